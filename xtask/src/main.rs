@@ -1,7 +1,7 @@
-//! `cargo xtask COMMAND`: chores of the project.
+//! `cargo xtask COMMAND`: tools of the project.
 //!
-//! - `tidy [PATH…]` prints where the rules of ARCHITECTURE.md and the language rules are broken.
-//! - `tidy --count` prints the number of breaches in each folder, as `xtask/known_breaches.txt` has them.
+//! - `tidy [PATH…]` prints the breaches of the rules of ARCHITECTURE.md and of the language rules.
+//! - `tidy --count` prints the number of breaches in each folder, in the format of `xtask/known_breaches.txt`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

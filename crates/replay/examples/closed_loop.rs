@@ -1,4 +1,4 @@
-//! Client CPU per statement, beside pgbench's in the same mode.
+//! Measures client CPU per statement, to be compared with pgbench in the same mode.
 //!
 //! ```text
 //! pgbench -i -s 10 URL
@@ -6,10 +6,10 @@
 //! pgbench -n -S -M simple|extended|prepared -c SESSIONS -t … URL     # /usr/bin/time for its CPU
 //! ```
 //!
-//! Makes a workload of `pgbench -S`'s statement, replays it at full speed, and prints statements a
-//! second and this process's CPU for each: planning, encoding, sending, reading and recording. Where a WORKLOAD is
-//! named, it is made and kept, or, if it is there, replayed: so that the whole process can be measured from without
-//! (`perf stat`), and making the workload is no part of it.
+//! Creates a workload of the statement of `pgbench -S` and replays it at full speed. It prints statements per
+//! second and this process's CPU time per statement: dispatching, encoding, sending, reading and recording.
+//! If WORKLOAD is given, the first call creates and keeps it, and later calls replay it. Then `perf stat` can
+//! measure the whole process without the creation of the workload.
 
 use std::path::Path;
 use std::sync::Arc;

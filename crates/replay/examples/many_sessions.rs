@@ -180,10 +180,10 @@ fn write(path: &std::path::Path, sessions: u64) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-/// What a client sends first to ask for TLS (`SSLRequest`).
+/// First message of a client that asks for TLS (`SSLRequest`).
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-/// A server that says what a replay needs to hear: a thread for each connection.
+/// Stub server that sends the answers a replay needs, with one thread per connection.
 fn stub(tls: bool) -> Result<(), Box<dyn std::error::Error>> {
     let config = match tls {
         true => Some(Arc::new(certified()?)),

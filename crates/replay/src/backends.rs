@@ -1,11 +1,12 @@
-//! Which backend of the server each session speaks with, for who watches the server's processes.
+//! Backend process of each session, for a sampler of the server's processes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use run::SessionBackend;
 
-/// What became known since it was asked for last. Costs nothing until somebody wants it.
+/// Session-to-backend assignments since the last call of [`Backends::take`]. Nothing is stored until
+/// [`Backends::want`] is called.
 #[derive(Debug, Default)]
 pub struct Backends {
     wanted: AtomicBool,
@@ -13,20 +14,19 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// From now on it is kept, until it is taken.
+    /// Starts storing assignments.
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Release);
     }
 
-    /// What came since the last time, in the order of time but for a hair. Memory is bounded by how often
-    /// this is called.
+    /// Takes the assignments since the last call, almost in time order. Memory grows until the next call.
     pub fn take(&self) -> Vec<SessionBackend> {
         let mut new = self.new.lock().unwrap_or_else(|error| error.into_inner());
         std::mem::take(&mut *new)
     }
 
-    /// From now on, this session speaks with this backend.
-    pub(crate) fn speaks_with(&self, session: u64, pid: i32, now_ns: i64) {
+    /// Records that a session uses this backend from `now_ns` on.
+    pub(crate) fn add(&self, session: u64, pid: i32, now_ns: i64) {
         if !self.wanted.load(Ordering::Acquire) {
             return;
         }

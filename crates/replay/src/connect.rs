@@ -1,15 +1,16 @@
-//! Opens one connection as a worker wants it: [`connect::login`], and then a socket that does not block,
-//! and what keeps the session from writing. The connectors' threads call it, so that no session
-//! waits for another's.
+//! Opens connections for workers: the login of [`connect::login`], a non-blocking socket, and the read-only
+//! guard.
+//!
+//! The connector threads call it, so that no session waits for the handshake of another.
 
 use connect::login;
 use connect::login::{Answer, LoginError};
 use connect::{Target, TargetError};
 use workload::Sqlstate;
 
-use crate::guard::Guard;
-use crate::link::Link;
 use crate::login::Login;
+use crate::read_only_guard::ReadOnlyGuard;
+use crate::stream::Stream;
 
 pub(crate) use connect::login::{Found, Place, Questions};
 
@@ -19,18 +20,18 @@ pub(crate) struct Dialer {
     read_only: bool,
 }
 
-/// An open connection, ready for queries and not blocking.
+/// Open non-blocking connection, ready for queries.
 pub(crate) struct Connection {
-    pub(crate) link: Link,
-    /// What came behind the first ReadyForQuery (notices).
+    pub(crate) stream: Stream,
+    /// Bytes received after the first ReadyForQuery, such as notices.
     pub(crate) unread: Vec<u8>,
-    /// Where it is, and what ends what runs there.
-    pub(crate) place: Place,
-    /// What keeps the session from writing, if it must not.
-    pub(crate) guard: Guard,
+    /// Backend of the connection, with the key for cancel requests.
+    pub(crate) backend: Place,
+    /// Guard that keeps the session read-only, if it must be.
+    pub(crate) guard: ReadOnlyGuard,
 }
 
-/// Why a connection could not be opened.
+/// Reason why a connection could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectError {
@@ -41,14 +42,13 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// Whether it may be otherwise in a while: nobody answered, the server starts or stops, or it
-    /// has no room for more connections.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed: no server answered, it starts or stops, or it has too many connections.
+    pub(crate) fn is_transient(&self) -> bool {
         let class = &self.sqlstate.0[..2];
         // Insufficient resources (too many connections), operator intervention, connections.
         [b"53", b"57", b"08"]
             .iter()
-            .any(|passing| class == *passing)
+            .any(|transient| class == *transient)
     }
 }
 
@@ -65,7 +65,7 @@ impl Dialer {
     /// Reads the files that TLS needs.
     ///
     /// # Errors
-    /// With the first that is of no use.
+    /// If a file cannot be used; the first such file.
     pub(crate) fn new(target: &Target) -> Result<Self, TargetError> {
         Ok(Dialer {
             dialer: login::Dialer::new(target)?,
@@ -73,11 +73,11 @@ impl Dialer {
         })
     }
 
-    /// Opens a connection to the first server that answers as asked.
+    /// Opens a connection to the first host that accepts it.
     ///
     /// # Errors
-    /// Where none is there, is PostgreSQL's, takes the login, or answers in time; where the session
-    /// must not write and could.
+    /// If no host is reachable, speaks PostgreSQL's protocol, accepts the login and answers in time. Also if
+    /// the session must be read-only and is not.
     pub(crate) fn connect(&self, login: &Login) -> Result<Connection, ConnectError> {
         let login::Connection {
             channel,
@@ -87,34 +87,34 @@ impl Dialer {
             ..
         } = self.dialer.connect(login)?;
         let guard = match self.read_only {
-            true => Guard::new(default_read_only)?,
-            false => Guard::default(),
+            true => ReadOnlyGuard::new(default_read_only)?,
+            false => ReadOnlyGuard::default(),
         };
         let (socket, tls) = channel
             .into_parts()
             .map_err(|error| self.dialer.failed_at(&place, error))?;
-        let mut link = Link::new(socket, tls);
-        // What rustls has decrypted already would not be told of by the socket.
+        let mut stream = Stream::new(socket, tls);
+        // Bytes that rustls has already decrypted would not make the socket readable.
         let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = link.read(&mut buffer) {
+        while let Ok(read @ 1..) = stream.read(&mut buffer) {
             unread.extend_from_slice(&buffer[..read]);
         }
         Ok(Connection {
-            link,
+            stream,
             unread,
-            place,
+            backend: place,
             guard,
         })
     }
 
-    /// Opens a connection and closes it again: is the target there, and does it take this login?
+    /// Opens and closes a connection, to check that the target accepts this login.
     ///
     /// # Errors
     /// As [`Dialer::connect`].
     pub(crate) fn try_out(&self, login: &Login) -> Result<Found, ConnectError> {
         let found = self.dialer.try_out(login)?;
         if self.read_only {
-            Guard::new(found.default_read_only)?;
+            ReadOnlyGuard::new(found.default_read_only)?;
         }
         Ok(found)
     }

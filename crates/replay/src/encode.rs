@@ -1,8 +1,7 @@
-//! Events become messages.
+//! Encodes events as protocol messages.
 //!
-//! A Describe of the portal stands before each Execute, as libpq and the drivers on top of it
-//! send it: without it the server would not send the rows' description, which is part of the
-//! answer that clients paid for.
+//! A Describe of the portal precedes each Execute, as libpq and the drivers on top of it send it. Without it
+//! the server would not send the row description, which is part of the cost of the captured answer.
 
 use std::sync::Arc;
 
@@ -19,55 +18,54 @@ use workload::{
     Boundary, CopyIn, Event, EventKind, Parameter, Particulars, ResultFormat, Sqlstate,
 };
 
-use crate::job::{Action, Job, Messages, NamedStatement};
-use crate::login::{LoginMap, Unsaid, with_settings_of};
-use crate::portals::Portals;
-use crate::resume::{Left, Resumed};
-use crate::texts::{Texts, hash};
+use crate::job::{Action, Job, Messages, NamedStatement, ResumedSession};
+use crate::login::{DefaultEncoding, LoginMap, with_settings_of};
+use crate::portals::{NAME_UNKNOWN, Portals};
+use crate::resume::SessionPosition;
+use crate::statement_cache::{StatementCache, hash};
 use connect::Target;
 
-/// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
+/// `character_not_in_repertoire`: the server's code for SQL that contains a NUL.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
 
 /// `duplicate_prepared_statement`
 const NAME_TAKEN: Sqlstate = Sqlstate(*b"42P05");
-/// `invalid_sql_statement_name`
-pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
 
-/// The class of cancelled statements and of sessions that were ended.
+/// SQLSTATE class of cancelled statements and terminated sessions.
 const OPERATOR_INTERVENTION: &[u8] = b"57";
 
-/// COPY data are sent in messages of at most this much.
+/// Most bytes of one CopyData message.
 const COPY_BYTES_MAX: usize = 64 << 10;
 
-/// Makes jobs of the events of one replay, in their order.
+/// Encodes the events of one replay as jobs, in order.
 pub(crate) struct Encoder<'a> {
     target: &'a Target,
     logins: &'a LoginMap,
-    unsaid: Unsaid,
+    default_encoding: DefaultEncoding,
     portals: Portals,
-    texts: Texts,
+    statements: StatementCache,
 }
 
 impl<'a> Encoder<'a> {
-    /// `fetch_size`: what executions of named portals ask for where the capture does not know it.
+    /// Creates an encoder. `fetch_size` is the row limit for executions of named portals if the capture does not
+    /// have it.
     pub(crate) fn new(target: &'a Target, logins: &'a LoginMap, fetch_size: Option<u32>) -> Self {
         Encoder {
             target,
             logins,
-            unsaid: Unsaid::Utf8,
+            default_encoding: DefaultEncoding::Utf8,
             portals: Portals::new(fetch_size),
-            texts: Texts::default(),
+            statements: StatementCache::default(),
         }
     }
 
-    /// What sessions say of their encoding whose clients said nothing of it.
-    pub(crate) fn with_encoding(mut self, unsaid: Unsaid) -> Self {
-        self.unsaid = unsaid;
+    /// Sets the encoding of sessions whose clients did not request one.
+    pub(crate) fn with_encoding(mut self, encoding: DefaultEncoding) -> Self {
+        self.default_encoding = encoding;
         self
     }
 
-    /// What is to be done for an event.
+    /// Encodes an event as a job.
     pub(crate) fn job(
         &mut self,
         event: Event,
@@ -80,10 +78,10 @@ impl<'a> Encoder<'a> {
             (particulars.awaited, particulars.boundary)
         });
         let session_effect = match &event.kind {
-            // Nearly every simple statement is another text.
+            // Simple statements seldom repeat, so the cache does not help.
             EventKind::Simple { sql } => SessionEffect::of(sql),
             kind => kind.sql().map_or(SessionEffect::default(), |sql| {
-                self.texts.known(sql).session_effect
+                self.statements.get(sql).session_effect
             }),
         };
         let action = match (self.portals.rows_max(&event), &event.kind) {
@@ -97,13 +95,17 @@ impl<'a> Encoder<'a> {
                 },
             ) => {
                 let login = self.logins.login(self.target, user, database, application);
-                Action::Connect(Box::new(with_settings_of(login, particulars, &self.unsaid)))
+                Action::Connect(Box::new(with_settings_of(
+                    login,
+                    particulars,
+                    &self.default_encoding,
+                )))
             }
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
             (Ok(rows_max), kind) => {
                 let sqlstate = event.outcome.sqlstate;
-                match messages_of(kind, particulars, sqlstate, rows_max, &mut self.texts) {
+                match messages_of(kind, particulars, sqlstate, rows_max, &mut self.statements) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
                 }
@@ -124,7 +126,7 @@ impl<'a> Encoder<'a> {
                 digest: particulars.and_then(|known| known.result_digest),
                 place: Place::of(event.source, event.line),
             },
-            after: 0,
+            commits_before: 0,
             session_effect,
             awaited,
             boundary,
@@ -133,12 +135,12 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// What has a session go on where another replay left it.
-    pub(crate) fn resumed(&self, event: &Event, left: Left, due_ns: i64) -> Job {
+    /// Creates the job that resumes a session at the position where another replay stopped.
+    pub(crate) fn resume_job(&self, event: &Event, left: SessionPosition, due_ns: i64) -> Job {
         let logins = self.logins;
         let login = logins.login(self.target, &left.user, &left.database, &left.application);
-        let login = with_settings_of(login, left.particulars.as_deref(), &self.unsaid);
-        let resumed = Resumed {
+        let login = with_settings_of(login, left.particulars.as_deref(), &self.default_encoding);
+        let resumed = ResumedSession {
             login,
             transaction_lost: left.state.in_transaction(),
             state: left.state,
@@ -152,7 +154,7 @@ impl<'a> Encoder<'a> {
             kind: StatementKind::Connect,
             fingerprint: None,
             captured: Captured::default(),
-            after: 0,
+            commits_before: 0,
             session_effect: SessionEffect::default(),
             awaited: true,
             boundary: Boundary::Sync,
@@ -162,43 +164,43 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// What stands in front of a statement's Bind or Describe.
+/// Messages in front of a statement's Bind or Describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Preparing {
-    /// Close and Parse, of which a session sends what it needs.
-    AsNeeded,
-    /// The client prepared a name that was taken: two of Parse, of which the one or the other fails, be
-    /// the name taken here or not. With a failure less, its transaction would be committed.
+enum ParseMode {
+    /// Close and Parse, of which a session sends the part it needs.
+    IfNeeded,
+    /// Parse twice. The client prepared a name that was taken, and one of the two fails whether or not the name
+    /// is taken here. Without the failure, its transaction would be committed.
     NameTaken,
-    /// The client bound a name that was not prepared, such as one whose Parse the server had passed over.
+    /// Neither. The client bound a name that was not prepared, such as one whose Parse the server had skipped.
     NameUnknown,
 }
 
-impl Preparing {
-    /// `sqlstate`: with which it failed in a capture from the wire.
+impl ParseMode {
+    /// Chooses the mode. `sqlstate` is the error of the statement in a capture from the wire.
     fn of(kind: &EventKind, sqlstate: Option<Sqlstate>) -> Self {
         match kind {
             EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
                 if sqlstate == Some(NAME_TAKEN) && !statement.is_empty() =>
             {
-                Preparing::NameTaken
+                ParseMode::NameTaken
             }
-            EventKind::Execute { .. } if sqlstate == Some(NAME_UNKNOWN) => Preparing::NameUnknown,
-            _ => Preparing::AsNeeded,
+            EventKind::Execute { .. } if sqlstate == Some(NAME_UNKNOWN) => ParseMode::NameUnknown,
+            _ => ParseMode::IfNeeded,
         }
     }
 }
 
-/// The messages of a text that is sent as it is.
+/// Encodes a simple query.
 pub(crate) fn text(sql: &str) -> Option<Messages> {
     simple(sql).ok()
 }
 
-/// The messages of a statement; `None` for what is none, or cannot be put into messages.
+/// Encodes a statement; `None` for other events, or if it cannot be encoded.
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, None, 0, &mut Texts::default()).ok()
+            messages_of(kind, None, None, 0, &mut StatementCache::default()).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -207,23 +209,24 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     }
 }
 
-/// The messages of an event that is a statement; none for others. `sqlstate`: with which it failed in the capture.
+/// Encodes an event that is a statement; no messages for others. `sqlstate` is its error in the capture.
 fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
     sqlstate: Option<Sqlstate>,
     rows_max: u32,
-    texts: &mut Texts,
+    texts: &mut StatementCache,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
-    // In a log the code may stand for what the statement itself did.
+    // In a log, the code may come from the execution of the statement instead of its preparation.
     let sqlstate = sqlstate.filter(|_| particulars.is_some());
-    let preparing = Preparing::of(kind, sqlstate);
+    let preparing = ParseMode::of(kind, sqlstate);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
         EventKind::Prepare { statement, sql } => {
-            let mut messages = begin(statement, sql, types, preparing, texts, statement.len())?;
-            // Drivers that prepare ask what the parameters and rows are.
+            let mut messages =
+                encode_parse(statement, sql, types, preparing, texts, statement.len())?;
+            // Drivers that prepare also describe the parameters and rows.
             Describe {
                 target: Of::Statement(statement.as_bytes()),
             }
@@ -239,7 +242,7 @@ fn messages_of(
             let bound = parameters.iter().flatten();
             let bound_bytes: usize = bound.map(|value| value.as_bytes().len()).sum();
             let room = bound_bytes + 8 * parameters.len() + statement.len() + 2 * portal.len();
-            let mut messages = begin(statement, sql, types, preparing, texts, room)?;
+            let mut messages = encode_parse(statement, sql, types, preparing, texts, room)?;
             let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
             bind(statement, portal, parameters, formats, &mut messages.bytes)?;
             execute(portal, rows_max, &mut messages.bytes)?;
@@ -260,19 +263,19 @@ fn messages_of(
     let boundary = particulars.map_or(Boundary::Sync, |particulars| particulars.boundary);
     let copy = particulars.and_then(|particulars| particulars.copy.as_ref());
     if let Some(copy) = copy {
-        let mut data = copy_in(copy, sqlstate)?;
+        let mut data = encode_copy_data(copy, sqlstate)?;
         if messages.extended {
-            end(boundary, &mut data);
+            encode_boundary(boundary, &mut data);
         }
         messages.copy = Some(data);
     }
     if messages.extended {
         let at_once = match boundary {
-            // The server must be heard before it is known where the Sync belongs.
+            // The place of the Sync depends on the server's answer.
             Boundary::Sync if copy.is_some() => Boundary::Flush,
             boundary => boundary,
         };
-        end(at_once, &mut messages.bytes);
+        encode_boundary(at_once, &mut messages.bytes);
     }
     Ok(messages)
 }
@@ -289,7 +292,7 @@ fn simple(sql: &str) -> Result<Messages, EncodeError> {
     Ok(messages)
 }
 
-/// Bind, and the Describe of the portal.
+/// Encodes Bind and the Describe of the portal.
 fn bind(
     statement: &str,
     portal: &str,
@@ -298,15 +301,15 @@ fn bind(
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     let is_binary = |value: &Option<Parameter>| matches!(value, Some(Parameter::Binary(_)));
-    // No format at all is text for all of them.
-    let said = match parameters.iter().any(is_binary) {
+    // An empty list of formats means text for all parameters.
+    let formatted = match parameters.iter().any(is_binary) {
         true => parameters,
         false => &[],
     };
     bind::encode(
         portal.as_bytes(),
         statement.as_bytes(),
-        said.iter().map(|value| match is_binary(value) {
+        formatted.iter().map(|value| match is_binary(value) {
             true => Format::Binary,
             false => Format::Text,
         }),
@@ -333,7 +336,7 @@ fn execute(portal: &str, rows_max: u32, out: &mut Vec<u8>) -> Result<(), EncodeE
     .encode(out)
 }
 
-fn end(boundary: Boundary, out: &mut Vec<u8>) {
+fn encode_boundary(boundary: Boundary, out: &mut Vec<u8>) {
     match boundary {
         Boundary::Sync => Sync.encode(out),
         Boundary::Flush => Flush.encode(out),
@@ -341,9 +344,9 @@ fn end(boundary: Boundary, out: &mut Vec<u8>) {
     }
 }
 
-/// What a client sent when it was asked for COPY data. Where somebody else ended it in the capture it fails
-/// here, too: the data come at once, and would all be there before a cancel request.
-fn copy_in(copy: &CopyIn, sqlstate: Option<Sqlstate>) -> Result<Vec<u8>, EncodeError> {
+/// Encodes the client's COPY data. If another client cancelled the COPY in the capture, it ends in CopyFail:
+/// the data arrive at once, and would be complete before a cancel request.
+fn encode_copy_data(copy: &CopyIn, sqlstate: Option<Sqlstate>) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::with_capacity(copy.data.len() + copy.data.len() / COPY_BYTES_MAX * 5 + 64);
     for data in copy.data.chunks(COPY_BYTES_MAX) {
         CopyData { data }.encode(&mut out)?;
@@ -363,14 +366,14 @@ fn copy_in(copy: &CopyIn, sqlstate: Option<Sqlstate>) -> Result<Vec<u8>, EncodeE
     Ok(out)
 }
 
-/// Close and Parse, with room for so many bytes behind them. The unnamed statement needs no Close, and is
+/// Encodes Close and Parse, with capacity for `room` more bytes. The unnamed statement needs no Close, and is
 /// parsed each time.
-fn begin(
+fn encode_parse(
     statement: &Arc<str>,
     sql: &Arc<str>,
     types: &[u32],
-    preparing: Preparing,
-    texts: &mut Texts,
+    preparing: ParseMode,
+    texts: &mut StatementCache,
     room: usize,
 ) -> Result<Messages, EncodeError> {
     let own = 2 * statement.len() + sql.len() + 4 * types.len();
@@ -384,9 +387,9 @@ fn begin(
     let close = Close {
         target: Of::Statement(statement.as_bytes()),
     };
-    if preparing == Preparing::NameUnknown {
+    if preparing == ParseMode::NameUnknown {
         if statement.is_empty() {
-            // Of another text.
+            // Closes the unnamed statement of another text.
             close.encode(out)?;
         }
         return Ok(messages);
@@ -394,17 +397,17 @@ fn begin(
     if !statement.is_empty() {
         close.encode(out)?;
         messages.close_bytes = out.len() as u32;
-        let mut named = texts.known(sql).hash;
+        let mut named = texts.get(sql).hash;
         if !types.is_empty() {
-            // Of other types it is another statement.
+            // With other parameter types it is another statement.
             named ^= hash(types);
         }
         messages.named = Some(NamedStatement {
-            name: texts.known(statement).hash,
+            name: texts.get(statement).hash,
             sql: named,
         });
     }
-    if preparing == Preparing::NameTaken {
+    if preparing == ParseMode::NameTaken {
         out.clear();
         messages.close_bytes = 0;
     }
@@ -414,7 +417,7 @@ fn begin(
     };
     parse(out)?;
     match preparing {
-        Preparing::NameTaken => parse(out)?,
+        ParseMode::NameTaken => parse(out)?,
         _ => messages.parse_bytes = out.len() as u32 - messages.close_bytes,
     }
     Ok(messages)

@@ -1,92 +1,51 @@
-//! Puts the parts together, and takes them apart again in order.
+//! Engine: starts the threads of a replay, and ends them in order.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
+use std::{io, thread};
 
 use clock::{Clock, Speed};
+use crossbeam_channel::{Receiver, Sender};
 use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
 use workload::WorkloadReader;
 
-use crate::breaker::Breaker;
-use crate::connect::{ConnectError, Dialer};
+use crate::commit_order::CommitOrder;
+use crate::connect::Dialer;
+use crate::connection_events::ConnectionEvents;
 use crate::connector::Connectors;
-use crate::course;
-use crate::feed::Feed;
-use crate::incidents::Incidents;
+use crate::counters::Counters;
+use crate::deadlock_breaker::DeadlockBreaker;
+use crate::dispatcher::{DispatchSummary, Dispatcher, LEAD_NS};
+use crate::error::ReplayError;
+use crate::event_stream;
+use crate::inbox::{Inbox, WorkerMessage};
+use crate::liveness::LivenessMonitor;
+use crate::load_source::Feed;
 use crate::login::{Login, LoginMap};
-use crate::meter::Meter;
+use crate::metrics::Meter;
 use crate::options::{Options, SendOrder};
-use crate::order::Order;
-use crate::plan::{LEAD_NS, Planner};
-use crate::progress::{Counters, Observer};
-use crate::record::{Recorded, record};
+use crate::paused_clock::PausedClock;
+use crate::progress::Observer;
+use crate::record::{RecordBatch, record};
 use crate::resume::Earlier;
-use crate::stopped_clock::StoppedClock;
-use crate::watch::Watch;
-use crate::worker::{Inbox, Parts, ToWorker, Worker};
-use connect::{Target, TargetError};
+use crate::worker::{Worker, WorkerContext};
+use connect::Target;
 
-/// How often the observer is asked.
-const OBSERVE_EVERY: Duration = Duration::from_millis(100);
-/// Batches of records that may wait for the disk before workers wait for it too: at 512 records
-/// a batch, half a million statements.
+/// Interval between two calls of the observer.
+const OBSERVE_INTERVAL: Duration = Duration::from_millis(100);
+/// Most batches of records that wait for the disk before workers wait as well. With 512 records per batch, it is
+/// half a million statements.
 const RECORD_BATCHES_MAX: usize = 1_024;
 
-/// Why there is no run.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The target does not take a login that the workload needs.
-    #[error(
-        "cannot replay against {address} as user \"{user}\" on database \"{database}\": {source}"
-    )]
-    Refused {
-        /// Host and port.
-        address: String,
-        /// The role.
-        user: String,
-        /// The database.
-        database: String,
-        /// What the target said.
-        source: ConnectError,
-    },
-    /// A file that the target names is of no use.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// A run that the replay cannot go on with.
-    #[error("cannot go on with the run {}: {reason}", run.display())]
-    Resume {
-        /// The run.
-        run: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The system allows fewer connections.
-    #[error(
-        "{connections} sessions at once need as many connections, and this process may have {room}; allow it more open files (ulimit -n), or give --max-connections"
-    )]
-    TooManySessions {
-        /// How many connections are needed at once.
-        connections: u64,
-        /// How many there is room for.
-        room: u64,
-    },
-    /// A workload or run cannot be read or written.
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
-    /// The system refuses what a replay cannot do without.
-    #[error("the system refuses what a replay needs: {0}")]
-    System(#[from] io::Error),
-}
-
-/// Tries every login of the workload once, so that a target that is down or lacks a role or a
-/// database is found before anything is sent. Returns what it is.
+/// Tries every login of the workload once, so that a target that is down, or has no such role or database, is found
+/// before the replay starts. Returns the target's address, version and encodings.
 ///
 /// # Errors
-/// With the first login that is refused.
+/// If the target refuses a login; the first refusal.
 pub fn check_target(
     reader: &WorkloadReader,
     target: &Target,
@@ -98,7 +57,7 @@ pub fn check_target(
         needed.insert(logins.login(target, &session.user, &session.database, ""));
     }
     let dialer = Dialer::new(target)?;
-    // With several hosts, each that answered.
+    // With several hosts, all that answered.
     let mut addresses = BTreeSet::new();
     let mut info = TargetInfo::default();
     for login in needed {
@@ -125,11 +84,11 @@ pub fn check_target(
     Ok(info)
 }
 
-/// Replays a workload and writes the run to `path`. `target_info` is what [`check_target`] found.
+/// Replays a workload and writes the run to `path`. `target_info` is the result of [`check_target`].
 ///
 /// # Errors
-/// Where the run cannot be begun or written, or the workload not read. What happens at the target
-/// is never an error here: it is in the run.
+/// If the run cannot be created or written, or the workload cannot be read. Errors of the target are recorded in the
+/// run instead.
 pub fn replay(
     reader: &WorkloadReader,
     target: &Target,
@@ -139,24 +98,113 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
-    let feed = options.feed.as_ref();
-    let sessions_at_once = match feed {
-        None => reader.info().sessions_at_once * options.scale.copies().max(1),
-        Some(feed) => feed.clients().into(),
+    let sessions_at_once = sessions_at_once(reader, options);
+    check_room(sessions_at_once, options)?;
+    let target = &options.prepared(target);
+    let dialer = Arc::new(Dialer::new(target)?);
+    // A load source has no known number of statements: those dispatched are counted at the end.
+    let statements = match &options.feed {
+        None => event_stream::count_statements(reader, &options.shape())?,
+        Some(_) => 0,
     };
+    let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
+    let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
+    observer.beginning(&mut writer)?;
+    let paused_clock = copy_previous_run(options, &mut writer, clock)?;
+    let clock = match &paused_clock {
+        None => clock.clone(),
+        Some(paused) => paused.clone(),
+    };
+    let spill_directory = writer.directory().to_owned();
+
+    let start_ns = clock.now_ns()
+        + match options.speed {
+            Speed::Max => 0,
+            Speed::Times { .. } => LEAD_NS,
+        };
+    let clients = options.feed.as_ref().map_or(0, Feed::clients);
+    let counters = Arc::new(Counters::with_clients(clients));
+    let events = Arc::new(ConnectionEvents::default());
+    let connectors = Connectors::start(&dialer, &events, sessions_at_once, &clock, start_ns);
+    let worker_count = worker_count(options);
+    let completed = completed_statements(options);
+    let metrics = Arc::new(Meter::new(
+        worker_count,
+        &counters,
+        &events,
+        &clock,
+        start_ns,
+        statements.saturating_sub(completed),
+    ));
+    observer.started(&metrics);
+    let (recorder, records) = crossbeam_channel::bounded::<RecordBatch>(RECORD_BATCHES_MAX);
+    let (inboxes, messages) = create_inboxes(worker_count)?;
+    let order = (options.order != SendOrder::Session)
+        .then(|| Arc::new(CommitOrder::new(inboxes.clone(), options.order)));
+    let login = reader.sessions()?.next().transpose()?.map(|session| {
+        let (user, database) = (&session.user, &session.database);
+        options.logins.login(target, user, database, "")
+    });
+    let replay = Replay {
+        reader,
+        target,
+        options,
+        dialer,
+        login,
+        clock,
+        paused_clock,
+        start_ns,
+        sessions_at_once,
+        statements,
+        counters,
+        events,
+        metrics,
+        inboxes,
+        order,
+        stop: AtomicBool::new(false),
+        finished: AtomicBool::new(false),
+    };
+    let workers = replay.workers(messages, &connectors, recorder, &spill_directory)?;
+    let results = replay.run_threads(workers, writer, &records, observer);
+    replay.metrics.stop();
+    report_events(observer, &replay.events);
+    connectors.finish();
+    results.workers?;
+    let mut writer = results.recorder?;
+    let summary = results.dispatcher?;
+    let dispatched = summary.statements + completed;
+    replay.complete_info(&mut info, summary);
+    observer.ending(&mut writer)?;
+    let undispatched = info.workload.statements.saturating_sub(dispatched);
+    Ok(writer.finish(info, undispatched)?)
+}
+
+fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {
+    match &options.feed {
+        None => reader.info().sessions_at_once * options.scale.copies().max(1),
+        Some(source) => source.clients().into(),
+    }
+}
+
+/// Raises the limit of open files, and checks that it allows the connections needed at once.
+fn check_room(sessions_at_once: u64, options: &Options) -> Result<(), ReplayError> {
     let connections = options
         .connections_max
         .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
-    if let Some(room) = event_loop::make_room(connections)? {
-        return Err(ReplayError::TooManySessions { connections, room });
+    match event_loop::make_room(connections)? {
+        Some(room) => Err(ReplayError::TooManySessions { connections, room }),
+        None => Ok(()),
     }
-    let target = &options.prepared(target);
-    let dialer = Arc::new(Dialer::new(target)?);
-    // Of a feed nobody knows: it is what was handed out in the end.
-    let statements = match feed {
-        None => course::statements(reader, &options.shape())?,
-        Some(_) => 0,
-    };
+}
+
+/// Creates the manifest of a run that begins.
+fn initial_info(
+    reader: &WorkloadReader,
+    target_info: TargetInfo,
+    options: &Options,
+    statements: u64,
+    now_wall_us: i64,
+) -> RunInfo {
     let name = reader.path().display().to_string();
     let mut info = RunInfo {
         status: RunStatus::Complete,
@@ -169,7 +217,7 @@ pub fn replay(
         },
         target: target_info,
         options: options.described(),
-        started_wall_us: clock.wall_us(),
+        started_wall_us: now_wall_us,
         elapsed_ns: 0,
         span_due_ns: 0,
         span_sent_ns: 0,
@@ -182,262 +230,302 @@ pub fn replay(
         connections_reopened: 0,
         given_up: None,
     };
-    let earlier = options.earlier.as_deref();
-    if let Some(earlier) = earlier {
-        info.started_wall_us = earlier.info().started_wall_us;
-        info.options.insert("resumed".to_owned(), earlier.name());
+    if let Some(previous) = &options.earlier {
+        info.started_wall_us = previous.info().started_wall_us;
+        info.options.insert("resumed".to_owned(), previous.name());
     }
-    let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
-    observer.beginning(&mut writer)?;
-    let stopped_clock = match earlier {
-        None => None,
-        Some(earlier) => {
-            for row in earlier.rows()? {
-                writer.execution(&row?)?;
-            }
-            writer.flush()?;
-            Some(Arc::new(StoppedClock::new(clock.clone())))
-        }
-    };
-    let clock: &Arc<dyn Clock> = &match &stopped_clock {
-        None => clock.clone(),
-        Some(stopped) => stopped.clone(),
-    };
-    let spill_directory = writer.directory().to_owned();
+    info
+}
 
-    let start_ns = clock.now_ns()
-        + match options.speed {
-            Speed::Max => 0,
-            Speed::Times { .. } => LEAD_NS,
-        };
-    let patience_ns = i64::try_from(options.patience.as_nanos()).unwrap_or(i64::MAX);
-    let counters = Arc::new(Counters::of(feed.map_or(0, Feed::clients)));
-    let incidents = Arc::new(Incidents::default());
-    let connectors = Connectors::start(&dialer, &incidents, sessions_at_once, clock, start_ns);
-    let worker_count = match options.connections_max {
+/// Copies the executions of the run to resume. Returns the clock that is paused until they are skipped; `None`
+/// without such a run.
+fn copy_previous_run(
+    options: &Options,
+    writer: &mut RunWriter,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<PausedClock>>, ArchiveError> {
+    let Some(previous) = &options.earlier else {
+        return Ok(None);
+    };
+    for row in previous.rows()? {
+        writer.execution(&row?)?;
+    }
+    writer.flush()?;
+    Ok(Some(Arc::new(PausedClock::new(clock.clone()))))
+}
+
+fn worker_count(options: &Options) -> usize {
+    match options.connections_max {
         Some(max) => options.workers.clamp(1, max.max(1) as usize),
         None => options.workers.max(1),
-    };
-    let meter = Arc::new(Meter::new(
-        worker_count,
-        &counters,
-        &incidents,
-        clock,
-        start_ns,
-        statements.saturating_sub(earlier.map_or(0, Earlier::statements)),
-    ));
-    observer.started(&meter);
-    let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
-    let mut inboxes = Vec::new();
-    let mut workers = Vec::new();
-    let mut receivers = Vec::new();
-    for _ in 0..worker_count {
-        let (inbox, messages) = Inbox::new()?;
-        inboxes.push(inbox);
-        receivers.push(messages);
     }
-    let order = (options.order != SendOrder::Session)
-        .then(|| Arc::new(Order::new(inboxes.clone(), options.order)));
-    for (number, messages) in receivers.into_iter().enumerate() {
-        let inbox = inboxes[number].clone();
-        let parts = Parts {
-            inbox,
-            messages,
-            connectors: connectors.requests(),
-            recorder: recorder.clone(),
-            clock: clock.clone(),
-            counters: counters.clone(),
-            start_ns,
-            incidents: incidents.clone(),
-            meter: meter.clone(),
-            number,
-            patience_ns,
-            spin_ns: i64::from(options.spin_us) * 1_000,
-            order: order.clone(),
-            connections_max: options.connections_max.map(|max| {
-                let max = max.max(1) as usize;
-                max / worker_count + usize::from(number < max % worker_count)
-            }),
-            at_full_speed: options.speed == Speed::Max,
-            // In one order for all, each is sent before the next one may be.
-            by_ring: options.by_ring
-                && options.speed == Speed::Max
-                && options.order != SendOrder::Global,
-            queue_statements_max: options.queue_statements_max.max(1),
-            digest: options.digest,
-        };
-        workers.push(Worker::new(parts, &spill_directory)?);
-    }
-    drop(recorder);
+}
 
-    let any_login = reader.sessions()?.next().transpose()?.map(|session| {
-        let (user, database) = (&session.user, &session.database);
-        options.logins.login(target, user, database, "")
-    });
-    let mut watch = Watch::new(&dialer, any_login.clone(), patience_ns);
-    let stop = AtomicBool::new(false);
-    let finished = AtomicBool::new(false);
-    let count = workers.len();
-    let (writer, planned, worked) = std::thread::scope(|scope| {
-        let recording = {
-            let (stop, inboxes, recorded) = (&stop, &inboxes, recorded);
-            let (meter, incidents) = (&meter, &incidents);
-            scope.spawn(move || {
-                let result = record(
-                    writer,
-                    &recorded,
-                    count,
-                    clock,
-                    options.checkpoint,
-                    meter,
-                    incidents,
-                );
-                if result.is_err() {
-                    // A run that cannot be written is not worth the load on the target.
-                    stop_all(stop, inboxes);
-                }
-                result
-            })
-        };
-        let working: Vec<_> = workers
-            .into_iter()
-            .map(|worker| {
-                let (stop, inboxes) = (&stop, &inboxes);
-                scope.spawn(move || {
-                    let result = worker.work();
-                    if result.is_err() {
-                        // Its sessions are gone from the replay: the others' times mean little.
-                        stop_all(stop, inboxes);
-                    }
-                    result
-                })
-            })
-            .collect();
-        let planning = {
-            let planner = Planner {
-                reader,
-                target,
-                options,
-                inboxes: inboxes.clone(),
-                counters: counters.clone(),
-                clock: clock.clone(),
-                start_ns,
-                sessions_at_once,
-                order: order.clone(),
-                earlier: earlier.zip(stopped_clock.as_deref()),
-                stop: &stop,
+type Messages = Receiver<WorkerMessage>;
+
+fn create_inboxes(count: usize) -> io::Result<(Vec<Arc<Inbox>>, Vec<Messages>)> {
+    let inboxes: io::Result<Vec<_>> = (0..count).map(|_| Inbox::new()).collect();
+    Ok(inboxes?.into_iter().unzip())
+}
+
+/// Returns the number of statements that the run to resume has completed.
+fn completed_statements(options: &Options) -> u64 {
+    let previous = options.earlier.as_deref();
+    previous.map_or(0, Earlier::statements)
+}
+
+/// Data that the threads of a replay share.
+struct Replay<'a> {
+    reader: &'a WorkloadReader,
+    target: &'a Target,
+    options: &'a Options,
+    dialer: Arc<Dialer>,
+    /// Login of the workload's first session, for probes.
+    login: Option<Login>,
+    clock: Arc<dyn Clock>,
+    /// The clock, if a run is resumed.
+    paused_clock: Option<Arc<PausedClock>>,
+    start_ns: i64,
+    sessions_at_once: u64,
+    /// Statements of the workload; 0 for a load source.
+    statements: u64,
+    counters: Arc<Counters>,
+    events: Arc<ConnectionEvents>,
+    metrics: Arc<Meter>,
+    inboxes: Vec<Arc<Inbox>>,
+    order: Option<Arc<CommitOrder>>,
+    /// Whether the replay must stop.
+    stop: AtomicBool,
+    /// Whether all workers have ended.
+    finished: AtomicBool,
+}
+
+/// Results of the threads of a replay.
+struct ThreadResults {
+    recorder: Result<RunWriter, ArchiveError>,
+    dispatcher: Result<DispatchSummary, ArchiveError>,
+    workers: io::Result<()>,
+}
+
+impl Replay<'_> {
+    /// Creates the workers. The given sender of records is dropped, so that the channel closes when they end.
+    fn workers(
+        &self,
+        messages: Vec<Messages>,
+        connectors: &Connectors,
+        recorder: Sender<RecordBatch>,
+        spill_directory: &Path,
+    ) -> io::Result<Vec<Worker>> {
+        let options = self.options;
+        let count = messages.len();
+        let mut workers = Vec::new();
+        for (number, messages) in messages.into_iter().enumerate() {
+            let context = WorkerContext {
+                inbox: self.inboxes[number].clone(),
+                messages,
+                connectors: connectors.requests(),
+                recorder: recorder.clone(),
+                clock: self.clock.clone(),
+                counters: self.counters.clone(),
+                start_ns: self.start_ns,
+                events: self.events.clone(),
+                metrics: self.metrics.clone(),
+                number,
+                patience_ns: self.patience_ns(),
+                spin_ns: i64::from(options.spin_us) * 1_000,
+                order: self.order.clone(),
+                connections_max: options.connections_max.map(|max| {
+                    let max = max.max(1) as usize;
+                    max / count + usize::from(number < max % count)
+                }),
+                at_full_speed: options.speed == Speed::Max,
+                // In global order each statement must be sent at once, since the next one waits for it.
+                uses_io_uring: options.by_ring
+                    && options.speed == Speed::Max
+                    && options.order != SendOrder::Global,
+                queue_statements_max: options.queue_statements_max.max(1),
+                digest: options.digest,
             };
-            scope.spawn(move || planner.plan())
-        };
-        let ending = {
-            let finished = &finished;
-            scope.spawn(move || {
-                // All are waited for before a panic of one goes on: the observer's loop must end.
-                let results: Vec<_> = working.into_iter().map(|thread| thread.join()).collect();
-                finished.store(true, Ordering::Release);
-                results.into_iter().try_for_each(join)
-            })
-        };
-        if let Some(order) = &order {
-            let breaker = Breaker {
-                order,
-                dialer: &dialer,
-                login: any_login.clone(),
-                clock,
-                start_ns,
-                finished: &finished,
-            };
-            scope.spawn(move || breaker.watch());
+            workers.push(Worker::new(context, spill_directory)?);
         }
-        while !finished.load(Ordering::Acquire) {
-            std::thread::sleep(OBSERVE_EVERY);
-            let elapsed_ns = clock.now_ns() - start_ns;
-            tell(observer, &incidents);
-            observer.progress(&counters.snapshot(elapsed_ns, statements));
-            if stop.load(Ordering::Relaxed) {
+        Ok(workers)
+    }
+
+    fn patience_ns(&self) -> i64 {
+        i64::try_from(self.options.patience.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Runs all threads until the workers have ended. The observer is called on this thread.
+    fn run_threads(
+        &self,
+        workers: Vec<Worker>,
+        writer: RunWriter,
+        records: &Receiver<RecordBatch>,
+        observer: &mut dyn Observer,
+    ) -> ThreadResults {
+        let worker_count = workers.len();
+        thread::scope(|scope| {
+            let recorder = scope.spawn(move || self.record(writer, records, worker_count));
+            let workers: Vec<_> = workers
+                .into_iter()
+                .map(|worker| scope.spawn(move || self.work(worker)))
+                .collect();
+            let dispatcher = scope.spawn(|| self.dispatcher().run());
+            let workers = scope.spawn(move || self.join_workers(workers));
+            if let Some(order) = &self.order {
+                let breaker = DeadlockBreaker {
+                    order,
+                    dialer: &self.dialer,
+                    login: self.login.clone(),
+                    clock: &self.clock,
+                    start_ns: self.start_ns,
+                    finished: &self.finished,
+                };
+                scope.spawn(move || breaker.run());
+            }
+            self.observe(observer);
+            ThreadResults {
+                recorder: join(recorder.join()),
+                dispatcher: join(dispatcher.join()),
+                workers: join(workers.join()),
+            }
+        })
+    }
+
+    fn record(
+        &self,
+        writer: RunWriter,
+        records: &Receiver<RecordBatch>,
+        worker_count: usize,
+    ) -> Result<RunWriter, ArchiveError> {
+        let result = record(
+            writer,
+            records,
+            worker_count,
+            &self.clock,
+            self.options.checkpoint,
+            &self.metrics,
+            &self.events,
+        );
+        if result.is_err() {
+            // Without a run, the load on the target has no use.
+            self.stop();
+        }
+        result
+    }
+
+    fn work(&self, worker: Worker) -> io::Result<()> {
+        let result = worker.work();
+        if result.is_err() {
+            // Without the worker's sessions, the times of the others are not comparable.
+            self.stop();
+        }
+        result
+    }
+
+    fn dispatcher(&self) -> Dispatcher<'_> {
+        let previous = self.options.earlier.as_deref();
+        Dispatcher {
+            reader: self.reader,
+            target: self.target,
+            options: self.options,
+            inboxes: self.inboxes.clone(),
+            counters: self.counters.clone(),
+            clock: self.clock.clone(),
+            start_ns: self.start_ns,
+            sessions_at_once: self.sessions_at_once,
+            order: self.order.clone(),
+            resume_from: previous.zip(self.paused_clock.as_deref()),
+            stop: &self.stop,
+        }
+    }
+
+    /// Waits for all workers before it propagates a panic, so that the observer's loop ends.
+    fn join_workers(&self, workers: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> io::Result<()> {
+        let results: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
+        self.finished.store(true, Ordering::Release);
+        results.into_iter().try_for_each(join)
+    }
+
+    /// Calls the observer and checks the target until all workers have ended.
+    fn observe(&self, observer: &mut dyn Observer) {
+        let mut monitor =
+            LivenessMonitor::new(&self.dialer, self.login.clone(), self.patience_ns());
+        while !self.finished.load(Ordering::Acquire) {
+            thread::sleep(OBSERVE_INTERVAL);
+            let elapsed_ns = self.clock.now_ns() - self.start_ns;
+            report_events(observer, &self.events);
+            observer.progress(&self.counters.snapshot(elapsed_ns, self.statements));
+            if self.stop.load(Ordering::Relaxed) {
                 continue;
             }
-            let heard_ns = counters.heard_ns.load(Ordering::Relaxed);
-            let waiting = counters.waiting.load(Ordering::Relaxed) > 0;
-            if let Some(reason) = watch.look(elapsed_ns, heard_ns, waiting) {
-                incidents.given_up(reason);
-                stop_all(&stop, &inboxes);
+            let heard_ns = self.counters.heard_ns.load(Ordering::Relaxed);
+            let is_waiting = self.counters.waiting.load(Ordering::Relaxed) > 0;
+            if let Some(reason) = monitor.check(elapsed_ns, heard_ns, is_waiting) {
+                self.events.given_up(reason);
+                self.stop();
             } else if observer.should_stop() {
-                stop_all(&stop, &inboxes);
+                self.stop();
             }
         }
-        (
-            join(recording.join()),
-            join(planning.join()),
-            join(ending.join()),
-        )
-    });
-    meter.over();
-    tell(observer, &incidents);
-    connectors.finish();
-    worked?;
-    let mut writer = writer?;
-    let planned = planned?;
-    if stop.load(Ordering::Relaxed) {
-        info.status = RunStatus::Stopped;
     }
-    let statements = match feed {
-        None => statements,
-        Some(_) => planned.statements,
-    };
-    info.workload.statements = statements;
-    info.options.extend(planned.noted);
-    incidents.fill(&mut info);
-    if let Some(order) = &order {
-        let (waits, let_go) = order.counts();
-        let mut note = |name: &str, count: u64| {
-            info.options.insert(name.to_owned(), count.to_string());
-        };
-        let of = match options.order {
-            SendOrder::Global => "turn",
-            SendOrder::Commit | SendOrder::Session => "commits",
-        };
-        note(&format!("waits_for_{of}"), waits);
-        note(&format!("let_go_before_{of}"), let_go);
-    }
-    observer.ending(&mut writer)?;
-    let before = earlier.map_or(0, Earlier::statements);
-    let unplanned = statements.saturating_sub(planned.statements + before);
-    Ok(writer.finish(info, unplanned)?)
-}
 
-fn tell(observer: &mut dyn Observer, incidents: &Incidents) {
-    let (happenings, left_out) = incidents.happenings.take();
-    if !happenings.is_empty() || left_out > 0 {
-        observer.happened(&happenings, left_out);
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for inbox in &self.inboxes {
+            inbox.send(WorkerMessage::Stop);
+        }
+    }
+
+    /// Completes the manifest after the end of the threads.
+    fn complete_info(&self, info: &mut RunInfo, summary: DispatchSummary) {
+        if self.stop.load(Ordering::Relaxed) {
+            info.status = RunStatus::Stopped;
+        }
+        if self.options.feed.is_some() {
+            info.workload.statements = summary.statements;
+        }
+        info.options.extend(summary.manifest_notes);
+        self.events.write_to(info);
+        if let Some(order) = &self.order {
+            let (waits, released) = order.counts();
+            let of = match self.options.order {
+                SendOrder::Global => "turn",
+                SendOrder::Commit | SendOrder::Session => "commits",
+            };
+            for (name, count) in [("waits_for", waits), ("let_go_before", released)] {
+                let value = count.to_string();
+                info.options.insert(format!("{name}_{of}"), value);
+            }
+        }
     }
 }
 
-fn stop_all(stop: &AtomicBool, inboxes: &[Arc<Inbox>]) {
-    stop.store(true, Ordering::Relaxed);
-    for inbox in inboxes {
-        inbox.send(ToWorker::Stop);
+fn report_events(observer: &mut dyn Observer, events: &ConnectionEvents) {
+    let (events, left_out) = events.queue.take();
+    if !events.is_empty() || left_out > 0 {
+        observer.happened(&events, left_out);
     }
 }
 
-/// How many statements a replay has, and how long it takes in an open loop, in nanoseconds: silence
-/// that is cut counts. The time is 0 at full speed.
+/// Returns the number of statements of a replay, and its duration in an open loop in nanoseconds. The duration
+/// includes idle time that is cut. It is 0 at full speed.
 ///
 /// # Errors
-/// Where the workload cannot be read.
+/// If the workload cannot be read.
 pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), ReplayError> {
     let shape = options.shape();
-    let span_us = course::span_us(reader, &shape);
-    let statements = course::statements(reader, &shape)?;
+    let span_us = event_stream::span_us(reader, &shape);
+    let statements = event_stream::count_statements(reader, &shape)?;
     Ok((statements, options.timeline().due_ns(span_us)))
 }
 
-/// A panic of a thread of ours is a panic of ours.
-fn join<T>(result: std::thread::Result<T>) -> T {
+/// Propagates the panic of a thread.
+fn join<T>(result: thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The workload's sources, as the user named them.
+/// Returns the workload's sources, as the user named them.
 fn source_names(reader: &WorkloadReader) -> Vec<String> {
     let sources = reader.info().provenance.sources.iter();
     sources.map(|source| source.name.clone()).collect()

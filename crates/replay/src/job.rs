@@ -1,85 +1,103 @@
-//! What a worker does for one event of the workload, made ready ahead of its time.
+//! Job: one event of the workload, encoded for a worker ahead of its due time.
 
 use run::{Captured, SkipReason, StatementKind};
 use sql::Fingerprint;
 use sql::SessionEffect;
-use workload::{Boundary, Sqlstate};
+use workload::{Boundary, SessionState, Sqlstate};
 
 use crate::login::Login;
-use crate::remap::Expected;
-use crate::resume::Resumed;
+use crate::remap::ExpectedRow;
 
-/// One event, ready to be done.
+/// Encoded event.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Job {
     pub(crate) session: u64,
     pub(crate) sequence: u64,
-    /// From the replay's start; without meaning under `--speed max`.
+    /// Due time in nanoseconds from the replay's start; without meaning under `--speed max`.
     pub(crate) due_ns: i64,
-    /// When the capture has it, in microseconds from the workload's start.
+    /// Captured time, in microseconds from the workload's start.
     pub(crate) captured_us: i64,
-    /// In a closed loop, how long behind the session's previous event this is due instead;
-    /// `None` for what comes at its own time.
+    /// Think time in a closed loop: the job is due this long after the session's previous event ends. `None`: it
+    /// is due at `due_ns`.
     pub(crate) think_ns: Option<i64>,
     pub(crate) kind: StatementKind,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) captured: Captured,
-    /// How many commits it follows (`--order commit`); 0: it waits for none.
-    pub(crate) after: u64,
-    /// Its effect on the state and on the transaction of its session.
+    /// Number of commits that must finish first (`--order commit`); 0: it waits for none.
+    pub(crate) commits_before: u64,
+    /// Effect on the state and the transaction of its session.
     pub(crate) session_effect: SessionEffect,
-    /// It is sent when the session's previous event is done; if not, behind that one's messages.
+    /// Whether it waits for the answer to the session's previous event. If not, it is pipelined.
     pub(crate) awaited: bool,
-    /// What stands behind its messages; with anything but a Sync the answer may stay away until a
-    /// later one has it.
+    /// Message that ends it. Without a Sync, the server may delay the answer until a later Sync or Flush.
     pub(crate) boundary: Boundary,
-    /// What of its captured result may be made up anew (`--remap-generated`).
-    pub(crate) expected: Option<Box<Expected>>,
+    /// Captured values that the server may generate again (`--remap-generated`).
+    pub(crate) expected: Option<Box<ExpectedRow>>,
     pub(crate) action: Action,
 }
 
-/// What is to be done.
+/// Action of a job.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) enum Action {
     Connect(Box<Login>),
     Send(Messages),
-    /// Cancel what the session runs.
+    /// Cancel the session's running statement.
     Cancel,
     Skip(SkipReason),
-    /// It cannot be put into messages; counted as failed with this code.
+    /// The event cannot be encoded; it counts as failed with this code.
     Refuse(Sqlstate, String),
     Disconnect,
-    /// The session goes on where another replay left it.
-    Resume(Box<Resumed>),
+    /// Resume the session at the position where another replay stopped.
+    Resume(Box<ResumedSession>),
 }
 
-/// The messages of one statement, encoded. For a named statement they are, in this order, Close
-/// (where the name stands for other SQL), Parse (where the server does not have it), and Bind,
-/// Describe, Execute, Sync: what is sent begins where the session's state asks for.
+/// Encoded messages of one statement.
+///
+/// For a named statement they are Close (needed if the name stands for other SQL), Parse (needed if the server
+/// does not have the statement), Bind, Describe, Execute and Sync. A session skips the first ones that its state
+/// does not need.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Messages {
     pub(crate) bytes: Vec<u8>,
     /// Bytes of the Close at the front; 0 if there is none.
     pub(crate) close_bytes: u32,
-    /// Bytes of the Parse behind it; 0 if there is none.
+    /// Bytes of the Parse after it; 0 if there is none.
     pub(crate) parse_bytes: u32,
-    /// Which named statement this is of, as hashes; `None` for simple and unnamed.
+    /// The named statement; `None` for simple and unnamed statements.
     pub(crate) named: Option<NamedStatement>,
-    /// Whether it is of the extended protocol, and so ends in what [`Job::boundary`] says.
+    /// Whether they are of the extended protocol, and so end as [`Job::boundary`] says.
     pub(crate) extended: bool,
-    /// What the server gets when it asks for COPY data, with the Sync behind it. Then the messages
-    /// end in a Flush: a Sync there would be taken as part of the data, or not.
+    /// COPY data for when the server asks for them, with the Sync after them. The messages then end in a Flush,
+    /// since the server may or may not take a Sync there as part of the data.
     pub(crate) copy: Option<Vec<u8>>,
 }
 
-/// A named statement: hashes of its name and of its SQL. 64 bits each: within one session a
-/// collision is not to be feared.
+/// Named statement: hashes of its name and of its SQL. With 64 bits each, collisions within one session are
+/// negligible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedStatement {
     pub(crate) name: u64,
     pub(crate) sql: u64,
+}
+
+/// Session to resume.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(crate) struct ResumedSession {
+    pub(crate) login: Login,
+    pub(crate) state: SessionState,
+    /// Whether it was in a transaction, which ended with the previous replay.
+    pub(crate) transaction_lost: bool,
+}
+
+#[cfg(test)]
+impl PartialEq for ResumedSession {
+    /// Ignores the session state, which has no equality.
+    fn eq(&self, other: &Self) -> bool {
+        self.login == other.login && self.transaction_lost == other.transaction_lost
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +106,7 @@ pub(crate) mod test_jobs {
     use crate::remap::Value;
     use workload::Unreplayable;
 
-    pub(crate) fn some_of_each_kind() -> Vec<Job> {
+    pub(crate) fn jobs_of_each_kind() -> Vec<Job> {
         let actions = [
             Action::Connect(Box::new(Login {
                 user: "app".into(),
@@ -138,7 +156,7 @@ pub(crate) mod test_jobs {
                     digest: Some(9),
                     place: run::Place::of(3, sequence),
                 },
-                after: 7,
+                commits_before: 7,
                 session_effect: SessionEffect {
                     changes_state: sequence % 2 == 0,
                     begins_transaction: sequence % 3 == 0,
@@ -148,7 +166,7 @@ pub(crate) mod test_jobs {
                 boundary: Boundary::ALL[sequence as usize % 3],
                 expected: (sequence % 2 == 0).then(|| {
                     let values = [Some(Value::Integer(-7)), None, Some(Value::Uuid([9; 16]))];
-                    Box::new(Expected::new(Box::new(values)))
+                    Box::new(ExpectedRow::new(Box::new(values)))
                 }),
                 action,
             })

@@ -1,54 +1,58 @@
-//! A workload becomes a run: every session on a connection of its own, every statement at its time.
+//! Replays a workload against a server: each session on its own connection, each statement at its time. The result
+//! is a run.
 //!
 //! ```text
-//! workload ─► plan (reads ahead, encodes) ─► workers (each owns its sessions) ─► record ─► run
-//!                                               │    ▲
-//!                                               ▼    │
-//!                                            connectors (open and authenticate)
+//! workload ─► dispatcher (reads ahead, encodes) ─► workers (each owns its sessions) ─► recorder ─► run
+//!                                                     │    ▲
+//!                                                     ▼    │
+//!                                                  connectors (open and authenticate)
 //! ```
 //!
-//! Who drives: the program calls [`replay`] with typed [`Options`] and gets progress through an
-//! [`Observer`]. Nothing is awaited but a session's own previous statement: a slow statement
-//! delays its own session only.
+//! The caller calls [`replay`] with [`Options`] and gets progress through an [`Observer`]. A statement waits only for
+//! the previous statement of its session, so a slow statement delays its own session only.
 //!
-//! Deliberately absent: printing, async, reading logs, and any judgement of what happened.
+//! The crate prints nothing and uses no async runtime. Reading logs and judging results are left to other crates.
 
 mod backends;
-mod breaker;
-mod captured;
+mod commit_order;
 mod connect;
+mod connection_events;
 mod connector;
-mod course;
-mod due;
+mod counters;
+mod deadlock_breaker;
+mod dispatcher;
+mod dry_run;
+mod due_counter;
 mod encode;
 mod engine;
-mod feed;
-mod forecast;
-mod guard;
-mod incidents;
+mod error;
+mod event_stream;
+mod in_flight;
+mod inbox;
 mod job;
-mod ledger;
-mod link;
+mod live_stats;
+mod liveness;
+mod load_source;
 mod login;
-mod meter;
+mod metrics;
 mod options;
-mod order;
 mod pace;
+mod paused_clock;
 mod pipeline;
-mod plan;
 mod portals;
 mod progress;
 mod queue;
+mod read_only_guard;
 mod record;
 mod remap;
 mod resume;
 mod server_state;
 mod session;
+mod source_server_check;
 mod spill;
-mod stopped_clock;
-mod texts;
+mod statement_cache;
+mod stream;
 mod timeline;
-mod watch;
 mod worker;
 
 use event_loop as epoll;
@@ -58,15 +62,18 @@ pub use ::connect::{
     SessionAttributes, SslMode, Target, TargetError,
 };
 pub use backends::Backends;
-pub use captured::captured_on;
 pub use connect::ConnectError;
-pub use course::{SESSIONS_OF_A_COPY, Scale};
-pub use engine::{ReplayError, check_target, extent, replay};
-pub use feed::{ClientEvents, Feed};
-pub use forecast::{Forecast, forecast};
-pub use ledger::{Costliest, LedgerTimes, StatementTotals, Times};
+pub use connection_events::{Counted, Happening};
+pub use counters::Snapshot;
+pub use dry_run::{Forecast, forecast};
+pub use engine::{check_target, extent, replay};
+pub use error::ReplayError;
+pub use event_stream::{SESSIONS_OF_A_COPY, Scale};
+pub use live_stats::{Costliest, LedgerTimes, StatementTotals, Times};
+pub use load_source::{ClientEvents, Feed};
 pub use login::{Login, LoginMap, is_from_wire};
-pub use meter::{BOUNDS_NS, Counted, Happening, Histogram, Meter, Readings};
+pub use metrics::{BOUNDS_NS, Histogram, Meter, Readings};
 pub use options::{Options, SendOrder};
-pub use progress::{Observer, Snapshot};
+pub use progress::Observer;
 pub use resume::Earlier;
+pub use source_server_check::captured_on;

@@ -1,4 +1,4 @@
-//! Who connects where: the logged user on the logged database, unless mapped.
+//! Maps captured users and databases to the logins of a replay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,41 +8,43 @@ use workload::{ArchiveError, Particulars, WorkloadReader};
 
 pub use connect::login::Login;
 
-/// `client_encoding`, and how a session's start-up has it.
+/// Name of the encoding's startup parameter.
 const ENCODING: &str = "client_encoding";
 
-/// What sessions whose clients said nothing of their encoding say of it.
+/// Client encoding of sessions whose clients did not request one.
 ///
-/// A log's texts are UTF-8 here, however the server wrote them. From the wire come the client's own bytes, and
-/// one that said nothing had the encoding of its database.
+/// A log's texts are UTF-8 in a workload, whatever the log's encoding. A capture from the wire has the client's
+/// own bytes, and a client without a request had the encoding of its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unsaid {
+pub(crate) enum DefaultEncoding {
     /// UTF8.
     Utf8,
-    /// What the target's `client_encoding` says; empty: nothing, so that the server's holds.
-    AsTarget(Box<str>),
+    /// The target's `client_encoding`; if empty, none is sent and the server's default applies.
+    Target(Box<str>),
 }
 
-impl Unsaid {
+impl DefaultEncoding {
+    /// Chooses the encoding by the workload's source.
+    ///
     /// # Errors
-    /// Where the workload cannot be read.
+    /// If the workload cannot be read.
     pub(crate) fn of(reader: &WorkloadReader, target: &Target) -> Result<Self, ArchiveError> {
         Ok(match is_from_wire(reader)? {
-            true => Unsaid::AsTarget(target.encoding.as_deref().unwrap_or_default().into()),
-            false => Unsaid::Utf8,
+            true => DefaultEncoding::Target(target.encoding.as_deref().unwrap_or_default().into()),
+            false => DefaultEncoding::Utf8,
         })
     }
 }
 
-/// Whether the workload has what clients sent, byte for byte.
+/// Whether the workload has the clients' messages byte for byte.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If the workload cannot be read.
 pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
     match &*reader.info().provenance.source_kind {
         "proxy" | "pcap" => return Ok(true),
         "log" | "script" => return Ok(false),
-        // A recovered one does not say.
+        // The source of a recovered workload is unknown.
         _ => {}
     }
     for event in reader.events()? {
@@ -54,15 +56,15 @@ pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
     Ok(false)
 }
 
-/// The same login, with the settings that its client sent.
+/// Adds the settings that the client sent to a login.
 pub(crate) fn with_settings_of(
     mut login: Login,
     particulars: Option<&Particulars>,
-    unsaid: &Unsaid,
+    encoding: &DefaultEncoding,
 ) -> Login {
     let mut settings =
         particulars.map_or_else(Vec::new, |known| known.sent_settings().cloned().collect());
-    if let Unsaid::AsTarget(encoding) = unsaid
+    if let DefaultEncoding::Target(encoding) = encoding
         && !settings
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case(ENCODING))
@@ -71,7 +73,7 @@ pub(crate) fn with_settings_of(
             let value = value.to_ascii_lowercase().replace('-', "_");
             &**name == "options" && value.contains(ENCODING)
         });
-        // A parameter of its own would count for more than what the client's options say.
+        // A separate parameter would override the client's options.
         let encoding = match in_options {
             true => Box::default(),
             false => encoding.clone(),
@@ -82,24 +84,24 @@ pub(crate) fn with_settings_of(
     login
 }
 
-/// Changes to the logged users and databases.
+/// Mapping of captured users and databases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginMap {
     /// One role for all sessions.
     pub user: Option<String>,
     /// One database for all sessions.
     pub database: Option<String>,
-    /// From logged role to role.
+    /// Captured role to role.
     pub users: BTreeMap<String, String>,
-    /// From logged database to database.
+    /// Captured database to database.
     pub databases: BTreeMap<String, String>,
-    /// Every session logs in as `user`, or else as the target's own, and becomes the role that it
-    /// would have logged in as.
+    /// Every session logs in as `user`, or else as the target's user, and sets the role that it would otherwise
+    /// log in as.
     pub set_role: bool,
 }
 
 impl LoginMap {
-    /// The one that a run's options speak of ([`crate::Options::described`]).
+    /// Restores the map from a run's options ([`crate::Options::described`]).
     pub fn of_described(described: &BTreeMap<String, String>) -> Self {
         let mapped = |what: &str| -> BTreeMap<String, String> {
             let all = described.iter();
@@ -118,9 +120,8 @@ impl LoginMap {
         }
     }
 
-    /// What a session of this logged user and database says to the target. What the log did not
-    /// know (empty) comes from the target's own user and database; a database that nobody names
-    /// is that of the user's name, as for libpq.
+    /// Returns the login of a session with this captured user and database. Empty ones come from the target's
+    /// user and database. Without any database, it is the one with the user's name, as for libpq.
     pub fn login(&self, target: &Target, user: &str, database: &str, application: &str) -> Login {
         let choose = |one: &Option<String>,
                       map: &BTreeMap<String, String>,
@@ -154,7 +155,7 @@ impl LoginMap {
             database: database.into(),
             application: match application {
                 "" => target.application.as_deref().unwrap_or("").into(),
-                said => said.into(),
+                name => name.into(),
             },
             settings: Arc::default(),
         }
@@ -166,28 +167,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_stronger_than_one_for_all_and_that_than_the_log() {
+    fn login_map_prefers_mapping_then_fixed_name_then_log() {
         let target = Target::parse("postgres://fallback@h/spare", |_| None).unwrap();
         let mut map = LoginMap::default();
-        let said = |map: &LoginMap, user, database| {
+        let resolved = |map: &LoginMap, user, database| {
             let login = map.login(&target, user, database, "");
             (login.user.to_string(), login.database.to_string())
         };
         let pair = |user: &str, database: &str| (user.to_owned(), database.to_owned());
-        assert_eq!(said(&map, "app", "shop"), pair("app", "shop"));
-        assert_eq!(said(&map, "", ""), pair("fallback", "spare"));
+        assert_eq!(resolved(&map, "app", "shop"), pair("app", "shop"));
+        assert_eq!(resolved(&map, "", ""), pair("fallback", "spare"));
         map.user = Some("one".to_owned());
         map.users.insert("app".to_owned(), "app2".to_owned());
         map.databases.insert("shop".to_owned(), "copy".to_owned());
-        assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
-        assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+        assert_eq!(resolved(&map, "app", "shop"), pair("app2", "copy"));
+        assert_eq!(resolved(&map, "other", "x"), pair("one", "x"));
     }
 
     #[test]
-    fn of_the_encoding_is_said_what_the_client_said() {
+    fn login_sends_the_encoding_of_the_client() {
         let target = Target::parse("host=h", |_| None).unwrap();
-        let none = || Unsaid::AsTarget("".into());
-        let said = |settings: &[(&str, &str)], unsaid: &Unsaid| {
+        let none = || DefaultEncoding::Target("".into());
+        let resolved = |settings: &[(&str, &str)], encoding: &DefaultEncoding| {
             let settings = settings.iter();
             let known = Particulars {
                 settings: settings
@@ -196,7 +197,7 @@ mod tests {
                 ..Particulars::default()
             };
             let login = LoginMap::default().login(&target, "a", "b", "");
-            let settings = with_settings_of(login, Some(&known), unsaid).settings;
+            let settings = with_settings_of(login, Some(&known), encoding).settings;
             let encodings = settings
                 .iter()
                 .filter(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
@@ -204,21 +205,24 @@ mod tests {
                 .map(|(_, value)| value.to_string())
                 .collect::<Vec<_>>()
         };
-        let latin1 = Unsaid::AsTarget("LATIN1".into());
+        let latin1 = DefaultEncoding::Target("LATIN1".into());
         // Without any, it is UTF8.
-        assert_eq!(said(&[("TimeZone", "UTC")], &Unsaid::Utf8), [""; 0]);
-        assert_eq!(said(&[("TimeZone", "UTC")], &none()), [""]);
-        assert_eq!(said(&[], &latin1), ["LATIN1"]);
         assert_eq!(
-            said(&[("Client_Encoding", "WIN1252")], &latin1),
+            resolved(&[("TimeZone", "UTC")], &DefaultEncoding::Utf8),
+            [""; 0]
+        );
+        assert_eq!(resolved(&[("TimeZone", "UTC")], &none()), [""]);
+        assert_eq!(resolved(&[], &latin1), ["LATIN1"]);
+        assert_eq!(
+            resolved(&[("Client_Encoding", "WIN1252")], &latin1),
             ["WIN1252"]
         );
         let options = [("options", "--client-encoding=WIN1252")];
-        assert_eq!(said(&options, &latin1), [""]);
+        assert_eq!(resolved(&options, &latin1), [""]);
     }
 
     #[test]
-    fn what_the_server_reported_is_not_sent() {
+    fn login_does_not_send_reported_settings() {
         let target = Target::parse("host=h", |_| None).unwrap();
         let timezone: (Box<str>, Box<str>) = ("TimeZone".into(), "UTC".into());
         let known = Particulars {
@@ -229,12 +233,12 @@ mod tests {
             ..Particulars::default()
         };
         let login = LoginMap::default().login(&target, "a", "b", "");
-        let login = with_settings_of(login, Some(&known), &Unsaid::Utf8);
+        let login = with_settings_of(login, Some(&known), &DefaultEncoding::Utf8);
         assert_eq!(*login.settings, [timezone]);
     }
 
     #[test]
-    fn a_runs_options_say_who_connected_where() {
+    fn login_map_is_restored_from_described_options() {
         let pair = |from: &str, to: &str| BTreeMap::from([(from.to_owned(), to.to_owned())]);
         let logins = LoginMap {
             user: Some("one".to_owned()),
@@ -253,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn many_roles_go_through_one_login() {
+    fn login_map_set_role_uses_one_login() {
         let target = Target::parse("postgres://admin@h/spare", |_| None).unwrap();
         let mut map = LoginMap {
             set_role: true,
             ..LoginMap::default()
         };
         map.users.insert("app".to_owned(), "app2".to_owned());
-        let said = |map: &LoginMap, user| {
+        let resolved = |map: &LoginMap, user| {
             let login = map.login(&target, user, "shop", "");
             (
                 login.user.to_string(),
@@ -268,23 +272,23 @@ mod tests {
             )
         };
         let pair = |user: &str, role: &str| (user.to_owned(), Some(role.to_owned()));
-        assert_eq!(said(&map, "other"), pair("admin", "other"));
-        assert_eq!(said(&map, "app"), pair("admin", "app2"));
+        assert_eq!(resolved(&map, "other"), pair("admin", "other"));
+        assert_eq!(resolved(&map, "app"), pair("admin", "app2"));
         // Its own role needs no change; where the log knew none there is none to become.
-        assert_eq!(said(&map, "admin"), ("admin".to_owned(), None));
-        assert_eq!(said(&map, ""), ("admin".to_owned(), None));
+        assert_eq!(resolved(&map, "admin"), ("admin".to_owned(), None));
+        assert_eq!(resolved(&map, ""), ("admin".to_owned(), None));
         map.user = Some("login".to_owned());
-        assert_eq!(said(&map, "admin"), pair("login", "admin"));
+        assert_eq!(resolved(&map, "admin"), pair("login", "admin"));
     }
 
     #[test]
-    fn the_log_knows_the_application_better_than_the_target() {
+    fn login_prefers_the_application_of_the_log() {
         let target = Target::parse("postgres://h/?application_name=t", |_| None).unwrap();
-        let said = |name| {
+        let resolved = |name| {
             LoginMap::default()
                 .login(&target, "a", "b", name)
                 .application
         };
-        assert_eq!((&*said("shop"), &*said("")), ("shop", "t"));
+        assert_eq!((&*resolved("shop"), &*resolved("")), ("shop", "t"));
     }
 }

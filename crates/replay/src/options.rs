@@ -1,4 +1,4 @@
-//! What shapes a replay, as the engine takes it.
+//! Options of a replay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,79 +6,79 @@ use std::time::Duration;
 
 use clock::{Factor, Speed};
 
-use crate::course::{Scale, Shape};
-use crate::feed::Feed;
-use crate::guard;
+use crate::event_stream::{Scale, Shape};
+use crate::load_source::Feed;
 use crate::login::LoginMap;
+use crate::read_only_guard;
 use crate::resume::Earlier;
 use crate::timeline::Timeline;
 use connect::Target;
 
-/// A restart takes seconds; who has waited a minute for a server will look after it.
+/// Default of [`Options::patience`]. A restart takes seconds; a server that is away for a minute needs attention.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What shapes a replay.
+/// Options of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How fast captured time passes.
+    /// Speed of captured time.
     pub speed: Speed,
-    /// A closed loop: a statement is due when its session's previous one is done and its captured
-    /// think time, times this, has passed. `None`, an open loop: each is due at its captured time.
+    /// Factor of think times in a closed loop: a statement is due when its session's previous one is done and
+    /// its captured think time, times this factor, has passed. `None` is an open loop: each is due at its
+    /// captured time.
     pub think_time: Option<Factor>,
-    /// Silence is cut to this, in captured time.
+    /// Longest idle time of the whole workload, in captured time; longer ones are cut to it.
     pub idle_max: Option<Duration>,
-    /// For this long, in the replay's time, the speed grows from a tenth to the whole.
+    /// Ramp-up time, in the replay's time, during which the speed grows from a tenth to the whole.
     pub ramp_up: Duration,
-    /// How many times the workload is replayed, one after the other; 0 counts as 1.
+    /// Number of rounds of the workload, one after the other; 0 counts as 1.
     pub repeat: u32,
-    /// How many times each session is there.
+    /// Concurrent copies of each session.
     pub scale: Scale,
-    /// The server keeps every session from writing.
+    /// Whether the server must keep every session from writing.
     pub read_only: bool,
-    /// How many rows executions of named portals and further fetches ask for, where the capture does
-    /// not know it; `None`: all at the first, and further fetches are skipped.
+    /// Row limit for executions of named portals and further fetches, if the capture does not have it. `None`:
+    /// the first execution asks for all rows, and further fetches are skipped.
     pub fetch_size: Option<u32>,
-    /// Values that the server made up are mapped to what it makes up in the replay, where later
-    /// parameters of their session repeat them.
+    /// Whether values that the server generated in the capture are replaced, in later parameters of the session,
+    /// by the values that it generates in the replay.
     pub remap_generated: bool,
-    /// Rows are summed up in a checksum for each statement ([`workload::RowDigest`]).
+    /// Whether to compute a checksum of each statement's rows ([`workload::RowDigest`]).
     pub digest: bool,
-    /// The server ends statements that take longer.
+    /// `statement_timeout` of every session.
     pub statement_timeout: Option<Duration>,
-    /// How long the target may be away, or not answer, before the replay gives up: connections are
-    /// tried again and lost ones opened anew for so long. Zero: neither.
+    /// Time that the target may be unreachable or silent before the replay gives up. Until then, connections are
+    /// retried and lost ones are opened again. Zero disables both.
     pub patience: Duration,
-    /// Who connects where.
+    /// Mapping of captured users and databases.
     pub logins: LoginMap,
-    /// What a statement waits for beside its own session.
+    /// Order of statements across sessions.
     pub order: SendOrder,
-    /// The most connections at once. Where there are more sessions, they share connections between
-    /// transactions. `None`: each session has its own.
+    /// Most connections at once. More sessions than that share connections between transactions. `None`: each
+    /// session has its own connection.
     pub connections_max: Option<u32>,
-    /// At full speed, connections without TLS are read and written by io_uring where the system has it.
+    /// Whether to use io_uring at full speed for connections without TLS, if the system supports it.
     pub by_ring: bool,
     /// Threads that send and receive; each owns its share of the sessions.
     pub workers: usize,
-    /// How long before a deadline a worker stops sleeping and watches the clock, in microseconds:
-    /// precision for CPU.
+    /// Time before a deadline, in microseconds, during which a worker busy-waits instead of sleeping. It trades
+    /// CPU time for precision.
     pub spin_us: u32,
-    /// Statements of one session that wait in memory; what waits past them waits on disk.
+    /// Most statements of one session that wait in memory; further ones are spilled to disk.
     pub queue_statements_max: usize,
-    /// How often the unfinished run is made safe from a kill.
+    /// Interval at which the unfinished run is flushed to disk.
     pub checkpoint: Duration,
-    /// What clients do, instead of the workload's events: the workload then only says which
-    /// statements there may be, and who logs in where. Copies, think times, idle times and the
-    /// order of commits are of no account then.
+    /// Load source that replaces the workload's events. The workload then only provides statements and logins.
+    /// Copies, think times, idle times and the order of commits have no effect.
     pub feed: Option<Feed>,
-    /// The run that this goes on with.
+    /// Run to resume.
     pub earlier: Option<Arc<Earlier>>,
-    /// Which part of a workload this is of, by option; for the run's manifest.
+    /// Options that selected a part of a workload, for the run's manifest.
     pub part: BTreeMap<String, String>,
-    /// The workload's name for the run's manifest, where it is not that of the reader's.
+    /// Workload's name for the run's manifest, if it is not the path of the reader.
     pub workload_name: Option<String>,
 }
 
-/// What a statement waits for, beside those before it in its session.
+/// Events of other sessions that a statement waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendOrder {
     /// Nothing.
@@ -86,8 +86,8 @@ pub enum SendOrder {
     Session,
     /// The commits that were over before it began in the capture.
     Commit,
-    /// Everything that was due before it has been sent. One session that waits for the server holds up
-    /// all: as replays with one order for all work, and to be compared with.
+    /// All statements that were due before it must have been sent. One session that waits for the server delays
+    /// all others. Some other tools replay in this order; it is for comparison with them.
     Global,
 }
 
@@ -123,7 +123,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The target, with the settings that every session of the replay begins with.
+    /// Adds the settings of every session to a target.
     pub fn prepared(&self, target: &Target) -> Target {
         let mut target = target.clone();
         let mut set = |name: &str, value: String| {
@@ -131,10 +131,10 @@ impl Options {
             target.settings.push((name.to_owned(), value));
         };
         if self.read_only {
-            set(guard::SETTING, "on".to_owned());
+            set(read_only_guard::SETTING, "on".to_owned());
         }
         if let Some(timeout) = self.statement_timeout {
-            // Zero would be no limit.
+            // Zero would mean no limit.
             set("statement_timeout", timeout.as_millis().max(1).to_string());
         }
         target
@@ -155,7 +155,7 @@ impl Options {
         }
     }
 
-    /// Everything that was asked for, by name, for the run's manifest.
+    /// Returns all options by name, for the run's manifest.
     pub fn described(&self) -> BTreeMap<String, String> {
         let mut described = BTreeMap::from([
             ("speed".to_owned(), self.speed.to_string()),
@@ -230,8 +230,8 @@ impl Options {
     }
 }
 
-/// One worker takes tens of thousands of statements a second; more than a quarter of the cores
-/// would compete with what else the machine does.
+/// Returns a quarter of the cores, between 1 and 8. One worker sends tens of thousands of statements per second,
+/// and more threads would compete with other programs of the machine.
 fn default_workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 4).clamp(1, 8)

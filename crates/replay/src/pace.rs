@@ -1,17 +1,17 @@
-//! When to wake: a pure function, without a clock and without sleeping.
+//! Computes how long a worker may sleep: a pure function, without a clock.
 
-/// What a worker does until the next statement is due.
+/// Way to wait for the next due statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Something is due.
+    /// Do not wait: a statement is due.
     None,
-    /// So near that sleeping would be too coarse: look for answers without sleeping.
+    /// Busy-wait: sleeping would be too coarse.
     Spin,
-    /// Sleep for this many nanoseconds, unless an answer comes before.
+    /// Sleep for this many nanoseconds, or until an answer arrives.
     Sleep(i64),
 }
 
-/// How long to wait. `next_due_ns` is the earliest deadline, `spin_ns` how early to stop sleeping,
+/// Computes how to wait. `next_due_ns` is the earliest deadline, `spin_ns` the time to busy-wait before it, and
 /// `sleep_max_ns` the longest sleep.
 pub(crate) fn wait(now_ns: i64, next_due_ns: Option<i64>, spin_ns: i64, sleep_max_ns: i64) -> Wait {
     let Some(due_ns) = next_due_ns else {
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleep_then_spin_then_go() {
+    fn wait_sleeps_then_spins_then_returns() {
         assert_eq!(wait(0, None, 50, 1_000), Wait::Sleep(1_000));
         assert_eq!(wait(0, Some(5_000), 50, 1_000), Wait::Sleep(1_000));
         assert_eq!(wait(0, Some(500), 50, 1_000), Wait::Sleep(450));

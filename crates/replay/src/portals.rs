@@ -1,29 +1,27 @@
-//! How many rows an Execute asks for, and which further fetches have a portal to fetch from.
+//! Row limits of Execute messages, and the portals that can be fetched from again.
 //!
-//! A portal that was executed for some of its rows can be fetched from again; one that gave all of
-//! them cannot. A log does not say how many rows a client asked for, so without a size to assume the
-//! replay asks for all of them at the first, and further fetches are skipped.
+//! A portal that was executed with a row limit may have more rows. A log does not have the client's row limit.
+//! So without a size to assume, the first Execute asks for all rows, and further fetches are skipped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use workload::{Event, EventKind, Sqlstate, Unreplayable};
 
-use crate::encode::NAME_UNKNOWN;
-
+/// `invalid_sql_statement_name`
+pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
 /// `invalid_cursor_name`
 const NO_PORTAL: Sqlstate = Sqlstate(*b"34000");
 
-/// Portals of one session that are remembered: they end with their transaction, which is not
-/// followed here.
+/// Most portals kept for one session. Portals end with their transaction, which is not tracked here.
 const PORTALS_MAX: usize = 64;
 
-/// The portals that may have more rows.
+/// Portals that may have more rows.
 #[derive(Debug, Default)]
 pub(crate) struct Portals {
-    /// What executions of named portals ask for where the capture does not know it.
+    /// Row limit of named portals that the capture does not have.
     fetch_size: Option<u32>,
-    /// By session.
+    /// Names of open portals by session.
     open: HashMap<u64, Vec<Arc<str>>>,
 }
 
@@ -35,8 +33,11 @@ impl Portals {
         }
     }
 
-    /// Takes in the sessions' next event. How many rows its Execute asks for, 0 for all of them and
-    /// for what has none; an error says why it is not sent.
+    /// Takes the next event and returns the row limit of its Execute: 0 for all rows, and for events without an
+    /// Execute.
+    ///
+    /// # Errors
+    /// If the event is not sent; the reason.
     pub(crate) fn rows_max(&mut self, event: &Event) -> Result<u32, Unreplayable> {
         let known = event
             .particulars
@@ -52,7 +53,7 @@ impl Portals {
                     rows_max > 0 && event.unreplayable.is_none(),
                 );
                 match event.unreplayable {
-                    // Nobody had prepared it: that is what is to come of it here, too.
+                    // It failed in the capture, since it was not prepared. It fails here as well.
                     Some(Unreplayable::StatementUnknown)
                         if event.outcome.sqlstate == Some(NAME_UNKNOWN) =>
                     {
@@ -61,12 +62,12 @@ impl Portals {
                     reason => reason.map_or(Ok(rows_max), Err),
                 }
             }
-            // There was none.
+            // It failed in the capture, since there was no such portal.
             EventKind::Fetch { .. } if event.outcome.sqlstate == Some(NO_PORTAL) => {
                 Ok(known.unwrap_or(0))
             }
             EventKind::Fetch { portal, .. } => match event.unreplayable {
-                // From a log all of them are marked so.
+                // In a log, all fetches are marked so.
                 None | Some(Unreplayable::PortalFetch) if self.is_open(event.session, portal) => {
                     known.or(self.fetch_size).ok_or(Unreplayable::PortalFetch)
                 }
@@ -151,7 +152,7 @@ mod tests {
     const SKIPPED: Result<u32, Unreplayable> = Err(Unreplayable::PortalFetch);
 
     #[test]
-    fn a_portal_that_gave_all_its_rows_is_not_fetched_from() {
+    fn portal_without_more_rows_is_not_fetched_from() {
         let mut portals = Portals::new(None);
         assert_eq!(portals.rows_max(&execute("c", None)), Ok(0));
         assert_eq!(portals.rows_max(&fetch("c", None)), SKIPPED);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_assumed_for_named_portals_alone() {
+    fn fetch_size_is_assumed_for_named_portals_only() {
         let mut portals = Portals::new(Some(10));
         assert_eq!(portals.rows_max(&execute("", None)), Ok(0));
         assert_eq!(portals.rows_max(&fetch("", None)), SKIPPED);
@@ -176,7 +177,7 @@ mod tests {
             ..fetch("c", None)
         };
         assert_eq!(portals.rows_max(&of_a_log), Ok(10));
-        // What was not opened has nothing to fetch from.
+        // A portal that was not opened has no rows to fetch.
         let cut = Event {
             unreplayable: Some(Unreplayable::ParametersCut),
             ..execute("c", None)

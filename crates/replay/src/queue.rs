@@ -1,4 +1,4 @@
-//! What waits for one session: in memory up to a fixed number, past that on disk.
+//! Queue of one session's jobs: in memory up to a fixed number, and on disk beyond it.
 //!
 //! ```text
 //! pop ◄── head (memory) ◄── chunks (disk) ◄── tail (memory) ◄── push
@@ -10,7 +10,7 @@ use std::io;
 use crate::job::Job;
 use crate::spill::{Chunk, Spill};
 
-/// A session's waiting jobs, in order.
+/// Waiting jobs of a session, in order.
 #[derive(Default)]
 pub(crate) struct Queue {
     head: VecDeque<Job>,
@@ -19,7 +19,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a job. Where the disk refuses, it waits in memory instead: slower is better than lost.
+    /// Adds a job. If it cannot be written to disk, it stays in memory.
     pub(crate) fn push(&mut self, job: Job, in_memory_max: usize, spill: &mut Spill) {
         if self.chunks.is_empty() && self.tail.is_empty() && self.head.len() < in_memory_max {
             self.head.push_back(job);
@@ -34,10 +34,10 @@ impl Queue {
         }
     }
 
-    /// The next job, still in the queue.
+    /// Returns the next job without removing it.
     ///
     /// # Errors
-    /// Where what was spilled cannot be read back: those jobs are lost to the replay.
+    /// If spilled jobs cannot be read back; those are lost.
     pub(crate) fn peek(&mut self, spill: &mut Spill) -> io::Result<Option<&Job>> {
         if self.head.is_empty() {
             match self.chunks.pop_front() {
@@ -48,18 +48,18 @@ impl Queue {
         Ok(self.head.front())
     }
 
-    /// Takes the job that was peeked at.
+    /// Removes the job that [`Queue::peek`] returned.
     pub(crate) fn pop(&mut self) -> Option<Job> {
         let job = self.head.pop_front();
         if self.head.is_empty() {
-            // Ten thousand sessions: an empty queue holds nothing.
+            // With ten thousand sessions, empty queues must not keep memory.
             self.head = VecDeque::new();
         }
         job
     }
 
-    /// Whether fewer than so many wait.
-    pub(crate) fn holds_fewer_than(&self, jobs: usize) -> bool {
+    /// Whether fewer than `jobs` jobs wait.
+    pub(crate) fn is_shorter_than(&self, jobs: usize) -> bool {
         self.chunks.is_empty() && self.head.len() + self.tail.len() < jobs
     }
 
@@ -71,16 +71,16 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::test_jobs::some_of_each_kind;
+    use crate::job::test_jobs::jobs_of_each_kind;
 
     #[test]
-    fn order_holds_through_the_disk() {
+    fn queue_keeps_order_through_the_disk() {
         let directory = tempfile::tempdir().unwrap();
         let mut spill = Spill::new(directory.path());
         let mut queue = Queue::default();
-        let template = some_of_each_kind().remove(1);
+        let template = jobs_of_each_kind().remove(1);
         let (mut pushed, mut popped) = (0, 0);
-        // Mixed pushing and popping, so that every place of the queue is passed through.
+        // Mixed pushing and popping, so that jobs pass through every part of the queue.
         for round in 0..200u64 {
             for _ in 0..(round * 7 % 13) {
                 let job = Job {

@@ -1,4 +1,4 @@
-//! What the workers did becomes one stream in the order in which it was done, and the run.
+//! Recorder: merges the workers' records in time order and writes them to the run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,43 +9,44 @@ use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use run::{ArchiveError, Execution, Outcome, RunWriter, StatementKind};
 
-use crate::incidents::Incidents;
-use crate::meter::{Happening, Meter};
+use crate::connection_events::ConnectionEvents;
+use crate::connection_events::Happening;
+use crate::metrics::Meter;
 
-/// The longest that nothing is done while nothing comes.
-const LISTEN: Duration = Duration::from_secs(1);
+/// Longest wait for records before the recorder checks whether to flush.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a worker did, in order, with the moments at which it was done.
-pub(crate) struct Recorded {
+/// Records of a worker in order, each with its time.
+pub(crate) struct RecordBatch {
     pub(crate) worker: usize,
     pub(crate) records: Vec<(i64, Execution)>,
-    /// Nothing earlier will follow from this worker; `i64::MAX`: nothing at all.
+    /// No earlier record will follow from this worker; `i64::MAX`: none at all.
     pub(crate) until_ns: i64,
 }
 
-/// Writes until every worker has ended, and makes it safe from a kill every `flush_every`. Returns the
-/// writer, to be finished.
+/// Writes records until every worker has ended, and flushes the run to disk every `flush_every`. Returns the
+/// writer, which the caller finishes.
 ///
 /// # Errors
-/// Where the disk refuses. The channel is then closed, so that workers go on without recording,
-/// and the engine stops them.
+/// If the run cannot be written. The channel is then closed, so that workers continue without recording, and the
+/// engine stops them.
 pub(crate) fn record(
     mut writer: RunWriter,
-    recorded: &Receiver<Recorded>,
+    recorded: &Receiver<RecordBatch>,
     workers: usize,
     clock: &Arc<dyn Clock>,
     flush_every: Duration,
-    meter: &Meter,
-    incidents: &Incidents,
+    metrics: &Meter,
+    events: &ConnectionEvents,
 ) -> Result<RunWriter, ArchiveError> {
     epoll::let_others_go_first();
-    let mut order = Order::new(workers);
+    let mut order = TimeMerger::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
     let mut flushed_ns = clock.now_ns();
     loop {
-        match recorded.recv_timeout(LISTEN.min(flush_every)) {
+        match recorded.recv_timeout(RECEIVE_TIMEOUT.min(flush_every)) {
             Ok(batch) => {
-                meter.note(&batch.records);
+                metrics.record_batch(&batch.records);
                 order.take(batch);
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -55,8 +56,8 @@ pub(crate) fn record(
         }
         while let Some(execution) = order.next() {
             writer.execution(&execution)?;
-            meter.written();
-            tell_if_refused(execution, incidents);
+            metrics.written();
+            report_refusal(execution, events);
         }
         if order.is_over() {
             return Ok(writer);
@@ -68,12 +69,12 @@ pub(crate) fn record(
     }
 }
 
-/// Told here, since the workers have other things to do.
-fn tell_if_refused(execution: Execution, incidents: &Incidents) {
+/// Reports a refused connection. The recorder does it to keep it off the workers.
+fn report_refusal(execution: Execution, events: &ConnectionEvents) {
     if execution.kind == StatementKind::Connect
         && let Outcome::Failed(sqlstate) = execution.outcome
     {
-        incidents.happenings.tell(Happening::ConnectionRefused {
+        events.queue.push(Happening::ConnectionRefused {
             session: execution.session,
             sqlstate,
             message: execution.message.unwrap_or_default(),
@@ -81,22 +82,21 @@ fn tell_if_refused(execution: Execution, incidents: &Incidents) {
     }
 }
 
-/// Merges the workers' streams: what is earliest goes out once no worker can bring anything
-/// earlier.
-struct Order {
+/// Merges the workers' streams. The earliest record is returned when no worker can send an earlier one.
+struct TimeMerger {
     streams: Vec<VecDeque<(i64, Execution)>>,
     until_ns: Vec<i64>,
 }
 
-impl Order {
+impl TimeMerger {
     fn new(workers: usize) -> Self {
-        Order {
+        TimeMerger {
             streams: (0..workers).map(|_| VecDeque::new()).collect(),
             until_ns: vec![i64::MIN; workers],
         }
     }
 
-    fn take(&mut self, batch: Recorded) {
+    fn take(&mut self, batch: RecordBatch) {
         self.streams[batch.worker].extend(batch.records);
         self.until_ns[batch.worker] = batch.until_ns;
     }

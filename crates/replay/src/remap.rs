@@ -1,17 +1,16 @@
-//! `--remap-generated`: what the server made up in the capture (a number of a sequence, a uuid), and what
-//! it made up instead in the replay. Later parameters of the session that repeat the one are sent as
-//! the other.
+//! `--remap-generated`: maps values that the server generated in the capture (sequence numbers, UUIDs) to the
+//! values that it generates in the replay, and replaces them in later parameters of the session.
 //!
-//! Who drives: the planner notes what the first row of a captured result had ([`Expected`]); the session
-//! hears the first row of the replayed one and has [`Remap`] learn the pairs; the worker has
-//! [`rewritten`] change the Bind of what it sends next. Without I/O.
+//! The dispatcher notes the values of a captured result's first row ([`ExpectedRow`]). The session decodes the
+//! first row of the replayed result, and [`Remap`] learns the pairs. The worker calls [`rewrite_bind`] on the
+//! messages that it sends next. All of it is without I/O.
 //!
-//! Values are known by what they are, not by where they stand: a parameter that has the same number by
-//! chance is changed too. So only numbers from [`MADE_MIN`] on are learnt, and only from
-//! [`NUMBER_MIN`] on where nothing says that the statement makes values.
+//! A value is found by equality, so a parameter with the same number by chance is replaced as well. To limit
+//! that, only numbers from [`GENERATED_MIN`] on are learned, and only from [`NUMBER_MIN`] on if the statement
+//! shows no sign of generating values.
 //!
-//! Deliberately absent: rows behind the first, values within arrays, documents and longer texts, and
-//! literals in SQL.
+//! It does not handle rows after the first, values within arrays, documents and longer texts, and literals in
+//! SQL.
 
 mod messages;
 mod value;
@@ -21,24 +20,24 @@ use std::collections::{HashMap, VecDeque};
 use protocol::backend::{DataRow, RowDescription};
 use workload::{Event, EventKind, Parameter};
 
-pub(crate) use messages::rewritten;
+pub(crate) use messages::rewrite_bind;
 pub(crate) use value::{Form, Value};
 
-/// So many pairs a session keeps; the oldest go first.
+/// Most pairs that a session keeps; the oldest are dropped first.
 const PAIRS_MAX: usize = 1_024;
-/// The smallest number that is learnt from a statement that makes values. Smaller ones are flags,
-/// quantities and sizes of pages as often as they are keys.
-const MADE_MIN: i64 = 100;
-/// The smallest number that is learnt from any other statement.
+/// Smallest number that is learned from a statement that generates values. Smaller ones are flags, quantities
+/// and page sizes as often as keys.
+const GENERATED_MIN: i64 = 100;
+/// Smallest number that is learned from any other statement.
 const NUMBER_MIN: i64 = 1_000;
-/// A description of rows or a first row that is longer is not read, in bytes.
+/// Longest row description and first row that are decoded, in bytes.
 pub(crate) const READ_BYTES_MAX: usize = 64 << 10;
 
-/// Words of statements that return what the server made up.
-const MAKING: [&str; 4] = ["returning", "nextval", "currval", "lastval"];
+/// Words of statements that return generated values.
+const GENERATING_WORDS: [&str; 4] = ["returning", "nextval", "currval", "lastval"];
 
-/// Names of columns whose numbers are counted, not made up.
-const COUNTED: [&str; 8] = [
+/// Names of columns whose numbers are computed, not generated.
+const AGGREGATE_COLUMNS: [&str; 8] = [
     "count",
     "sum",
     "avg",
@@ -49,28 +48,28 @@ const COUNTED: [&str; 8] = [
     "row_number",
 ];
 
-/// What of the first row of a captured result may have been made up.
+/// Values of a captured result's first row that the server may have generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Expected {
-    /// One for each column; `None` for what was not.
+pub(crate) struct ExpectedRow {
+    /// One for each column; `None` if it was not generated.
     pub(crate) values: Box<[Option<Value>]>,
-    /// How the replayed row's columns are to be read, once the server has described them.
+    /// Formats of the replayed row's columns, after the server has described them.
     forms: Box<[Option<Form>]>,
 }
 
-impl Expected {
+impl ExpectedRow {
     pub(crate) fn new(values: Box<[Option<Value>]>) -> Self {
         let forms = Box::default();
-        Expected { values, forms }
+        ExpectedRow { values, forms }
     }
 
-    /// `None` where there is nothing to learn from the event's result.
-    pub(crate) fn of(event: &Event) -> Option<Box<Expected>> {
+    /// Returns the values to learn from the event's result; `None` if there are none.
+    pub(crate) fn of(event: &Event) -> Option<Box<ExpectedRow>> {
         let row = event.particulars.as_ref()?.first_row.as_ref()?;
         let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }) = &event.kind else {
             return None;
         };
-        let makes = makes_values(sql);
+        let makes = returns_generated(sql);
         let values: Box<[Option<Value>]> = row
             .values
             .iter()
@@ -88,26 +87,26 @@ impl Expected {
                 };
                 let name = row.columns.get(index).map_or("", |name| name);
                 let learnt = match makes {
-                    true => number >= MADE_MIN,
-                    false => number >= NUMBER_MIN && !is_counted(name),
+                    true => number >= GENERATED_MIN,
+                    false => number >= NUMBER_MIN && !is_aggregate(name),
                 };
                 learnt.then_some(value)
             })
             .collect();
         let any = values.iter().any(Option::is_some);
-        any.then(|| Box::new(Expected::new(values)))
+        any.then(|| Box::new(ExpectedRow::new(values)))
     }
 
-    /// The server has described the rows that come.
-    pub(crate) fn described(&mut self, description: &RowDescription<'_>) {
+    /// Takes the server's description of the rows.
+    pub(crate) fn set_formats(&mut self, description: &RowDescription<'_>) {
         let fields = description.iter();
         self.forms = fields
             .map(|field| Form::of(field.type_oid, field.format))
             .collect();
     }
 
-    /// What the captured row had, with what the replayed one has instead, or again. A row with other
-    /// columns than the captured one gives nothing.
+    /// Pairs the captured values with those of the replayed row, equal ones included. A row with other columns
+    /// than the captured one gives none.
     pub(crate) fn pairs(&self, row: &DataRow<'_>) -> Vec<(Value, Value)> {
         let count = self.values.len();
         if row.columns.len() != count || self.forms.len() != count {
@@ -124,29 +123,30 @@ impl Expected {
     }
 }
 
-/// Whether a statement returns what the server made up, as its words tell.
-fn makes_values(sql: &str) -> bool {
+/// Whether a statement returns generated values, judged by its words.
+fn returns_generated(sql: &str) -> bool {
     let sql = sql.to_ascii_lowercase();
-    MAKING.iter().any(|word| sql.contains(word))
+    GENERATING_WORDS.iter().any(|word| sql.contains(word))
 }
 
-fn is_counted(column: &str) -> bool {
-    COUNTED.iter().any(|name| column.eq_ignore_ascii_case(name))
+fn is_aggregate(column: &str) -> bool {
+    AGGREGATE_COLUMNS
+        .iter()
+        .any(|name| column.eq_ignore_ascii_case(name))
 }
 
-/// What one session has learnt.
+/// Map of captured to replayed values of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Remap {
     replayed: HashMap<Value, Value>,
-    /// The keys, the oldest first.
+    /// Keys, the oldest first.
     order: VecDeque<Value>,
-    /// Pairs learnt that nobody was told of.
-    pub(crate) untold: u64,
+    /// Number of learned pairs that are not yet counted in the metrics.
+    pub(crate) unreported: u64,
 }
 
 impl Remap {
-    /// Takes in what the server made up in the capture, and what in the replay. What is the same is
-    /// not changed any more.
+    /// Learns a pair of a captured and a replayed value. Equal values remove the entry.
     pub(crate) fn learn(&mut self, captured: Value, replayed: Value) {
         if self.replayed.remove(&captured).is_some() {
             self.order.retain(|known| *known != captured);
@@ -161,10 +161,10 @@ impl Remap {
         }
         self.replayed.insert(captured, replayed);
         self.order.push_back(captured);
-        self.untold += 1;
+        self.unreported += 1;
     }
 
-    /// What the server made up instead of this.
+    /// Returns the replayed value for a captured one.
     pub(crate) fn map(&self, captured: Value) -> Option<Value> {
         self.replayed.get(&captured).copied()
     }

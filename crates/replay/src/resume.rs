@@ -1,8 +1,8 @@
-//! Goes on with a replay that was stopped or killed: what its run has is not done again.
+//! Resumes a replay that was stopped or killed, without repeating the statements of its run.
 //!
-//! The earlier run says how far each session had come. The planner passes over what it has; where a
-//! session goes on behind that, a worker gets it as one whose connection was lost: with its login
-//! and its state, to be opened when it has something to send.
+//! The previous run has the last event of each session. The dispatcher skips the completed events. A session
+//! with further events starts as one whose connection was lost: with its login and its state, to be connected when
+//! it has a statement to send.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,13 +10,11 @@ use std::path::Path;
 use run::{ArchiveError, Execution, Outcome, RunInfo, RunReader, SkipReason};
 use workload::{Event, EventKind, SessionState, WorkloadReader};
 
-use crate::engine::ReplayError;
-use crate::login::Login;
+use crate::error::ReplayError;
 use crate::options::Options;
 
-/// What may differ between a run and the replay that goes on with it: it changes what happens from
-/// there on, not what is due when.
-const MAY_DIFFER: [&str; 15] = [
+/// Options that may differ between a run and the replay that resumes it, since they do not change due times.
+const OPTIONS_THAT_MAY_DIFFER: [&str; 15] = [
     "workers",
     "spin_us",
     "patience",
@@ -34,15 +32,15 @@ const MAY_DIFFER: [&str; 15] = [
     "remapped",
 ];
 
-/// A run that a replay goes on with.
+/// Run that a replay resumes.
 #[derive(Debug)]
 pub struct Earlier {
     reader: RunReader,
-    /// Behind the last event that each session has in it.
-    next: HashMap<u64, u64>,
-    /// When its last event was done, in nanoseconds from its start.
+    /// First sequence number of each session that is not in the run.
+    next_sequence: HashMap<u64, u64>,
+    /// End of its last event, in nanoseconds from its start.
     elapsed_ns: i64,
-    /// Statements in it that are not to be done again.
+    /// Statements in it that are not repeated.
     statements: u64,
 }
 
@@ -55,10 +53,10 @@ impl PartialEq for Earlier {
 impl Eq for Earlier {}
 
 impl Earlier {
-    /// Reads how far a run had come.
+    /// Reads the progress of a run.
     ///
     /// # Errors
-    /// Where it cannot be read, reached its end, is of another workload, or was shaped otherwise.
+    /// If the run cannot be read, is complete, is of another workload, or had other options.
     pub fn read(
         path: &Path,
         workload: &WorkloadReader,
@@ -82,7 +80,7 @@ impl Earlier {
         let shaping = |options: &BTreeMap<String, String>| -> BTreeMap<String, String> {
             let mut options = options.clone();
             options.retain(|name, _| {
-                !MAY_DIFFER.contains(&name.as_str()) && !name.starts_with("resumed")
+                !OPTIONS_THAT_MAY_DIFFER.contains(&name.as_str()) && !name.starts_with("resumed")
             });
             options
         };
@@ -104,23 +102,23 @@ impl Earlier {
                 of(&now)
             )));
         }
-        let mut earlier = Earlier {
-            next: HashMap::new(),
+        let mut previous = Earlier {
+            next_sequence: HashMap::new(),
             elapsed_ns: 0,
             statements: 0,
             reader,
         };
-        for execution in earlier.rows()? {
+        for execution in previous.rows()? {
             let execution = execution?;
-            let next = earlier.next.entry(execution.session).or_default();
+            let next = previous.next_sequence.entry(execution.session).or_default();
             *next = (*next).max(execution.sequence + 1);
-            earlier.elapsed_ns = earlier.elapsed_ns.max(execution.done_ns.unwrap_or(0));
-            earlier.statements += u64::from(execution.is_statement());
+            previous.elapsed_ns = previous.elapsed_ns.max(execution.done_ns.unwrap_or(0));
+            previous.statements += u64::from(execution.is_statement());
         }
-        Ok(earlier)
+        Ok(previous)
     }
 
-    /// Its rows that stay as they are: all but those that the stop left undone.
+    /// Returns the executions to copy into the new run: all except those skipped by the stop.
     pub(crate) fn rows(
         &self,
     ) -> Result<impl Iterator<Item = Result<Execution, ArchiveError>> + use<>, ArchiveError> {
@@ -147,59 +145,49 @@ impl Earlier {
     }
 }
 
-/// A session that goes on.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct Resumed {
-    pub(crate) login: Login,
-    pub(crate) state: SessionState,
-    /// It goes on in a transaction, which went with the earlier replay.
-    pub(crate) transaction_lost: bool,
+/// Action for an event.
+pub(crate) enum ResumeAction {
+    /// Skip it: it is in the previous run.
+    Skip,
+    /// Replay it.
+    Replay,
+    /// Resume its session first, and then replay it.
+    ResumeSession(Box<SessionPosition>),
 }
 
-/// What is to be done with an event.
-pub(crate) enum Turn {
-    /// Nothing: it was done.
-    Done,
-    /// It is done here, and its session with it.
-    Goes,
-    /// Its session goes on with it.
-    GoesOn(Box<Left>),
-}
-
-/// Where a session was left.
+/// Login and state of a session after its completed events.
 #[derive(Default)]
-pub(crate) struct Left {
+pub(crate) struct SessionPosition {
     pub(crate) database: std::sync::Arc<str>,
     pub(crate) user: std::sync::Arc<str>,
     pub(crate) application: std::sync::Arc<str>,
-    /// Of its `connect`.
+    /// Wire details of its `connect` event.
     pub(crate) particulars: Option<std::sync::Arc<workload::Particulars>>,
     pub(crate) state: SessionState,
 }
 
-/// Follows the events of a workload, and tells which were done.
-pub(crate) struct Passing<'a> {
-    earlier: &'a Earlier,
-    /// Sessions that were begun, while all of theirs was done.
-    left: HashMap<u64, Box<Left>>,
+/// Decides for each event of a workload whether the previous run completed it.
+pub(crate) struct SkipCompleted<'a> {
+    previous: &'a Earlier,
+    /// Open sessions whose events so far are all complete.
+    positions: HashMap<u64, Box<SessionPosition>>,
 }
 
-impl<'a> Passing<'a> {
-    pub(crate) fn new(earlier: &'a Earlier) -> Self {
-        Passing {
-            earlier,
-            left: HashMap::new(),
+impl<'a> SkipCompleted<'a> {
+    pub(crate) fn new(previous: &'a Earlier) -> Self {
+        SkipCompleted {
+            previous,
+            positions: HashMap::new(),
         }
     }
 
-    /// Takes an event in; in the order of the workload.
-    pub(crate) fn turn(&mut self, event: &Event) -> Turn {
-        let next = self.earlier.next.get(&event.session).copied();
+    /// Takes the next event of the workload.
+    pub(crate) fn next_action(&mut self, event: &Event) -> ResumeAction {
+        let next = self.previous.next_sequence.get(&event.session).copied();
         if event.sequence >= next.unwrap_or(0) {
-            return match self.left.remove(&event.session) {
-                Some(left) => Turn::GoesOn(left),
-                None => Turn::Goes,
+            return match self.positions.remove(&event.session) {
+                Some(left) => ResumeAction::ResumeSession(left),
+                None => ResumeAction::Replay,
             };
         }
         match &event.kind {
@@ -208,32 +196,24 @@ impl<'a> Passing<'a> {
                 user,
                 application,
             } => {
-                let left = Left {
+                let left = SessionPosition {
                     database: database.clone(),
                     user: user.clone(),
                     application: application.clone(),
                     particulars: event.particulars.clone(),
-                    ..Left::default()
+                    ..SessionPosition::default()
                 };
-                self.left.insert(event.session, Box::new(left));
+                self.positions.insert(event.session, Box::new(left));
             }
             EventKind::Disconnect => {
-                self.left.remove(&event.session);
+                self.positions.remove(&event.session);
             }
             _ => {
-                if let Some(left) = self.left.get_mut(&event.session) {
+                if let Some(left) = self.positions.get_mut(&event.session) {
                     left.state.follow(event);
                 }
             }
         }
-        Turn::Done
-    }
-}
-
-#[cfg(test)]
-impl PartialEq for Resumed {
-    /// For tests of what is not about this.
-    fn eq(&self, other: &Self) -> bool {
-        self.login == other.login && self.transaction_lost == other.transaction_lost
+        ResumeAction::Skip
     }
 }

@@ -1,255 +1,238 @@
-//! One connection's state machine: what the server has said of the statement in flight.
+//! Session: the state machine of one session's connection and of the statement in flight.
 //!
 //! ```text
 //! Fresh ──connect──► Connecting ──────► Idle ◄──────────┐
 //!                     ▲  │   ▲           │ send         │ ReadyForQuery
-//!          in a while │  │   │           ▼              │
-//!                  Waiting   │        Running ──────────┘
+//!               retry │  │   │           ▼              │
+//!                  Backoff   │        Running ──────────┘
 //!                        │   │           │ connection lost
 //!                        │   └── Lost ◄──┤   (opened again when the session has more to send)
 //!                        ▼               ▼
-//!                       Gone ◄───────────┴── disconnect
+//!                       Closed ◄─────────┴── disconnect
 //! ```
 //!
-//! A connection that was opened again is Running while its session is brought to where it was.
+//! A session on a new connection is Running while its state is restored.
 //!
-//! Without I/O: the worker reads and writes, and feeds what it read.
+//! It does no I/O: the worker reads and writes, and passes the bytes that it read.
 
 mod learning;
-
-use std::collections::HashMap;
+mod prepared_names;
 
 use protocol::backend::{
-    CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag,
+    CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, TransactionStatus, tag,
 };
-use protocol::{DecodeError, Scanned, Scanner, TagSet};
+use protocol::{DecodeError, Header, Scanned, Scanner, TagSet};
 use workload::{Boundary, RowDigest, Sqlstate};
 
 use crate::connect::Place;
-use crate::guard::Guard;
-use crate::job::{Job, Messages, NamedStatement};
+use crate::in_flight::InFlight;
+use crate::job::Messages;
 use crate::login::Login;
-use crate::pipeline;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
+use crate::read_only_guard::ReadOnlyGuard;
 use crate::remap::Remap;
 use crate::server_state::ServerState;
+use prepared_names::{NameState, PreparedNames};
 
-/// Bodies that are looked into; all others are only counted.
-const WANTED: TagSet = TagSet::of(&[
+/// Bodies that are decoded; all others are only counted.
+const DECODED_BODIES: TagSet = TagSet::of(&[
     tag::COMMAND_COMPLETE,
     tag::ERROR_RESPONSE,
     tag::READY_FOR_QUERY,
     tag::PARAMETER_STATUS,
 ]);
 
-/// Where a connection stands.
+/// Phase of a session's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Fresh,
     Connecting,
-    /// Between two tries to connect.
-    Waiting,
+    /// Between two attempts to connect.
+    Backoff,
     Idle,
     Running,
     /// The connection was lost, and may be opened again.
     Lost,
-    /// It has no connection of its own now, and takes one when it has something to send.
+    /// It has no connection, and requests one when it has a statement to send.
     Parked,
-    /// It waits for one of the connections that sessions share.
+    /// It waits for one of the shared connections.
     Queued,
-    Gone,
+    Closed,
 }
 
 impl Phase {
-    /// Whether something is under way that must end before the session does what waits.
+    /// Whether an operation must end before the session runs its next job.
     pub(crate) fn is_busy(self) -> bool {
         matches!(
             self,
-            Phase::Connecting | Phase::Waiting | Phase::Queued | Phase::Running
+            Phase::Connecting | Phase::Backoff | Phase::Queued | Phase::Running
         )
     }
 }
 
-/// The statement in flight.
-pub(crate) struct InFlight {
-    /// The job, without its bytes.
-    pub(crate) job: Job,
-    pub(crate) due_ns: i64,
-    pub(crate) sent_ns: i64,
-    pub(crate) session_lag_ns: u64,
-    pub(crate) first_byte_ns: Option<i64>,
-    pub(crate) rows: u64,
-    /// Rows that came and that no CommandComplete has counted yet.
-    pub(crate) rows_came: u64,
-    pub(crate) bytes: u64,
-    /// Of the rows so far, where it is asked for.
-    pub(crate) digest: Option<u64>,
-    pub(crate) error: Option<(Sqlstate, String)>,
-    pub(crate) named: Option<NamedStatement>,
-    pub(crate) extended: bool,
-    /// What the server gets when it asks for COPY data.
-    pub(crate) copy: Option<Vec<u8>>,
-    /// Its Sync comes with the COPY data; where the server does not ask for them, on its own.
-    pub(crate) owes_sync: bool,
-    /// The server passes over it: something before it in its group has failed.
-    pub(crate) aborted: bool,
-    /// Whether a transaction was open when it was sent.
-    pub(crate) in_transaction: bool,
-    /// Its messages, if they change the state of the session.
-    pub(crate) state_changing_bytes: Option<Box<[u8]>>,
-}
-
-impl InFlight {
-    fn adds_to_digest(&mut self, checksum: u64) {
-        self.digest = Some(self.digest.unwrap_or(0).wrapping_add(checksum));
-    }
-
-    /// Its number within its session.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.job.sequence
-    }
-
-    /// When it is to be cancelled: as long behind its sending as in the capture.
-    pub(crate) fn cancel_ns(&self, captured_us: i64) -> i64 {
-        let after_us = (captured_us - self.job.captured_us).max(0);
-        self.sent_ns.saturating_add(after_us.saturating_mul(1_000))
-    }
-}
-
-/// What came of feeding bytes.
+/// Event that the worker must handle after it passed bytes to a session.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// All was taken in; nothing to do.
+pub(crate) enum SessionEvent {
+    /// None: all bytes were processed.
     Nothing,
     /// The statement in flight is done.
-    Done,
-    /// The session is where it was before its connection was lost.
+    StatementDone,
+    /// The session's state is restored on its new connection.
     Restored,
-    /// The server waits for COPY data.
-    WantsCopyData,
-    /// The server did not ask for the COPY data that a Sync would have come with.
-    WantsSync,
+    /// The server asks for COPY data.
+    CopyDataRequested,
+    /// The server did not ask for the COPY data that the Sync would have followed.
+    SyncRequired,
 }
 
-/// Whether the session goes before its turn.
+/// Release from waiting for commits before the session's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LetGo {
-    No,
-    /// With its next statement.
-    Once,
-    /// Until its transaction has ended: what holds others up is in there.
-    ForItsTransaction,
+pub(crate) enum Release {
+    None,
+    /// For its next statement.
+    NextStatement,
+    /// Until its transaction ends, since the lock that blocks others is held until then.
+    Transaction,
 }
 
-/// Tries to open a connection.
+/// Hold of a session's next job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    None,
+    /// It has a deadline in the worker's heap.
+    UntilDue,
+    /// It waits for commits of other sessions.
+    ForCommits,
+}
+
+/// Backlog of a session: its jobs that wait at the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    Sufficient,
+    /// Counted as below the low watermark, so that the dispatcher reads further ahead.
+    Low,
+    /// All jobs of the session were dispatched.
+    Complete,
+}
+
+/// Attempts to open a connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tries {
-    /// When the first one was made.
-    pub(crate) since_ns: i64,
-    /// How many there were.
+pub(crate) struct ConnectAttempts {
+    /// Time of the first attempt.
+    pub(crate) first_ns: i64,
+    /// Number of attempts.
     pub(crate) count: u32,
 }
 
-/// One session of the workload.
+/// Session of the workload.
 pub(crate) struct Session {
     pub(crate) id: u64,
     pub(crate) phase: Phase,
     pub(crate) queue: Queue,
-    /// When the previous statement was done.
-    pub(crate) free_ns: i64,
-    /// It is counted among those that have little waiting.
-    pub(crate) hungry: bool,
-    /// All of it was handed out.
-    pub(crate) is_whole: bool,
-    /// It has a deadline in the worker's heap.
-    pub(crate) scheduled: bool,
+    /// Time at which the previous statement was done.
+    pub(crate) idle_since_ns: i64,
+    pub(crate) backlog: Backlog,
+    pub(crate) hold: Hold,
     pub(crate) in_flight: Option<Box<InFlight>>,
-    /// What was sent behind that.
+    /// Statements sent after the one in flight.
     pub(crate) pipeline: Pipeline,
-    /// What the socket had no room for.
+    /// Bytes for which the socket had no room, from `unsent_from` on.
     pub(crate) unsent: Vec<u8>,
     pub(crate) unsent_from: usize,
-    /// Why the connection went, if the server said so.
-    pub(crate) farewell: Option<(Sqlstate, String)>,
-    /// Whether it must be kept from writing before the next statement.
-    pub(crate) guard: Guard,
-    /// Who it is, once it has connected: for another connection.
+    /// The server's reason for closing the connection, if it sent one.
+    pub(crate) fatal_error: Option<(Sqlstate, String)>,
+    /// Guard that keeps the session read-only, if it must be.
+    pub(crate) guard: ReadOnlyGuard,
+    /// Login of the session, for another connection.
     pub(crate) login: Option<Box<Login>>,
-    /// Where its connection leads, for cancel requests.
-    pub(crate) place: Option<Box<Place>>,
+    /// Backend of its connection, for cancel requests.
+    pub(crate) backend: Option<Box<Place>>,
     pub(crate) server_state: ServerState,
-    /// A cancel is on its way to the server.
+    /// Whether a cancel request is on its way to the server.
     pub(crate) cancelling: bool,
-    /// What waits first waits for commits of other sessions.
-    pub(crate) waits_for_commits: bool,
-    pub(crate) let_go: LetGo,
-    /// Tries to open its connection, while there is none.
-    pub(crate) tries: Tries,
-    /// Statements that bring a new connection to where the old one was, and are not answered yet.
+    pub(crate) release: Release,
+    /// Attempts to open its connection, while there is none.
+    pub(crate) attempts: ConnectAttempts,
+    /// Statements that restore its state on a new connection and are not answered yet.
     restoring: u32,
-    /// Its connection was lost, and another one is on its way to where it was.
-    pub(crate) comes_back: bool,
-    /// How many of them failed.
+    /// Whether its connection was lost, and the state is being restored on another one.
+    pub(crate) reconnecting: bool,
+    /// Number of restoring statements that failed.
     pub(crate) restore_errors: u32,
-    /// What the server made up in the capture, and what in the replay.
+    /// Map of generated values from the capture to the replay.
     pub(crate) remap: Option<Box<Remap>>,
-    /// The row that comes, where rows are summed up in a checksum.
+    /// Checksum of the current row, if checksums are requested.
     digests: Option<Box<RowDigest>>,
     scanner: Scanner,
-    prepared: Prepared,
+    prepared: PreparedNames,
 }
 
 impl Session {
-    /// `digests`: rows are summed up in a checksum.
+    /// Creates a session without a connection. `digests`: whether to compute checksums of rows.
     pub(crate) fn new(id: u64, digests: bool) -> Self {
         Session {
             id,
             phase: Phase::Fresh,
             queue: Queue::default(),
-            free_ns: 0,
-            hungry: false,
-            is_whole: false,
-            scheduled: false,
+            idle_since_ns: 0,
+            backlog: Backlog::Sufficient,
+            hold: Hold::None,
             in_flight: None,
             pipeline: Pipeline::default(),
             unsent: Vec::new(),
             unsent_from: 0,
-            farewell: None,
-            guard: Guard::default(),
+            fatal_error: None,
+            guard: ReadOnlyGuard::default(),
             login: None,
-            place: None,
+            backend: None,
             server_state: ServerState::default(),
             cancelling: false,
-            waits_for_commits: false,
-            let_go: LetGo::No,
-            tries: Tries::default(),
+            release: Release::None,
+            attempts: ConnectAttempts::default(),
             restoring: 0,
-            comes_back: false,
+            reconnecting: false,
             restore_errors: 0,
             remap: None,
             digests: digests.then(Box::default),
             scanner: scanner(),
-            prepared: Prepared::default(),
+            prepared: PreparedNames::default(),
         }
     }
 
-    /// Its connection is gone: what hung on it is forgotten.
-    pub(crate) fn disconnected(&mut self) {
+    /// Adds a statement that was just sent.
+    #[inline]
+    pub(crate) fn add_in_flight(&mut self, mut flight: InFlight) {
+        // The end of a group that has already failed is sent, and the server skips it.
+        flight.aborted = self.pipeline.aborts_next();
+        flight.in_transaction = self.will_be_in_transaction();
+        self.pipeline.group_is_open = flight.job.boundary != Boundary::Sync;
+        self.pipeline.flush_sent = flight.job.boundary == Boundary::Flush;
+        self.phase = Phase::Running;
+        if self.in_flight.is_none() {
+            self.in_flight = Some(Box::new(flight));
+            self.select_bodies();
+        } else {
+            self.pipeline.push(Box::new(flight));
+        }
+    }
+
+    /// Resets the state that belongs to a connection.
+    pub(crate) fn reset_connection(&mut self) {
         self.unsent = Vec::new();
         self.unsent_from = 0;
         self.pipeline.aborting = false;
         self.pipeline.group_is_open = false;
-        self.guard = Guard::default();
-        self.place = None;
+        self.guard = ReadOnlyGuard::default();
+        self.backend = None;
         self.restoring = 0;
         self.scanner = scanner();
-        self.prepared = Prepared::default();
+        self.prepared = PreparedNames::default();
     }
 
-    /// It has another connection. Returns what is to be sent there first: `before`, and what brings
-    /// the connection to where the session was. Nothing where neither is anything.
-    pub(crate) fn restore(&mut self, before: Vec<Messages>) -> Vec<u8> {
+    /// Starts to restore the session's state on a new connection. Returns the bytes to send: `before`, and the
+    /// statements that restore the state. Empty if there are none.
+    pub(crate) fn begin_restore(&mut self, before: Vec<Messages>) -> Vec<u8> {
         let messages = [before, self.server_state.restoring_messages()].concat();
         self.restoring = messages.len() as u32;
         self.restore_errors = 0;
@@ -259,7 +242,7 @@ impl Session {
             .collect()
     }
 
-    /// Whether a transaction is open when what is under way is done, if all goes well.
+    /// Whether a transaction will be open after the statements in flight, if none fails.
     pub(crate) fn will_be_in_transaction(&self) -> bool {
         let last = self.pipeline.iter().next_back();
         match last.or(self.in_flight.as_deref()) {
@@ -271,29 +254,39 @@ impl Session {
         }
     }
 
-    /// Whether something is under way that must end before it does what waits.
+    /// Whether an operation must end before it runs its next job.
     pub(crate) fn is_busy(&self) -> bool {
         self.phase.is_busy() || self.cancelling
     }
 
-    /// Nothing is prepared at the server any more.
-    pub(crate) fn forget_prepared(&mut self) {
-        self.prepared = Prepared::default();
+    /// Ends a hold of this kind. Returns whether there was one.
+    #[inline]
+    pub(crate) fn end_hold(&mut self, hold: Hold) -> bool {
+        let held = self.hold == hold;
+        if held {
+            self.hold = Hold::None;
+        }
+        held
     }
 
-    /// Takes over the connection of another session, as far as it is in the session.
-    pub(crate) fn take_over(&mut self, other: &mut Session) {
+    /// Forgets the prepared statements, after the server has discarded them.
+    pub(crate) fn forget_prepared(&mut self) {
+        self.prepared = PreparedNames::default();
+    }
+
+    /// Takes the parts of another session that belong to its connection.
+    pub(crate) fn take_connection(&mut self, other: &mut Session) {
         self.guard = other.guard;
-        self.place = other.place.take();
+        self.backend = other.backend.take();
         self.prepared = std::mem::take(&mut other.prepared);
         self.scanner = scanner();
-        self.farewell = None;
-        other.disconnected();
+        self.fatal_error = None;
+        other.reset_connection();
     }
 
-    /// The last so many statements that are under way were sent only now: at full speed, where they are due
-    /// when they can be sent.
-    pub(crate) fn were_sent(&mut self, statements: usize, sent_ns: i64) {
+    /// Sets the send time of the last `statements` statements in flight. It is also their due time, since this is
+    /// used at full speed only.
+    pub(crate) fn set_sent_ns(&mut self, statements: usize, sent_ns: i64) {
         let first = self.in_flight.as_deref_mut().into_iter();
         let flights = first.chain(self.pipeline.iter_mut());
         for flight in flights.rev().take(statements) {
@@ -301,253 +294,254 @@ impl Session {
         }
     }
 
-    /// The part of a statement's messages that this session must send now.
-    pub(crate) fn needed<'m>(&self, messages: &'m Messages) -> &'m [u8] {
+    /// Returns the part of a statement's messages that this session must send.
+    pub(crate) fn required_messages<'m>(&self, messages: &'m Messages) -> &'m [u8] {
         let Some(named) = messages.named else {
             return &messages.bytes;
         };
         let under_way = self
             .pipeline
-            .prepares(self.in_flight.as_deref(), named.name);
+            .pending_name(self.in_flight.as_deref(), named.name);
         let state = match under_way {
             None => self.prepared.state(named),
-            Some(other) if other.sql == named.sql => NameState::Same,
-            Some(_) => NameState::Taken,
+            Some(other) if other.sql == named.sql => NameState::Prepared,
+            Some(_) => NameState::Occupied,
         };
         let skip = match state {
-            NameState::Same => messages.close_bytes + messages.parse_bytes,
+            NameState::Prepared => messages.close_bytes + messages.parse_bytes,
             NameState::Free => messages.close_bytes,
-            NameState::Taken => 0,
+            NameState::Occupied => 0,
         };
         &messages.bytes[skip as usize..]
     }
 
-    /// Takes in what was read, up to the next thing to do. `unread` is what is left.
+    /// Processes bytes that were read, up to the next event for the worker. `unread` keeps the rest.
     ///
     /// # Errors
-    /// Where the bytes are no messages: the connection cannot be followed any more.
-    pub(crate) fn hear(&mut self, unread: &mut &[u8], now_ns: i64) -> Result<Heard, DecodeError> {
+    /// If the bytes are not protocol messages; the connection cannot be used any more.
+    pub(crate) fn on_bytes(
+        &mut self,
+        unread: &mut &[u8],
+        now_ns: i64,
+    ) -> Result<SessionEvent, DecodeError> {
         while let Some(scanned) = self.scanner.next(unread)? {
-            if self.guard.is_in_flight() && !matters_to_all(&scanned) {
+            if self.guard.is_in_flight() && !concerns_session(&scanned) {
                 continue;
             }
-            match scanned {
-                Scanned::Header(header) => {
-                    let Some(flight) = &mut self.in_flight else {
-                        continue;
-                    };
-                    flight.first_byte_ns.get_or_insert(now_ns);
-                    flight.bytes += header.message_bytes() as u64;
-                    if flight.job.expected.is_some() {
-                        learning::bound(&mut self.scanner, flight, header);
-                    }
-                    match header.tag {
-                        tag::DATA_ROW => {
-                            flight.rows_came += 1;
-                            // One that is learnt from comes whole.
-                            if let Some(row) = &mut self.digests
-                                && flight.job.expected.is_none()
-                            {
-                                row.begins(header.body_bytes);
-                                self.scanner.give_pieces();
-                            }
-                        }
-                        // A row of COPY … TO STDOUT: the command's tag counts it.
-                        tag::COPY_DATA => {
-                            if let Some(row) = &mut self.digests {
-                                row.begins(header.body_bytes);
-                                self.scanner.give_pieces();
-                            }
-                        }
-                        // It had as many as it asked for; nobody else counts them.
-                        tag::PORTAL_SUSPENDED => {
-                            flight.rows += std::mem::take(&mut flight.rows_came);
-                            if pipeline::ends_answer(flight, header.tag) {
-                                return Ok(Heard::Done);
-                            }
-                        }
-                        tag::ROW_DESCRIPTION | tag::NO_DATA | tag::EMPTY_QUERY_RESPONSE
-                            if pipeline::ends_answer(flight, header.tag) =>
-                        {
-                            return Ok(Heard::Done);
-                        }
-                        tag::PARSE_COMPLETE => {
-                            if let Some(named) = flight.named {
-                                self.prepared.insert(named);
-                            }
-                        }
-                        tag::CLOSE_COMPLETE => {
-                            if let Some(named) = flight.named {
-                                self.prepared.remove(named);
-                            }
-                        }
-                        tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => {
-                            return Ok(Heard::WantsCopyData);
-                        }
-                        _ => {}
-                    }
-                }
+            let event = match scanned {
+                Scanned::Header(header) => self.on_header(header, now_ns),
                 Scanned::Piece { bytes } => {
                     if let Some(row) = &mut self.digests
                         && let Some(checksum) = row.piece(bytes)
                         && let Some(flight) = &mut self.in_flight
                     {
-                        flight.adds_to_digest(checksum);
+                        flight.add_to_digest(checksum);
                     }
+                    None
                 }
+                // The body may lie in the scanner, so the rest of the session is borrowed by parts.
                 Scanned::Body { tag, body } => match tag {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;
-                        self.prepared.after(complete.tag);
+                        self.prepared.command_complete(complete.tag);
                         self.server_state.command_complete(complete.tag);
-                        if let Some(flight) = &mut self.in_flight {
-                            flight.rows += complete.rows().unwrap_or(0);
-                            flight.rows_came = 0;
-                            if std::mem::take(&mut flight.owes_sync) {
-                                return Ok(Heard::WantsSync);
-                            }
-                            if pipeline::ends_answer(flight, tag) {
-                                return Ok(Heard::Done);
-                            }
-                        }
+                        on_command_complete(self.in_flight.as_deref_mut(), &complete)
                     }
                     tag::ERROR_RESPONSE => {
-                        let error = ErrorNotice::decode(Report::Error, body)?;
-                        let sqlstate = error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate);
-                        let said = (sqlstate, error.message().unwrap_or_default().into_owned());
-                        let fatal = error
-                            .severity()
-                            .is_some_and(|severity| severity == "FATAL" || severity == "PANIC");
-                        if fatal {
-                            self.farewell = Some(said.clone());
-                        }
-                        match &mut self.in_flight {
-                            Some(flight) => {
-                                flight.error.get_or_insert(said);
-                                if std::mem::take(&mut flight.owes_sync) {
-                                    return Ok(Heard::WantsSync);
-                                }
-                                if flight.job.boundary != Boundary::Sync {
-                                    self.pipeline.aborting = true;
-                                    return Ok(Heard::Done);
-                                }
-                            }
-                            None => self.restore_errors += u32::from(self.restoring > 0),
-                        }
+                        let notice = ErrorNotice::decode(Report::Error, body)?;
+                        let error = ServerError::from(&notice);
+                        self.on_error(error)
                     }
                     tag::ROW_DESCRIPTION | tag::DATA_ROW => {
                         if let Some(flight) = &mut self.in_flight {
                             if self.digests.is_some() && tag == tag::DATA_ROW {
-                                flight.adds_to_digest(RowDigest::of(body));
+                                flight.add_to_digest(RowDigest::of(body));
                             }
-                            learning::learn(&mut self.remap, flight, tag, body)?;
+                            learning::learn_from_body(&mut self.remap, flight, tag, body)?;
                         }
+                        None
                     }
                     tag::PARAMETER_STATUS => {
                         let status = ParameterStatus::decode(body)?;
-                        self.guard.told(status.name, status.value);
+                        self.guard.parameter_changed(status.name, status.value);
+                        None
                     }
                     _ => {
-                        self.server_state.ready(ReadyForQuery::decode(body)?.status);
-                        self.pipeline.aborting = false;
-                        if self.restoring > 0 {
-                            self.restoring -= 1;
-                            if self.restoring == 0 {
-                                return Ok(Heard::Restored);
-                            }
-                        } else if let Some(flight) = &mut self.in_flight {
-                            if !self.guard.answered() {
-                                return Ok(Heard::Done);
-                            }
-                            // That was the guard's answer: the statement's own comes next.
-                            flight.first_byte_ns = None;
-                            (flight.rows, flight.rows_came, flight.bytes) = (0, 0, 0);
-                            flight.digest = None;
-                            flight.error = None;
-                        }
+                        let status = ReadyForQuery::decode(body)?.status;
+                        self.on_ready(status)
                     }
                 },
+            };
+            if let Some(event) = event {
+                return Ok(event);
             }
         }
-        Ok(Heard::Nothing)
+        Ok(SessionEvent::Nothing)
+    }
+
+    /// Counts a message of an answer. Its body follows only if it is one that is decoded.
+    #[inline]
+    fn on_header(&mut self, header: Header, now_ns: i64) -> Option<SessionEvent> {
+        let flight = self.in_flight.as_mut()?;
+        flight.first_byte_ns.get_or_insert(now_ns);
+        flight.bytes += header.message_bytes() as u64;
+        if flight.job.expected.is_some() {
+            learning::limit_to_first_row(&mut self.scanner, flight, header);
+        }
+        match header.tag {
+            tag::DATA_ROW => {
+                flight.uncounted_rows += 1;
+                // A row to learn from comes as a whole body.
+                if let Some(row) = &mut self.digests
+                    && flight.job.expected.is_none()
+                {
+                    row.begins(header.body_bytes);
+                    self.scanner.give_pieces();
+                }
+            }
+            // A row of COPY … TO STDOUT, which the command tag counts.
+            tag::COPY_DATA => {
+                if let Some(row) = &mut self.digests {
+                    row.begins(header.body_bytes);
+                    self.scanner.give_pieces();
+                }
+            }
+            // The portal returned as many rows as asked for. No command tag counts them.
+            tag::PORTAL_SUSPENDED => {
+                flight.rows += std::mem::take(&mut flight.uncounted_rows);
+                if flight.is_answered_by(header.tag) {
+                    return Some(SessionEvent::StatementDone);
+                }
+            }
+            tag::ROW_DESCRIPTION | tag::NO_DATA | tag::EMPTY_QUERY_RESPONSE
+                if flight.is_answered_by(header.tag) =>
+            {
+                return Some(SessionEvent::StatementDone);
+            }
+            tag::PARSE_COMPLETE => {
+                if let Some(named) = flight.named {
+                    self.prepared.insert(named);
+                }
+            }
+            tag::CLOSE_COMPLETE => {
+                if let Some(named) = flight.named {
+                    self.prepared.remove(named);
+                }
+            }
+            tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => {
+                return Some(SessionEvent::CopyDataRequested);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn on_error(&mut self, error: ServerError) -> Option<SessionEvent> {
+        let ServerError {
+            sqlstate,
+            message,
+            is_fatal,
+        } = error;
+        let error = (sqlstate, message);
+        if is_fatal {
+            self.fatal_error = Some(error.clone());
+        }
+        let Some(flight) = &mut self.in_flight else {
+            self.restore_errors += u32::from(self.restoring > 0);
+            return None;
+        };
+        flight.error.get_or_insert(error);
+        if flight.take_pending_sync() {
+            return Some(SessionEvent::SyncRequired);
+        }
+        if flight.job.boundary != Boundary::Sync {
+            self.pipeline.aborting = true;
+            return Some(SessionEvent::StatementDone);
+        }
+        None
+    }
+
+    #[inline]
+    fn on_ready(&mut self, status: TransactionStatus) -> Option<SessionEvent> {
+        self.server_state.ready(status);
+        self.pipeline.aborting = false;
+        if self.restoring > 0 {
+            self.restoring -= 1;
+            return (self.restoring == 0).then_some(SessionEvent::Restored);
+        }
+        let flight = self.in_flight.as_mut()?;
+        if !self.guard.take_answer() {
+            return Some(SessionEvent::StatementDone);
+        }
+        // That answered the guard's message: the answer to the statement follows.
+        flight.reset_answer();
+        None
     }
 }
 
-fn scanner() -> Scanner {
-    Scanner::new(WANTED, protocol::frame::BODY_BYTES_MAX)
+#[inline]
+fn on_command_complete(
+    flight: Option<&mut InFlight>,
+    complete: &CommandComplete<'_>,
+) -> Option<SessionEvent> {
+    let flight = flight?;
+    flight.rows += complete.rows().unwrap_or(0);
+    flight.uncounted_rows = 0;
+    if flight.take_pending_sync() {
+        return Some(SessionEvent::SyncRequired);
+    }
+    flight
+        .is_answered_by(tag::COMMAND_COMPLETE)
+        .then_some(SessionEvent::StatementDone)
 }
 
-/// Whether something of the answer to what keeps a session from writing, which is not the statement's,
-/// is to be looked at all the same: the settings that it tells of, its end, and that of the connection.
-fn matters_to_all(scanned: &Scanned<'_>) -> bool {
+/// Decoded ErrorResponse.
+struct ServerError {
+    sqlstate: Sqlstate,
+    message: String,
+    /// Whether the server closes the connection.
+    is_fatal: bool,
+}
+
+impl From<&ErrorNotice<'_>> for ServerError {
+    fn from(error: &ErrorNotice<'_>) -> Self {
+        ServerError {
+            sqlstate: error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate),
+            message: error.message().unwrap_or_default().into_owned(),
+            is_fatal: is_fatal(error),
+        }
+    }
+}
+
+fn is_fatal(error: &ErrorNotice<'_>) -> bool {
+    let severity = error.severity();
+    severity.is_some_and(|severity| severity == "FATAL" || severity == "PANIC")
+}
+
+fn scanner() -> Scanner {
+    Scanner::new(DECODED_BODIES, protocol::frame::BODY_BYTES_MAX)
+}
+
+/// Whether a message of the answer to the read-only guard must be processed: reported settings, the end of the
+/// answer, and a fatal error.
+fn concerns_session(scanned: &Scanned<'_>) -> bool {
     match scanned {
         Scanned::Body { tag, body } => match *tag {
             tag::PARAMETER_STATUS | tag::READY_FOR_QUERY => true,
-            tag::ERROR_RESPONSE => ErrorNotice::decode(Report::Error, body).is_ok_and(|error| {
-                let severity = error.severity();
-                severity.is_some_and(|severity| severity == "FATAL" || severity == "PANIC")
-            }),
+            tag::ERROR_RESPONSE => {
+                ErrorNotice::decode(Report::Error, body).is_ok_and(|error| is_fatal(&error))
+            }
             _ => false,
         },
         Scanned::Header(_) | Scanned::Piece { .. } => false,
     }
 }
 
-/// What a statement's name stands for at the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameState {
-    /// Nothing.
-    Free,
-    /// This very SQL.
-    Same,
-    /// Other SQL, or it is not known: Close it first, which is no error where it is free.
-    Taken,
-}
-
-/// The names that the server has prepared statements for, as far as they went through messages.
-#[derive(Debug, Default)]
-struct Prepared {
-    sql_by_name: HashMap<u64, u64>,
-    /// After a `DEALLOCATE name` it is not known which went.
-    uncertain: bool,
-}
-
-impl Prepared {
-    fn state(&self, named: NamedStatement) -> NameState {
-        if self.uncertain {
-            return NameState::Taken;
-        }
-        match self.sql_by_name.get(&named.name) {
-            None => NameState::Free,
-            Some(&sql) if sql == named.sql => NameState::Same,
-            Some(_) => NameState::Taken,
-        }
-    }
-
-    fn insert(&mut self, named: NamedStatement) {
-        self.sql_by_name.insert(named.name, named.sql);
-    }
-
-    fn remove(&mut self, named: NamedStatement) {
-        self.sql_by_name.remove(&named.name);
-    }
-
-    /// Takes in a command tag that says that statements went.
-    fn after(&mut self, command_tag: &[u8]) {
-        match command_tag {
-            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
-                self.sql_by_name.clear();
-                self.uncertain = false;
-            }
-            b"DEALLOCATE" if !self.sql_by_name.is_empty() => self.uncertain = true,
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::in_flight::Protocol;
+    use crate::job::{Job, NamedStatement};
     use run::{Captured, StatementKind};
 
     fn session_in_flight(named: Option<NamedStatement>) -> Session {
@@ -557,40 +551,25 @@ mod tests {
     }
 
     fn fly(session: &mut Session, named: Option<NamedStatement>) {
-        session.in_flight = Some(Box::new(InFlight {
-            job: Job {
-                session: 1,
-                sequence: 0,
-                due_ns: 0,
-                captured_us: 0,
-                think_ns: None,
-                kind: StatementKind::Execute,
-                fingerprint: None,
-                captured: Captured::default(),
-                after: 0,
-                session_effect: Default::default(),
-                awaited: true,
-                boundary: workload::Boundary::Sync,
-                expected: None,
-                action: crate::job::Action::Disconnect,
-            },
+        let job = Job {
+            session: 1,
+            sequence: 0,
             due_ns: 0,
-            sent_ns: 0,
-            session_lag_ns: 0,
-            first_byte_ns: None,
-            rows: 0,
-            rows_came: 0,
-            bytes: 0,
-            digest: None,
-            error: None,
-            named,
-            extended: true,
-            copy: None,
-            owes_sync: false,
-            aborted: false,
-            in_transaction: false,
-            state_changing_bytes: None,
-        }));
+            captured_us: 0,
+            think_ns: None,
+            kind: StatementKind::Execute,
+            fingerprint: None,
+            captured: Captured::default(),
+            commits_before: 0,
+            session_effect: Default::default(),
+            awaited: true,
+            boundary: workload::Boundary::Sync,
+            expected: None,
+            action: crate::job::Action::Disconnect,
+        };
+        let mut flight = InFlight::new(job, 0, 0, Protocol::Extended);
+        flight.named = named;
+        session.in_flight = Some(Box::new(flight));
     }
 
     fn tagged(tag: u8, body: &[u8]) -> Vec<u8> {
@@ -615,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_anywhere_is_heard_alike() {
+    fn session_answer_split_anywhere_gives_the_same_result() {
         let mut answer = tagged(b'2', b"");
         answer.extend(tagged(b'D', b"\0\x01\0\0\0\x01x"));
         answer.extend(tagged(b'C', b"SELECT 1\0"));
@@ -625,10 +604,10 @@ mod tests {
             let mut session = session_in_flight(None);
             let mut heard = Vec::new();
             for mut part in [&answer[..cut], &answer[cut..]] {
-                heard.push(session.hear(&mut part, 7).unwrap());
+                heard.push(session.on_bytes(&mut part, 7).unwrap());
                 assert!(part.is_empty());
             }
-            assert_eq!(heard, [Heard::Nothing, Heard::Done]);
+            assert_eq!(heard, [SessionEvent::Nothing, SessionEvent::StatementDone]);
             let flight = session.in_flight.unwrap();
             assert_eq!((flight.rows, flight.bytes), (6, answer.len() as u64));
             assert_eq!(flight.first_byte_ns, Some(7));
@@ -636,49 +615,61 @@ mod tests {
     }
 
     #[test]
-    fn a_named_statement_is_prepared_once_and_anew_when_its_sql_changed() {
+    fn session_prepares_a_name_once_and_again_when_its_sql_changes() {
         let mut session = Session::new(1, false);
-        assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
+        assert_eq!(session.required_messages(&messages(NAMED)), b"ParseBind");
         let hear = |session: &mut Session, named, bytes: &[u8]| {
             fly(session, named);
-            session.hear(&mut &bytes[..], 0).unwrap();
+            session.on_bytes(&mut &bytes[..], 0).unwrap();
             session.in_flight = None;
         };
         fly(&mut session, Some(NAMED));
-        // What is under way prepares it.
-        assert_eq!(session.needed(&messages(NAMED)), b"Bind");
-        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        // The statement in flight prepares it.
+        assert_eq!(session.required_messages(&messages(NAMED)), b"Bind");
+        assert_eq!(
+            session.required_messages(&messages(CHANGED)),
+            b"CloseParseBind"
+        );
         hear(&mut session, Some(NAMED), &tagged(b'1', b""));
-        assert_eq!(session.needed(&messages(NAMED)), b"Bind");
-        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        assert_eq!(session.required_messages(&messages(NAMED)), b"Bind");
+        assert_eq!(
+            session.required_messages(&messages(CHANGED)),
+            b"CloseParseBind"
+        );
         let closed_and_parsed = [tagged(b'3', b""), tagged(b'1', b"")].concat();
         hear(&mut session, Some(CHANGED), &closed_and_parsed);
-        assert_eq!(session.needed(&messages(CHANGED)), b"Bind");
+        assert_eq!(session.required_messages(&messages(CHANGED)), b"Bind");
         hear(&mut session, None, &tagged(b'C', b"DEALLOCATE\0"));
-        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        assert_eq!(
+            session.required_messages(&messages(CHANGED)),
+            b"CloseParseBind"
+        );
         hear(&mut session, None, &tagged(b'C', b"DISCARD ALL\0"));
-        assert_eq!(session.needed(&messages(CHANGED)), b"ParseBind");
+        assert_eq!(session.required_messages(&messages(CHANGED)), b"ParseBind");
     }
 
     #[test]
-    fn a_parse_that_failed_prepares_nothing() {
+    fn session_failed_parse_prepares_nothing() {
         let mut session = session_in_flight(Some(NAMED));
         let error = tagged(b'E', b"SERROR\0C42P01\0Mno such table\0\0");
-        session.hear(&mut &error[..], 0).unwrap();
+        session.on_bytes(&mut &error[..], 0).unwrap();
         let flight = session.in_flight.take().unwrap();
-        assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
+        assert_eq!(session.required_messages(&messages(NAMED)), b"ParseBind");
         assert_eq!(
             flight.error,
             Some((Sqlstate(*b"42P01"), "no such table".to_owned()))
         );
-        assert_eq!(session.farewell, None);
+        assert_eq!(session.fatal_error, None);
     }
 
     #[test]
-    fn a_farewell_is_kept_also_when_nothing_is_in_flight() {
+    fn session_keeps_a_fatal_error_when_nothing_is_in_flight() {
         let mut session = Session::new(1, false);
         let error = tagged(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating\0\0");
-        assert_eq!(session.hear(&mut &error[..], 0).unwrap(), Heard::Nothing);
-        assert_eq!(session.farewell.unwrap().0, Sqlstate(*b"57P01"));
+        assert_eq!(
+            session.on_bytes(&mut &error[..], 0).unwrap(),
+            SessionEvent::Nothing
+        );
+        assert_eq!(session.fatal_error.unwrap().0, Sqlstate(*b"57P01"));
     }
 }

@@ -1,7 +1,7 @@
-//! Jobs on disk: what waits for a slow session past what memory holds.
+//! Spill file: jobs on disk that wait for a slow session and exceed its share of memory.
 //!
-//! One unlinked file a worker. Chunks are appended; a chunk that was read back is punched out, so
-//! that the disk holds what waits and no more.
+//! Each worker has one unlinked file. Chunks of jobs are appended, and the space of a chunk that was read back is
+//! freed by punching a hole.
 
 use std::fs::File;
 use std::io;
@@ -16,16 +16,16 @@ use workload::{Boundary, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;
-use crate::remap::{Expected, Value};
+use crate::remap::{ExpectedRow, Value};
 
-/// Where a chunk lies.
+/// Position of a chunk in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
     offset: u64,
     bytes: u64,
 }
 
-/// The file. It is made when the first chunk comes.
+/// Spill file, created with the first chunk.
 pub(crate) struct Spill {
     directory: PathBuf,
     file: Option<File>,
@@ -47,7 +47,7 @@ impl Spill {
         }
     }
 
-    /// How many jobs wait here.
+    /// Returns the number of spilled jobs.
     pub(crate) fn jobs(&self) -> u64 {
         self.jobs
     }
@@ -75,7 +75,7 @@ impl Spill {
         Ok(chunk)
     }
 
-    /// Reads a chunk back and gives its space up.
+    /// Reads a chunk back and frees its space.
     pub(crate) fn take(&mut self, chunk: Chunk) -> io::Result<Vec<Job>> {
         let file = self.file.as_mut().expect("a chunk was written to it");
         self.buffer.resize(chunk.bytes as usize, 0);
@@ -99,7 +99,7 @@ impl Spill {
     }
 }
 
-/// Where the file system cannot punch holes, the space comes back with the last chunk.
+/// Frees the space of a chunk. If the file system cannot punch holes, the space is freed with the last chunk.
 fn punch(file: &File, chunk: Chunk) {
     // SAFETY: no pointers; the descriptor is open.
     unsafe {
@@ -139,7 +139,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.captured.digest);
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
-    put_number(out, job.after);
+    put_number(out, job.commits_before);
     let effect = job.session_effect;
     for flag in [
         effect.changes_state,
@@ -153,7 +153,11 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     out.push(u8::from(job.awaited));
     put(out, job.boundary.name().as_bytes());
     encode_expected(job.expected.as_deref(), out);
-    match &job.action {
+    encode_action(&job.action, out);
+}
+
+fn encode_action(action: &Action, out: &mut Vec<u8>) {
+    match action {
         Action::Connect(login) => {
             out.push(0);
             for text in [&login.user, &login.database, &login.application] {
@@ -189,7 +193,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
         }
         Action::Disconnect => out.push(4),
         Action::Cancel => out.push(5),
-        Action::Resume(_) => unreachable!("it is done as soon as it comes"),
+        Action::Resume(_) => unreachable!("it is never queued"),
     }
 }
 
@@ -218,7 +222,33 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let awaited = take(rest, 1)?[0] == 1;
     let boundary = Boundary::from_name(&text(rest)?)?;
     let expected = decode_expected(rest)?;
-    let action = match take(rest, 1)?[0] {
+    let action = decode_action(rest)?;
+    Some(Job {
+        session,
+        sequence,
+        due_ns,
+        captured_us,
+        think_ns,
+        kind,
+        fingerprint,
+        captured: Captured {
+            duration_us,
+            rows,
+            sqlstate: has_sqlstate.then_some(code),
+            digest,
+            place: source.and_then(|source| Place::of(source as u32, line)),
+        },
+        commits_before: after,
+        session_effect,
+        awaited,
+        boundary,
+        expected,
+        action,
+    })
+}
+
+fn decode_action(rest: &mut &[u8]) -> Option<Action> {
+    Some(match take(rest, 1)?[0] {
         0 => Action::Connect(Box::new(Login {
             user: text(rest)?.into(),
             database: text(rest)?.into(),
@@ -263,33 +293,11 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
         4 => Action::Disconnect,
         5 => Action::Cancel,
         _ => return None,
-    };
-    Some(Job {
-        session,
-        sequence,
-        due_ns,
-        captured_us,
-        think_ns,
-        kind,
-        fingerprint,
-        captured: Captured {
-            duration_us,
-            rows,
-            sqlstate: has_sqlstate.then_some(code),
-            digest,
-            place: source.and_then(|source| Place::of(source as u32, line)),
-        },
-        after,
-        session_effect,
-        awaited,
-        boundary,
-        expected,
-        action,
     })
 }
 
-/// One value for each column, none where nothing is expected.
-fn encode_expected(expected: Option<&Expected>, out: &mut Vec<u8>) {
+/// Encodes one value for each column; none if there is nothing to learn.
+fn encode_expected(expected: Option<&ExpectedRow>, out: &mut Vec<u8>) {
     let values = expected.map_or(&[][..], |expected| &expected.values);
     put_number(out, values.len() as u64);
     for value in values {
@@ -307,7 +315,7 @@ fn encode_expected(expected: Option<&Expected>, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<Expected>>> {
+fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<ExpectedRow>>> {
     let count = number(rest)?;
     let mut values = Vec::new();
     for _ in 0..count {
@@ -318,7 +326,7 @@ fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<Expected>>> {
             _ => return None,
         });
     }
-    Some((count > 0).then(|| Box::new(Expected::new(values.into()))))
+    Some((count > 0).then(|| Box::new(ExpectedRow::new(values.into()))))
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
@@ -349,13 +357,13 @@ fn text(rest: &mut &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::test_jobs::some_of_each_kind;
+    use crate::job::test_jobs::jobs_of_each_kind;
 
     #[test]
-    fn what_was_spilled_comes_back_as_it_was() {
+    fn spill_returns_jobs_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let mut spill = Spill::new(directory.path());
-        let jobs = some_of_each_kind();
+        let jobs = jobs_of_each_kind();
         let first = spill.write(jobs.iter()).unwrap();
         let second = spill.write(jobs.iter().rev()).unwrap();
         assert_eq!(spill.take(first).unwrap(), jobs);

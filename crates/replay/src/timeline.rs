@@ -1,38 +1,38 @@
-//! From captured time to the replay's: speed, a ramp at the beginning, and silence cut short.
-//! Pure and exact: integers only, and what is later stays later.
+//! Conversion of captured time to the replay's time: speed, ramp-up and cutting of idle time.
+//! Pure and exact: it uses integers only, and keeps the order of times.
 
 use clock::Speed;
 
-/// A ramp begins at this part of the speed: one tenth.
+/// Speed at the start of a ramp, in tenths of the whole speed.
 const RAMP_FROM_TENTHS: u128 = 1;
 
-/// When something captured is due.
+/// Conversion of captured offsets to due times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeline {
     pub(crate) speed: Speed,
-    /// For this long the speed grows, linearly in the replay's time, from a tenth to the whole.
+    /// Duration of the ramp. The speed grows linearly in the replay's time, from a tenth to the whole.
     pub(crate) ramp_up_ns: i64,
 }
 
 impl Timeline {
-    /// When something that happened `offset_us` microseconds from the beginning is due, in
+    /// Returns the due time of an event that was captured `offset_us` microseconds after the beginning, in
     /// nanoseconds from the replay's start. Zero at full speed.
     ///
-    /// With *x* what would be due at the whole speed and *T* the ramp, the speed is
-    /// 1/10 + 9/10 · t/T of the whole at *t*, so that x = t/10 + 9/20 · t²/T. Solved for t:
-    /// t = (√(T² + 180·T·x) − T) / 9, up to x = 11/20 · T, and x + 9/20 · T from there.
+    /// Let *x* be the due time at the whole speed and *T* the ramp. The speed at time *t* is 1/10 + 9/10 · t/T of
+    /// the whole, so x = t/10 + 9/20 · t²/T. Solved for t: t = (√(T² + 180·T·x) − T) / 9 up to x = 11/20 · T, and
+    /// x + 9/20 · T from there.
     pub(crate) fn due_ns(&self, offset_us: i64) -> i64 {
         let flat_ns = self.speed.due_ns(offset_us);
         if self.ramp_up_ns <= 0 || flat_ns <= 0 {
             return flat_ns;
         }
         let (ramp, flat) = (self.ramp_up_ns as u128, flat_ns as u128);
-        // The weights of the formula above, from where the ramp begins.
+        // Weights of the formula above, from the start of the ramp.
         let (from, grows) = (RAMP_FROM_TENTHS, 10 - RAMP_FROM_TENTHS);
         if flat * 20 >= ramp * (10 + from) {
             return flat_ns.saturating_add((ramp * grows / 20) as i64);
         }
-        // It would saturate at ramps of centuries.
+        // It saturates only at ramps of centuries.
         let under = (from * ramp)
             .saturating_mul(from * ramp)
             .saturating_add((20 * grows * ramp).saturating_mul(flat));
@@ -40,19 +40,18 @@ impl Timeline {
     }
 }
 
-/// Cuts silence: stretches in which nothing was sent and, as far as the capture knows, nothing
-/// ran.
+/// Cuts idle time: intervals without a statement sent or, as far as the capture shows, running.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Silence {
     limit_us: Option<i64>,
-    /// Until then something was going on, in captured time.
+    /// End of the activity so far, in captured time.
     busy_until_us: i64,
-    /// How much was cut so far.
+    /// Idle time cut so far.
     cut_us: i64,
 }
 
 impl Silence {
-    /// Cuts what is longer than `limit_us` to it.
+    /// Creates a cutter that limits idle intervals to `limit_us`.
     pub(crate) fn new(limit_us: Option<i64>) -> Self {
         Silence {
             limit_us,
@@ -60,7 +59,7 @@ impl Silence {
         }
     }
 
-    /// Takes the next event in the order of time; returns when it is, with what was cut left out.
+    /// Takes the next event in time order. Returns its time without the idle time that was cut.
     pub(crate) fn pass(&mut self, at_us: i64, duration_us: u64) -> i64 {
         let Some(limit_us) = self.limit_us else {
             return at_us;
@@ -74,7 +73,7 @@ impl Silence {
         at_us - self.cut_us
     }
 
-    /// How much was cut so far, in microseconds of captured time.
+    /// Returns the idle time cut so far, in microseconds of captured time.
     pub(crate) fn cut_us(&self) -> i64 {
         self.cut_us
     }
@@ -95,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ramp_it_is_the_speed_alone() {
+    fn timeline_without_ramp_divides_by_the_speed() {
         assert_eq!(ramp("2", 0).due_ns(3), 1_500);
         assert_eq!(ramp("max", 10).due_ns(SECOND_US), 0);
     }
 
     #[test]
-    fn a_ramp_begins_at_a_tenth_and_ends_at_the_whole_speed() {
+    fn timeline_ramp_grows_from_a_tenth_to_the_whole_speed() {
         let ten = ramp("1", 10);
         assert_eq!(ten.due_ns(0), 0);
         // At a tenth, a millisecond takes nearly ten.
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_later_stays_later_on_every_ramp() {
+    fn timeline_keeps_order_on_every_ramp() {
         for (speed, seconds) in [
             ("1", 1),
             ("0.3", 60),
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_cut_to_the_limit_and_no_more() {
+    fn idle_time_is_cut_to_the_limit() {
         let mut silence = Silence::new(Some(10 * SECOND_US));
         let s = SECOND_US;
         // 4 s of silence stay; 12 s become 10; what ran for 30 s was no silence.
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_keeps_order_and_shorter_distances() {
+    fn idle_time_cut_keeps_order_and_shorter_intervals() {
         let mut silence = Silence::new(Some(1_000));
         let (mut at, mut last_at, mut last_passed) = (0i64, 0, 0);
         for step in 0..10_000i64 {

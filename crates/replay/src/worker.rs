@@ -1,21 +1,20 @@
-//! A thread that owns some of the sessions: it sends what is due, reads what comes, and records.
+//! Worker: a thread that owns some of the sessions, sends their due statements, reads the answers and records.
 //!
-//! The loop: what is due is sent; then one wait, for answers or for the next deadline, whichever
-//! comes first; then answers are read and the sessions that became free go on. It waits by epoll, or at
-//! full speed by a ring that is shared with the kernel ([`by_ring`]). Nothing in it
-//! blocks: connections are opened elsewhere, what a session is not ready for waits in its queue,
-//! and the recorder's channel is wide.
+//! Each turn of its loop sends what is due, waits for answers or the next deadline, reads the answers, and advances
+//! the sessions that became free. It waits by epoll, or at full speed by [`io_uring`]. It never blocks otherwise:
+//! connections are opened by other threads, jobs wait in their session's queue, and the recorder's channel is
+//! large.
 
-mod by_ring;
 mod cancelling;
-mod opening;
-mod ordering;
+mod commit_waits;
+mod connecting;
+mod io_uring;
 mod pipelining;
 mod remapping;
+mod scheduling;
 mod sharing;
+mod socket_io;
 mod stopping;
-mod turns;
-mod wire;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,114 +23,77 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use by_ring::{OnRing, Outbox};
 use clock::Clock;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender};
 use event_loop::Ring;
+use io_uring::{Outbox, RingSocket};
 use run::{Execution, Outcome, StatementKind};
 
-use crate::connector::{Opened, Wanted};
+use crate::commit_order::CommitOrder;
+use crate::connection_events::ConnectionEvents;
+use crate::connector::ConnectorRequest;
+use crate::counters::Counters;
 use crate::epoll;
-use crate::epoll::{Bell, Epoll, Interest};
-use crate::incidents::Incidents;
-use crate::job::{Job, Messages};
-use crate::link::Link;
-use crate::meter::Meter;
-use crate::order::Order;
+use crate::epoll::{Epoll, Interest};
+use crate::inbox::{Inbox, WorkerMessage};
+use crate::job::Job;
+use crate::metrics::Meter;
 use crate::pace;
 use crate::pace::Wait;
-use crate::progress::Counters;
-use crate::record::Recorded;
-use crate::session::{InFlight, Session};
+use crate::record::RecordBatch;
+use crate::session::Session;
 use crate::spill::Spill;
-use cancelling::Repetition;
-use sharing::Shared;
+use crate::stream::Stream;
+use cancelling::CancelRetry;
+use sharing::ConnectionPool;
 
-/// The longest sleep: the recorder hears from a worker at least this often.
+/// Longest sleep, and longest interval between two record batches.
 const SLEEP_NS_MAX: i64 = 50_000_000;
-/// Records are handed over when there are this many, or after [`SLEEP_NS_MAX`].
-const RECORDS_AT_ONCE: usize = 512;
-/// One read of a socket takes at most this much; sessions share the buffer.
+/// Number of records after which a batch is sent; a smaller batch is sent after [`SLEEP_NS_MAX`].
+const BATCH_RECORDS: usize = 512;
+/// Size of the read buffer, which all sessions of a worker share.
 const READ_BYTES: usize = 128 << 10;
-/// How long what is in flight may take after a stop.
-const GRACE_NS: i64 = 3_000_000_000;
-/// The bell's token; slots count from 0.
-const BELL: u64 = u64::MAX;
+/// Grace period for statements in flight after a stop.
+const STOP_GRACE_NS: i64 = 3_000_000_000;
+/// Token of the waker; tokens of slots count from 0.
+const WAKER: u64 = u64::MAX;
 
-/// What others tell a worker.
-pub(crate) enum ToWorker {
-    Jobs(Vec<Job>),
-    Opened(Opened),
-    /// The server has taken a cancel: of which slot, and which of the slot's sessions.
-    Cancelled(usize, u32),
-    /// A statement need not wait for commits any more: of which slot, and which of its sessions.
-    LetGo(usize, u32),
-    /// No jobs will follow.
-    End,
-    /// Send nothing more.
-    Stop,
-}
-
-/// Where others leave what they tell.
-pub(crate) struct Inbox {
-    sender: Sender<ToWorker>,
-    bell: Bell,
-}
-
-impl Inbox {
-    /// Has the worker look whether something changed.
-    pub(crate) fn wake(&self) {
-        self.bell.ring();
-    }
-
-    pub(crate) fn new() -> io::Result<(Arc<Inbox>, Receiver<ToWorker>)> {
-        let (sender, receiver) = unbounded();
-        let bell = Bell::new()?;
-        Ok((Arc::new(Inbox { sender, bell }), receiver))
-    }
-
-    pub(crate) fn send(&self, message: ToWorker) {
-        // A worker that has ended needs nothing more.
-        if self.sender.send(message).is_ok() {
-            self.bell.ring();
-        }
-    }
-}
-
-/// What a worker is made of.
-pub(crate) struct Parts {
+/// Resources and options of a worker.
+pub(crate) struct WorkerContext {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) messages: Receiver<ToWorker>,
-    pub(crate) connectors: Sender<Wanted>,
-    pub(crate) recorder: Sender<Recorded>,
+    pub(crate) messages: Receiver<WorkerMessage>,
+    pub(crate) connectors: Sender<ConnectorRequest>,
+    pub(crate) recorder: Sender<RecordBatch>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) start_ns: i64,
-    pub(crate) incidents: Arc<Incidents>,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) events: Arc<ConnectionEvents>,
+    pub(crate) metrics: Arc<Meter>,
     pub(crate) number: usize,
-    /// How long a target may be away.
+    /// Time that the target may be unreachable.
     pub(crate) patience_ns: i64,
     pub(crate) spin_ns: i64,
     pub(crate) at_full_speed: bool,
-    /// Connections are read and written by a ring, where the system has one.
-    pub(crate) by_ring: bool,
-    /// Whose commits statements wait for, if they do.
-    pub(crate) order: Option<Arc<Order>>,
-    /// The most connections at once, if sessions share them.
+    /// Whether to use io_uring, if the system supports it.
+    pub(crate) uses_io_uring: bool,
+    /// Order of commits across sessions, if statements wait for them.
+    pub(crate) order: Option<Arc<CommitOrder>>,
+    /// Most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
-    /// Rows are summed up in a checksum.
+    /// Whether to compute checksums of rows.
     pub(crate) digest: bool,
 }
 
+/// Place of a session in a worker. Its generation changes when another session gets the slot.
 struct Slot {
     session: Session,
-    socket: Option<Link>,
-    /// Where the ring reads and writes its socket.
-    on_ring: Option<OnRing>,
+    socket: Option<Stream>,
+    /// Registration of the socket with io_uring.
+    ring_socket: Option<RingSocket>,
     generation: u32,
-    waits_for_room: bool,
+    /// Whether epoll waits until the socket is writable.
+    awaits_writable: bool,
 }
 
 impl Slot {
@@ -139,24 +101,25 @@ impl Slot {
         Slot {
             session,
             socket: None,
-            on_ring: None,
+            ring_socket: None,
             generation,
-            waits_for_room: false,
+            awaits_writable: false,
         }
     }
 }
 
-/// A deadline: when, which slot, and which of the slot's sessions.
+/// Deadline: due time, slot and generation.
 type Deadline = Reverse<(i64, usize, u32)>;
 
+/// Thread that runs a share of the sessions.
 pub(crate) struct Worker {
-    parts: Parts,
+    context: WorkerContext,
     epoll: Epoll,
-    /// At full speed, where the system has one.
+    /// Ring of io_uring, at full speed if the system supports it.
     ring: Option<Box<Ring>>,
     outbox: Outbox,
-    /// When what came by the ring came.
-    turn_ns: i64,
+    /// Time of the completions that are being handled.
+    batch_ns: i64,
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
     by_session: HashMap<u64, usize>,
@@ -164,31 +127,31 @@ pub(crate) struct Worker {
     spill: Spill,
     buffer: Vec<u8>,
     records: Vec<(i64, Execution)>,
-    handed_over_ns: i64,
-    ended: bool,
-    /// The workload's last moment has passed: what has nothing more to do is closed.
-    past: bool,
+    flushed_ns: i64,
+    no_more_jobs: bool,
+    /// Whether the workload's end has passed, after which idle sessions are closed.
+    past_end: bool,
     stopped_ns: Option<i64>,
-    /// What was spilled could not be read back: statements would be lost.
-    broken: Option<io::Error>,
-    shared: Option<Shared>,
-    /// What waits for commits: for how many, in which slot, and which of the slot's sessions.
-    held_back: BinaryHeap<Reverse<(u64, usize, u32)>>,
-    /// Cancel requests that may have to be sent again.
-    repetitions: Vec<Repetition>,
-    /// Sessions that have something waiting, in flight or being opened.
+    /// Error that ends the worker: spilled jobs could not be read back, or the ring failed.
+    error: Option<io::Error>,
+    pool: Option<ConnectionPool>,
+    /// Sessions that wait for commits: number of commits, slot and generation.
+    commit_waits: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    /// Cancel requests to retry.
+    cancel_retries: Vec<CancelRetry>,
+    /// Number of sessions with a queued job, a statement in flight or a connection being opened.
     busy: usize,
 }
 
 impl Worker {
-    pub(crate) fn new(parts: Parts, spill_directory: &Path) -> io::Result<Self> {
+    pub(crate) fn new(context: WorkerContext, spill_directory: &Path) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        epoll.add(parts.inbox.bell.fd(), BELL, Interest::Read)?;
+        epoll.add(context.inbox.waker_fd(), WAKER, Interest::Read)?;
         Ok(Worker {
             epoll,
             ring: None,
             outbox: Outbox::default(),
-            turn_ns: 0,
+            batch_ns: 0,
             slots: Vec::new(),
             free_slots: Vec::new(),
             by_session: HashMap::new(),
@@ -196,144 +159,145 @@ impl Worker {
             spill: Spill::new(spill_directory),
             buffer: vec![0; READ_BYTES],
             records: Vec::new(),
-            handed_over_ns: 0,
-            ended: false,
-            past: false,
+            flushed_ns: 0,
+            no_more_jobs: false,
+            past_end: false,
             stopped_ns: None,
-            broken: None,
-            held_back: BinaryHeap::new(),
-            repetitions: Vec::new(),
-            shared: parts.connections_max.map(Shared::new),
-            parts,
+            error: None,
+            commit_waits: BinaryHeap::new(),
+            cancel_retries: Vec::new(),
+            pool: context.connections_max.map(ConnectionPool::new),
+            context,
             busy: 0,
         })
     }
 
-    /// Works until all is done, or stopped.
+    /// Runs until all jobs are done, or until the replay is stopped.
     ///
     /// # Errors
-    /// Where the system refuses what no replay can do without.
+    /// If a system call fails without which there is no replay, or spilled jobs cannot be read back.
     pub(crate) fn work(mut self) -> io::Result<()> {
         epoll::wake_precisely();
-        // Sessions that share connections hand them to one another, which epoll does with one call.
-        if self.parts.by_ring && self.shared.is_none() {
-            self.ring = by_ring::ring(&self.epoll);
+        // A shared connection moves between sessions, which takes one call with epoll.
+        if self.context.uses_io_uring && self.pool.is_none() {
+            self.ring = io_uring::create_ring(&self.epoll);
         }
         loop {
             let mut now_ns = self.send_due();
-            self.repeat_cancels(now_ns);
-            if self.parts.order.is_some() {
-                self.release();
+            self.retry_cancels(now_ns);
+            if self.context.order.is_some() {
+                self.release_committed();
             }
-            if self.shared.is_some() {
-                self.serve_queue();
+            if self.pool.is_some() {
+                self.assign_connections();
                 now_ns = self.now_ns();
             }
-            if let Some(error) = self.broken.take() {
+            if let Some(error) = self.error.take() {
                 return Err(error);
             }
             if self.is_finished(now_ns) {
                 break;
             }
-            if self.ended && !self.past && self.is_past(now_ns) {
-                self.past = true;
+            if self.no_more_jobs && !self.past_end && self.is_past_end(now_ns) {
+                self.past_end = true;
                 self.end_groups();
                 self.close_idle();
             }
-            self.hand_over(now_ns, false);
+            self.flush_records(now_ns, false);
             let next_due_ns = self.deadlines.peek().map(|Reverse((due_ns, _, _))| *due_ns);
-            let timeout_ns = match pace::wait(now_ns, next_due_ns, self.parts.spin_ns, SLEEP_NS_MAX)
-            {
-                Wait::None | Wait::Spin => 0,
-                Wait::Sleep(ns) => ns,
-            };
+            let timeout_ns =
+                match pace::wait(now_ns, next_due_ns, self.context.spin_ns, SLEEP_NS_MAX) {
+                    Wait::None | Wait::Spin => 0,
+                    Wait::Sleep(ns) => ns,
+                };
             match self.ring {
-                None => self.turn_by_epoll(timeout_ns)?,
-                Some(_) => self.turn_by_ring(timeout_ns)?,
+                None => self.poll_epoll(timeout_ns)?,
+                Some(_) => self.poll_ring(timeout_ns)?,
             }
         }
         for slot in 0..self.slots.len() {
             self.close(slot, true);
         }
-        self.let_leave()?;
+        self.release_closed()?;
         let now_ns = self.now_ns();
-        self.hand_over(now_ns, true);
+        self.flush_records(now_ns, true);
         Ok(())
     }
 
-    /// Waits for at most so long, and does what is to be done then.
-    fn turn_by_epoll(&mut self, timeout_ns: i64) -> io::Result<()> {
+    /// Waits for at most `timeout_ns`, and handles sockets and messages that are ready.
+    fn poll_epoll(&mut self, timeout_ns: i64) -> io::Result<()> {
         self.epoll.wait(timeout_ns)?;
-        let mut told = false;
-        for place in 0..self.epoll.ready_count() {
-            let ready = self.epoll.ready(place);
-            if ready.token == BELL {
-                told = true;
+        let mut has_messages = false;
+        for index in 0..self.epoll.ready_count() {
+            let ready = self.epoll.ready(index);
+            if ready.token == WAKER {
+                has_messages = true;
                 continue;
             }
             let slot = ready.token as usize;
             if ready.writable {
                 self.write_rest(slot);
             }
-            if self.slots[slot].on_ring.is_none() {
+            if self.slots[slot].ring_socket.is_none() {
                 self.read(slot);
             }
         }
-        if told {
-            self.parts.inbox.bell.silence();
-            while let Ok(message) = self.parts.messages.try_recv() {
-                self.take(message)?;
+        if has_messages {
+            self.context.inbox.reset_waker();
+            while let Ok(message) = self.context.messages.try_recv() {
+                self.handle(message)?;
             }
         }
         Ok(())
     }
 
     fn now_ns(&self) -> i64 {
-        self.parts.clock.now_ns() - self.parts.start_ns
+        self.context.clock.now_ns() - self.context.start_ns
     }
 
     fn is_finished(&mut self, now_ns: i64) -> bool {
         if let Some(stopped_ns) = self.stopped_ns {
-            if self.busy > 0 && now_ns - stopped_ns > GRACE_NS {
-                self.give_up(now_ns);
+            if self.busy > 0 && now_ns - stopped_ns > STOP_GRACE_NS {
+                self.abandon_in_flight(now_ns);
             }
-            return self.busy == 0 && self.ended;
+            return self.busy == 0 && self.no_more_jobs;
         }
-        self.ended && self.busy == 0
+        self.no_more_jobs && self.busy == 0
     }
 
-    fn is_past(&self, now_ns: i64) -> bool {
-        self.parts.at_full_speed || now_ns >= self.parts.counters.planned_ns.load(Ordering::Relaxed)
+    fn is_past_end(&self, now_ns: i64) -> bool {
+        self.context.at_full_speed
+            || now_ns >= self.context.counters.planned_ns.load(Ordering::Relaxed)
     }
 
-    fn take(&mut self, message: ToWorker) -> io::Result<()> {
+    fn handle(&mut self, message: WorkerMessage) -> io::Result<()> {
         match message {
-            ToWorker::Jobs(jobs) => {
+            WorkerMessage::Jobs(jobs) => {
                 let now_ns = self.now_ns();
                 for job in jobs {
-                    self.queue(job, now_ns);
+                    self.enqueue(job, now_ns);
                 }
             }
-            ToWorker::Opened(opened) => self.opened(opened)?,
-            ToWorker::LetGo(slot, generation) => self.let_go(slot, generation),
-            ToWorker::Cancelled(slot, generation) => self.cancelled(slot, generation),
-            ToWorker::End => self.ended = true,
-            ToWorker::Stop => {
+            WorkerMessage::Opened(opened) => self.on_open_result(opened)?,
+            WorkerMessage::Release(slot, generation) => self.release_early(slot, generation),
+            WorkerMessage::Cancelled(slot, generation) => self.cancelled(slot, generation),
+            WorkerMessage::End => self.no_more_jobs = true,
+            WorkerMessage::Stop => {
                 self.stopped_ns
-                    .get_or_insert(self.parts.clock.now_ns() - self.parts.start_ns);
-                self.drop_waiting();
-                self.give_up_waiting(self.now_ns());
+                    .get_or_insert(self.context.clock.now_ns() - self.context.start_ns);
+                self.drop_queued();
+                self.abandon_connecting(self.now_ns());
             }
         }
         Ok(())
     }
 
     fn record(&mut self, now_ns: i64, execution: Execution) {
-        if let Some(order) = &self.parts.order {
-            order.done(execution.session, execution.sequence);
+        if let Some(order) = &self.context.order {
+            order.finish(execution.session, execution.sequence);
         }
-        let counters = &self.parts.counters;
-        counters.over(execution.session);
+        let counters = &self.context.counters;
+        counters.finish_job(execution.session);
         if execution.is_statement() {
             match execution.outcome {
                 Outcome::Done => &counters.done,
@@ -342,55 +306,33 @@ impl Worker {
             }
             .fetch_add(1, Ordering::Relaxed);
         }
-        self.parts.meter.record(self.parts.number, &execution);
+        self.context.metrics.record(self.context.number, &execution);
         self.records.push((now_ns, execution));
     }
 
-    fn hand_over(&mut self, now_ns: i64, last: bool) {
-        let full = self.records.len() >= RECORDS_AT_ONCE;
-        if !full && !last && now_ns - self.handed_over_ns < SLEEP_NS_MAX {
+    fn flush_records(&mut self, now_ns: i64, last: bool) {
+        let full = self.records.len() >= BATCH_RECORDS;
+        if !full && !last && now_ns - self.flushed_ns < SLEEP_NS_MAX {
             return;
         }
-        self.handed_over_ns = now_ns;
-        self.parts
-            .meter
-            .spilled(self.parts.number, self.spill.jobs());
-        // Records of one moment are in the order in which they were made; those of later moments
-        // come later, but a moment looked at before a read may be recorded after one behind it.
+        self.flushed_ns = now_ns;
+        self.context
+            .metrics
+            .set_spilled(self.context.number, self.spill.jobs());
+        // A time that was read before an event may be recorded after a later time. The stable sort keeps the order
+        // of records with the same time.
         self.records.sort_by_key(|(at_ns, _)| *at_ns);
-        let recorded = Recorded {
-            worker: self.parts.number,
+        let recorded = RecordBatch {
+            worker: self.context.number,
             records: std::mem::take(&mut self.records),
             until_ns: if last { i64::MAX } else { now_ns },
         };
-        let _ = self.parts.recorder.send(recorded);
+        let _ = self.context.recorder.send(recorded);
     }
 }
 
-fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> InFlight {
-    InFlight {
-        due_ns: job.due_ns,
-        job,
-        sent_ns,
-        session_lag_ns,
-        first_byte_ns: None,
-        rows: 0,
-        rows_came: 0,
-        bytes: 0,
-        digest: None,
-        error: None,
-        named: None,
-        extended: messages.extended,
-        copy: None,
-        owes_sync: false,
-        aborted: false,
-        in_transaction: false,
-        state_changing_bytes: None,
-    }
-}
-
-/// A record of a job that ended, without the times that only an answer has.
-fn done(
+/// Creates the record of a job that ended, without the times of an answer.
+fn new_execution(
     job: &Job,
     outcome: Outcome,
     message: Option<String>,

@@ -1,5 +1,5 @@
-//! Connections to real servers: TLS with certificates that are good and ones that are not, every
-//! authentication, several hosts, roles, and a replay through all of it.
+//! Connections to real servers: TLS with valid and invalid certificates, every authentication method,
+//! several hosts, roles, and a replay over such connections.
 
 mod authority;
 
@@ -19,11 +19,11 @@ use workload::{
     WriterOptions,
 };
 
-/// The newest server, which begins TLS at once, and one that reports little of itself.
+/// Newest supported server, with direct TLS negotiation, and an old one that reports few parameters.
 const NEW: u16 = 18;
 const OLD: u16 = 13;
 
-/// Who may come in how. The superuser comes over the socket, or without TLS.
+/// Rules of `pg_hba.conf`. The superuser connects over the Unix socket, or without TLS.
 const HBA: &str = "\
 local all all trust
 hostssl all with_certificate 127.0.0.1/32 cert
@@ -190,7 +190,7 @@ fn server(major: u16) -> MutexGuard<'static, Server> {
 }
 
 #[test]
-fn certificates_count_as_the_mode_says() {
+fn certificates_are_checked_by_sslmode() {
     let mut server = server(NEW);
     let roots = "sslrootcert={dir}/roots.crt";
     let with = |mode: &str| format!("sslmode={mode} {roots}");
@@ -295,7 +295,7 @@ fn certificates_count_as_the_mode_says() {
 }
 
 #[test]
-fn clients_show_certificates() {
+fn client_certificates_are_sent() {
     let server = server(NEW);
     let with = |name: &str| {
         format!("sslmode=require sslcert={{dir}}/{name}.crt sslkey={{dir}}/{name}.key")
@@ -328,7 +328,7 @@ fn clients_show_certificates() {
 }
 
 #[test]
-fn passwords_are_proved_in_every_way_and_bound_to_the_channel() {
+fn passwords_work_with_every_method_and_channel_binding() {
     for major in [NEW, OLD] {
         let server = server(major);
         for (user, password) in [
@@ -375,7 +375,7 @@ fn passwords_are_proved_in_every_way_and_bound_to_the_channel() {
 }
 
 #[test]
-fn tls_begins_at_once_where_the_server_knows_that() {
+fn tls_is_negotiated_directly_if_the_server_supports_it() {
     let direct = "sslmode=require sslnegotiation=direct";
     server(NEW).takes("with_tls", direct);
     server(OLD).refuses("with_tls", direct, "from version 17 on");
@@ -383,7 +383,7 @@ fn tls_begins_at_once_where_the_server_knows_that() {
 }
 
 #[test]
-fn the_first_host_that_is_as_asked_is_the_one() {
+fn connection_uses_the_first_matching_host() {
     let (new, old) = (server(NEW), server(OLD));
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let down = nobody.local_addr().unwrap().port();

@@ -111,7 +111,7 @@ impl Script {
         })
     }
 
-    /// A statement by messages, as a part of a pipeline.
+    /// Adds a statement in the extended protocol, as part of a pipeline.
     fn piece(&mut self, session: u64, sql: &str, awaited: bool, boundary: Boundary) {
         let kind = EventKind::Execute {
             statement: "".into(),
@@ -173,7 +173,7 @@ impl Script {
             &mut watcher,
         )
         .unwrap();
-        // What was foreseen is what became of it, and it adds up.
+        // The dry run matches the replay, and the counts add up.
         let failed: u64 = info.failed.values().sum();
         let skipped: u64 = info.skipped.values().sum();
         assert_eq!(info.statements, info.done + failed + skipped);
@@ -193,7 +193,7 @@ fn statements(executions: &[Execution]) -> Vec<&Execution> {
 const MS: i64 = 1_000_000;
 
 #[test]
-fn a_closed_loop_waits_for_the_answer_and_then_thinks() {
+fn closed_loop_waits_for_the_answer_and_the_think_time() {
     let _client = database("closed_loop");
     let mut script = Script::new("closed_loop");
     script.connect(0, 1);
@@ -225,7 +225,7 @@ fn a_closed_loop_waits_for_the_answer_and_then_thinks() {
 }
 
 #[test]
-fn what_a_closed_loop_skips_takes_its_time() {
+fn closed_loop_skipped_statement_takes_its_captured_time() {
     let _client = database("closed_skips");
     let mut script = Script::new("closed_skips");
     script.connect(0, 1);
@@ -244,7 +244,7 @@ fn what_a_closed_loop_skips_takes_its_time() {
 }
 
 #[test]
-fn silence_is_skipped_and_told() {
+fn idle_time_is_cut_and_reported() {
     let _client = database("idle_skip");
     let mut script = Script::new("idle_skip");
     script.connect(0, 1);
@@ -337,12 +337,12 @@ fn rounds_and_copies_are_sessions_of_their_own_and_rounds_do_not_overlap() {
 }
 
 #[test]
-fn read_only_leaves_every_row_as_it_was_whatever_is_tried() {
+fn read_only_changes_no_row() {
     nothing_is_written(server());
 }
 
 #[test]
-fn read_only_holds_on_a_server_that_does_not_tell_when_it_is_unset() {
+fn read_only_works_on_a_server_that_does_not_report_changes() {
     let (_sandbox, server) = started(Some(13));
     nothing_is_written(&server);
 }
@@ -363,7 +363,7 @@ fn nothing_is_written(server: &Endpoint) {
         )
         .unwrap();
     const INSERT: &str = "INSERT INTO t VALUES (9)";
-    // Each is a session of its own, with a write behind every step.
+    // Each is a separate session, with a write after every step.
     let attempts: &[&[&str]] = &[
         &[INSERT, "UPDATE t SET a = 5", "DELETE FROM t", "TRUNCATE t"],
         &["WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x"],
@@ -510,7 +510,7 @@ fn nothing_is_written(server: &Endpoint) {
     script.connect(0, 2_000);
     script.simple(1, 2_000, opens);
     script.simple(1, 2_000, INSERT).particulars = Some(Script::particulars(false, Sync));
-    // Each answer is its own statement's, also behind what sets the session back.
+    // Each answer belongs to its own statement, also after the statement that restores read-only mode.
     script.connect(0, 3_000);
     script.simple(1, 3_000, opens);
     for (sql, boundary) in [
@@ -520,7 +520,7 @@ fn nothing_is_written(server: &Endpoint) {
     ] {
         script.piece(3_000, sql, false, boundary);
     }
-    // What a client asks for when it connects does not let it write either.
+    // Startup parameters of the client do not let it write either.
     let asked = [
         ("default_transaction_read_only", "off"),
         ("DEFAULT_TRANSACTION_READ_ONLY", "off"),
@@ -584,7 +584,7 @@ fn nothing_is_written(server: &Endpoint) {
             (Outcome::Failed(Sqlstate(*b"22012")), 0)
         ]
     );
-    // Reading goes on in each session: rows and bytes are the statement's own, not the guard's.
+    // Reading continues in each session: rows and bytes are those of the statement, not of the guard.
     let counts: Vec<&Execution> = statements(&executions)
         .into_iter()
         .filter(|execution| execution.outcome == Outcome::Done && execution.rows == 1)
@@ -605,7 +605,7 @@ fn nothing_is_written(server: &Endpoint) {
 }
 
 #[test]
-fn the_server_ends_what_takes_longer_than_the_time_limit() {
+fn statement_timeout_ends_longer_statements() {
     let _client = database("time_limit");
     let mut script = Script::new("time_limit");
     script.connect(0, 1);

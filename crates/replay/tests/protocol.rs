@@ -1,5 +1,5 @@
-//! What a session can do, against real servers of several versions: each statement gives the rows and
-//! errors that it gives to another client, and those behind it theirs.
+//! Protocol features of a session, against real servers of several versions. Each statement returns the
+//! same rows and errors as to another client, and so do the statements after it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,14 +11,14 @@ use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Sqlstate, Unreplayable};
 
 #[allow(dead_code, reason = "the other tests that are made of it use the rest")]
-#[path = "going_on/traffic.rs"]
+#[path = "resilience/traffic.rs"]
 mod traffic;
 
 use traffic::{Traffic, statements};
 
 const MAJORS: [u16; 3] = [13, 15, 18];
 
-/// A server of each version, for all tests of this file; their watchdogs end them.
+/// One server of each version for all tests of this file; watchdogs stop them.
 fn servers() -> &'static [(Sandbox, Endpoint)] {
     static SERVERS: OnceLock<Vec<(Sandbox, Endpoint)>> = OnceLock::new();
     SERVERS.get_or_init(|| {
@@ -63,7 +63,7 @@ fn replayed(traffic: &mut Traffic, options: &Options) -> Vec<Execution> {
     traffic.replay(options, |_| ()).1
 }
 
-/// Rows, or the error.
+/// Number of rows, or the SQLSTATE or skip reason.
 type Came = Result<u64, String>;
 
 fn came(execution: &Execution) -> Came {
@@ -84,7 +84,7 @@ fn all_that_came(executions: &[Execution], session: u64) -> Vec<Came> {
         .collect()
 }
 
-/// What the same text gives to another client.
+/// Runs the same text with another client and returns the results.
 fn asked(client: &mut Client, sql: &str) -> Came {
     match client.simple_query(sql) {
         Ok(messages) => {
@@ -145,7 +145,7 @@ const TEXTS: [&str; 43] = [
 ];
 
 #[test]
-fn texts_give_what_they_give_to_another_client() {
+fn simple_queries_return_the_results_of_another_client() {
     on_each(|server| {
         let mut traffic = Traffic::new(server);
         traffic.connect(0, 1);
@@ -214,7 +214,7 @@ fn statements_prepared_by_sql_and_by_message_share_their_names() {
 }
 
 #[test]
-fn notifications_disturb_nobody() {
+fn notifications_do_not_disturb_sessions() {
     on_each(|server| {
         let mut traffic = Traffic::new(server);
         traffic.connect(0, 1);
@@ -269,7 +269,7 @@ fn fetch(portal: &str, sql: &str) -> EventKind {
 const MANY: &str = "SELECT generate_series(1, $1::int)";
 
 #[test]
-fn portals_give_the_rows_that_are_asked_for() {
+fn portals_return_the_rows_that_are_asked_for() {
     on_each(|server| {
         let mut traffic = Traffic::new(server);
         traffic.connect(0, 1);
@@ -310,7 +310,7 @@ fn portals_give_the_rows_that_are_asked_for() {
 }
 
 #[test]
-fn portals_of_a_log_are_fetched_from_as_one_says() {
+fn fetches_of_a_log_use_the_given_fetch_size() {
     let (_, server) = &servers()[1];
     let mut traffic = Traffic::new(server);
     traffic.connect(0, 1);
@@ -358,7 +358,7 @@ fn copy_in(data: &[u8], failed: Option<&str>) -> Option<Arc<Particulars>> {
 }
 
 #[test]
-fn copied_data_arrive_whole_or_fail_as_they_did() {
+fn copy_data_arrive_complete_or_fail_as_captured() {
     const ROWS: u64 = 40_000;
     let good = lines(ROWS);
     assert!(good.len() > 4_000_000);
@@ -586,13 +586,13 @@ fn kept(client: &mut Client) -> Vec<(i32, String)> {
 }
 
 #[test]
-fn from_the_wire_bytes_mean_what_they_meant_to_the_database() {
+fn wire_capture_keeps_the_encoding_of_its_bytes() {
     on_each(|server| {
         for (encoding, taken_as_utf8) in [("LATIN1", "e9"), ("SQL_ASCII", "c3a9"), ("UTF8", "c3a9")]
         {
             let mut client = encoded(server, encoding);
             let mut traffic = Traffic::new(server);
-            // What the client said of its encoding.
+            // The encoding that the client requested.
             let said: [&[(&str, &str)]; 4] = [
                 &[],
                 &[("TimeZone", "UTC")],
@@ -619,7 +619,7 @@ fn from_the_wire_bytes_mean_what_they_meant_to_the_database() {
 }
 
 #[test]
-fn texts_of_a_log_are_utf_8_in_whatever_database() {
+fn log_texts_are_utf_8_in_every_database() {
     let (_, server) = &servers()[1];
     let mut client = encoded(server, "LATIN1");
     let mut traffic = Traffic::new(server);

@@ -39,7 +39,7 @@ fn server() -> &'static Endpoint {
     endpoint
 }
 
-/// A database of its own for a test.
+/// Creates a separate database for a test.
 fn database(name: &str) -> Client {
     let mut admin = Client::connect(&server().url("postgres"), NoTls).unwrap();
     admin
@@ -220,7 +220,7 @@ fn statements(executions: &[Execution]) -> Vec<&Execution> {
 }
 
 #[test]
-fn every_statement_ends_as_a_row_with_its_rows_and_errors() {
+fn every_statement_is_recorded_with_its_rows_and_errors() {
     let mut client = database("rows_and_errors");
     client
         .batch_execute("CREATE TABLE t (a int PRIMARY KEY, b text, c numeric)")
@@ -413,7 +413,7 @@ fn without_patience_a_lost_connection_skips_the_rest_of_its_session() {
 }
 
 #[test]
-fn what_waits_for_a_slow_session_waits_on_disk_in_order() {
+fn jobs_of_a_slow_session_are_spilled_in_order() {
     let mut client = database("waiting");
     client
         .batch_execute("CREATE TABLE t (n serial, v int)")
@@ -446,7 +446,7 @@ fn what_waits_for_a_slow_session_waits_on_disk_in_order() {
 }
 
 #[test]
-fn a_stop_in_order_leaves_a_readable_run_that_says_so() {
+fn stopped_replay_leaves_a_readable_run_with_its_status() {
     let _client = database("stopped");
     let mut script = Script::new("stopped");
     script
@@ -481,7 +481,7 @@ fn a_stop_in_order_leaves_a_readable_run_that_says_so() {
 }
 
 #[test]
-fn a_stop_while_much_is_due_counts_all_of_it() {
+fn stop_counts_all_statements_that_are_due() {
     const STATEMENTS: usize = 20_000;
     let _client = database("stopped_at_once");
     let mut script = Script::new("stopped_at_once");
@@ -507,7 +507,7 @@ fn a_stop_while_much_is_due_counts_all_of_it() {
 }
 
 #[test]
-fn a_login_that_is_refused_is_found_before_anything_is_sent() {
+fn refused_login_is_found_before_the_replay() {
     let script = Script::new("no_such_database");
     let mut script = script;
     script.connect(0, 1).simple(1, 1, "SELECT 1");
@@ -543,7 +543,7 @@ fn a_login_that_is_refused_is_found_before_anything_is_sent() {
 }
 
 #[test]
-fn a_transaction_that_the_workload_leaves_open_holds_nobody_up_for_ever() {
+fn transaction_left_open_by_the_workload_blocks_no_session_forever() {
     let mut client = database("left_open");
     client
         .batch_execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")

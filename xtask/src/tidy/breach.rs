@@ -9,7 +9,7 @@ pub struct Breach {
     pub path: String,
     /// Line, from 1; 0 for the whole file.
     pub line: usize,
-    /// The rule, and what breaks it.
+    /// The rule, and the code or text that breaks it.
     pub rule: String,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::breach::Breach;
 use super::source::Source;
 
-/// Modules that may stand in a cycle with all they list: registries of rules, as crate folder and module.
+/// Modules that may be in a cycle with the modules they list: registries of rules, as crate folder and module.
 const REGISTRIES: [(&str, &str); 1] = [("crates/analysis/diagnose", "rules")];
 
 /// Finds cycles of more than two modules among the production files of one crate.
@@ -50,14 +50,15 @@ fn is_registry(source: &Source) -> bool {
     REGISTRIES.contains(&(source.crate_folder(), module.as_str()))
 }
 
-/// The module whose file defines what a path names; `None` for another crate's or an unknown name.
+/// Finds the module whose file defines the item that a path names. `None`: another crate's item, or an unknown
+/// name.
 fn resolve<'a>(
     files: &'a BTreeMap<Vec<String>, &Source>,
     from: &[String],
     path: &[String],
 ) -> Option<&'a [String]> {
     let mut target = absolute(from, path)?;
-    // Re-exports of re-exports end; the bound is for a crate that does not compile.
+    // Chains of re-exports end; the bound is for a crate that does not compile.
     for _ in 0..8 {
         let known = (0..=target.len())
             .rev()

@@ -1,4 +1,4 @@
-//! A crate uses only crates of lower floors, and each library where it belongs.
+//! Rule about dependencies: a crate uses only crates of lower floors, and some libraries only in certain crates.
 
 use toml::{Table, Value};
 
@@ -35,9 +35,9 @@ const FLOORS: [(&str, u8); 27] = [
     ("rehearse", 7),
 ];
 
-/// Uses within a floor.
+/// Pairs of crates on one floor of which the first may use the second.
 const WITHIN_A_FLOOR: [(&str, &str); 15] = [
-    // A run speaks of the statements of a workload.
+    // A run refers to the statements of a workload.
     ("run", "workload"),
     // A capture can slice and mask while it records.
     ("capture-sink", "transform"),
@@ -45,11 +45,11 @@ const WITHIN_A_FLOOR: [(&str, &str); 15] = [
     ("capture-wire", "capture-sink"),
     ("capture-proxy", "capture-sink"),
     ("capture-proxy", "capture-wire"),
-    // What a machine's processors do is read from /proc by both.
+    // Both read processor statistics from /proc.
     ("observe", "cpu-profile"),
     ("inspect", "statistics"),
     ("compare", "statistics"),
-    // A comparison has what else changed: plans and waits.
+    // A comparison includes changed plans and waits.
     ("compare", "plans"),
     ("compare", "time-breakdown"),
     ("time-breakdown", "statistics"),
@@ -61,7 +61,7 @@ const WITHIN_A_FLOOR: [(&str, &str); 15] = [
 /// Crates for tests, used as development dependencies only.
 const FOR_TESTS: [&str; 1] = ["test-support"];
 
-/// Crates without a floor: chores of the project that no crate uses.
+/// Crates without a floor: tools of the project that no crate uses.
 const CHORES: [&str; 1] = ["xtask"];
 
 /// Libraries that only some crates may use, tests included: names (a trailing `*` stands for any ending), the
@@ -106,7 +106,7 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
     ),
 ];
 
-/// A crate's manifest, as far as the rules read it.
+/// The parts of a crate's manifest that the rules use.
 #[derive(Debug)]
 pub struct Manifest {
     path: String,
@@ -120,7 +120,7 @@ impl Manifest {
     /// Reads a manifest. `shared` is the workspace's table of dependencies, which may rename packages.
     ///
     /// # Panics
-    /// If the text is no manifest of a package.
+    /// If the text is not the manifest of a package.
     pub fn parse(path: &str, text: &str, shared: &Table) -> Self {
         let table: Table = text.parse().expect("a manifest");
         let targets = table.get("target").and_then(Value::as_table);
@@ -217,7 +217,7 @@ fn check_libraries(manifest: &Manifest) -> Vec<Breach> {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     };
-    // The synchronous client of PostgreSQL that tests use has an async one inside.
+    // The synchronous PostgreSQL client of the tests contains an async one.
     let is_exempt = |name: &str| name == "tokio-postgres";
     let mut breaches = Vec::new();
     for (libraries, users, reason) in LIBRARIES {

@@ -19,7 +19,7 @@ use floors::Manifest;
 use source::Source;
 use toml::Table;
 
-/// Applies all rules to the workspace at `root`; the breaches in order of path and line.
+/// Applies all rules to the workspace at `root`. Returns the breaches in order of path and line.
 ///
 /// # Panics
 /// If a file of the workspace cannot be read.
@@ -84,7 +84,7 @@ fn check_manifests(root: &Path) -> Vec<Breach> {
     breaches
 }
 
-/// Markdown files of the root and of `docs`. The changelog is history: its older entries stay as they were.
+/// Finds the Markdown files of the root and of `docs`. The changelog is history and is left out.
 fn guides(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for folder in ["", "docs"] {

@@ -1,4 +1,4 @@
-//! Names of code that only some crates or files may use, and what must not be left in any.
+//! Rules about names: those that only some crates or files may use, and remarks of unfinished work.
 
 use super::breach::Breach;
 use super::source::Source;
@@ -40,7 +40,7 @@ const RESERVED: [(&[&str], &[&str], &str); 3] = [
     ),
 ];
 
-/// Files with system calls that no library makes safe.
+/// Files with system calls that have no safe wrapper.
 const UNSAFE_FILES: [&str; 12] = [
     "crates/capture/log/src/text.rs",
     "crates/base/event-loop/src/descriptors.rs",
@@ -56,10 +56,10 @@ const UNSAFE_FILES: [&str; 12] = [
     "crates/model/workload/src/packed.rs",
 ];
 
-/// The reason of the only tests that may be ignored.
+/// Attribute of the only tests that may be ignored.
 const OTHER_PROCESS: &str = "#[ignore = \"run by other tests, as another process\"]";
 
-/// Remarks of unfinished work; joined here, since this file keeps the rule as well.
+/// Remarks of unfinished work. They are joined here, so that this file does not contain them.
 const REMARKS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Checks the names of a file.

@@ -1,9 +1,9 @@
-//! Files, functions and structs that a reader can take in.
+//! Rules about the sizes of files, functions and structs.
 
 use super::breach::Breach;
 use super::source::Source;
 
-/// Names that do not tell what a file holds.
+/// File names that do not describe the content.
 const EMPTY_NAMES: [&str; 8] = [
     "utils.rs",
     "util.rs",
@@ -20,7 +20,7 @@ const FUNCTION_LINES_MAX: usize = 100;
 const BOOLEANS_MAX: usize = 3;
 const CRATE_DOC_LINES_MIN: usize = 3;
 
-/// Traits whose structs hold flags or columns, not the states of something.
+/// Traits whose structs have flags or columns, which are no states.
 const FLAG_TRAITS: [&str; 3] = ["Args", "Parser", "Serialize"];
 
 /// Checks the sizes in a file.

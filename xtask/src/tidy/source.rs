@@ -1,4 +1,4 @@
-//! A Rust source file as the rules see it: its production items, functions, texts and imports.
+//! Model of a Rust source file for the rules: its production items, functions, texts and imports.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Where a text stands in a file, and the text.
+/// A value with its line in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
     /// Line, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The value at that line.
     pub value: T,
 }
 
@@ -50,7 +50,7 @@ pub struct Source {
     pub literals: Vec<Located<String>>,
     /// Paths of production code that begin with `crate`, `self` or `super`, re-exports left out.
     pub paths: Vec<Located<Vec<String>>>,
-    /// Names that the file exports again, with the path that each stands for.
+    /// Re-exported names, each with the path that it stands for.
     pub exports: Vec<(String, Vec<String>)>,
     /// Names of the items that the file defines.
     pub items: Vec<String>,
@@ -59,10 +59,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads a source text that stands at `path`.
+    /// Parses the source text of the file at `path`.
     ///
     /// # Panics
-    /// If the text is no Rust.
+    /// If the text is not Rust.
     pub fn parse(path: &str, text: &str) -> Self {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut source = Source {
@@ -156,7 +156,7 @@ pub fn read_workspace(root: &Path) -> Vec<Source> {
     sources
 }
 
-/// The folder in which the submodules of a file stand.
+/// Returns the folder of the submodules of a file.
 fn module_folder(path: &str) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     match file {
@@ -172,7 +172,7 @@ fn find_sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in entries {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
-            // A crate's own build folder, not a module that is called `target`.
+            // Skips build folders, but not a module that is called `target`.
             if !path.ends_with("target") || path.parent().is_some_and(|up| up.ends_with("src")) {
                 find_sources(&path, files);
             }
@@ -327,7 +327,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         let is_bool = |field: &&syn::Field| matches!(&field.ty, syn::Type::Path(path) if path.path.is_ident("bool"));
         let mut derives = Vec::new();
         for attribute in item.attrs.iter().filter(|a| a.path().is_ident("derive")) {
-            // What cannot be read as paths derives nothing that a rule asks for.
+            // An attribute that is no list of paths derives no trait that a rule asks for.
             let _ = attribute.parse_nested_meta(|meta| {
                 derives.extend(meta.path.segments.last().map(|last| last.ident.to_string()));
                 Ok(())

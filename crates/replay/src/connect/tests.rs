@@ -12,7 +12,7 @@ use crate::login::Login;
 use connect::Target;
 
 #[test]
-fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {
+fn cancel_request_goes_to_the_same_host_and_backend() {
     let places = Places::from_environment().unwrap();
     let wanted = Wanted {
         major: None,
@@ -47,18 +47,18 @@ fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {
             settings: Default::default(),
         };
         let mut connection = dialer.connect(&login).unwrap();
-        assert_eq!(connection.place.is_encrypted(), mode == "require");
+        assert_eq!(connection.backend.is_encrypted(), mode == "require");
         let mut query = Vec::new();
         let sql = b"SELECT pg_sleep(300)";
         Query { sql }.encode(&mut query).unwrap();
-        assert_eq!(connection.link.write(&query).unwrap(), query.len());
+        assert_eq!(connection.stream.write(&query).unwrap(), query.len());
         let mut answer = Vec::new();
         for _ in 0..300 {
             // Again and again: the server may not have begun with the query yet.
-            dialer.cancel(&connection.place).unwrap();
+            dialer.cancel(&connection.backend).unwrap();
             std::thread::sleep(Duration::from_millis(50));
             let mut buffer = [0; 4096];
-            match connection.link.read(&mut buffer) {
+            match connection.stream.read(&mut buffer) {
                 Ok(read) => answer.extend_from_slice(&buffer[..read]),
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }

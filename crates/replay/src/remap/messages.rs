@@ -1,4 +1,4 @@
-//! The parameters of a Bind, with what was learnt in them.
+//! Replaces learned values in the parameters of a Bind message.
 
 use protocol::Format;
 use protocol::frame::BODY_BYTES_MAX;
@@ -8,12 +8,12 @@ use protocol::next_frame;
 use super::Remap;
 use super::value::of_parameter;
 
-/// A statement's messages with the mapped values in its Bind, and how many there are; `None` where
-/// nothing is to be changed. What stands before the Bind keeps its length.
-pub(crate) fn rewritten(bytes: &[u8], remap: &Remap) -> Option<(Vec<u8>, u64)> {
+/// Replaces the mapped values in the Bind of a statement's messages. Returns the messages and the number of
+/// replaced values; `None` if there are none. The messages before the Bind keep their length.
+pub(crate) fn rewrite_bind(bytes: &[u8], remap: &Remap) -> Option<(Vec<u8>, u64)> {
     let mut types: Vec<u32> = Vec::new();
     let mut rest = bytes;
-    // They are our own: what cannot be read is sent as it is.
+    // The replay encoded them itself; bytes that cannot be decoded are sent unchanged.
     while let Ok(Some(frame)) = next_frame(rest, BODY_BYTES_MAX) {
         let before = bytes.len() - rest.len();
         rest = &rest[frame.message_bytes()..];

@@ -51,7 +51,7 @@ fn text(value: &str) -> Option<Parameter> {
 }
 
 fn expected(sql: &str, column: &str, value: &str) -> Option<Value> {
-    let expected = Expected::of(&event(sql, &[column], vec![text(value)]))?;
+    let expected = ExpectedRow::of(&event(sql, &[column], vec![text(value)]))?;
     expected.values[0]
 }
 
@@ -67,7 +67,7 @@ fn pairs(
         &columns,
         captured,
     );
-    let mut expected = Expected::of(&event).unwrap();
+    let mut expected = ExpectedRow::of(&event).unwrap();
     let fields = fields.iter().map(|&(type_oid, format)| FieldDescription {
         name: b"id",
         table_oid: 0,
@@ -79,14 +79,14 @@ fn pairs(
     });
     let mut out = Vec::new();
     row_description::encode(fields, &mut out).unwrap();
-    expected.described(&RowDescription::decode(&out[5..]).unwrap());
+    expected.set_formats(&RowDescription::decode(&out[5..]).unwrap());
     out.clear();
     data_row::encode(row.iter().copied(), &mut out).unwrap();
     expected.pairs(&DataRow::decode(&out[5..]).unwrap())
 }
 
 #[test]
-fn what_looks_made_up_is_expected_and_nothing_else() {
+fn expected_row_contains_generated_values_only() {
     let insert = "insert into t default values Returning id";
     let number = |number| Some(Value::Integer(number));
     assert_eq!(expected(insert, "id", "100"), number(100));
@@ -116,11 +116,11 @@ fn what_looks_made_up_is_expected_and_nothing_else() {
         assert_eq!(expected(select, "token", &uuid.to_uppercase()), Some(found));
         assert_eq!(expected(select, "token", &uuid.replace('-', "_")), None);
     }
-    assert_eq!(Expected::of(&event(insert, &["id"], vec![None])), None);
+    assert_eq!(ExpectedRow::of(&event(insert, &["id"], vec![None])), None);
 }
 
 #[test]
-fn numbers_and_uuids_are_learnt_by_the_type_that_the_server_says() {
+fn expected_row_decodes_values_by_the_described_type() {
     let number = Value::Integer;
     let int8 = 6001i64.to_be_bytes();
     let uuid = Value::of_text(UUIDS[0].as_bytes()).unwrap();
@@ -164,19 +164,19 @@ fn numbers_and_uuids_are_learnt_by_the_type_that_the_server_says() {
             (uuid, other),
         ]
     );
-    // Another shape of the rows, and rows that nobody described.
+    // Rows with other columns, and rows without a description.
     assert_eq!(pairs(captured.clone(), &fields[..6], &row[..6]), []);
     assert_eq!(pairs(captured, &[], &row), []);
 }
 
 #[test]
-fn the_oldest_is_forgotten_and_what_is_the_same_again_too() {
+fn remap_drops_the_oldest_pair_and_equal_values() {
     let mut remap = Remap::default();
     let number = Value::Integer;
     for n in 0..1_024 {
         remap.learn(number(n), number(n + 5_000));
     }
-    assert_eq!(remap.untold, 1_024);
+    assert_eq!(remap.unreported, 1_024);
     // Learnt anew, it is the youngest.
     remap.learn(number(0), number(7_000));
     remap.learn(number(9_999), number(1));
@@ -188,7 +188,7 @@ fn the_oldest_is_forgotten_and_what_is_the_same_again_too() {
     remap.learn(number(2), number(2));
     assert_eq!(remap.map(number(2)), None);
     assert_eq!(remap.order.len(), 1_023);
-    assert_eq!(remap.untold, 1_026);
+    assert_eq!(remap.unreported, 1_026);
 }
 
 fn remap() -> Remap {
@@ -249,7 +249,7 @@ fn taken_apart(bytes: &[u8]) -> (Vec<(u8, &[u8])>, Parameters) {
 }
 
 #[test]
-fn parameters_are_changed_in_their_own_form() {
+fn rewrite_bind_keeps_the_format_of_parameters() {
     let binary = |bytes: &[u8]| Some(Parameter::from(bytes));
     let int4 = |n: i32| n.to_be_bytes();
     let uuid = Value::of_text(UUIDS[0].as_bytes()).unwrap();
@@ -284,7 +284,7 @@ fn parameters_are_changed_in_their_own_form() {
         (0, None, None),
     ] {
         let bytes = messages("s", vec![declared], vec![given.clone()]);
-        let came = rewritten(&bytes, &remap());
+        let came = rewrite_bind(&bytes, &remap());
         assert_eq!(came.is_some(), sent.is_some(), "{declared} {given:?}");
         if let (Some((came, count)), Some(sent)) = (came, sent) {
             assert_eq!(count, 1);
@@ -294,10 +294,10 @@ fn parameters_are_changed_in_their_own_form() {
 }
 
 #[test]
-fn a_text_without_parameters_is_left_alone() {
+fn rewrite_bind_ignores_simple_queries() {
     let query = crate::encode::text("UPDATE t SET n = 1 WHERE id = 1001").unwrap();
-    assert_eq!(rewritten(&query.bytes, &remap()), None);
-    assert_eq!(rewritten(b"B\0\0", &remap()), None);
+    assert_eq!(rewrite_bind(&query.bytes, &remap()), None);
+    assert_eq!(rewrite_bind(b"B\0\0", &remap()), None);
 }
 
 fn some_parameter() -> impl Strategy<Value = Option<Parameter>> {
@@ -314,14 +314,14 @@ fn some_parameter() -> impl Strategy<Value = Option<Parameter>> {
 
 proptest! {
     #[test]
-    fn only_what_was_learnt_changes(
+    fn rewrite_bind_replaces_learned_values_only(
         name in "[a-z]{0,4}",
         parameters in proptest::collection::vec(some_parameter(), 0..12),
     ) {
         let bytes = messages(&name, Vec::new(), parameters.clone());
-        prop_assert_eq!(rewritten(&bytes, &Remap::default()), None);
+        prop_assert_eq!(rewrite_bind(&bytes, &Remap::default()), None);
         let (frames, before) = taken_apart(&bytes);
-        let Some((changed, count)) = rewritten(&bytes, &remap()) else {
+        let Some((changed, count)) = rewrite_bind(&bytes, &remap()) else {
             let known = [text("1001"), text(UUIDS[0])];
             prop_assert!(!parameters.iter().any(|parameter| known.contains(parameter)));
             return Ok(());
@@ -336,12 +336,12 @@ proptest! {
         for (captured, replayed) in &remap().replayed {
             back.learn(*replayed, *captured);
         }
-        let (restored, _) = rewritten(&changed, &back).unwrap();
+        let (restored, _) = rewrite_bind(&changed, &back).unwrap();
         prop_assert_eq!(restored, bytes);
     }
 
     #[test]
-    fn values_come_back_from_both_forms(number in 1i64.., uuid in any::<[u8; 16]>()) {
+    fn value_round_trips_in_both_formats(number in 1i64.., uuid in any::<[u8; 16]>()) {
         for (value, bytes) in [(Value::Integer(number), 8), (Value::Uuid(uuid), 16)] {
             prop_assert_eq!(Value::of_text(&value.text()), Some(value));
             prop_assert_eq!(Value::of_binary(&value.binary(bytes).unwrap()), Some(value));
@@ -349,8 +349,8 @@ proptest! {
     }
 
     #[test]
-    fn nothing_breaks_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = rewritten(&bytes, &remap());
+    fn value_accepts_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = rewrite_bind(&bytes, &remap());
         let _ = Value::of_text(&bytes);
         let _ = Value::of_binary(&bytes);
     }

@@ -1,14 +1,14 @@
-//! Values that a server makes up: numbers of sequences and uuids, in text and in binary form.
+//! Values that a server generates: sequence numbers and UUIDs, in text and binary format.
 
 use protocol::Format;
 
-/// A uuid's text form, in bytes: 32 digits and four hyphens.
+/// Length of a UUID's text format, in bytes: 32 digits and four hyphens.
 const UUID_BYTES: usize = 36;
 
-/// Where the hyphens of a uuid stand.
+/// Offsets of a UUID's hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
-/// OIDs of types (`pg_type.dat`).
+/// Type OIDs (`pg_type.dat`).
 const INT8: u32 = 20;
 const INT2: u32 = 21;
 const INT4: u32 = 23;
@@ -19,7 +19,7 @@ const VARCHAR: u32 = 1043;
 const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
 
-/// A value that may have been made up.
+/// Value that may have been generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Value {
     Integer(i64),
@@ -27,8 +27,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads the text form that a server writes: for numbers without sign, blanks and zeros in front,
-    /// for uuids with hyphens, of letters of either case.
+    /// Parses the text format of a server: numbers without sign, spaces and leading zeros, UUIDs with hyphens and
+    /// letters of either case.
     pub(crate) fn of_text(text: &[u8]) -> Option<Value> {
         if text.len() == UUID_BYTES {
             return Value::of_uuid_text(text);
@@ -42,7 +42,7 @@ impl Value {
         Some(Value::Integer(number))
     }
 
-    /// Reads a binary form by its length alone: int2, int4, int8, uuid.
+    /// Decodes the binary format by its length alone: int2, int4, int8, uuid.
     pub(crate) fn of_binary(bytes: &[u8]) -> Option<Value> {
         match bytes.len() {
             2 => Some(i64::from(i16::from_be_bytes(bytes.try_into().ok()?))),
@@ -54,7 +54,7 @@ impl Value {
         .map(Value::Integer)
     }
 
-    /// Reads a uuid's text form.
+    /// Parses a UUID's text format.
     pub(crate) fn of_uuid_text(text: &[u8]) -> Option<Value> {
         if text.len() != UUID_BYTES {
             return None;
@@ -75,12 +75,12 @@ impl Value {
         Some(Value::Uuid(bytes))
     }
 
-    /// Whether both are of one kind.
+    /// Whether both values have the same type.
     pub(crate) fn is_like(self, other: Value) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// Its text form.
+    /// Returns the text format.
     pub(crate) fn text(self) -> Vec<u8> {
         match self {
             Value::Integer(number) => number.to_string().into_bytes(),
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// Its binary form of so many bytes, for a uuid also that of its text; `None` where it does not fit.
+    /// Returns the binary format of `bytes` bytes, for a UUID also that of its text; `None` if it does not fit.
     pub(crate) fn binary(self, bytes: usize) -> Option<Vec<u8>> {
         match (self, bytes) {
             (Value::Uuid(_), UUID_BYTES) => Some(self.text()),
@@ -112,24 +112,24 @@ impl Value {
     }
 }
 
-/// How a column's values are to be read.
+/// Format of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Numbers in text.
+    /// Numbers in text format.
     Numbers,
-    /// Uuids in text.
+    /// UUIDs in text format.
     Uuids,
-    /// In binary.
+    /// Binary format.
     Binary,
 }
 
 impl Form {
-    /// `None` for types whose values are not made up.
+    /// Chooses the format; `None` for types whose values are not generated.
     pub(crate) fn of(type_oid: u32, format: Format) -> Option<Form> {
         match (type_oid, format) {
             (INT2 | INT4 | INT8 | UUID, Format::Binary) => Some(Form::Binary),
             (INT2 | INT4 | INT8 | OID | NUMERIC, Format::Text) => Some(Form::Numbers),
-            // Uuids are kept as text, too, whose binary form is the text.
+            // UUIDs are also stored as text, whose binary format is the text.
             (TEXT | VARCHAR | BPCHAR, Format::Text | Format::Binary) | (UUID, Format::Text) => {
                 Some(Form::Uuids)
             }
@@ -147,13 +147,13 @@ impl Form {
     }
 }
 
-/// Reads a parameter that was declared to be of this type; 0 is none declared.
+/// Decodes a parameter of a declared type; 0 means that none was declared.
 pub(super) fn of_parameter(type_oid: u32, format: Format, bytes: &[u8]) -> Option<Value> {
     match (type_oid, format) {
         (0 | INT2 | INT4 | INT8 | OID | NUMERIC | UUID | TEXT | VARCHAR | BPCHAR, Format::Text) => {
             Value::of_text(bytes)
         }
-        // Two letters of text have the form of a number, too.
+        // Two letters of text would also decode as a number.
         (0, Format::Binary) if bytes.len() > 2 => {
             Value::of_uuid_text(bytes).or_else(|| Value::of_binary(bytes))
         }

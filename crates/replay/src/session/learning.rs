@@ -1,14 +1,14 @@
-//! What a session hears of the values that the server made up: the description and the first row of an
-//! answer from which there is something to learn. All other rows pass unread.
+//! Learns generated values from answers: decodes the row description and the first row of an answer whose
+//! captured result had such values. All other rows are only counted.
 
 use protocol::backend::{DataRow, RowDescription, tag};
 use protocol::{DecodeError, Header, Scanner, TagSet};
 
-use super::{InFlight, Session, WANTED};
+use super::{DECODED_BODIES, InFlight, Session};
 use crate::remap::{READ_BYTES_MAX, Remap};
 
-/// Bodies that are looked into besides, up to the first row.
-const WANTED_TO_LEARN: TagSet = TagSet::of(&[
+/// Bodies that are decoded up to the first row, if there are values to learn.
+const DECODED_BODIES_TO_LEARN: TagSet = TagSet::of(&[
     tag::COMMAND_COMPLETE,
     tag::ERROR_RESPONSE,
     tag::READY_FOR_QUERY,
@@ -18,27 +18,26 @@ const WANTED_TO_LEARN: TagSet = TagSet::of(&[
 ]);
 
 impl Session {
-    /// Another statement is the one that is answered next.
-    pub(crate) fn listen(&mut self) {
+    /// Selects the bodies to decode for the statement that is answered next.
+    pub(crate) fn select_bodies(&mut self) {
         let flight = self.in_flight.as_deref();
         let learns = flight.is_some_and(|flight| flight.job.expected.is_some());
         self.scanner.want(match learns {
-            true => WANTED_TO_LEARN,
-            false => WANTED,
+            true => DECODED_BODIES_TO_LEARN,
+            false => DECODED_BODIES,
         });
     }
 }
 
-/// A message of an answer that something is to be learnt from: of its rows only the first is read, and
-/// nothing that is long.
-pub(super) fn bound(scanner: &mut Scanner, flight: &mut InFlight, header: Header) {
+/// Restricts decoding to the first row, and skips long bodies.
+pub(super) fn limit_to_first_row(scanner: &mut Scanner, flight: &mut InFlight, header: Header) {
     let is_row = header.tag == tag::DATA_ROW;
     if !is_row && header.tag != tag::ROW_DESCRIPTION {
         return;
     }
     let is_long = header.body_bytes > READ_BYTES_MAX;
     if is_row || is_long {
-        scanner.want(WANTED);
+        scanner.want(DECODED_BODIES);
     }
     if is_long {
         scanner.pass_body();
@@ -46,8 +45,8 @@ pub(super) fn bound(scanner: &mut Scanner, flight: &mut InFlight, header: Header
     }
 }
 
-/// Takes in a description or a first row.
-pub(super) fn learn(
+/// Takes a row description or a first row.
+pub(super) fn learn_from_body(
     remap: &mut Option<Box<Remap>>,
     flight: &mut InFlight,
     message_tag: u8,
@@ -55,7 +54,7 @@ pub(super) fn learn(
 ) -> Result<(), DecodeError> {
     if message_tag == tag::ROW_DESCRIPTION {
         if let Some(expected) = &mut flight.job.expected {
-            expected.described(&RowDescription::decode(body)?);
+            expected.set_formats(&RowDescription::decode(body)?);
         }
         return Ok(());
     }

@@ -1,36 +1,37 @@
-//! Cancel requests: at their time, and again while what they are for goes on.
+//! Cancel requests: sent at their time, and again while their statement still runs.
 //!
-//! A server process that was not yet at a statement when the signal came takes no notice of it
-//! (`ProcessInterrupts` in the server's postgres.c: `DoingCommandRead`). In the capture the request
-//! came in time; on a target that is slow to begin it would leave the statement running for ever.
+//! A backend that has not begun the statement when the signal arrives ignores it (`ProcessInterrupts` in the
+//! server's postgres.c: `DoingCommandRead`). In the capture the request came in time. On a target that is slow to
+//! begin, the statement would run forever.
 
 use run::{Captured, Outcome, SkipReason};
 use workload::Sqlstate;
 
-use super::{Slot, Worker, done};
-use crate::connector::{Cancel, Wanted};
+use super::{Slot, Worker, new_execution};
+use crate::connector::{CancelRequest, ConnectorRequest};
+use crate::in_flight::InFlight;
 use crate::job::Job;
-use crate::session::{InFlight, Phase};
+use crate::session::Phase;
 
-/// How long behind a request the first repetition comes; each further one twice as long.
-const PAUSE_NS: i64 = 100_000_000;
-const PAUSE_NS_MAX: i64 = 5_000_000_000;
+/// Delay of the first retry; each further delay is twice the previous one.
+const RETRY_DELAY_NS: i64 = 100_000_000;
+const RETRY_DELAY_NS_MAX: i64 = 5_000_000_000;
 
 /// query_canceled.
 const CANCELED: Sqlstate = Sqlstate(*b"57014");
 
-/// A request that is sent again if the statement that it was for is still in flight.
-pub(super) struct Repetition {
+/// Retry of a cancel request, if its statement is still in flight.
+pub(super) struct CancelRetry {
     at_ns: i64,
-    pause_ns: i64,
+    delay_ns: i64,
     slot: usize,
     generation: u32,
     sequence: u64,
 }
 
-/// Whether the capture knows of an end that no cancel request had brought about: then the request
-/// came too late there, and may come too late here.
-fn ended_otherwise(captured: &Captured) -> bool {
+/// Whether the captured statement ended without being cancelled. Then the request came too late in the capture,
+/// and may do so here.
+fn ended_without_cancel(captured: &Captured) -> bool {
     match captured.sqlstate {
         Some(sqlstate) => sqlstate != CANCELED && sqlstate != Sqlstate::UNKNOWN,
         None => captured.duration_us.is_some() || captured.rows.is_some(),
@@ -38,11 +39,11 @@ fn ended_otherwise(captured: &Captured) -> bool {
 }
 
 impl Worker {
-    /// Has what runs cancelled.
+    /// Cancels the running statement.
     pub(super) fn cancel(&mut self, slot: usize, job: &Job, now_ns: i64) {
-        // What is to be cancelled is sent before.
+        // The statement itself must be sent first.
         if let Err(error) = self.send_outgoing() {
-            self.broken = Some(error);
+            self.error = Some(error);
         }
         let Slot {
             session,
@@ -52,91 +53,90 @@ impl Worker {
         let Some(flight) = session
             .in_flight
             .as_deref()
-            .filter(|_| session.phase == Phase::Running && session.place.is_some())
+            .filter(|_| session.phase == Phase::Running && session.backend.is_some())
         else {
             let outcome = Outcome::Skipped(SkipReason::NothingToCancel);
-            self.record(now_ns, done(job, outcome, None, None, 0));
+            self.record(now_ns, new_execution(job, outcome, None, None, 0));
             return;
         };
-        if !ended_otherwise(&flight.job.captured) {
-            self.repetitions.push(Repetition {
-                at_ns: now_ns + PAUSE_NS,
-                pause_ns: PAUSE_NS,
+        if !ended_without_cancel(&flight.job.captured) {
+            self.cancel_retries.push(CancelRetry {
+                at_ns: now_ns + RETRY_DELAY_NS,
+                delay_ns: RETRY_DELAY_NS,
                 slot,
                 generation: *generation,
                 sequence: flight.job.sequence,
             });
         }
         self.request_cancel(slot);
-        let mut execution = done(job, Outcome::Done, None, Some(now_ns), 0);
+        let mut execution = new_execution(job, Outcome::Done, None, Some(now_ns), 0);
         execution.done_ns = Some(now_ns);
         self.record(now_ns, execution);
     }
 
-    /// Until the server has taken the request, nothing more is sent in the session: it might be
-    /// what the cancel hits.
+    /// Sends a cancel request. The session sends nothing more until the server has taken it, since the request
+    /// could hit the next statement.
     fn request_cancel(&mut self, slot: usize) {
         let Slot {
             session,
             generation,
             ..
         } = &mut self.slots[slot];
-        let Some(place) = session.place.clone() else {
+        let Some(backend) = session.backend.clone() else {
             return;
         };
         session.cancelling = true;
-        let wanted = Wanted::Cancel(Cancel {
+        let request = ConnectorRequest::Cancel(CancelRequest {
             slot,
             generation: *generation,
-            place,
-            inbox: self.parts.inbox.clone(),
+            backend,
+            inbox: self.context.inbox.clone(),
         });
-        let _ = self.parts.connectors.send(wanted);
+        let _ = self.context.connectors.send(request);
     }
 
-    /// Sends again what was sent too early.
-    pub(super) fn repeat_cancels(&mut self, now_ns: i64) {
+    /// Retries cancel requests whose statements still run.
+    pub(super) fn retry_cancels(&mut self, now_ns: i64) {
         let mut at = 0;
-        while at < self.repetitions.len() {
-            let repetition = &mut self.repetitions[at];
+        while at < self.cancel_retries.len() {
+            let retry = &mut self.cancel_retries[at];
             let Slot {
                 session,
                 generation,
                 ..
-            } = &self.slots[repetition.slot];
-            let goes_on = *generation == repetition.generation
+            } = &self.slots[retry.slot];
+            let still_runs = *generation == retry.generation
                 && session.phase == Phase::Running
-                && session.in_flight.as_deref().map(InFlight::sequence)
-                    == Some(repetition.sequence);
-            if !goes_on {
-                self.repetitions.swap_remove(at);
+                && session.in_flight.as_deref().map(InFlight::sequence) == Some(retry.sequence);
+            if !still_runs {
+                self.cancel_retries.swap_remove(at);
                 continue;
             }
             at += 1;
-            if now_ns < repetition.at_ns || session.cancelling {
+            if now_ns < retry.at_ns || session.cancelling {
                 continue;
             }
-            repetition.pause_ns = (2 * repetition.pause_ns).min(PAUSE_NS_MAX);
-            repetition.at_ns = now_ns + repetition.pause_ns;
-            let slot = repetition.slot;
+            retry.delay_ns = (2 * retry.delay_ns).min(RETRY_DELAY_NS_MAX);
+            retry.at_ns = now_ns + retry.delay_ns;
+            let slot = retry.slot;
             self.request_cancel(slot);
-            self.parts.incidents.cancel_repeated();
+            self.context.events.cancel_repeated();
         }
     }
 
-    /// The server has taken a cancel, or could not be reached.
+    /// Continues a session after the server has taken a cancel request, or could not be reached.
     pub(super) fn cancelled(&mut self, slot: usize, generation: u32) {
         let Slot {
             session,
             generation: current,
             ..
         } = &mut self.slots[slot];
-        // A stop may have given the session up meanwhile.
+        // A stop may have ended the session meanwhile.
         if *current != generation || !std::mem::take(&mut session.cancelling) {
             return;
         }
         let now_ns = self.now_ns();
-        self.go_on(slot, now_ns);
+        self.advance_session(slot, now_ns);
     }
 }
 
@@ -145,15 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cancel_that_came_too_late_in_the_capture_is_not_repeated() {
+    fn cancel_that_was_too_late_in_the_capture_is_not_retried() {
         let captured = |sqlstate: Option<&[u8; 5]>, duration_us| Captured {
             sqlstate: sqlstate.map(|code| Sqlstate(*code)),
             duration_us,
             ..Captured::default()
         };
-        assert!(!ended_otherwise(&captured(None, None)));
-        assert!(!ended_otherwise(&captured(Some(b"57014"), Some(3))));
-        assert!(ended_otherwise(&captured(None, Some(3))));
-        assert!(ended_otherwise(&captured(Some(b"23505"), None)));
+        assert!(!ended_without_cancel(&captured(None, None)));
+        assert!(!ended_without_cancel(&captured(Some(b"57014"), Some(3))));
+        assert!(ended_without_cancel(&captured(None, Some(3))));
+        assert!(ended_without_cancel(&captured(Some(b"23505"), None)));
     }
 }

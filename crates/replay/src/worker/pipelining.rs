@@ -1,40 +1,41 @@
-//! Pipelines in a worker: what is sent before the answer to what stands before it is there.
+//! Pipelines in a worker: statements that are sent before the previous ones are answered.
 
 use protocol::frontend::{Flush, Sync};
 use run::{Outcome, SkipReason};
 use workload::Boundary;
 
-use super::{Worker, done};
+use super::{Worker, new_execution};
 use crate::job::{Action, Job};
 use crate::session::{Phase, Session};
 
-/// Whether a statement may go while what the session has under way is not answered.
-pub(super) fn takes_behind(session: &Session) -> bool {
-    // Where it must not write, what stands before must be answered first: only then is it known
-    // whether the session must be set back to reading only.
-    session.in_flight.is_some() && (!session.guard.stands() || session.pipeline.group_is_open)
+/// Whether a session may send a statement before the previous one is answered.
+pub(super) fn accepts_pipelined(session: &Session) -> bool {
+    // A read-only session needs the answer first: only then is it known whether the session must be set back to
+    // read-only.
+    session.in_flight.is_some() && (!session.guard.is_active() || session.pipeline.group_is_open)
 }
 
-/// Whether a statement does not wait for the answer to what stands before it.
-pub(super) fn goes_behind(job: &Job) -> bool {
+/// Whether a job does not wait for the answer to the previous one.
+pub(super) fn is_pipelined(job: &Job) -> bool {
     !job.awaited && matches!(job.action, Action::Send(_))
 }
 
 impl Worker {
-    /// What waits next must see the answers so far. Where nobody has asked the server for them, it
-    /// would wait for ever.
-    pub(super) fn ask_for_answers(&mut self, slot: usize) {
+    /// Sends a Flush, if the next job waits for answers that the server does not have to send yet.
+    pub(super) fn request_flush(&mut self, slot: usize) {
         let session = &mut self.slots[slot].session;
-        if session.pipeline.group_is_open && !session.pipeline.asked && session.in_flight.is_some()
+        if session.pipeline.group_is_open
+            && !session.pipeline.flush_sent
+            && session.in_flight.is_some()
         {
-            session.pipeline.asked = true;
+            session.pipeline.flush_sent = true;
             let mut flush = Vec::new();
             Flush.encode(&mut flush);
             self.write_later(slot, flush);
         }
     }
 
-    /// Behind the workload's end: groups whose end it does not hold.
+    /// Ends all open groups, after the workload's end.
     pub(super) fn end_groups(&mut self) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].session.queue.is_empty() {
@@ -43,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Nothing more comes of this session: what is under way is answered.
+    /// Sends the Sync of a group that the workload does not end.
     pub(super) fn end_group(&mut self, slot: usize) {
         let session = &mut self.slots[slot].session;
         if session.phase == Phase::Running && session.pipeline.group_is_open {
@@ -54,8 +55,8 @@ impl Worker {
         }
     }
 
-    /// After a failure within a group the server passes over what is left of it.
-    pub(super) fn pass_over_aborted(&mut self, slot: usize, now_ns: i64) {
+    /// Finishes the statements that the server skips after a failure within their group.
+    pub(super) fn finish_aborted(&mut self, slot: usize, now_ns: i64) {
         while self.slots[slot].session.pipeline.aborting {
             let session = &mut self.slots[slot].session;
             match &mut session.in_flight {
@@ -70,14 +71,14 @@ impl Worker {
         }
     }
 
-    /// A statement within a group that has failed already need not be sent. True: it was this.
-    pub(super) fn is_passed_over(&mut self, slot: usize, job: &Job, now_ns: i64) -> bool {
-        let passed_over = self.slots[slot].session.pipeline.passes_over_next();
+    /// Skips a statement of a group that has already failed. Returns whether it was skipped.
+    pub(super) fn skip_aborted(&mut self, slot: usize, job: &Job, now_ns: i64) -> bool {
+        let passed_over = self.slots[slot].session.pipeline.aborts_next();
         if !passed_over || job.boundary == Boundary::Sync {
             return false;
         }
         let outcome = Outcome::Skipped(SkipReason::PipelineAborted);
-        self.record(now_ns, done(job, outcome, None, None, 0));
+        self.record(now_ns, new_execution(job, outcome, None, None, 0));
         true
     }
 }

@@ -1,28 +1,28 @@
-//! `--remap-generated` in a worker: what is sent has what the server made up in this replay.
+//! `--remap-generated` in a worker: replaces generated values in the messages to send.
 
 use super::Worker;
 use crate::job::Messages;
-use crate::remap::rewritten;
+use crate::remap::rewrite_bind;
 
 impl Worker {
-    /// Gives the parameters of what is sent next what was learnt in its session.
-    pub(super) fn remap(&mut self, slot: usize, messages: &mut Messages) {
+    /// Replaces the values that the session has learned in the parameters of a statement.
+    pub(super) fn remap_parameters(&mut self, slot: usize, messages: &mut Messages) {
         if let Some(remap) = &self.slots[slot].session.remap
-            && let Some((bytes, count)) = rewritten(&messages.bytes, remap)
+            && let Some((bytes, count)) = rewrite_bind(&messages.bytes, remap)
         {
             messages.bytes = bytes;
-            self.parts.incidents.remapped(count);
+            self.context.events.remapped(count);
         }
     }
 
-    /// The session's answer is over: counts what it taught.
-    pub(super) fn count_learnt(&mut self, slot: usize) {
+    /// Counts the pairs that a finished answer taught the session.
+    pub(super) fn count_learned(&mut self, slot: usize) {
         if let Some(remap) = &mut self.slots[slot].session.remap
-            && remap.untold > 0
+            && remap.unreported > 0
         {
-            self.parts
-                .incidents
-                .learnt(std::mem::take(&mut remap.untold));
+            self.context
+                .events
+                .learned(std::mem::take(&mut remap.unreported));
         }
     }
 }

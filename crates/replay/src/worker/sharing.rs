@@ -1,9 +1,9 @@
-//! `--max-connections`: more sessions than connections, which they share between transactions.
+//! `--max-connections`: sessions that share fewer connections, each between its transactions.
 //!
-//! A session that has something to send and no connection waits in a queue, first come, first served.
-//! It gets a new connection while there may be more; else that of a session that is idle, in no
-//! transaction, and holds nothing that hangs on its connection. What that one had set is discarded,
-//! and what this one had set is set again, so that no session sees another's settings.
+//! A session that has a statement to send and no connection waits in a first-in, first-out queue. It gets a new
+//! connection while there may be more. Otherwise it gets the connection of a session that is idle, in no
+//! transaction, and has no state that is bound to its connection. The state of the previous session is discarded
+//! and that of the new one is restored, so that no session sees the settings of another.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -12,46 +12,46 @@ use std::sync::atomic::Ordering;
 
 use run::{Outcome, SkipReason};
 
-use super::wire::LOST;
-use super::{Worker, done};
+use super::socket_io::CONNECTION_FAILURE;
+use super::{Worker, new_execution};
 use crate::connect::ConnectError;
 use crate::encode;
 use crate::epoll::Interest;
 use crate::job::{Job, Messages};
 use crate::login::Login;
-use crate::session::Phase;
+use crate::session::{Hold, Phase};
 
-/// The connections of one worker's sessions.
-pub(super) struct Shared {
+/// Connections of one worker, pool by its sessions.
+pub(super) struct ConnectionPool {
     max: usize,
-    /// Open, or being opened.
-    taken: usize,
-    /// The slots that have one.
+    /// Connections that are open or being opened.
+    reserved: usize,
+    /// Slots that have a connection.
     owners: Vec<usize>,
-    /// Slots that wait for one, and which of the slot's sessions.
+    /// Slots that wait for a connection, with their generations.
     queue: VecDeque<(usize, u32)>,
 }
 
-impl Shared {
+impl ConnectionPool {
     pub(super) fn new(max: usize) -> Self {
-        Shared {
+        ConnectionPool {
             max,
-            taken: 0,
+            reserved: 0,
             owners: Vec::new(),
             queue: VecDeque::new(),
         }
     }
 
-    /// Takes the right to one more connection, if there is one.
-    pub(super) fn take(&mut self) -> bool {
-        let free = self.taken < self.max;
-        self.taken += usize::from(free);
+    /// Reserves one more connection; false if there are already the most.
+    pub(super) fn reserve(&mut self) -> bool {
+        let free = self.reserved < self.max;
+        self.reserved += usize::from(free);
         free
     }
 
-    /// A connection that was taken could not be opened.
-    pub(super) fn untaken(&mut self) {
-        self.taken -= 1;
+    /// Returns the reservation of a connection that could not be opened.
+    pub(super) fn unreserve(&mut self) {
+        self.reserved -= 1;
     }
 
     pub(super) fn opened(&mut self, slot: usize) {
@@ -59,170 +59,176 @@ impl Shared {
     }
 
     pub(super) fn closed(&mut self, slot: usize) {
-        self.taken -= 1;
+        self.reserved -= 1;
         self.owners.retain(|owner| *owner != slot);
     }
 }
 
 impl Worker {
-    /// A session begins while all connections are taken: it has none until it sends something.
-    pub(super) fn begin_parked(&mut self, slot: usize, job: &Job, login: Login, now_ns: i64) {
+    /// Starts a session while all connections are in use: it gets one when it has a statement to send.
+    pub(super) fn connect_parked(&mut self, slot: usize, job: &Job, login: Login, now_ns: i64) {
         let session = &mut self.slots[slot].session;
         session.phase = Phase::Parked;
         session.login = Some(Box::new(login));
         let outcome = Outcome::Skipped(SkipReason::ConnectionShared);
-        self.record(now_ns, done(job, outcome, None, None, 0));
+        self.record(now_ns, new_execution(job, outcome, None, None, 0));
     }
 
-    /// A session has something to send, and no connection.
-    pub(super) fn queue_up(&mut self, slot: usize) {
+    /// Queues a session that has a statement to send and no connection.
+    pub(super) fn queue_for_connection(&mut self, slot: usize) {
         let generation = self.slots[slot].generation;
         self.slots[slot].session.phase = Phase::Queued;
-        if let Some(shared) = &mut self.shared {
-            shared.queue.push_back((slot, generation));
+        if let Some(pool) = &mut self.pool {
+            pool.queue.push_back((slot, generation));
         }
     }
 
-    /// Gives connections to those who wait, as far as there are any.
-    pub(super) fn serve_queue(&mut self) {
+    /// Gives free connections to the waiting sessions.
+    pub(super) fn assign_connections(&mut self) {
         loop {
-            let Some(shared) = &mut self.shared else {
+            let Some(pool) = &mut self.pool else {
                 return;
             };
-            let Some(&(slot, generation)) = shared.queue.front() else {
+            let Some(&(slot, generation)) = pool.queue.front() else {
                 return;
             };
             let waits = self.slots[slot].generation == generation
                 && self.slots[slot].session.phase == Phase::Queued;
             if !waits {
-                shared.queue.pop_front();
+                pool.queue.pop_front();
                 continue;
             }
-            let now_ns = self.parts.clock.now_ns() - self.parts.start_ns;
-            if shared.take() {
-                shared.queue.pop_front();
+            let now_ns = self.context.clock.now_ns() - self.context.start_ns;
+            if pool.reserve() {
+                pool.queue.pop_front();
                 self.open_shared(slot, now_ns);
                 continue;
             }
-            let login = self.slots[slot].session.login.as_deref();
-            let mut found: Option<(usize, bool)> = None;
-            for &owner in &shared.owners {
-                let session = &self.slots[owner].session;
-                let free = session.phase == Phase::Idle
-                    && !session.pipeline.group_is_open
-                    && session.server_state.may_change_connection();
-                if !free {
-                    continue;
-                }
-                let same = login.is_some_and(|login| {
-                    let other = session.login.as_deref();
-                    other.is_some_and(|other| login.is_same_role(other))
-                });
-                if same || found.is_none() {
-                    found = Some((owner, same));
-                }
-                if same {
-                    break;
-                }
-            }
-            match found {
+            match self.find_free_connection(slot) {
                 Some((owner, true)) => {
-                    shared.queue.pop_front();
-                    self.change_hands(owner, slot, now_ns);
+                    if let Some(pool) = &mut self.pool {
+                        pool.queue.pop_front();
+                    }
+                    self.transfer_connection(owner, slot, now_ns);
                 }
-                // Another role's: it makes room for a new one.
+                // A connection of another role is closed to make room for a new one.
                 Some((owner, false)) => {
                     self.close(owner, true);
-                    let live = &self.parts.counters.sessions_live;
+                    let live = &self.context.counters.sessions_live;
                     live.fetch_add(1, Ordering::Relaxed);
                     self.slots[owner].session.phase = Phase::Parked;
                 }
                 None => {
-                    self.let_one_go_for_its_connection();
+                    self.release_one_for_connection();
                     return;
                 }
             }
         }
     }
 
-    /// Where every connection is that of a session which waits, within its transaction, for others'
-    /// commits, those who have none may be the ones it waits for: who waits for the least goes on.
-    fn let_one_go_for_its_connection(&self) {
-        let (Some(shared), Some(order)) = (&self.shared, &self.parts.order) else {
+    /// Finds a session whose connection can be given away, preferably one with the same role as the session of
+    /// `slot`. Returns its slot and whether the role is the same.
+    fn find_free_connection(&self, slot: usize) -> Option<(usize, bool)> {
+        let login = self.slots[slot].session.login.as_deref();
+        let mut found = None;
+        for &owner in &self.pool.as_ref()?.owners {
+            let session = &self.slots[owner].session;
+            let is_free = session.phase == Phase::Idle
+                && !session.pipeline.group_is_open
+                && session.server_state.may_change_connection();
+            if !is_free {
+                continue;
+            }
+            let has_same_role = login.is_some_and(|login| {
+                let other = session.login.as_deref();
+                other.is_some_and(|other| login.is_same_role(other))
+            });
+            if has_same_role {
+                return Some((owner, true));
+            }
+            found = found.or(Some((owner, false)));
+        }
+        found
+    }
+
+    /// Releases a statement if all connections belong to sessions that wait for commits. The awaited commits may
+    /// be of sessions without a connection. The statement that waits for the fewest commits is released.
+    fn release_one_for_connection(&self) {
+        let (Some(pool), Some(order)) = (&self.pool, &self.context.order) else {
             return;
         };
-        let all_wait = shared.owners.len() == shared.taken
-            && (shared.owners.iter()).all(|owner| self.slots[*owner].session.waits_for_commits);
+        let waits = |owner: &usize| self.slots[*owner].session.hold == Hold::ForCommits;
+        let all_wait = pool.owners.len() == pool.reserved && pool.owners.iter().all(waits);
         if !all_wait {
             return;
         }
-        let waiting = self.held_back.iter().map(|Reverse(waiting)| *waiting);
+        let waiting = self.commit_waits.iter().map(|Reverse(waiting)| *waiting);
         let first = waiting
             .filter(|(_, slot, generation)| {
-                shared.owners.contains(slot) && self.slots[*slot].generation == *generation
+                pool.owners.contains(slot) && self.slots[*slot].generation == *generation
             })
             .min();
         if let Some((_, slot, _)) = first {
-            order.let_go((self.parts.number, slot));
+            order.release_early((self.context.number, slot));
         }
     }
 
     fn open_shared(&mut self, slot: usize, now_ns: i64) {
         let session = &mut self.slots[slot].session;
-        if session.tries.count == 0 {
-            session.tries.since_ns = now_ns;
-            self.open(slot);
+        if session.attempts.count == 0 {
+            session.attempts.first_ns = now_ns;
+            self.request_connection(slot);
             return;
         }
-        // Lost again before it did anything.
-        let lost = || (LOST, "it was lost again and again".to_owned());
-        let (sqlstate, message) = session.farewell.clone().unwrap_or_else(lost);
-        self.has_none(slot, ConnectError { sqlstate, message }, now_ns);
-        if self.slots[slot].session.phase == Phase::Gone {
-            self.go_on(slot, now_ns);
+        // The connection was lost again before a statement was done.
+        let lost = || (CONNECTION_FAILURE, "it was lost again and again".to_owned());
+        let (sqlstate, message) = session.fatal_error.clone().unwrap_or_else(lost);
+        self.open_failed(slot, ConnectError { sqlstate, message }, now_ns);
+        if self.slots[slot].session.phase == Phase::Closed {
+            self.advance_session(slot, now_ns);
         }
     }
 
-    fn change_hands(&mut self, from: usize, to: usize, now_ns: i64) {
+    fn transfer_connection(&mut self, from: usize, to: usize, now_ns: i64) {
         let [giver, taker] = self
             .slots
             .get_disjoint_mut([from, to])
             .expect("a session that waits has no connection to give");
-        let Some(link) = giver.socket.take() else {
+        let Some(stream) = giver.socket.take() else {
             return;
         };
-        let fd = link.as_raw_fd();
-        taker.socket = Some(link);
-        taker.session.take_over(&mut giver.session);
-        if let Some(place) = &taker.session.place {
-            let backends = self.parts.meter.backends();
-            backends.speaks_with(taker.session.id, place.process_id(), now_ns);
+        let fd = stream.as_raw_fd();
+        taker.socket = Some(stream);
+        taker.session.take_connection(&mut giver.session);
+        if let Some(backend) = &taker.session.backend {
+            let backends = self.context.metrics.backends();
+            backends.add(taker.session.id, backend.process_id(), now_ns);
         }
         giver.session.phase = Phase::Parked;
-        if let Some(shared) = &mut self.shared {
-            shared.owners.retain(|owner| *owner != from);
-            shared.owners.push(to);
+        if let Some(pool) = &mut self.pool {
+            pool.owners.retain(|owner| *owner != from);
+            pool.owners.push(to);
         }
         let _ = self.epoll.change(fd, to as u64, Interest::Read);
-        self.parts.incidents.handed_over();
+        self.context.events.handed_over();
 
         let login = taker.session.login.clone().expect("it has begun");
         let mut before: Vec<Messages> = Vec::new();
         let mut say = |sql: &str| before.extend(encode::text(sql));
-        // Whatever the giver's texts say: a function may have set something, taken a lock or asked a sequence.
+        // Always needed: a function may have set a parameter, taken a lock or used a sequence.
         say("DISCARD ALL");
         taker.session.forget_prepared();
         if let Some(role) = &login.role {
             say(&format!("SET ROLE \"{}\"", role.replace('"', "\"\"")));
         }
-        // What it is after that is not known here.
+        // `DISCARD ALL` has reset it.
         let name = login.application.replace('\'', "''");
         say(&format!("SET application_name = '{name}'"));
-        taker.session.free_ns = now_ns;
-        let restoring = taker.session.restore(before);
+        taker.session.idle_since_ns = now_ns;
+        let restoring = taker.session.begin_restore(before);
         if restoring.is_empty() {
             taker.session.phase = Phase::Idle;
-            self.go_on(to, now_ns);
+            self.advance_session(to, now_ns);
         } else {
             taker.session.phase = Phase::Running;
             self.write_later(to, restoring);

@@ -1,24 +1,26 @@
-//! A stop in order: what waits is not sent any more, what is in flight may end.
+//! Orderly stop: queued jobs are skipped, and statements in flight may end within a grace period.
 
 use run::{Outcome, SkipReason};
 
-use super::{Worker, done};
+use super::{Worker, new_execution};
+use crate::session::Hold;
 
 impl Worker {
-    pub(super) fn drop_waiting(&mut self) {
+    /// Skips the queued jobs of all sessions.
+    pub(super) fn drop_queued(&mut self) {
         let now_ns = self.now_ns();
         for slot in 0..self.slots.len() {
-            self.drop_waiting_of(slot, now_ns);
+            self.drop_queued_of(slot, now_ns);
         }
     }
 
-    pub(super) fn drop_waiting_of(&mut self, slot: usize, now_ns: i64) {
+    /// Skips the queued jobs of a session.
+    pub(super) fn drop_queued_of(&mut self, slot: usize, now_ns: i64) {
         let session = &mut self.slots[slot].session;
         if session.queue.is_empty() {
             return;
         }
-        session.scheduled = false;
-        session.waits_for_commits = false;
+        session.hold = Hold::None;
         let queue = &mut session.queue;
         let mut dropped = Vec::new();
         while let Ok(Some(_)) = queue.peek(&mut self.spill) {
@@ -26,15 +28,15 @@ impl Worker {
         }
         for job in dropped {
             let outcome = Outcome::Skipped(SkipReason::Stopped);
-            self.record(now_ns, done(&job, outcome, None, None, 0));
+            self.record(now_ns, new_execution(&job, outcome, None, None, 0));
         }
         if !self.slots[slot].session.is_busy() {
             self.busy -= 1;
         }
     }
 
-    /// What is still in flight after the grace ends as stopped.
-    pub(super) fn give_up(&mut self, now_ns: i64) {
+    /// Ends the statements that are still in flight after the grace period.
+    pub(super) fn abandon_in_flight(&mut self, now_ns: i64) {
         for slot in 0..self.slots.len() {
             let session = &mut self.slots[slot].session;
             if !session.is_busy() {
@@ -48,7 +50,7 @@ impl Worker {
                 let outcome = Outcome::Skipped(SkipReason::Stopped);
                 let message = Some("it was in flight when the replay was stopped".to_owned());
                 let sent_ns = Some(flight.sent_ns);
-                let execution = done(
+                let execution = new_execution(
                     &flight.job,
                     outcome,
                     message,

@@ -1,4 +1,4 @@
-//! Authorities that issue certificates of every kind that a server can have.
+//! Certificate authorities for tests, and the certificates that they issue.
 
 use std::sync::OnceLock;
 
@@ -22,31 +22,31 @@ pub struct Issued {
     pub key: String,
 }
 
-/// Who issues them.
+/// Certificate authority.
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// Whose certificates targets trust; signs with SHA-256.
+/// Returns an authority that targets trust; it signs with SHA-256.
 pub fn first() -> &'static Authority {
     static AUTHORITY: OnceLock<Authority> = OnceLock::new();
     AUTHORITY.get_or_init(|| Authority::new("First", &rcgen::PKCS_ECDSA_P256_SHA256))
 }
 
-/// Trusted as well; signs with SHA-384.
+/// Returns another trusted authority; it signs with SHA-384.
 pub fn second() -> &'static Authority {
     static AUTHORITY: OnceLock<Authority> = OnceLock::new();
     AUTHORITY.get_or_init(|| Authority::new("Second", &rcgen::PKCS_ECDSA_P384_SHA384))
 }
 
-/// Trusted by nobody.
+/// Returns an authority that no target trusts.
 pub fn unknown() -> &'static Authority {
     static AUTHORITY: OnceLock<Authority> = OnceLock::new();
     AUTHORITY.get_or_init(|| Authority::new("Unknown", &rcgen::PKCS_ECDSA_P256_SHA256))
 }
 
-/// All, with a name for the file of each.
+/// Returns all authorities, each with a file name.
 pub fn all() -> [(&'static str, &'static Authority); 3] {
     [
         ("first.crt", first()),
@@ -103,7 +103,7 @@ impl Authority {
         }
     }
 
-    /// A list that revokes the certificate of this number.
+    /// Issues a revocation list for the certificate with this number.
     pub fn revoking(&self, number: u64) -> String {
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2020, 1, 1),

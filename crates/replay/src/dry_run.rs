@@ -1,0 +1,82 @@
+//! Dry run: reads the workload as a replay would, and sends nothing.
+
+use std::collections::{BTreeMap, HashSet};
+
+use clock::Speed;
+use run::SkipReason;
+use workload::{ArchiveError, EventKind, WorkloadReader};
+
+use crate::event_stream::EventStream;
+use crate::options::Options;
+use crate::portals::Portals;
+use crate::read_only_guard;
+
+/// Summary of a replay that was not run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// Sessions that would connect.
+    pub sessions: u64,
+    /// Statements, those to be skipped included.
+    pub statements: u64,
+    /// Statements that would be sent and may write, judged by their first words. With `read_only`, the server
+    /// would refuse them.
+    pub writes: u64,
+    /// Statements that would not be sent, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Due time of the last event, in nanoseconds from the start; `None` at full speed. In a closed loop, the
+    /// time is that of an open loop.
+    pub span_ns: Option<i64>,
+    /// Idle time that would be cut, in microseconds of captured time.
+    pub cut_us: i64,
+}
+
+/// Reads a whole workload as a replay would, and sends nothing.
+///
+/// # Errors
+/// If the workload cannot be read.
+pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, ArchiveError> {
+    let mut writing = HashSet::new();
+    for statement in reader.statements()? {
+        let statement = statement?;
+        if statement.class.may_write() {
+            writing.insert(statement.fingerprint);
+        }
+    }
+    let timeline = options.timeline();
+    let mut events = EventStream::new(options.shape(), reader.info().span_us, || reader.events());
+    let mut forecast = Forecast {
+        span_ns: (options.speed != Speed::Max).then_some(0),
+        ..Forecast::default()
+    };
+    let mut portals = Portals::new(options.fetch_size);
+    while let Some(step) = events.next()? {
+        let mut event = step.event;
+        if let Some(span_ns) = &mut forecast.span_ns {
+            *span_ns = timeline.due_ns(event.due_us).max(*span_ns);
+        }
+        forecast.sessions += u64::from(matches!(event.kind, EventKind::Connect { .. }));
+        let unreplayable = portals.rows_max(&event).err();
+        if !event.kind.is_statement() {
+            continue;
+        }
+        forecast.statements += 1;
+        let skipped = match unreplayable {
+            Some(reason) => Some(SkipReason::Unreplayable(reason)),
+            None if options.read_only && !read_only_guard::keep_from_writing(&mut event) => {
+                Some(SkipReason::ReadOnly)
+            }
+            None => None,
+        };
+        match skipped {
+            Some(reason) => *forecast.skipped.entry(reason).or_default() += 1,
+            None => {
+                let writes = step
+                    .fingerprint
+                    .is_some_and(|print| writing.contains(&print));
+                forecast.writes += u64::from(writes);
+            }
+        }
+    }
+    forecast.cut_us = events.cut_us();
+    Ok(forecast)
+}

@@ -1,0 +1,113 @@
+//! A replay that resumes where another was stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::{Client, NoTls};
+use replay::{Earlier, Options};
+use run::{Outcome, RunStatus, SkipReason};
+use sandbox::Endpoint;
+
+use crate::traffic::{Traffic, server, statements};
+
+fn client(server: &Endpoint) -> Client {
+    Client::connect(&server.url("postgres"), NoTls).unwrap()
+}
+
+/// Sessions that insert, alone and in transactions, with settings of their own, for three seconds.
+fn traffic_for(server: &Endpoint) -> Traffic {
+    client(server)
+        .batch_execute("CREATE TABLE entry (session int, n int, setting text)")
+        .unwrap();
+    let mut traffic = Traffic::new(server);
+    for session in 1..=12_u64 {
+        let begins_ms = 200 * session as i64;
+        traffic.connect(begins_ms, session);
+        traffic.simple(begins_ms + 1, session, &format!("SET a.b = '{session}'"));
+        for n in 0..15 {
+            let at_ms = begins_ms + 10 + n * 40;
+            let sql =
+                format!("INSERT INTO entry SELECT {session}, {n}, current_setting('a.b', true)");
+            if n % 5 == 4 {
+                traffic.simple(at_ms, session, "BEGIN");
+                traffic.simple(at_ms + 15, session, &sql);
+                traffic.simple(at_ms + 30, session, "COMMIT");
+            } else {
+                traffic.execute(at_ms, session, "s", &format!("{sql} WHERE $1 = 'x'"), "x");
+            }
+        }
+        traffic.disconnect(begins_ms + 700, session);
+    }
+    traffic
+}
+
+#[test]
+fn resumed_replay_repeats_no_statement() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = traffic_for(&server);
+    for speed in ["1", "max"] {
+        client(&server).batch_execute("TRUNCATE entry").unwrap();
+        let options = Options {
+            speed: speed.parse().unwrap(),
+            ..Options::default()
+        };
+        // At full speed all of it is done before anybody could stop it.
+        let stop_after = Duration::from_millis(1_300);
+        let (first, done_first) = traffic.replay_as("first.run", &options, stop_after, |_| ());
+        if speed == "max" {
+            assert_eq!(first.status, RunStatus::Complete);
+            let reader = traffic.workload();
+            let error = Earlier::read(&traffic.path("first.run"), &reader, &options).unwrap_err();
+            assert!(error.to_string().contains("it reached its end"), "{error}");
+            continue;
+        }
+        assert_eq!(first.status, RunStatus::Stopped);
+        assert!(first.skipped["stopped"] > 50, "{first:?}");
+        let reader = traffic.workload();
+        let other = Options {
+            speed: "2".parse().unwrap(),
+            ..Options::default()
+        };
+        let error = Earlier::read(&traffic.path("first.run"), &reader, &other).unwrap_err();
+        assert!(error.to_string().contains("speed = 1"), "{error}");
+        let earlier = Earlier::read(&traffic.path("first.run"), &reader, &options).unwrap();
+        let resuming = Options {
+            earlier: Some(Arc::new(earlier)),
+            ..options.clone()
+        };
+        let (whole, executions) = traffic.replay_as("whole.run", &resuming, Duration::MAX, |_| ());
+        assert_eq!(whole.status, RunStatus::Complete);
+        assert!(whole.failed.is_empty(), "{whole:?}");
+        // The rows of the first run come first, unchanged.
+        let kept: Vec<_> = done_first
+            .into_iter()
+            .filter(|execution| execution.outcome != Outcome::Skipped(SkipReason::Stopped))
+            .collect();
+        assert_eq!(executions[..kept.len()], kept);
+        // Only what stood in a transaction that was open at the stop is missing.
+        let lost: Vec<_> = statements(&executions)
+            .into_iter()
+            .filter(|execution| execution.outcome != Outcome::Done)
+            .collect();
+        assert!(lost.len() < 20, "{lost:?}");
+        for execution in &lost {
+            let reason = Outcome::Skipped(SkipReason::TransactionLost);
+            assert_eq!(execution.outcome, reason, "{execution:?}");
+        }
+        // Nobody was late because time went by in between.
+        let last = executions.last().unwrap();
+        assert!(last.due_ns < 4_000_000_000, "{last:?}");
+        let rows = client(&server)
+            .query(
+                "SELECT session, n, count(*), min(setting) FROM entry GROUP BY 1, 2",
+                &[],
+            )
+            .unwrap();
+        assert!(rows.len() > 12 * 12);
+        for row in rows {
+            let session: i32 = row.get(0);
+            let found: (i64, String) = (row.get(2), row.get(3));
+            assert_eq!(found, (1, session.to_string()));
+        }
+    }
+}
