@@ -1,7 +1,8 @@
-//! A comparison as a comment on a pull request, in GitHub-flavoured Markdown (which GitLab reads too).
+//! Renders a comparison as a pull-request comment in GitHub-flavoured Markdown (which GitLab reads
+//! too).
 //!
-//! What comes from outside (SQL, messages, names) stands in `<code>` with every character that could
-//! mean something as an entity: it is then no Markdown, no HTML, no link, and nobody is mentioned.
+//! Text from outside (SQL, messages, names) is put into `<code>` with every special character as an
+//! entity. So it cannot act as Markdown, HTML, a link or a mention.
 
 use std::collections::HashSet;
 
@@ -9,36 +10,36 @@ use compare::condition::ConditionOutcome;
 use compare::{Comparison, ErrorChange, RowsChange, StatementComparison, Warning};
 use statistics::LatencySummary;
 
-use crate::text::amount::{added, count, counted, duration_ns};
 use crate::text::compare_text::{
     caveats, error_subject, other_plans, plan_line, verdict_words, warning_text,
 };
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::times_text::{change, count_findings, finding, name_of, p50, p99, ratio_text};
+use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
 
-/// The first line: by it a comment of before is found, to be written anew instead of once more.
+/// First line of a comment, by which an earlier comment is found and replaced.
 pub const MARK: &str = "<!-- rehearse compare -->";
 
-/// GitHub takes 65,536 characters a comment.
+/// Maximum length; GitHub allows 65,536 characters for a comment.
 const CHARACTERS_MAX: usize = 65_000;
-/// The most statements in the table of what changed.
+/// Maximum number of statements in the table of changes.
 const CHANGED_MAX: usize = 12;
-/// The most lines of each other list.
+/// Maximum number of lines in each other list.
 const LISTED_MAX: usize = 12;
-/// The most statements whose whole text is given.
+/// Maximum number of statements that are printed in full.
 const DETAILED_MAX: usize = 40;
-/// So much of a statement stands in a line of a table.
+/// Maximum number of characters of a statement in a table.
 const LINE_MAX: usize = 100;
-/// So much of what became of its plan.
+/// Maximum number of characters of a plan change.
 const PLAN_MAX: usize = 160;
-/// So wide are the lines on the targets.
+/// Width of the lines on the targets.
 const TARGETS_WIDTH: usize = 110;
-/// So much of it where it is given as a whole.
+/// Maximum number of characters of a statement printed in full.
 const WHOLE_MAX: usize = 4_000;
 
-/// The comparison as Markdown, ending with a line feed.
+/// Renders the comparison as Markdown, ending with a line feed.
 pub fn render_markdown(view: &Comparison) -> String {
     let mut page = Page::default();
     let (head, why) = verdict_words(view);
@@ -61,7 +62,7 @@ pub fn render_markdown(view: &Comparison) -> String {
     page.text
 }
 
-/// Markdown that grows up to what a comment takes.
+/// Markdown text limited to the size of a comment.
 #[derive(Default)]
 struct Page {
     text: String,
@@ -75,7 +76,7 @@ impl Page {
         self.characters += line.chars().count() + 1;
     }
 
-    /// Adds a line where it fits with so much that must still come.
+    /// Adds a line if it fits and leaves `reserved` characters for the rest.
     fn add(&mut self, line: &str, reserved: usize) -> bool {
         let fits = self.characters + line.chars().count() + 1 + reserved <= CHARACTERS_MAX;
         if fits {
@@ -84,7 +85,7 @@ impl Page {
         fits
     }
 
-    /// As many of the lines as fit and are allowed, and how many are left.
+    /// Adds the lines that fit, at most `most`, and the number of those left out.
     fn list(&mut self, lines: impl ExactSizeIterator<Item = String>, most: usize) {
         let all = lines.len();
         let mut shown = 0;
@@ -102,13 +103,13 @@ impl Page {
     }
 }
 
-/// A text from outside on one line, of so many characters, so that it is nothing but a text.
+/// Formats an untrusted text as code on one line, with at most `most` characters.
 fn code(text: &str, most: usize) -> String {
-    format!("<code>{}</code>", escaped(&one_line(text, most)))
+    format!("<code>{}</code>", escape(&one_line(text, most)))
 }
 
-/// Letters, digits and what means nothing anywhere stay; all else becomes an entity.
-fn escaped(text: &str) -> String {
+/// Replaces all characters except letters, digits and harmless punctuation with entities.
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for character in text.chars() {
         match character {
@@ -151,7 +152,7 @@ fn sides(view: &Comparison, page: &mut Page) {
             count(side.done + side.failed),
             count(side.failed),
             side.throughput_per_s
-                .map_or_else(|| "–".to_owned(), crate::text::amount::rate),
+                .map_or_else(|| "–".to_owned(), crate::text::units::rate),
             of(p50),
             of(p99),
         ));
@@ -184,7 +185,7 @@ fn conditions(view: &Comparison, page: &mut Page) {
     page.list(view.conditions.iter().map(line), LISTED_MAX);
 }
 
-/// What is a regression, what a condition names, then other changes, each by its cost.
+/// Lists regressions, statements that a condition names, and other changes, each by cost.
 fn changed(view: &Comparison, page: &mut Page) {
     let named = view.conditions.iter().flat_map(|found| &found.statements);
     let named: HashSet<_> = named.map(|found| found.fingerprint).collect();
@@ -230,7 +231,7 @@ fn changed(view: &Comparison, page: &mut Page) {
     plans_of_others(view, &ranked, page);
 }
 
-/// Plans that changed of statements that are not in the table.
+/// Lists changed plans of statements that are not in the table.
 fn plans_of_others(view: &Comparison, shown: &[&StatementComparison], page: &mut Page) {
     let shown = &shown[..shown.len().min(CHANGED_MAX)];
     if let Some(others) = other_plans(view, shown) {
@@ -239,7 +240,7 @@ fn plans_of_others(view: &Comparison, shown: &[&StatementComparison], page: &mut
     }
 }
 
-/// What became of a statement's plan.
+/// Describes the change of a statement's plan.
 fn plan(statement: &StatementComparison, most: usize) -> Option<String> {
     plan_line(statement).map(|line| format!("plan: {}", code(&line, most)))
 }
@@ -267,7 +268,7 @@ fn errors(view: &Comparison, page: &mut Page) {
         });
         format!(
             "| {direction} | {} | {} | {} | {} |",
-            escaped(change.sqlstate.as_str()),
+            escape(change.sqlstate.as_str()),
             count(change.before),
             count(change.after),
             parts.join(" ")
@@ -318,7 +319,7 @@ fn warnings(view: &Comparison, page: &mut Page) {
     page.list(view.warnings.iter().map(line), LISTED_MAX);
 }
 
-/// What is different between the servers and what is in them, folded.
+/// Lists the differences of the servers and their contents, folded.
 fn targets(view: &Comparison, page: &mut Page) {
     let Some(targets) = &view.targets else {
         return;
@@ -328,7 +329,7 @@ fn targets(view: &Comparison, page: &mut Page) {
         colour: false,
     };
     let mut lines = targets_text::lines(targets, style);
-    // A blank line and a title.
+    // The first two lines are a blank line and a title.
     lines.drain(..lines.len().min(2));
     if targets.version_before != targets.version_after {
         let name = |version: &Option<String>| version.clone().unwrap_or_else(|| "?".to_owned());
@@ -344,7 +345,7 @@ fn targets(view: &Comparison, page: &mut Page) {
     let mut shown = 0;
     for (at, line) in lines.iter().enumerate() {
         let start = if at == 0 { "<pre>" } else { "" };
-        if !page.add(&format!("{start}{}", escaped(line)), 3_000) {
+        if !page.add(&format!("{start}{}", escape(line)), 3_000) {
             break;
         }
         shown += 1;
@@ -361,7 +362,7 @@ fn targets(view: &Comparison, page: &mut Page) {
     page.line("");
 }
 
-/// A line of the targets' table: its indent stays, and nothing in it is obeyed.
+/// Escapes a line of the targets' table and keeps its indent.
 fn one_line_after_indent(line: &str) -> String {
     let shown = line.chars().map(|letter| match letter.is_control() {
         true => '·',
@@ -370,7 +371,7 @@ fn one_line_after_indent(line: &str) -> String {
     shown.take(TARGETS_WIDTH).collect()
 }
 
-/// The whole text of what changed, and the rest in a sentence.
+/// Prints changed statements in full, and describes the rest in a sentence.
 fn details(view: &Comparison, page: &mut Page) {
     let [slower, faster, same, unclear] =
         count_findings(&view.statements).map(|(_, number)| count(number));
@@ -402,10 +403,10 @@ fn details(view: &Comparison, page: &mut Page) {
         let block = format!(
             "{} <code>{}</code>, {}{}:\n\n<pre>{}</pre>\n",
             finding(&one.service),
-            escaped(&one.fingerprint.to_string()),
+            escape(&one.fingerprint.to_string()),
             ratio_text(&one.service, "x").unwrap_or_else(|| "–".to_owned()),
             plan(one, WHOLE_MAX / 4).map_or_else(String::new, |plan| format!("; {plan}")),
-            escaped(&harmless(&name_of(one), WHOLE_MAX)),
+            escape(&escape_block(&name_of(one), WHOLE_MAX)),
         );
         if !page.add(&block, 200) {
             break;
@@ -422,8 +423,8 @@ fn details(view: &Comparison, page: &mut Page) {
     page.line("</details>");
 }
 
-/// A text with its lines, of so many characters; an empty line would end the block it stands in.
-fn harmless(text: &str, most: usize) -> String {
+/// Escapes a multi-line text of at most `most` characters. Empty lines would end the block.
+fn escape_block(text: &str, most: usize) -> String {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let mut out = String::new();
     let mut left = most;

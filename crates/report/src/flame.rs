@@ -1,7 +1,7 @@
-//! Flame graphs: stacks as boxes, a box as wide as its part of the whole ([Gregg 2016]).
+//! Flame graphs: stacks as boxes whose width is their share of the whole ([Gregg 2016]).
 //!
-//! [inferno](https://docs.rs/inferno) draws them as SVG, which searches and zooms by its own script. The page
-//! around one ([`flame_page`]) has that for the keyboard too.
+//! [inferno](https://docs.rs/inferno) draws them as SVG with a script for search and zoom. The page
+//! around one ([`flame_page`]) adds keyboard access.
 //!
 //! [Gregg 2016]: https://queue.acm.org/detail.cfm?id=2927301
 
@@ -17,41 +17,41 @@ use inferno::flamegraph::{
 pub use crate::html::flame_page::flame_page;
 pub use waits::{WAIT_UNIT, folded_waits, wait_notes};
 
-/// How wide a picture within a page is, in units of the drawing.
+/// Width of a picture within a page, in units of the drawing.
 const PICTURE_WIDTH: usize = 1_200;
 
-/// What a flame graph says of itself.
+/// Texts of a flame graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlameTitles {
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Below that.
+    /// Subtitle.
     pub subtitle: String,
-    /// What its widths are (`samples`).
+    /// Unit of the widths (`samples`).
     pub unit: String,
-    /// What is to be known about it, a sentence or two each; on a page.
+    /// Notes of a sentence or two each; only shown on a page.
     pub notes: Vec<String>,
-    /// What it is of.
+    /// Kind of flame graph.
     pub of: FlameOf,
 }
 
-/// What a flame graph is of.
+/// Kind of flame graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FlameOf {
-    /// What processors did: drawn in warm colours. Of two, the first is scaled to as many samples as the
-    /// second has, since how long was recorded says nothing.
+    /// Processor time, drawn in warm colours. In a difference, the first profile is scaled to as
+    /// many samples as the second, because recording times differ.
     #[default]
     Processor,
-    /// What was waited for: drawn in a cold colour. Of two, times stand as they are: more waiting is what one looks
-    /// for.
+    /// Waits, drawn in a cold colour. In a difference, times are not scaled: more waiting is what
+    /// the reader looks for.
     Waiting,
 }
 
-/// The SVG of folded stacks: lines of functions from the outermost to the innermost, joined by `;`, and a
-/// whole number behind a blank.
+/// Draws folded stacks as SVG. Each line has the functions from the outermost to the innermost,
+/// joined by `;`, then a blank and a whole number.
 ///
 /// # Errors
-/// Where there are no stacks.
+/// If there are no stacks.
 pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> {
     let mut lines: Vec<&str> = folded.iter().map(String::as_str).collect();
     lines.sort_unstable();
@@ -63,11 +63,11 @@ pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> 
     draw(&mut options, lines)
 }
 
-/// The same as a picture of a fixed width that stands within a page: it has no script, and its texts are as long
-/// as their boxes allow.
+/// Draws folded stacks as a picture of fixed width within a page. It has no script, and its texts
+/// fit into their boxes.
 ///
 /// # Errors
-/// Where there are no stacks.
+/// If there are no stacks.
 pub fn flame_picture(folded: &[String], titles: &FlameTitles) -> io::Result<String> {
     let mut lines: Vec<&str> = folded.iter().map(String::as_str).collect();
     lines.sort_unstable();
@@ -78,11 +78,11 @@ pub fn flame_picture(folded: &[String], titles: &FlameTitles) -> io::Result<Stri
     draw(&mut options, lines)
 }
 
-/// The SVG of the second of two profiles, coloured by the difference: red where it has more than the first,
-/// blue where it has less.
+/// Draws the second of two profiles as SVG, coloured by the difference: red if it has more than the
+/// first, blue if it has less.
 ///
 /// # Errors
-/// Where there are no stacks.
+/// If there are no stacks.
 pub fn flame_difference_svg(
     before: &[String],
     after: &[String],
@@ -94,10 +94,10 @@ pub fn flame_difference_svg(
     draw(&mut options(titles), lines)
 }
 
-/// The stacks of both, each with its number before and after.
+/// Merges the stacks of two profiles; each gets its numbers before and after.
 ///
 /// # Errors
-/// Where a line is no folded stack.
+/// If a line is not a folded stack.
 pub fn difference(before: &[String], after: &[String], of: FlameOf) -> io::Result<String> {
     let mut folded = Vec::new();
     let options = differential::Options {
@@ -120,9 +120,9 @@ fn options(titles: &FlameTitles) -> Options<'static> {
     }
     .to_owned();
     options.deterministic = true;
-    // The beginning of a name says more than its end, of a statement above all.
+    // The beginning of a name is more informative than its end, above all for statements.
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // As wide as the window is.
+    // Use the width of the window.
     options.image_width = None;
     options.min_width = 0.1;
     options

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-/// A result that is printed as a JSON document of its own.
+/// Result that is printed as a JSON document.
 pub trait Document: Serialize {
-    /// Name and version of the document's shape, in its field `schema`.
+    /// Name and version of the document's schema, in its field `schema`.
     const SCHEMA: &'static str;
 }
 

@@ -1,7 +1,7 @@
-//! A comparison as JUnit XML, in the form that GitLab, Jenkins and others read.
+//! Renders a comparison as JUnit XML in the form that GitLab, Jenkins and others read.
 //!
-//! A case fails where it is a reason for the exit code 1: where a condition of `--fail-on` holds for it.
-//! Without one, it is as if `regression` had been asked for.
+//! A test case fails if it is a reason for the exit code 1: if a condition of `--fail-on` holds for
+//! it. Without a condition, `regression` is used.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use compare::{Comparison, ErrorChange, RowsChange, StatementComparison};
 use sql::Fingerprint;
 
 use crate::json::Document;
-use crate::text::amount::{count, counted};
 use crate::text::compare_text::{caveats, error_subject, plan_line, verdict_words, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::times_text::{change, finding, name_of, p50, p99, ratio_text};
+use crate::text::units::{count, counted};
 use crate::text::{TextStyle, targets_text};
 
-/// So much of a statement is a case's name.
+/// Maximum number of characters of a statement in a case's name.
 const NAME_MAX: usize = 160;
-/// So many statements have a case of their own; the rest is one case.
+/// Maximum number of statements with a case each; the rest share one case.
 const CASES_MAX: usize = 500;
-/// So many statements, errors or rows stand in one message.
+/// Maximum number of statements, errors or rows in a message.
 const LISTED_MAX: usize = 50;
-/// What makes a case of errors fail.
+/// Quantities that make the case of an error fail.
 const OF_ERRORS: [&str; 7] = [
     "regression",
     "errors",
@@ -33,20 +33,20 @@ const OF_ERRORS: [&str; 7] = [
     "failures",
     "failure_rate",
 ];
-/// What makes the case of rows fail.
+/// Quantities that make the case of rows fail.
 const OF_ROWS: [&str; 2] = ["rows_differ", "digests_differ"];
 
-/// One case.
+/// Test case.
 struct Case {
     name: String,
-    /// In seconds.
+    /// Time in seconds.
     time: Option<f64>,
-    /// A line, and all there is to say.
+    /// Message in one line, and the full text.
     failure: Option<(String, String)>,
     said: String,
 }
 
-/// The comparison as JUnit XML, ending with a line feed.
+/// Renders the comparison as JUnit XML, ending with a line feed.
 pub fn render_junit(view: &Comparison) -> String {
     let suites = [
         ("conditions", conditions(view)),
@@ -82,7 +82,7 @@ pub fn render_junit(view: &Comparison) -> String {
     out
 }
 
-/// A text for an attribute or between tags: XML 1.0 has no way to write most control characters.
+/// Escapes a text for an attribute or an element. XML 1.0 cannot represent most control characters.
 fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -92,7 +92,7 @@ fn xml(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // In an attribute they would become blanks.
+            // Attributes would normalise these to blanks.
             '\n' | '\t' | '\r' => out.push_str(&format!("&#{};", u32::from(character))),
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             control if control.is_control() => out.push('\u{fffd}'),
@@ -151,7 +151,7 @@ fn properties(view: &Comparison, out: &mut String) {
         }
         let lines = targets_text::lines(targets, TextStyle::default());
         if !lines.is_empty() {
-            // The first two are a blank line and a title.
+            // The first two lines are a blank line and a title.
             found.push(("target.differences".to_owned(), lines[2..].join("\n")));
         }
     }
@@ -195,8 +195,8 @@ impl Case {
     }
 }
 
-/// Whether a reason for the exit code 1 is one of these.
-fn is_asked(view: &Comparison, names: &[&str]) -> bool {
+/// Whether a reason for the exit code 1 is one of these quantities.
+fn is_requested(view: &Comparison, names: &[&str]) -> bool {
     let asks = |condition: &ConditionOutcome| {
         let mut words = condition.quantities.iter();
         condition.holds && words.any(|word| names.contains(word))
@@ -245,9 +245,9 @@ fn conditions(view: &Comparison) -> Vec<Case> {
     view.conditions.iter().map(case).collect()
 }
 
-/// Those that changed, or that a condition names.
+/// Returns cases for statements that changed or that a condition names.
 fn statements(view: &Comparison) -> Vec<Case> {
-    let verdict_asked = is_asked(view, &["regression", "slower"]);
+    let verdict_asked = is_requested(view, &["regression", "slower"]);
     let mut named: HashMap<Fingerprint, Vec<(&str, &ConditionStatement)>> = HashMap::new();
     for condition in &view.conditions {
         for found in &condition.statements {
@@ -303,13 +303,16 @@ fn statements(view: &Comparison) -> Vec<Case> {
         });
     }
     if all > CASES_MAX {
-        cases.push(the_rest(all - CASES_MAX, failed.saturating_sub(CASES_MAX)));
+        cases.push(remaining_case(
+            all - CASES_MAX,
+            failed.saturating_sub(CASES_MAX),
+        ));
     }
     cases
 }
 
-/// What has no case of its own for there being too many; fails where any of them does.
-fn the_rest(statements: usize, failed: usize) -> Case {
+/// Returns the case of all statements beyond the limit. It fails if any of them does.
+fn remaining_case(statements: usize, failed: usize) -> Case {
     let name = format!("{}, together", counted(statements as u64, "more statement"));
     let said = "Conditions name them or they changed; rehearse compare --json has each.".to_owned();
     let fails = failed > 0;
@@ -324,7 +327,7 @@ fn the_rest(statements: usize, failed: usize) -> Case {
     }
 }
 
-/// `slower (p99): 1.34x [1.21 – 1.48]`.
+/// Describes the finding: `slower (p99): 1.34x [1.21 – 1.48]`.
 fn summary(one: &StatementComparison) -> String {
     match ratio_text(&one.service, "x") {
         Some(ratio) => format!("{}: {ratio}", finding(&one.service)),
@@ -370,7 +373,7 @@ fn errors(view: &Comparison) -> Case {
         .iter()
         .filter(|change| change.regression)
         .count();
-    let fails = worse > 0 && is_asked(view, &OF_ERRORS);
+    let fails = worse > 0 && is_requested(view, &OF_ERRORS);
     Case {
         name: "errors that are new or more frequent".to_owned(),
         time: None,
@@ -402,7 +405,7 @@ fn rows(view: &Comparison) -> Case {
         .map(line)
         .collect();
     let said = said.join("\n");
-    let fails = !view.rows.changes.is_empty() && is_asked(view, &OF_ROWS);
+    let fails = !view.rows.changes.is_empty() && is_requested(view, &OF_ROWS);
     Case {
         name: "rows that differ".to_owned(),
         time: None,

@@ -1,15 +1,18 @@
-//! Results as text, JSON and pages: one renderer a file.
+//! Renders results as text, JSON and pages, with one renderer in each file.
 //!
-//! Results serialise themselves: their types derive `Serialize` and `JsonSchema`, and their field names carry their
-//! units. A type of this crate exists only for a document of several results, or if what is shown differs from what
-//! was computed. Each document names its schema ([`schema`]). [`to_document`] and [`to_json`] make a text for machines, `render_text` of
-//! the modules `*_text` one for people, `render_html` of the modules `*_page` a page; [`settings_text`] makes scripts.
+//! Results serialise themselves: their types derive `Serialize` and `JsonSchema`, and their field
+//! names carry their units. A type of this crate exists only for a document of several results, or
+//! if the displayed form differs from the computed one. Each document names its schema
+//! ([`schema`]). [`to_document`] and [`to_json`] render JSON, `render_text` of the modules `*_text`
+//! renders text, `render_html` of the modules `*_page` renders a page, and [`settings_text`]
+//! renders scripts.
 //!
-//! The program computes or loads a result, renders it, and prints or writes the text. This crate neither prints nor
-//! writes, knows no terminal (the program gives the width and whether it has colours), and computes no results.
+//! The program computes or loads a result, renders it, and prints or writes the text. This crate
+//! does not print, write or compute. The program passes the terminal's width and whether it has
+//! colours.
 //!
-//! SQL is shown in its normal form. A server's messages may hold values of the user's data; they are redacted before
-//! a result gets here, unless the user asked for them.
+//! SQL is displayed in its normalised form. A server's messages may contain the user's data. They
+//! are redacted before a result gets here, unless the user requested them.
 
 pub mod compare_markdown;
 pub mod flame;
@@ -23,9 +26,9 @@ mod view;
 
 pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
 pub use json::{Document, to_document, to_json, to_json_line};
-pub use text::amount::quantity;
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
+pub use text::units::quantity;
 pub use text::{
     TextStyle, capture_text, case_text, compare_text, conversation_text, diagnose_text,
     dry_run_text, evidence_text, fitness_text, inspect_text, live_text, mask_text, observed_text,

@@ -1,9 +1,9 @@
-//! JSON schemas of what is printed as JSON, made of the results' own types.
+//! JSON schemas of the printed documents, generated from the types of the results.
 //!
-//! A document says in its field `schema` which version of which shape it has, such as `rehearse/compare/2`.
-//! The number grows with a change that breaks a reader: a field that is gone, renamed, of another type
-//! or unit, or may be `null` where it was not; a new field, or a new word where words are named as
-//! examples, does not (`docs/schemas/README.md`).
+//! The field `schema` of a document has the name and version of its schema, such as
+//! `rehearse/compare/2`. The version increases with a change that breaks readers: a field that is
+//! removed, renamed, has another type or unit, or may newly be `null`. A new field, or a new value
+//! in an open list of values, does not (`docs/schemas/README.md`).
 
 use capture_log::LogReport;
 use capture_log::settings::Plan;
@@ -52,7 +52,7 @@ impl Document for Plan {
     const SCHEMA: &'static str = "rehearse/settings/1";
 }
 
-/// A command whose JSON output has a schema.
+/// Command whose JSON output has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Described {
     /// `rehearse capture log --json`
@@ -86,7 +86,7 @@ pub enum Described {
 }
 
 impl Described {
-    /// All of them.
+    /// All commands.
     pub const ALL: [Described; 14] = [
         Described::CaptureLog,
         Described::CapturePcap,
@@ -104,7 +104,7 @@ impl Described {
         Described::Proof,
     ];
 
-    /// Its name in `docs/schemas/NAME.schema.json`.
+    /// Returns its name in `docs/schemas/NAME.schema.json`.
     pub fn name(self) -> &'static str {
         match self {
             Described::CaptureLog => "capture-log",
@@ -124,7 +124,7 @@ impl Described {
         }
     }
 
-    /// The schema (JSON Schema, draft 2020-12), ending with a line feed.
+    /// Returns the schema (JSON Schema, draft 2020-12), ending with a line feed.
     pub fn schema(self) -> String {
         let schema = match self {
             Described::CaptureLog => of::<CaptureReport<LogReport>>(),
@@ -153,7 +153,8 @@ fn of<Result: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<Result>()
 }
 
-/// Removes what only readers in Rust know: formats such as `uint64`, and defaults of fields that are always written.
+/// Removes Rust-specific parts: formats such as `uint64`, and defaults of fields that are always
+/// written.
 fn remove_rust(schema: &mut Schema) {
     schema.remove("format");
     schema.remove("default");

@@ -1,7 +1,7 @@
-//! The names of error codes, for those who do not know them by heart.
+//! Names of error codes.
 
-/// The condition's name (PostgreSQL documentation, appendix A) of codes that logs are full of;
-/// empty for others.
+/// Returns the condition name (PostgreSQL documentation, appendix A) of frequent codes; empty for
+/// others.
 pub(crate) fn condition_name(sqlstate: &str) -> &'static str {
     match sqlstate {
         "?????" => "unknown code",

@@ -1,4 +1,4 @@
-//! A capture's reconciliation as a reader sees it.
+//! Account of a capture as text and JSON.
 
 use capture_log::{
     Fitness, Location, LogReport, Reconciliation, SeriesReport, SkipReason, Skipped, Unreadable,
@@ -56,7 +56,7 @@ fn captured() -> CaptureReport<LogReport> {
 }
 
 #[test]
-fn every_line_is_somewhere() {
+fn every_line_is_accounted_for() {
     let text = capture_text::render_text(&captured(), &TextStyle::default());
     assert_eq!(text, CAPTURE);
     let mut lost = captured();
@@ -66,7 +66,7 @@ fn every_line_is_somewhere() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
+fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&captured())).unwrap();
     assert_eq!(json["schema"], "rehearse/capture/1");
     assert_eq!(json["skipped"]["checkpoint"]["lines"], 1_900);

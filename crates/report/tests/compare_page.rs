@@ -1,11 +1,11 @@
-//! A comparison as a page: one file, well-formed enough, that nothing from outside can break, and
-//! that says what the comparison says.
+//! Page of a comparison: a single well-formed file that is robust against text from outside and
+//! shows the comparison's results.
 
-#[path = "../../analysis/compare/tests/made_up/mod.rs"]
-mod made_up_runs;
 mod markup;
 #[path = "pages/shop_runs.rs"]
 mod shop_runs;
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
+mod synthetic_runs;
 
 use compare::{Anomaly, Comparison, Side};
 use markup::{check_ids, check_nesting, check_self_contained, data};
@@ -23,7 +23,7 @@ fn pages() -> [String; 3] {
 }
 
 #[test]
-fn it_is_one_file_that_fetches_nothing() {
+fn page_is_one_file_that_fetches_nothing() {
     for html in pages() {
         check_nesting(&html);
         check_self_contained(&html);
@@ -33,7 +33,7 @@ fn it_is_one_file_that_fetches_nothing() {
 }
 
 #[test]
-fn it_says_what_the_comparison_says() {
+fn page_shows_the_results_of_the_comparison() {
     let html = render_html(&compared(true));
     for said in [
         "<h1>Regression</h1>",
@@ -68,7 +68,7 @@ fn it_says_what_the_comparison_says() {
 }
 
 #[test]
-fn text_from_outside_breaks_nothing() {
+fn untrusted_text_is_escaped() {
     let plain = render_html(&compared(true));
     let mut view = compared(true);
     for statement in &mut view.statements {
@@ -99,7 +99,7 @@ fn text_from_outside_breaks_nothing() {
 }
 
 #[test]
-fn it_says_whether_values_may_be_on_it() {
+fn page_states_whether_it_may_have_values() {
     let shown = Comparison {
         literals: Literals::Shown,
         ..compared(false)
@@ -109,7 +109,7 @@ fn it_says_whether_values_may_be_on_it() {
 }
 
 #[test]
-fn what_is_odd_is_said_in_words() {
+fn anomalies_are_described_in_words() {
     let mut view = compared(true);
     view.statements[0].anomalies = vec![
         Anomaly::HeavyTail {
@@ -128,9 +128,9 @@ fn what_is_odd_is_said_in_words() {
     assert!(said(1).contains("1.02 times as long at the start of the runs, 3.40 times"));
 }
 
-/// More than open in a second are not put on it; what changed is.
+/// With very many statements the page keeps those that changed.
 #[test]
-fn of_very_many_statements_those_that_matter_are_on_it() {
+fn page_keeps_changed_statements_of_very_many() {
     let mut view = many();
     let mut rare = view.statements[10].clone();
     let wanted = view
@@ -159,9 +159,9 @@ fn of_very_many_statements_those_that_matter_are_on_it() {
     );
 }
 
-/// Five thousand statements are some megabytes, since a page that is larger opens slowly.
+/// Five thousand statements take a few megabytes; a larger page opens slowly.
 #[test]
-fn many_statements_stay_small() {
+fn page_of_many_statements_is_small() {
     let html = render_html(&many());
     assert_eq!(
         data(&html, "data-statements").as_array().unwrap().len(),

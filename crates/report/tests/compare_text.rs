@@ -1,12 +1,12 @@
-//! The comparison as a reader sees it.
+//! Comparison as text.
 
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
-mod made_up;
+mod synthetic_runs;
 
 use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
-use made_up::{Chance, connect, done, failed, info, skipped, text};
 use report::{TextStyle, compare_text, to_document};
 use run::{Execution, RunStatus, SkipReason};
+use synthetic_runs::{Chance, connect, done, failed, info, skipped, text};
 
 fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     let mut chance = Chance::new(seed);
@@ -67,13 +67,13 @@ fn regressed() -> Comparison {
 }
 
 #[test]
-fn a_regression_is_told_first_and_by_name() {
+fn regression_is_first_and_named() {
     let text = compare_text::render_text(&regressed(), &TextStyle::default());
     assert_eq!(text, REGRESSED);
 }
 
 #[test]
-fn the_same_twice_says_so() {
+fn equal_runs_have_no_regression() {
     let comparison = compared(
         ["a.run", "b.run"],
         traffic(1, [1.0; 3]),
@@ -85,7 +85,7 @@ fn the_same_twice_says_so() {
 }
 
 #[test]
-fn nothing_is_not_enough() {
+fn empty_runs_are_insufficient_data() {
     let comparison = compared(["a.run", "b.run"], vec![], vec![], RunStatus::Complete);
     let text = compare_text::render_text(&comparison, &TextStyle::default());
     assert!(
@@ -96,7 +96,7 @@ fn nothing_is_not_enough() {
 }
 
 #[test]
-fn colours_only_where_asked_and_never_alone() {
+fn colours_are_optional_and_never_alone() {
     let view = regressed();
     let plain = compare_text::render_text(&view, &TextStyle::default());
     let style = TextStyle {
@@ -118,7 +118,7 @@ fn colours_only_where_asked_and_never_alone() {
 }
 
 #[test]
-fn a_narrow_terminal_shortens_the_statements_only() {
+fn narrow_terminal_shortens_only_statements() {
     let style = TextStyle {
         width: 60,
         colour: false,
@@ -132,14 +132,14 @@ fn a_narrow_terminal_shortens_the_statements_only() {
 }
 
 #[test]
-fn a_page_has_about_forty_lines() {
+fn comparison_has_about_forty_lines() {
     let mut view = regressed();
     let lines = |view: &Comparison| {
         let text = compare_text::render_text(view, &TextStyle::default());
         text.lines().count()
     };
     assert!(lines(&view) <= 40);
-    // With more of everything, statements make room, and those with the most to say stay.
+    // With more of everything, statements are left out and the most important stay.
     let slower = view.statements[0].clone();
     view.statements.extend(vec![slower; 20]);
     assert!((36..=40).contains(&lines(&view)), "{}", lines(&view));
@@ -151,7 +151,7 @@ fn a_page_has_about_forty_lines() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
+fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_document(&regressed())).unwrap();
     assert_eq!(json["schema"], "rehearse/compare/2");
     assert_eq!(json["verdict"]["verdict"], "regression");

@@ -1,4 +1,4 @@
-//! What a log is good for, as a reader sees it.
+//! Suitability of a log as text.
 
 use capture_log::{Fitness, capture_bytes};
 use capture_sink::Counted;
@@ -20,7 +20,7 @@ fn fitness() -> Fitness {
 }
 
 #[test]
-fn each_sentence_has_its_number_and_what_to_set() {
+fn each_sentence_has_its_number_and_setting() {
     assert_eq!(
         fitness_text::render_text(&fitness(), false, &TextStyle::default()),
         TEXT
@@ -34,7 +34,7 @@ fn no_sentence_is_wider_than_the_terminal() {
         colour: false,
     };
     let text = fitness_text::render_text(&fitness(), false, &style);
-    // Settings stay on one line each, to be copied.
+    // Settings stay on one line each, for copying.
     let sentences = text.lines().skip_while(|line| !line.starts_with("  - "));
     let sentences: Vec<&str> = sentences
         .take_while(|line| !line.starts_with('`'))
@@ -48,7 +48,7 @@ fn no_sentence_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn colours_stand_for_what_is_said() {
+fn colours_repeat_the_text() {
     let style = TextStyle {
         width: 100,
         colour: true,
@@ -59,7 +59,7 @@ fn colours_stand_for_what_is_said() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
+fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&fitness())).unwrap();
     assert_eq!(json["uses"]["replay"], "partly");
     assert_eq!(json["replayable"], 2);

@@ -1,38 +1,38 @@
-//! A workload as a page: one file, well-formed enough, that nothing from outside can break.
+//! Page of a workload: a single well-formed file that is robust against text from outside.
 
-mod made_up;
 mod markup;
+mod synthetic;
 
 use inspect::Inspection;
-use made_up::{Made, inspected};
 use markup::{check_ids, check_nesting, check_self_contained, data};
 use report::inspect_page;
+use synthetic::{WorkloadOptions, inspected};
 use workload::Literals;
 use workload::WorkloadInfo;
 
 const NASTY: &str =
     "select '</script><img src=x onerror=alert(1)>', \"&lt;\", '<!--' from t where a < $1";
 
-fn page(made: Made) -> String {
+fn page(made: WorkloadOptions) -> String {
     inspect_page::render_html(&inspected(made))
 }
 
 #[test]
-fn it_is_one_file_that_fetches_nothing() {
-    let html = page(Made::default());
+fn page_is_one_file_that_fetches_nothing() {
+    let html = page(WorkloadOptions::default());
     check_nesting(&html);
     check_self_contained(&html);
     assert!(html.contains("default-src 'none'"));
 }
 
 #[test]
-fn no_two_elements_have_one_id() {
-    check_ids(&page(Made::default()));
+fn element_ids_are_unique() {
+    check_ids(&page(WorkloadOptions::default()));
 }
 
 #[test]
-fn it_tells_what_the_view_tells() {
-    let html = page(Made::default());
+fn page_shows_the_content_of_the_view() {
+    let html = page(WorkloadOptions::default());
     for said in [
         "<b>2,895</b><span>statements</span>",
         "23505</code> unique_violation",
@@ -52,10 +52,10 @@ fn it_tells_what_the_view_tells() {
 }
 
 #[test]
-fn text_from_outside_breaks_nothing() {
-    let html = page(Made {
+fn untrusted_text_is_escaped() {
+    let html = page(WorkloadOptions {
         sql: NASTY,
-        ..Made::default()
+        ..WorkloadOptions::default()
     });
     check_nesting(&html);
     assert!(
@@ -63,7 +63,7 @@ fn text_from_outside_breaks_nothing() {
         "markup of a statement is on the page"
     );
     assert_eq!(data(&html, "data-statements")[2]["sql"], NASTY);
-    let plain = page(Made::default());
+    let plain = page(WorkloadOptions::default());
     assert_eq!(
         html.matches("</script>").count(),
         plain.matches("</script>").count()
@@ -71,21 +71,21 @@ fn text_from_outside_breaks_nothing() {
 }
 
 #[test]
-fn values_are_on_it_only_where_asked_for() {
-    assert!(!page(Made::default()).contains("secret"));
-    let html = page(Made {
+fn values_are_on_the_page_only_if_requested() {
+    assert!(!page(WorkloadOptions::default()).contains("secret"));
+    let html = page(WorkloadOptions {
         literals: true,
-        ..Made::default()
+        ..WorkloadOptions::default()
     });
     assert!(html.contains("secret"));
     assert!(html.contains("--show-literals"));
 }
 
 #[test]
-fn without_durations_it_says_so() {
-    let html = page(Made {
+fn page_without_durations_states_it() {
+    let html = page(WorkloadOptions {
         durations: false,
-        ..Made::default()
+        ..WorkloadOptions::default()
     });
     check_nesting(&html);
     assert!(html.contains("The log has no durations"));
@@ -93,7 +93,7 @@ fn without_durations_it_says_so() {
 }
 
 #[test]
-fn of_nothing_it_is_still_a_page() {
+fn empty_workload_is_still_a_page() {
     let info = WorkloadInfo::default();
     let literals = Literals::Hidden;
     let mut nothing = Inspection::collect::<()>(&info, [], [], [], [], literals).unwrap();

@@ -1,12 +1,12 @@
-//! A workload as a reader sees it.
+//! Workload as text.
 
-mod made_up;
+mod synthetic;
 
 use inspect::{Inspection, StatementOrder};
-use made_up::{Made, inspected};
 use report::inspect_text;
 use report::inspect_text::InspectTextOptions;
 use report::{TextStyle, to_document};
+use synthetic::{WorkloadOptions, inspected};
 use workload::Literals;
 use workload::WorkloadInfo;
 
@@ -15,8 +15,11 @@ fn text(view: &Inspection, options: InspectTextOptions) -> String {
 }
 
 #[test]
-fn a_workload_tells_what_is_in_it() {
-    let text = text(&inspected(Made::default()), InspectTextOptions::default());
+fn workload_text_lists_its_content() {
+    let text = text(
+        &inspected(WorkloadOptions::default()),
+        InspectTextOptions::default(),
+    );
     assert_eq!(text, INSPECTED);
     assert!(text.lines().count() <= 60);
     assert!(
@@ -26,12 +29,12 @@ fn a_workload_tells_what_is_in_it() {
 }
 
 #[test]
-fn one_order_can_be_asked_for_and_how_many() {
+fn order_and_number_of_statements_can_be_chosen() {
     let options = InspectTextOptions {
         order: Some(StatementOrder::Calls),
         top: Some(1),
     };
-    let text = text(&inspected(Made::default()), options);
+    let text = text(&inspected(WorkloadOptions::default()), options);
     assert!(text.contains("By calls, 1 of 3 statements"), "{text}");
     assert!(!text.contains("by total time"), "{text}");
     assert!(text.contains("  1.5 %  1,735  782 ms"), "{text}");
@@ -39,12 +42,15 @@ fn one_order_can_be_asked_for_and_how_many() {
 }
 
 #[test]
-fn values_are_shown_only_where_asked_for() {
-    let hidden = text(&inspected(Made::default()), InspectTextOptions::default());
+fn values_are_shown_only_if_requested() {
+    let hidden = text(
+        &inspected(WorkloadOptions::default()),
+        InspectTextOptions::default(),
+    );
     assert!(!hidden.contains("secret"), "{hidden}");
-    let made = Made {
+    let made = WorkloadOptions {
         literals: true,
-        ..Made::default()
+        ..WorkloadOptions::default()
     };
     let shown = text(&inspected(made), InspectTextOptions::default());
     assert!(
@@ -54,10 +60,10 @@ fn values_are_shown_only_where_asked_for() {
 }
 
 #[test]
-fn without_durations_calls_are_what_is_known() {
-    let made = Made {
+fn without_durations_calls_are_listed() {
+    let made = WorkloadOptions {
         durations: false,
-        ..Made::default()
+        ..WorkloadOptions::default()
     };
     let view = inspected(made);
     let text = text(&view, InspectTextOptions::default());
@@ -78,7 +84,7 @@ fn without_durations_calls_are_what_is_known() {
 }
 
 #[test]
-fn an_empty_workload_is_no_error() {
+fn empty_workload_is_rendered() {
     let info = WorkloadInfo::default();
     let nothing = Inspection::collect::<()>(&info, [], [], [], [], Literals::Hidden).unwrap();
     let text = text(&nothing, InspectTextOptions::default());
@@ -90,8 +96,8 @@ fn an_empty_workload_is_no_error() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
-    let view = inspected(Made::default());
+fn json_has_the_same_content() {
+    let view = inspected(WorkloadOptions::default());
     let json: serde_json::Value = serde_json::from_str(&to_document(&view)).unwrap();
     assert_eq!(json["schema"], "rehearse/inspect/1");
     assert_eq!(json["sessions"]["count"], 20);
@@ -121,10 +127,10 @@ fn machines_are_told_the_same() {
     assert!((all / json["captured"]["total_ns"].as_f64().unwrap() - 1.0).abs() < 1e-9);
 }
 
-/// A shorter page keeps what is first in any order.
+/// A shorter page keeps the first statements of every order.
 #[test]
-fn what_is_kept_is_first_in_some_order() {
-    let mut view = inspected(Made::default());
+fn kept_statements_are_first_in_some_order() {
+    let mut view = inspected(WorkloadOptions::default());
     view.keep(1);
     let kept: Vec<&str> = view
         .by_statement

@@ -1,4 +1,4 @@
-//! A capture's account of packets as a reader sees it.
+//! Account of a capture from packets as text.
 
 use std::collections::BTreeMap;
 
@@ -46,11 +46,11 @@ fn captured() -> CaptureReport<PcapReport> {
 }
 
 #[test]
-fn every_packet_is_somewhere_and_what_is_missing_is_said() {
+fn every_packet_is_accounted_for_and_gaps_are_reported() {
     let captured = captured();
     assert!(captured.report.account.adds_up());
     let text = pcap_text::render_text(&captured, &TextStyle::default());
-    // As it would be without the ends of lines.
+    // Ignore line breaks.
     let text: Vec<&str> = text.split_whitespace().collect();
     let text = text.join(" ");
     for words in [
@@ -76,7 +76,7 @@ fn every_packet_is_somewhere_and_what_is_missing_is_said() {
 }
 
 #[test]
-fn what_does_not_add_up_is_ours() {
+fn inconsistent_account_is_reported_as_a_bug() {
     for change in [
         (|account: &mut PcapAccount| account.packets += 1) as fn(&mut PcapAccount),
         |account| account.delivered_bytes += 1,

@@ -1,4 +1,4 @@
-//! A capture by the proxy as a reader sees it.
+//! Account of a capture by the proxy as text.
 
 use capture_proxy::{
     CaptureStatus, Finished, Incomplete, ProxyStatus, RecordingAccount, RecordingState,
@@ -63,7 +63,7 @@ fn status() -> ProxyStatus {
 }
 
 #[test]
-fn every_byte_is_somewhere() {
+fn every_byte_is_accounted_for() {
     let mut wrong = status();
     let text = proxy_text::render_text(&wrong, &TextStyle::default());
     assert_eq!(text, PROXY);
@@ -73,7 +73,7 @@ fn every_byte_is_somewhere() {
         ..Default::default()
     });
     let kept = proxy_text::render_text(&kept, &TextStyle::default());
-    // Lines are cut where they are full.
+    // Ignore line breaks.
     let kept: Vec<&str> = kept.split_whitespace().collect();
     let kept = kept.join(" ");
     assert!(kept.contains("shop-2.workload: 1,000 statements"), "{kept}");
@@ -99,7 +99,7 @@ fn every_byte_is_somewhere() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
+fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&status())).unwrap();
     assert_eq!(json["accepted"], 5);
     assert_eq!(json["recordings"][0]["incomplete"][0]["bytes"], 1_000_000);

@@ -1,14 +1,14 @@
-//! A run's summary as a reader sees it.
+//! Summary of a run as text.
 
-#[path = "../../analysis/compare/tests/made_up/mod.rs"]
-mod made_up;
 #[path = "run_text/observed.rs"]
 mod observed;
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
+mod synthetic_runs;
 
 use inspect::{DivergenceFinder, Summary};
-use made_up::{connect, done, failed, info, skipped, text};
 use report::{RunReport, TextStyle, run_text, to_json};
 use run::{RunStatus, SkipReason};
+use synthetic_runs::{connect, done, failed, info, skipped, text};
 use workload::Literals;
 use workload::Unreplayable;
 
@@ -50,13 +50,13 @@ fn view() -> RunReport {
 }
 
 #[test]
-fn a_run_tells_what_became_of_every_statement() {
+fn run_text_accounts_for_every_statement() {
     let text = run_text::render_text(&view(), &TextStyle::default());
     assert_eq!(text, RUN);
 }
 
 #[test]
-fn where_nothing_was_sent_nothing_is_said_of_the_capture() {
+fn run_without_sent_statements_has_no_divergence() {
     let told = |executions: Vec<run::Execution>| {
         let mut finder = DivergenceFinder::new(true);
         executions
@@ -74,7 +74,7 @@ fn where_nothing_was_sent_nothing_is_said_of_the_capture() {
 }
 
 #[test]
-fn machines_are_told_the_same() {
+fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&view())).unwrap();
     assert_eq!(json["schema"], "rehearse/run/1");
     assert_eq!(json["status"], "stopped");

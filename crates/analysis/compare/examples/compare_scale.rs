@@ -1,10 +1,10 @@
-//! Compares two runs of 10 million executions, and prints time and memory.
-//! `cargo run --release -p analyse --example compare_scale -- DIRECTORY [EXECUTIONS] [FINGERPRINTS]`
+//! Compares two runs of 10 million executions, and prints time and memory. `cargo run --release -p
+//! compare --example compare_scale -- DIRECTORY [EXECUTIONS] [FINGERPRINTS]`
 //!
-//! The runs are made up and written to the directory where they are not there yet; give the same
-//! directory a second time, and nothing but reading and comparing is measured.
+//! The synthetic runs are written to the directory if it does not have them yet. Run it a second
+//! time with the same directory to measure only reading and comparing.
 //!
-//! The goal: at most 20 s and 500 MiB on two cores, reading the files included.
+//! Target: at most 20 s and 500 MiB on two cores, including reading the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn mixed(number: u64) -> u64 {
 fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution {
     let random = mixed(number + 1);
     let noise = mixed(random ^ seed);
-    // Half of the calls are spread over all statements, half fall on the first few.
+    // Half of the calls are spread over all statements, the other half over the first few.
     let which = if random & 1 == 0 {
         (random >> 1) % fingerprints
     } else {

@@ -1,6 +1,7 @@
-//! What the comparison is worth: pairs of runs of which the truth is known, compared again and again.
-//! Prints how often something was called slower or faster that is neither, and how often the one that
-//! differs was found. `cargo run --release -p compare --example known_truth -- [REPETITIONS]`
+//! Measures the accuracy of the comparison by repeatedly comparing pairs of synthetic runs with
+//! known differences. Prints how often an unchanged statement was called slower or faster, and how
+//! often the changed one was found. `cargo run --release -p compare --example known_truth --
+//! [REPETITIONS]`
 //!
 //! `docs/compare-statistics.md` has the numbers of 200 repetitions.
 
@@ -9,7 +10,7 @@ mod known_differences;
 #[path = "../tests/made_up/mod.rs"]
 mod made_up;
 
-use known_differences::{STATEMENTS, Said, Truth, compared, said};
+use known_differences::{CallCounts, STATEMENTS, Truth, compared, count_calls};
 
 /// Name, truth, whether one statement differs, and the margin.
 type Scenario = (&'static str, Truth, bool, f64);
@@ -197,13 +198,13 @@ fn main() {
     println!("{repetitions} repetitions, {STATEMENTS} statements, 60 s");
     println!("comparisons with a false alarm | false findings of all findings | found");
     for (name, truth, differs, margin) in scenarios() {
-        let all: Vec<Said> = std::thread::scope(|scope| {
+        let all: Vec<CallCounts> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2)
                 .map(|half| {
                     scope.spawn(move || {
                         let mine = (0..repetitions).filter(move |at| at % 2 == half);
-                        mine.map(|at| said(&compared(&truth, at, margin)))
-                            .collect::<Vec<Said>>()
+                        mine.map(|at| count_calls(&compared(&truth, at, margin)))
+                            .collect::<Vec<CallCounts>>()
                     })
                 })
                 .collect();

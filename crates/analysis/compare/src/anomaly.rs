@@ -1,6 +1,6 @@
-//! Anomalies in a statement's times that make a plain ratio say less than it seems to.
+//! Detects anomalies in a statement's times that limit the meaning of a plain ratio.
 //!
-//! Anomalies decide nothing: a finding stands on intervals and tests that hold with all of these. They
+//! Anomalies do not affect findings, whose intervals and tests are valid in their presence. They
 //! tell the reader where to look.
 
 use schemars::JsonSchema;
@@ -12,64 +12,66 @@ use statistics::bootstrap::Resampler;
 use statistics::series::{slot_of, value_of};
 use statistics::trend::trend;
 
-/// A trend counts where chance makes one this rarely: looked for in thousands of statements.
+/// Significance level of a trend; small because thousands of statements are tested.
 const TREND_LEVEL: f64 = 0.001;
-/// …and where it changes the time by this factor at least, from the start to the end.
+/// Minimum factor between the times at the start and at the end for a trend to be reported.
 pub const TREND_FACTOR: f64 = 1.25;
-/// The first eighth of a run is warm-up where its times are higher by this factor at least.
+/// Minimum factor by which the first eighth of a run is slower to be reported as warm-up.
 pub const WARM_UP_FACTOR: f64 = 1.5;
-/// A tail is heavy where the slowest hundredth of calls takes this share of the time.
+/// Share of the total time from which the slowest hundredth of calls is a heavy tail.
 pub const HEAVY_TAIL_SHARE: f64 = 0.3;
-/// Calls come in bursts where half of them lie in this share of the run.
+/// Share of the run that must contain half of the calls for them to count as a burst.
 pub const BURST_SHARE: f64 = 0.05;
 
-/// Fewer calls have no tail to speak of.
+/// Minimum number of calls for judging the tail.
 const TAIL_CALLS_MIN: usize = 200;
-/// Fewer calls make no burst.
+/// Minimum number of calls for judging bursts.
 const BURST_CALLS_MIN: u64 = 50;
-/// Neighbouring stretches, as a power of two, are taken together for trends: 16 values of a run.
+/// Number of neighbouring stretches that are merged for trends, as a power of two: 16 values of a
+/// run.
 const COARSE_BITS: u32 = 3;
 const COARSE: usize = STRETCHES_MAX >> COARSE_BITS;
-/// Stretches with calls that the first eighth must have.
+/// Minimum number of non-empty stretches in the first eighth.
 const WARM_UP_STRETCHES_MIN: usize = 3;
 
-/// An anomaly in a statement's times.
+/// Anomaly in a statement's times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "anomaly", rename_all = "snake_case")]
 pub enum Anomaly {
-    /// The slowest hundredth of calls takes this share of the time: the mean says little of a call.
+    /// The slowest hundredth of calls takes a large share of the time, so the mean says little
+    /// about a typical call.
     HeavyTail {
-        /// Which side.
+        /// Side.
         side: Side,
-        /// The share of the time.
+        /// Share of the time.
         share: f64,
     },
-    /// Half of the calls lie in this share of the run: few moments decide.
+    /// Half of the calls lie in a small share of the run, so few moments decide.
     Burst {
-        /// Which side.
+        /// Side.
         side: Side,
-        /// The share of the run.
+        /// Share of the run.
         share: f64,
     },
-    /// It was slower at the start of the run.
+    /// The statement was slower at the start of the run.
     WarmUp {
-        /// Which side.
+        /// Side.
         side: Side,
-        /// The median in the first eighth, divided by the one of the rest.
+        /// Median in the first eighth, divided by that of the rest.
         factor: f64,
     },
-    /// It got slower or faster in the course of the run.
+    /// The statement got slower or faster in the course of the run.
     Drift {
-        /// Which side.
+        /// Side.
         side: Side,
-        /// The median at the end, divided by the one at the start (after the warm-up).
+        /// Median at the end, divided by that at the start (after the warm-up).
         factor: f64,
     },
-    /// The difference itself grows or shrinks in the course of the runs.
+    /// The difference between the sides grows or shrinks in the course of the runs.
     DifferenceDrifts {
-        /// The ratio at the start.
+        /// Ratio at the start.
         from: f64,
-        /// The ratio at the end.
+        /// Ratio at the end.
         to: f64,
     },
 }
@@ -77,7 +79,7 @@ pub enum Anomaly {
 /// Medians by stretch.
 pub(crate) type Medians = [Option<f64>; STRETCHES_MAX];
 
-/// The median of each group of `2^bits` stretches, of several runs together, in nanoseconds.
+/// Returns the median of each group of `2^bits` stretches over several runs, in nanoseconds.
 pub(crate) fn medians(runs: &[Resampler], bits: u32) -> Medians {
     let mut counts = [0_u32; STRETCHES_MAX];
     for run in runs {
@@ -85,7 +87,7 @@ pub(crate) fn medians(runs: &[Resampler], bits: u32) -> Medians {
             counts[slot_of(*sample) >> bits] += 1;
         }
     }
-    // One run's samples are in order; those of several are put in order.
+    // The samples of one run are already sorted; those of several runs are merged.
     let merged: Vec<u32>;
     let sorted = match runs {
         [run] => run.sorted(),
@@ -108,7 +110,7 @@ pub(crate) fn medians(runs: &[Resampler], bits: u32) -> Medians {
     found
 }
 
-/// All that hold. `used` stretches of the runs have anything in them.
+/// Returns all anomalies. `used` is the number of stretches that are not empty.
 pub(crate) fn anomalies(
     before: &[Resampler],
     after: &[Resampler],
@@ -127,7 +129,7 @@ pub(crate) fn anomalies(
 
 fn of_side(side: Side, runs: &[Resampler], used: usize, found: &mut Vec<Anomaly>) {
     let shares = runs.iter().filter_map(|run| tail_share(run.sorted()));
-    // Of several runs, that with the least: what holds in all.
+    // Use the run with the smallest share, so that the anomaly holds in all runs.
     let share = shares.fold(f64::INFINITY, f64::min);
     if share.is_finite() && share >= HEAVY_TAIL_SHARE {
         found.push(Anomaly::HeavyTail { side, share });
@@ -164,7 +166,7 @@ fn of_side(side: Side, runs: &[Resampler], used: usize, found: &mut Vec<Anomaly>
     }
 }
 
-/// The share of the time that the slowest hundredth of calls takes.
+/// Returns the share of the time that the slowest hundredth of calls takes.
 fn tail_share(sorted: &[u32]) -> Option<f64> {
     if sorted.len() < TAIL_CALLS_MIN {
         return None;
@@ -175,7 +177,7 @@ fn tail_share(sorted: &[u32]) -> Option<f64> {
     Some(tail / (tail + sum(&sorted[..slowest])))
 }
 
-/// The share of the run in which half of the calls lie, at least.
+/// Returns the smallest share of the run that contains half of the calls.
 fn burst_share(runs: &[Resampler], used: usize) -> Option<f64> {
     let mut counts = [0_u64; STRETCHES_MAX];
     for run in runs {
@@ -197,8 +199,8 @@ fn burst_share(runs: &[Resampler], used: usize) -> Option<f64> {
     Some(needed.count() as f64 / used as f64)
 }
 
-/// How much slower the first stretches were, if they clearly were: three in four of them were slower
-/// than three in four of the rest.
+/// Returns how much slower the first stretches were, if the difference is clear: three in four of
+/// them were slower than three in four of the rest.
 fn warm_up(first: &[Option<f64>], rest: &[Option<f64>]) -> Option<f64> {
     let sorted = |stretches: &[Option<f64>]| {
         let mut known: Vec<f64> = stretches.iter().flatten().copied().collect();
@@ -245,8 +247,8 @@ mod tests {
     use statistics::SplitMix64;
     use statistics::series::Series;
 
-    /// 4,000 calls over all stretches, each as slow as `factor` says for its place in the run, from
-    /// 0 to 1, and a random number from 0 to 1.
+    /// Creates 4,000 calls over all stretches. `factor` gives the slowness of each from its
+    /// position in the run (0 to 1) and a random number (0 to 1).
     fn run(seed: u64, factor: impl Fn(f64, f64) -> f64) -> [Resampler; 1] {
         let mut random = SplitMix64::new(seed);
         let mut uniform = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_statement_gives_no_cause() {
+    fn steady_statement_has_no_anomaly() {
         for seed in 0..20 {
             let (before, after) = (run(2 * seed, |_, _| 1.0), run(2 * seed + 1, |_, _| 1.3));
             assert_eq!(names(&before, &after), [""; 0]);
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_oddity_is_named() {
+    fn each_anomaly_is_detected() {
         let steady = run(1, |_, _| 1.0);
         let drifting = run(2, |place, _| 1.0 + place);
         let found = anomalies(&steady, &drifting, true, STRETCHES_MAX);

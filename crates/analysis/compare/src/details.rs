@@ -1,5 +1,5 @@
-//! What a reader who opens a statement wants to see: how its times are distributed, how they went
-//! over time, and which were the slowest.
+//! Details of a statement: the distribution of its times, their course over time, and the slowest
+//! executions.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,36 +10,36 @@ use statistics::STRETCHES_MAX;
 use statistics::bootstrap::Resampler;
 use statistics::series::value_of;
 
-/// Bins to a factor of ten.
+/// Histogram bins in each decade.
 pub const BINS_PER_DECADE: u32 = 10;
 
-/// Details are made of so many statements, those with the most time first: a page with more would
-/// open slowly.
+/// Maximum number of statements with details, those with the most time first. A page with more
+/// would open slowly.
 pub const DETAILED_MAX: usize = 5_000;
 
-/// What a reader who opens a statement wants to see.
+/// Details of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Details {
-    /// The first bin of both distributions: bin `n` holds service times from `10^(n/10)` to
+    /// Index of the first bin of both histograms: bin `n` holds service times from `10^(n/10)` to
     /// `10^((n+1)/10)` nanoseconds.
     pub first_bin: u32,
-    /// Calls in each bin before. Estimated from a fair sample where there are very many.
+    /// Calls in each bin before, estimated from a uniform sample if there are very many.
     pub bins_before: Vec<u64>,
-    /// Calls in each bin after; as many bins as before.
+    /// Calls in each bin after, in the same bins.
     pub bins_after: Vec<u64>,
-    /// The median service time in each stretch before, in nanoseconds; `None` without calls.
+    /// Median service time in each stretch before, in nanoseconds; `None` without calls.
     pub medians_before_ns: Vec<Option<u64>>,
-    /// The median service time in each stretch after; as many as before.
+    /// Median service time in each stretch after, in the same stretches.
     pub medians_after_ns: Vec<Option<u64>>,
-    /// The slowest executions before, the slowest first.
+    /// Slowest executions before, in descending order.
     pub slowest_before: Vec<SlowExecution>,
-    /// The slowest executions after.
+    /// Slowest executions after, in descending order.
     pub slowest_after: Vec<SlowExecution>,
 }
 
 impl Details {
-    /// Of the service times of both sides; `used` stretches have anything in them. The slowest are
-    /// put in by the caller.
+    /// Computes the details from the service times of both sides; `used` is the number of stretches
+    /// that are not empty. The caller adds the slowest executions.
     pub(crate) fn new(before: &[Resampler], after: &[Resampler], used: usize) -> Self {
         let (before_bins, after_bins) = (bins(before), bins(after));
         let all = || before_bins.iter().zip(&after_bins);
@@ -65,7 +65,7 @@ impl Details {
     }
 }
 
-/// Up to 10^13 ns, which is almost three hours.
+/// Number of bins: up to 10^13 ns, which is almost three hours.
 const BINS: usize = 13 * BINS_PER_DECADE as usize + 1;
 
 fn bins(runs: &[Resampler]) -> Vec<u64> {
@@ -73,7 +73,8 @@ fn bins(runs: &[Resampler]) -> Vec<u64> {
     for run in runs {
         let calls: u64 = run.sums().iter().map(|sum| sum.count).sum();
         let each = calls as f64 / run.sorted().len().max(1) as f64;
-        // In order, so that each bin is found by halves and not each sample's logarithm.
+        // The samples are sorted, so each bin is found by binary search, without a logarithm for
+        // each sample.
         let mut rest = run.sorted();
         for (bin, sum) in found.iter_mut().enumerate() {
             let end = if bin + 1 == BINS {
@@ -89,7 +90,7 @@ fn bins(runs: &[Resampler]) -> Vec<u64> {
     found.iter().map(|count| count.round() as u64).collect()
 }
 
-/// Where a bin begins, in nanoseconds.
+/// Returns the lower bound of a bin, in nanoseconds.
 fn edge(bin: usize) -> f64 {
     10f64.powf(bin as f64 / f64::from(BINS_PER_DECADE))
 }
@@ -101,7 +102,7 @@ mod tests {
     use statistics::series::Series;
 
     #[test]
-    fn bins_hold_every_call_and_begin_where_the_first_is() {
+    fn bins_contain_every_call_from_the_first_bin() {
         let mut before = Series::new(1);
         for number in 0..1_000u64 {
             before.record(1_000_000 + number * 1_000, (number / 100) as u8);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stands_for_all_calls() {
+    fn sampled_bins_represent_all_calls() {
         let mut series = Series::new(1);
         for number in 0..SAMPLES_MAX as u64 * 2 {
             series.record(2_000 + number % 7, 0);

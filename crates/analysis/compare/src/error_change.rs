@@ -1,15 +1,15 @@
-//! Errors that one run has and the other has not.
+//! Errors whose counts changed between two sides.
 //!
-//! An error that neither the run before nor the capture ever had is a change by itself, however
-//! rare. For all others, and for those that depend on who comes first ([`BY_TIMING`]: deadlocks,
-//! time-outs and lost connections come and go between any two runs), the count must have
-//! grown by more than chance: given `n` errors in both runs together, each falls into the run
-//! after with the probability of that run's share of the calls (the conditional test for two
-//! Poisson rates; Przyborowski & Wilenski, Biometrika 31, 1940). Its tail is taken from above by
-//! Chernoff's bound `exp(−n · KL(k/n ‖ p))` (1952), which is exact where one count is 0. Of all errors of
-//! all statements, those are changes that keep the false discovery rate at [`ERROR_TEST_LEVEL`]
-//! ([`statistics::discovery`]). Where a side has several runs, errors come in runs as times do: each run after
-//! must have them more often than each run before.
+//! An error that neither the run before nor the capture had is a change, however rare. All other
+//! errors, and those that depend on timing ([`BY_TIMING`]: deadlocks, time-outs and lost
+//! connections come and go between any two runs), are changes only if the count grew by more than
+//! chance explains. Given `n` errors in both runs together, each falls into the run after with the
+//! probability of that run's share of the calls (the conditional test for two Poisson rates;
+//! Przyborowski & Wilenski, Biometrika 31, 1940). The tail probability is bounded above by
+//! Chernoff's bound `exp(−n · KL(k/n ‖ p))` (1952), which is exact if one count is 0. The errors of
+//! all statements are tested together at the false discovery rate [`ERROR_TEST_LEVEL`]
+//! ([`statistics::false_discovery_rate`]). With several runs on a side, each run after must also
+//! have more errors than each run before.
 
 use std::collections::BTreeSet;
 
@@ -18,30 +18,30 @@ use serde::Serialize;
 use sql::Fingerprint;
 use workload::Sqlstate;
 
-use crate::profile::RunProfile;
-use crate::tracked::Account;
-use statistics::discovery;
+use crate::run_stats::RunProfile;
+use crate::statement_stats::OutcomeCounts;
+use statistics::false_discovery_rate;
 use workload::{Literals, redact_message};
 
-/// Of errors called more or fewer, at most this share is expected to be chance.
+/// Maximum expected share of chance among the errors called more or fewer.
 pub const ERROR_TEST_LEVEL: f64 = 0.01;
 
-/// Beginnings of the codes of errors that depend on who comes first, or on how busy the server is: lost
-/// connections, serialisation failures and deadlocks, too many connections, locks not available, what
-/// was cancelled (by a time-out, for one) and the server's going down and coming up.
+/// SQLSTATE prefixes of errors that depend on timing or load: lost connections, serialisation
+/// failures and deadlocks, too many connections, unavailable locks, cancelled statements (by a
+/// time-out, for example), and shutdown or startup of the server.
 const BY_TIMING: [&str; 6] = ["08", "40", "53300", "55P03", "57014", "57P"];
 
-/// Direction in which an error's count changed.
+/// Direction in which the count of an error changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorDirection {
-    /// Never before, nor in the capture.
+    /// The error is neither in the runs before nor in the capture.
     New,
-    /// More than chance explains.
+    /// The count grew by more than chance explains.
     More,
-    /// Fewer than chance explains.
+    /// The count shrank by more than chance explains.
     Fewer,
-    /// Never after.
+    /// The error is not in the runs after.
     Gone,
 }
 
@@ -57,40 +57,40 @@ impl ErrorDirection {
     }
 }
 
-/// An error of one statement, or of connecting, whose count changed.
+/// Error of a statement, or of connecting, whose count changed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorChange {
     /// The statement; `None` for connecting.
     pub fingerprint: Option<Fingerprint>,
-    /// The statement's normalised SQL, where the runs know it.
+    /// Normalised SQL of the statement, if the runs have it.
     pub sql: Option<String>,
     /// The error.
     pub sqlstate: Sqlstate,
-    /// How its count changed.
+    /// Direction of the change.
     pub direction: ErrorDirection,
-    /// How often it came before.
+    /// Number of occurrences before.
     pub before: u64,
-    /// How often it came after.
+    /// Number of occurrences after.
     pub after: u64,
-    /// How often it, or an error whose code the source hid, was captured.
+    /// Number of captured occurrences, including errors whose code the source hid.
     pub captured: u64,
-    /// The server's first message, redacted unless literals were asked for; of the run after if there
-    /// is one.
+    /// The server's first message, redacted unless literals were requested; from the runs after if
+    /// they have one.
     pub message: Option<String>,
-    /// It is a reason to call the change a regression.
+    /// Whether it makes the change a regression.
     pub regression: bool,
 }
 
-/// All changed errors: regressions first, then those with the greatest count after. Counts of several
-/// runs of a side are sums.
+/// Returns all changed errors: regressions first, then by descending count after. Counts are summed
+/// over the runs of a side.
 pub(crate) fn changes(
     before: &[RunProfile],
     after: &[RunProfile],
     literals: Literals,
 ) -> Vec<ErrorChange> {
-    let connects = |run: &RunProfile| run.connects.account.clone();
+    let connects = |run: &RunProfile| run.connects.outcomes.clone();
     let mut all = Vec::new();
-    of_one(None, (before, after), &connects, &mut all);
+    changes_of_statement(None, (before, after), &connects, &mut all);
     let fingerprints: BTreeSet<Fingerprint> = before
         .iter()
         .chain(after)
@@ -98,17 +98,18 @@ pub(crate) fn changes(
         .collect();
     for fingerprint in fingerprints {
         let of = |run: &RunProfile| {
-            let tracked = run.statements.get(&fingerprint);
-            tracked
-                .map(|tracked| tracked.account.clone())
+            let stats = run.statements.get(&fingerprint);
+            stats
+                .map(|stats| stats.outcomes.clone())
                 .unwrap_or_default()
         };
-        of_one(Some(fingerprint), (before, after), &of, &mut all);
+        changes_of_statement(Some(fingerprint), (before, after), &of, &mut all);
     }
-    // More and fewer are two questions, and each asks about every error.
+    // More and fewer are two families of tests, each over every error.
     let level = |p: fn(&Counts) -> f64| {
         let p_values: Vec<f64> = all.iter().map(|(_, counts)| p(counts)).collect();
-        discovery::level(&p_values, (p_values.len(), 0), ERROR_TEST_LEVEL).unwrap_or(0.0)
+        false_discovery_rate::rejection_level(&p_values, (p_values.len(), 0), ERROR_TEST_LEVEL)
+            .unwrap_or(0.0)
     };
     let levels = (level(Counts::more), level(Counts::fewer));
     let mut found: Vec<ErrorChange> = all
@@ -136,19 +137,20 @@ pub(crate) fn changes(
     found
 }
 
-/// Every error of one statement, or of connecting, with what is to be judged.
-fn of_one(
+/// Returns the counts of every error of one statement, or of connecting.
+fn changes_of_statement(
     fingerprint: Option<Fingerprint>,
     (before, after): (&[RunProfile], &[RunProfile]),
-    account: &dyn Fn(&RunProfile) -> Account,
+    outcomes: &dyn Fn(&RunProfile) -> OutcomeCounts,
     all: &mut Vec<(ErrorChange, Counts)>,
 ) {
-    let accounts = |side: &[RunProfile]| side.iter().map(account).collect::<Vec<Account>>();
-    let (each_before, each_after) = (accounts(before), accounts(after));
-    let sum = |side: &[Account]| {
-        let mut sum = Account::default();
-        for account in side {
-            sum.absorb(account);
+    let outcomes_of =
+        |side: &[RunProfile]| side.iter().map(outcomes).collect::<Vec<OutcomeCounts>>();
+    let (each_before, each_after) = (outcomes_of(before), outcomes_of(after));
+    let sum = |side: &[OutcomeCounts]| {
+        let mut sum = OutcomeCounts::default();
+        for outcomes in side {
+            sum.merge(outcomes);
         }
         sum
     };
@@ -162,15 +164,15 @@ fn of_one(
     codes.sort_unstable();
     codes.dedup();
     for sqlstate in codes {
-        let count = |side: &Account| side.errors.get(&sqlstate).map_or(0, |one| one.count);
-        let rates = |side: &[Account]| -> Vec<f64> {
-            let rate = |one: &Account| count(one) as f64 / one.calls().max(1) as f64;
+        let count = |side: &OutcomeCounts| side.errors.get(&sqlstate).map_or(0, |one| one.count);
+        let rates = |side: &[OutcomeCounts]| -> Vec<f64> {
+            let rate = |one: &OutcomeCounts| count(one) as f64 / one.calls().max(1) as f64;
             side.iter().map(rate).collect()
         };
         let counts = Counts {
             before: count(&before),
             after: count(&after),
-            // Each run carries what was captured; it is set against the runs before.
+            // Each run carries the captured errors; they are compared with the runs before.
             captured: if before.calls() + before.skipped > 0 {
                 before.captured_as(sqlstate)
             } else {
@@ -178,9 +180,9 @@ fn of_one(
             },
             calls_before: before.calls(),
             calls_after: after.calls(),
-            apart: apart(&rates(&each_before), &rates(&each_after)),
+            apart: is_separated(&rates(&each_before), &rates(&each_after)),
         };
-        let message = |side: &Account| side.errors.get(&sqlstate)?.message.clone();
+        let message = |side: &OutcomeCounts| side.errors.get(&sqlstate)?.message.clone();
         let change = ErrorChange {
             fingerprint,
             sql: None,
@@ -196,8 +198,8 @@ fn of_one(
     }
 }
 
-/// Whether all runs of one side lie on one side of all runs of the other.
-fn apart(before: &[f64], after: &[f64]) -> bool {
+/// Whether all values of one side are on one side of all values of the other.
+fn is_separated(before: &[f64], after: &[f64]) -> bool {
     let least = |rates: &[f64]| rates.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     least(after) > most(before) || least(before) > most(after)
@@ -210,19 +212,19 @@ struct Counts {
     captured: u64,
     calls_before: u64,
     calls_after: u64,
-    /// Every run of one side has it more often than every run of the other.
+    /// Whether every run of one side has more of it than every run of the other.
     apart: bool,
 }
 
 impl Counts {
-    /// What the capture had, the run after may have too.
+    /// Returns the count that the capture explains in the runs after.
     fn known(&self) -> u64 {
         self.before.max(self.captured)
     }
 
-    /// How rarely chance makes more of it.
+    /// Returns the probability that chance produces this many more errors.
     fn more(&self) -> f64 {
-        chance(
+        tail_probability(
             self.after,
             self.known(),
             self.calls_after,
@@ -230,13 +232,13 @@ impl Counts {
         )
     }
 
-    /// How rarely chance makes less of it.
+    /// Returns the probability that chance produces this many fewer errors.
     fn fewer(&self) -> f64 {
-        chance(self.before, self.after, self.calls_before, self.calls_after)
+        tail_probability(self.before, self.after, self.calls_before, self.calls_after)
     }
 
-    /// Which change it is, and whether it is a regression; `None` for none. The levels are those up
-    /// to which more, and fewer, are no chance.
+    /// Judges the change and whether it is a regression; `None` if there is no change. `levels` are
+    /// the rejection levels for more and for fewer errors.
     fn judge(self, sqlstate: Sqlstate, levels: (f64, f64)) -> Option<(ErrorDirection, bool)> {
         let more = self.more() <= levels.0 && self.apart;
         let fewer = self.fewer() <= levels.1 && self.apart;
@@ -255,9 +257,9 @@ impl Counts {
     }
 }
 
-/// How rarely chance makes `many` among `calls_many`, where there are `few` among `calls_few`; 1 where
-/// that is no more than expected, or nothing is known.
-fn chance(many: u64, few: u64, calls_many: u64, calls_few: u64) -> f64 {
+/// Returns the probability that chance produces `many` errors in `calls_many` calls, given `few` in
+/// `calls_few`. It is 1 if the count is not above expectation, or nothing is known.
+fn tail_probability(many: u64, few: u64, calls_many: u64, calls_few: u64) -> f64 {
     let all = (many + few) as f64;
     let calls = (calls_many + calls_few) as f64;
     if many == 0 || calls_few == 0 {
@@ -298,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_never_seen_is_a_regression_even_once() {
+    fn new_error_is_a_regression_even_once() {
         assert_eq!(judged("42P01", 0, 1, 0), Some((ErrorDirection::New, true)));
         assert_eq!(judged("40P01", 0, 1, 0), Some((ErrorDirection::New, false)));
         assert_eq!(judged("40P01", 0, 9, 0), Some((ErrorDirection::New, true)));
     }
 
     #[test]
-    fn an_error_that_was_there_must_grow_by_more_than_chance() {
+    fn known_error_must_grow_by_more_than_chance() {
         assert_eq!(judged("23505", 100, 104, 0), None);
         assert_eq!(
             judged("23505", 100, 170, 0),
@@ -324,26 +326,26 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_who_comes_first_must_be_more_than_chance() {
+    fn timing_dependent_error_must_exceed_chance() {
         for code in ["55P03", "57014", "53300", "08006"] {
             assert_eq!(judged(code, 0, 1, 0), Some((ErrorDirection::New, false)));
         }
     }
 
     #[test]
-    fn runs_of_one_side_that_differ_as_much_are_no_change() {
-        assert!(apart(&[0.1, 0.2], &[0.3, 0.4]));
-        assert!(apart(&[0.3, 0.4], &[0.1, 0.2]));
-        assert!(!apart(&[0.1, 0.35], &[0.3, 0.4]));
-        assert!(!apart(&[0.2], &[0.2]));
+    fn differences_within_a_side_are_no_change() {
+        assert!(is_separated(&[0.1, 0.2], &[0.3, 0.4]));
+        assert!(is_separated(&[0.3, 0.4], &[0.1, 0.2]));
+        assert!(!is_separated(&[0.1, 0.35], &[0.3, 0.4]));
+        assert!(!is_separated(&[0.2], &[0.2]));
     }
 
     #[test]
     fn fewer_calls_before_explain_more_errors_after() {
-        assert!(chance(20, 10, 2_000, 1_000) > 0.99);
-        assert!(chance(40, 10, 1_000, 1_000) < ERROR_TEST_LEVEL);
+        assert!(tail_probability(20, 10, 2_000, 1_000) > 0.99);
+        assert!(tail_probability(40, 10, 1_000, 1_000) < ERROR_TEST_LEVEL);
         // With a count of 0 the bound is exact.
-        assert!((chance(7, 0, 1, 1) - 0.5f64.powi(7)).abs() < 1e-12);
-        assert!((chance(6, 0, 1, 1) - 0.5f64.powi(6)).abs() < 1e-12);
+        assert!((tail_probability(7, 0, 1, 1) - 0.5f64.powi(7)).abs() < 1e-12);
+        assert!((tail_probability(6, 0, 1, 1) - 0.5f64.powi(6)).abs() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! From ratios with intervals to one word.
+//! Combines ratios with intervals into a finding.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,34 +7,34 @@ pub use statistics::Measure;
 use statistics::bootstrap::{MEASURES, Ratios};
 use statistics::{Interval, Ratio};
 
-/// Differences up to this share count as none, unless the user says otherwise: about what two
-/// runs of the same server on the same machine differ by.
+/// Default margin: about the difference between two runs of the same server on the same machine.
 pub const MARGIN_DEFAULT: f64 = 0.10;
 
-/// Fewer calls than this in either run say nothing: a median's interval has no ends to speak of.
+/// Minimum number of calls in each run for any conclusion: with fewer, a median has no useful
+/// interval.
 pub const CALLS_MIN: u64 = 20;
 
-/// Fewer calls than this in either run say nothing about the 99th percentile: ten lie beyond it.
+/// Minimum number of calls in each run for a conclusion on the 99th percentile: ten lie beyond it.
 pub const CALLS_P99_MIN: u64 = 1_000;
 
-/// Calls in fewer stretches of the run than this say nothing: one disturbance could be all of
-/// the difference, and a bootstrap over so few blocks is too sure of itself.
+/// Minimum number of non-empty stretches of each run for any conclusion. With fewer, one
+/// disturbance could be the whole difference, and the bootstrap would underestimate the variance.
 pub const STRETCHES_MIN: usize = 8;
 
-/// The reason why nothing can be said.
+/// Reason why the data suffices for no conclusion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InsufficientData {
-    /// It was done in one of the runs only.
+    /// The statement was executed on one side only.
     OneSided,
-    /// Fewer than [`CALLS_MIN`] calls in one of the runs.
+    /// One of the runs has fewer than [`CALLS_MIN`] calls.
     FewCalls,
-    /// Its calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
+    /// The calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
     FewStretches,
-    /// The interval is neither within the margin nor beyond it.
+    /// The interval is neither within the margin nor clear of it.
     Unclear,
-    /// The interval is beyond the margin; but so many statements were looked at, or so few blocks of
-    /// time, that chance alone may have made it ([`statistics::FALSE_DISCOVERY_RATE`]).
+    /// The interval is clear of the margin, but chance may explain it, because of the number of
+    /// statements tested or the small number of blocks ([`statistics::FALSE_DISCOVERY_RATE`]).
     MayBeChance,
 }
 
@@ -42,21 +42,21 @@ pub enum InsufficientData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
-    /// The whole interval lies above 1 + margin, and chance did not make it.
+    /// The whole interval lies above 1 + margin, and chance was ruled out.
     Slower {
-        /// The measure that it rests on.
+        /// Measure that the finding rests on.
         measure: Measure,
     },
-    /// The whole interval lies below 1 / (1 + margin), and chance did not make it.
+    /// The whole interval lies below 1 / (1 + margin), and chance was ruled out.
     Faster {
-        /// The measure that it rests on.
+        /// Measure that the finding rests on.
         measure: Measure,
     },
-    /// The median's whole interval lies within the margin, and no other lies outside.
+    /// The median's whole interval lies within the margin, and no other interval is clear of it.
     Same,
     /// None of these could be shown.
     InsufficientData {
-        /// The reason.
+        /// Reason.
         #[serde(rename = "insufficient_data_reason")]
         reason: InsufficientData,
     },
@@ -82,12 +82,12 @@ impl Finding {
     }
 }
 
-/// What a difference must exceed, and what sameness must keep to, as shares.
+/// Thresholds that a difference must exceed, and that sameness must keep, as shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Margins {
-    /// Beyond it is slower or faster: the margin, or the noise where that is more.
+    /// Threshold for slower or faster: the margin, or the noise if that is greater.
     pub(crate) beyond: f64,
-    /// Within it is the same: the margin. Noise makes nothing the same.
+    /// Threshold for the same: the margin. Noise never makes two sides the same.
     pub(crate) within: f64,
 }
 
@@ -96,7 +96,7 @@ enum Direction {
     Slower,
     Faster,
     Within,
-    /// Beyond the margin, and perhaps by chance.
+    /// The interval is clear of the margin, but chance was not ruled out.
     Unsure,
 }
 
@@ -104,7 +104,7 @@ fn direction(ratio: Option<Ratio>, margins: Margins, sure: bool) -> Option<Direc
     let margin = margins.beyond;
     let Interval { low, high } = ratio?.interval?;
     let above = 1.0 + margin;
-    // The inverse and not 1 − margin: before and after may change places.
+    // The inverse instead of 1 − margin, so that before and after can be swapped.
     let below = 1.0 / above;
     if (low > above || high < below) && !sure {
         Some(Direction::Unsure)
@@ -119,9 +119,9 @@ fn direction(ratio: Option<Ratio>, margins: Margins, sure: bool) -> Option<Direc
     }
 }
 
-/// One word for three ratios. The mean decides where it is clear, since it is what the statement
-/// costs; where only others are clear and they disagree, the bad news is told. Margins and whether
-/// chance is ruled out are given by measure: median, mean, 99th percentile.
+/// Combines three ratios into one finding. The mean decides if it is clear, because it is the
+/// statement's cost. If only the others are clear and disagree, the slower one decides. `margins`
+/// and `sure` are given by measure: median, mean, 99th percentile.
 pub(crate) fn judge(
     ratios: &Ratios,
     within: f64,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_must_be_clear_of_the_margin() {
+    fn difference_must_be_clear_of_the_margin() {
         let same = ratio(0.98, 1.03);
         assert_eq!(judged(same, same, None), Finding::Same);
         assert_eq!(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_may_have_made_is_no_finding() {
+    fn possible_chance_is_no_finding() {
         let ratios = Ratios {
             median: ratio(1.2, 1.4),
             mean: ratio(0.98, 1.03),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_alone_is_a_finding() {
+    fn tail_alone_is_a_finding() {
         let same = ratio(0.98, 1.03);
         assert_eq!(
             judged(same, ratio(0.9, 1.3), ratio(2.0, 5.0)),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn where_they_disagree_the_mean_decides_else_the_bad_news_is_told() {
+    fn conflicting_measures_follow_the_mean_or_else_the_slower() {
         let faster = ratio(0.3, 0.4);
         let slower = ratio(2.0, 3.0);
         assert_eq!(

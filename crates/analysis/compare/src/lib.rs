@@ -1,13 +1,16 @@
-//! Two sides of runs compared: what became slower, faster, or failed, and how sure that is.
+//! Compares two sides of runs: statements that became slower, faster or failed, with confidence
+//! levels.
 //!
-//! - [`RunProfile::collect`] for each run of two sides, then [`compare()`];
-//! - [`targets::compare_targets`]: what else is different between the servers of two runs;
-//! - [`condition`]: conditions on a comparison that decide an exit code;
-//! - [`proof`]: whether a change wins, from replays in blocks, and when that may be judged;
-//! - [`sweep`]: what an experiment with several levels of load says, and where its knee is.
+//! - Build [`RunProfile::collect`] for each run of both sides, then call [`compare()`].
+//! - [`targets::compare_targets`] finds other differences between the servers of two runs.
+//! - [`condition`] evaluates conditions on a comparison, which decide an exit code.
+//! - [`proof`] decides whether a change wins, from replays in blocks, and schedules the interim
+//!   looks.
+//! - [`sweep`] estimates the results of an experiment at several levels of load, and its knee.
 //!
-//! Each run is read once, from its start to its end. Memory is bounded by the number of fingerprints (times a cap on
-//! samples), never by the number of executions. Randomness is seeded, so that the same runs always give the same answer.
+//! Each run is read once, from its start to its end. Memory is bounded by the number of
+//! fingerprints (times a maximum number of samples), not by the number of executions. Randomness is
+//! seeded, so that equal runs give equal results.
 
 mod anomaly;
 mod compare;
@@ -16,13 +19,14 @@ mod details;
 mod error_change;
 mod judgement;
 mod over_time;
-mod profile;
 pub mod proof;
+mod row_checksums;
 mod rows_change;
+mod run_stats;
 mod slowest;
+mod statement_stats;
 pub mod sweep;
 pub mod targets;
-mod tracked;
 mod warning;
 
 pub use anomaly::{Anomaly, BURST_SHARE, HEAVY_TAIL_SHARE, TREND_FACTOR, WARM_UP_FACTOR};
@@ -37,7 +41,7 @@ pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, MARGIN_DEFAULT, STRETCHES_MIN,
 };
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
-pub use profile::RunProfile;
 pub use rows_change::{RowsChange, RowsComparison};
+pub use run_stats::RunProfile;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};

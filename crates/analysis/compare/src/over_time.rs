@@ -1,4 +1,4 @@
-//! How a run went from stretch to stretch: counts, and quantiles for a chart.
+//! Course of a run by stretch: counts, and quantiles for a chart.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,12 +7,12 @@ use statistics::STRETCHES_MAX;
 use statistics::quantile;
 use statistics::quantile::{P50, P99};
 
-/// Bins to a power of two: a bin's middle is within 3 % of what is in it, which no chart shows.
+/// Bins in each power of two, as a power of two: a bin's middle is within 3 % of its values.
 const BINS_BITS: u32 = 4;
-/// Values from 2^44 ns on (some five hours) share the last bins.
+/// Number of bins. Values from 2^44 ns (about five hours) share the last bins.
 const BINS: usize = (44 - BINS_BITS as usize + 1) << BINS_BITS;
 
-/// Times of all statements by stretch, in fixed memory: 330 KB when every stretch has some.
+/// Times of all statements by stretch, in bounded memory: 330 KB if every stretch has some.
 #[derive(Debug, Clone)]
 pub(crate) struct TimesByStretch {
     stretches: Vec<Option<Box<[u32; BINS]>>>,
@@ -24,7 +24,7 @@ fn bin_of(value_ns: u64) -> usize {
     bin.min(BINS - 1)
 }
 
-/// The middle of a bin, in nanoseconds.
+/// Returns the middle of a bin, in nanoseconds.
 fn middle_of(bin: usize) -> u64 {
     let bins = 1usize << BINS_BITS;
     if bin < 2 * bins {
@@ -48,7 +48,7 @@ impl TimesByStretch {
         *bin = bin.saturating_add(1);
     }
 
-    /// Two neighbouring stretches become one.
+    /// Merges neighbouring stretches.
     pub(crate) fn double_stretches(&mut self) {
         for slot in 0..STRETCHES_MAX {
             let Some(bins) = self.stretches[slot].take() else {
@@ -65,8 +65,8 @@ impl TimesByStretch {
         }
     }
 
-    /// Adds what another run had in the same stretches.
-    pub(crate) fn absorb(&mut self, other: &TimesByStretch) {
+    /// Adds the times of another run with the same stretches.
+    pub(crate) fn merge(&mut self, other: &TimesByStretch) {
         for (mine, theirs) in self.stretches.iter_mut().zip(&other.stretches) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {
@@ -80,7 +80,7 @@ impl TimesByStretch {
         }
     }
 
-    /// Count, median and 99th percentile of a stretch; `None` where nothing was.
+    /// Returns count, median and 99th percentile of a stretch; `None` if it is empty.
     pub(crate) fn stretch(&self, slot: usize) -> Option<StretchTimes> {
         let bins = self.stretches.get(slot)?.as_deref()?;
         let count: u64 = bins.iter().map(|count| u64::from(*count)).sum();
@@ -105,38 +105,38 @@ impl TimesByStretch {
 /// Times of one stretch of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StretchTimes {
-    /// How many.
+    /// Number of statements.
     pub count: u64,
-    /// Their median, within 3 %, in nanoseconds.
+    /// Median, within 3 %, in nanoseconds.
     pub p50_ns: u64,
-    /// Their 99th percentile, within 3 %, in nanoseconds.
+    /// 99th percentile, within 3 %, in nanoseconds.
     pub p99_ns: u64,
 }
 
-/// One stretch of time on one side, all runs of it together.
+/// One stretch of time on one side, over all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SideStretch {
-    /// Statements that were due in it and sent, done or failed.
+    /// Statements that were due in it and were sent.
     pub sent: u64,
     /// Statements that failed.
     pub failed: u64,
-    /// Sent → done, of what was done; `None` where nothing was.
+    /// Service time (sent → done) of the statements that succeeded; `None` if there are none.
     pub service: Option<StretchTimes>,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the statements that succeeded.
     pub response: Option<StretchTimes>,
-    /// The tool's own delay, of what was sent.
+    /// Tool lag of the statements that were sent.
     pub tool_lag: Option<StretchTimes>,
 }
 
-/// Both sides from stretch to stretch. Stretches are of the time when statements were due, and as
-/// wide on both sides.
+/// Both sides by stretch. Statements belong to the stretch in which they were due; stretches have
+/// the same width on both sides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ComparedOverTime {
-    /// The width of a stretch, in nanoseconds.
+    /// Width of a stretch, in nanoseconds.
     pub width_ns: u64,
-    /// Before, stretch by stretch from the start of the replay.
+    /// Stretches before, from the start of the replay.
     pub before: Vec<SideStretch>,
-    /// After; as long as `before`.
+    /// Stretches after; as many as `before`.
     pub after: Vec<SideStretch>,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_a_stretch_are_near_the_exact_ones() {
+    fn stretch_quantiles_are_within_three_percent() {
         let mut times = TimesByStretch::new();
         for value in 1..=1_000u64 {
             times.record(value * 1_000, 3);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_and_added_stretches_hold_all() {
+    fn doubling_and_merging_keep_all_times() {
         let mut times = TimesByStretch::new();
         times.record(10, 0);
         times.record(20, 1);
@@ -175,7 +175,7 @@ mod tests {
         };
         assert_eq!(counts(&times), [2, 1]);
         assert_eq!(times.stretch(63).unwrap().p50_ns, 30);
-        times.absorb(&other);
+        times.merge(&other);
         assert_eq!(counts(&times), [3, 1, 1, 1]);
     }
 }

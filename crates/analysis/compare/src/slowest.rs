@@ -1,45 +1,46 @@
-//! The slowest executions of a statement, so that a person can find them again in the run, and in
-//! the source of the workload.
+//! Slowest executions of a statement, so that a user can find them in the run and in the workload's
+//! source.
 
 use run::Execution;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// So many are kept of each statement in each run.
+/// Maximum number of executions kept for each statement and run.
 pub const SLOWEST_MAX: usize = 3;
 
-/// One execution that took long.
+/// Slow execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SlowExecution {
-    /// The session's number in the run.
+    /// Number of the session in the run.
     pub session: u64,
-    /// The event's sequence in the session.
+    /// Sequence of the event in the session.
     pub sequence: u64,
-    /// When it was due, in nanoseconds from the replay's start.
+    /// Due time, in nanoseconds from the replay's start.
     pub due_ns: i64,
-    /// Sent → done, in nanoseconds.
+    /// Service time (sent → done), in nanoseconds.
     pub service_ns: i64,
-    /// Due → done, in nanoseconds.
+    /// Response time (due → done), in nanoseconds.
     pub response_ns: i64,
     /// Rows returned or affected.
     pub rows: u64,
 }
 
-/// The slowest so far, in no order.
+/// Slowest executions so far, unordered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slowest {
-    kept: Vec<SlowExecution>,
+    executions: Vec<SlowExecution>,
 }
 
 impl Slowest {
     /// Keeps the execution if it is among the slowest.
     pub(crate) fn offer(&mut self, execution: &Execution, service_ns: i64) {
-        let place = if self.kept.len() < SLOWEST_MAX {
+        let place = if self.executions.len() < SLOWEST_MAX {
             None
         } else {
-            let fastest = (0..self.kept.len()).min_by_key(|at| self.kept[*at].service_ns);
+            let fastest =
+                (0..self.executions.len()).min_by_key(|at| self.executions[*at].service_ns);
             match fastest {
-                Some(at) if self.kept[at].service_ns < service_ns => Some(at),
+                Some(at) if self.executions[at].service_ns < service_ns => Some(at),
                 _ => return,
             }
         };
@@ -52,19 +53,19 @@ impl Slowest {
             rows: execution.rows,
         };
         match place {
-            Some(at) => self.kept[at] = slow,
-            None => self.kept.push(slow),
+            Some(at) => self.executions[at] = slow,
+            None => self.executions.push(slow),
         }
     }
 
-    pub(crate) fn kept(&self) -> &[SlowExecution] {
-        &self.kept
+    pub(crate) fn executions(&self) -> &[SlowExecution] {
+        &self.executions
     }
 }
 
-/// The slowest of several runs, the slowest first.
+/// Returns the slowest executions of several runs, in descending order.
 pub(crate) fn slowest<'a>(runs: impl Iterator<Item = &'a Slowest>) -> Vec<SlowExecution> {
-    let mut all: Vec<SlowExecution> = runs.flat_map(|one| one.kept()).copied().collect();
+    let mut all: Vec<SlowExecution> = runs.flat_map(|one| one.executions()).copied().collect();
     all.sort_by_key(|one| (std::cmp::Reverse(one.service_ns), one.session, one.sequence));
     all.truncate(SLOWEST_MAX);
     all

@@ -1,11 +1,11 @@
-//! What an experiment with several levels of load says: estimates with intervals, and the knee.
+//! Estimates the results of an experiment at several levels of load, with intervals, and finds the
+//! knee.
 //!
-//! **Estimates.** Throughput and times are positive and vary by ratios, so they are averaged as
-//! logarithms: the centre is a geometric mean. Trials of different points of a curve lend each
-//! other what two or three of them cannot know of their own spread: the variance is pooled over the
-//! points of the curve, as in a one-way analysis of variance (Montgomery, "Design and Analysis of
-//! Experiments", chapter 3), and the interval is Student's with the degrees of freedom of all of
-//! them. With one trial a point there is no interval.
+//! **Estimates.** Throughput and times are positive and vary by ratios, so logarithms are averaged:
+//! the centre is a geometric mean. Two or three trials of a point determine their variance badly.
+//! So the variance is pooled over the points of the curve, as in a one-way analysis of variance
+//! (Montgomery, "Design and Analysis of Experiments", chapter 3), and the interval is Student's
+//! with the pooled degrees of freedom. With one trial for each point there is no interval.
 //!
 //! **The knee** is the level beyond which more load brings little more throughput and longer
 //! responses (Jain, "The Art of Computer Systems Performance Analysis", 1991, section 3.3: knee
@@ -15,37 +15,37 @@
 //! growth = ln(throughput₂ / throughput₁) / ln(level₂ / level₁)
 //! ```
 //!
-//! 1 where twice the clients bring twice the throughput, 0 where they bring nothing. In a closed
-//! loop without think times clients = throughput × response time (Little 1961), so that response
-//! times grow by 1 − growth: one curve holds both. The knee is the smallest level from which on
-//! every further step grows by less than [`GROWTH_MIN`], if response times then grow as they have to; where
-//! they do not, it is not the server that holds throughput back, and there is no knee to name. The
-//! threshold is ours: past it, three quarters of each added client wait.
+//! It is 1 if twice the clients bring twice the throughput, and 0 if they bring none. In a closed
+//! loop without think times, clients = throughput × response time (Little 1961), so response times
+//! grow by 1 − growth. The knee is the smallest level from which every further step grows by less
+//! than [`GROWTH_MIN`], provided that response times grow accordingly. If they do not, the server
+//! does not limit throughput, and there is no knee. The threshold is this project's choice: beyond
+//! it, three quarters of each added client wait.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A step that grows by less does not pay.
+/// Minimum growth of a worthwhile step.
 pub const GROWTH_MIN: f64 = 0.25;
-/// The level of intervals.
+/// Confidence level of intervals.
 const LEVEL: f64 = 0.95;
 
-/// What is measured of trials at one point.
+/// Estimate from the trials at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
-    /// The geometric mean.
+    /// Geometric mean.
     pub centre: f64,
-    /// The 95 % interval, where there are trials enough for one.
+    /// 95 % interval, if there are enough trials.
     pub interval: Option<(f64, f64)>,
-    /// Of how many trials.
+    /// Number of trials.
     pub trials: usize,
 }
 
-/// Logarithms of the points of a curve, with their common spread.
+/// Logarithms of the points of a curve, with their pooled variance.
 struct Logs {
     means: Vec<Option<(f64, usize)>>,
-    /// The pooled standard deviation and its degrees of freedom.
+    /// Pooled standard deviation and its degrees of freedom.
     spread: Option<(f64, f64)>,
 }
 
@@ -72,7 +72,8 @@ impl Logs {
         Logs { means, spread }
     }
 
-    /// Half the interval of a mean whose variance is the pooled one times this.
+    /// Returns the half width of the interval of a mean whose variance is the pooled one times
+    /// `share`.
     fn half(&self, share: f64) -> Option<f64> {
         let (deviation, freedom) = self.spread?;
         let students_t = StudentsT::new(0.0, 1.0, freedom).ok()?;
@@ -80,8 +81,8 @@ impl Logs {
     }
 }
 
-/// The estimates of a curve's points, each of which has one value a trial; `None` where a point has
-/// no value that is positive.
+/// Estimates the points of a curve, each with one value for each trial; `None` for a point with a
+/// value that is not positive.
 pub fn estimates(points: &[Vec<f64>]) -> Vec<Option<Estimate>> {
     let logs = Logs::of(points);
     let estimate = |mean: &Option<(f64, usize)>| {
@@ -96,50 +97,50 @@ pub fn estimates(points: &[Vec<f64>]) -> Vec<Option<Estimate>> {
     logs.means.iter().map(estimate).collect()
 }
 
-/// From one level to the next.
+/// Step from one level to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// The lower level.
     pub from: f64,
-    /// The higher one.
+    /// The higher level.
     pub to: f64,
-    /// Of throughput.
+    /// Growth of throughput.
     pub growth: f64,
-    /// The 95 % interval, where there are trials enough for one.
+    /// 95 % interval, if there are enough trials.
     pub interval: Option<(f64, f64)>,
-    /// Of the mean response time, by the same formula.
+    /// Growth of the mean response time, by the same formula.
     pub response_growth: Option<f64>,
 }
 
-/// Where a curve bends.
+/// Growth of a curve by step, and its knee.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Bend {
-    /// From level to level, ascending.
+    /// Steps from level to level, ascending.
     pub steps: Vec<Step>,
     /// The knee.
     pub knee: Option<Knee>,
     /// The reason why there is no knee.
     pub no_knee: Option<NoKnee>,
-    /// The level with the most throughput.
+    /// Level with the greatest throughput.
     pub peak: Option<f64>,
-    /// Throughput at the highest level as a share of that at the peak, where the interval of their
-    /// ratio says that it is less.
+    /// Throughput at the highest level as a share of that at the peak, if the interval of their
+    /// ratio shows that it is less.
     pub falls_to: Option<f64>,
 }
 
 /// The knee of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Knee {
-    /// The level.
+    /// Level of the knee.
     pub level: f64,
-    /// The lowest level at which it may be, and the highest, as far as the intervals of the steps
-    /// say; the second is `None` where it may be beyond the range. `None` without intervals.
+    /// Lowest and highest level at which the knee may be, by the intervals of the steps. The second
+    /// is `None` if the knee may be beyond the range. `None` without intervals.
     pub between: Option<(f64, Option<f64>)>,
-    /// It is the lowest level that was tried: the knee may be below it.
+    /// Whether it is the lowest level tried, so that the knee may be below it.
     pub is_lowest: bool,
 }
 
-/// Why a curve has no knee.
+/// Reason why a curve has no knee.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoKnee {
@@ -147,21 +148,22 @@ pub enum NoKnee {
     OneLevel,
     /// Throughput still grows at the highest level.
     StillGrows,
-    /// Throughput does not grow and neither do response times: the server is not asked for more.
+    /// Neither throughput nor response times grow: the server does not receive more load.
     NotAsked,
-    /// At a level beyond the others nothing was done in some trial: throughput does not grow, it ends.
+    /// Some trial at a level above the others completed nothing: throughput does not level off but
+    /// ends.
     Collapses {
-        /// The lowest such level.
+        /// Lowest such level.
         level: f64,
     },
-    /// By the intervals it may be at any level, or at none.
+    /// By the intervals, the knee may be at any level, or at none.
     Unclear,
 }
 
-/// Finds the knee of a curve: of each level its throughputs and mean response times, one a trial.
-/// Levels are positive, and may come in any order.
+/// Finds the knee of a curve, given for each level the throughputs and mean response times of its
+/// trials. Levels are positive, in any order.
 pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
-    // Logarithms know of no zero: where nothing was done is told apart.
+    // Zero has no logarithm, so levels that completed nothing are handled separately.
     let ends_at = points
         .iter()
         .filter(|(level, values, _)| *level > 0.0 && values.contains(&0.0))
@@ -223,14 +225,14 @@ fn knee(steps: &[Step]) -> Result<Knee, NoKnee> {
     if steps.is_empty() {
         return Err(NoKnee::OneLevel);
     }
-    // The smallest level from which on all steps are below the threshold, by one of their numbers.
+    // Smallest level from which all steps are below the threshold, by one of their numbers.
     let first = |number: &dyn Fn(&Step) -> f64| {
         let below = steps.iter().rev();
         let count = below.take_while(|step| number(step) < GROWTH_MIN).count();
         steps.get(steps.len() - count).filter(|_| count > 0)
     };
     let found = first(&|step| step.growth).ok_or(NoKnee::StillGrows)?;
-    // In a closed loop they grow by more than 1 − GROWTH_MIN; half of it leaves room for noise.
+    // In a closed loop responses grow by more than 1 − GROWTH_MIN; half of it allows for noise.
     let waits = |growth: f64| growth > (1.0 - GROWTH_MIN) / 2.0;
     if found.response_growth.is_some_and(|growth| !waits(growth)) {
         return Err(NoKnee::NotAsked);
@@ -259,7 +261,7 @@ fn knee(steps: &[Step]) -> Result<Knee, NoKnee> {
 mod tests {
     use super::*;
 
-    /// A closed loop: what is left of the throughput says how long responses are.
+    /// Closed loop: response times follow from the throughput.
     fn curve(points: &[(f64, &[f64])]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         let point = |(level, throughputs): &(f64, &[f64])| {
             let responses = throughputs.iter().map(|one| level / one).collect();
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_has_the_interval_of_the_textbook() {
+    fn estimate_matches_textbook_interval() {
         // exp(0), exp(0.2); exp(1), exp(1.2): means 0.1 and 1.1, each with a sum of squares of 0.02;
         // pooled over 2 degrees of freedom s² = 0.02, so s = 0.141421, s/√2 = 0.1, t(2; 0.975) =
         // 4.302653.
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_where_growth_ends() {
+    fn knee_is_where_growth_ends() {
         let bend = bend(&curve(&[
             (1.0, &[100.0, 101.0]),
             (2.0, &[198.0, 200.0]),
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_where_nothing_was_done_is_no_growth() {
+    fn level_without_completed_work_ends_growth() {
         let ends = |at: &[f64]| {
             bend(&curve(&[
                 (1.0, &[100.0, 102.0]),
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_grows_has_none_and_noise_widens_where_it_may_be() {
+    fn growing_curve_has_no_knee_and_noise_widens_its_range() {
         let grows = bend(&curve(&[(1.0, &[100.0]), (2.0, &[190.0]), (4.0, &[350.0])]));
         assert_eq!(grows.no_knee, Some(NoKnee::StillGrows));
         let single = bend(&curve(&[(4.0, &[100.0])]));
@@ -339,7 +341,7 @@ mod tests {
             (4.0, &[170.0, 260.0]),
         ]));
         assert_eq!(noisy.no_knee, Some(NoKnee::Unclear));
-        // A single trial a point: a knee, and nothing of how sure that is.
+        // With a single trial for each point there is a knee without an interval.
         let single = bend(&curve(&[(1.0, &[100.0]), (2.0, &[110.0])])).knee;
         let single = single.unwrap();
         assert_eq!(
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_behind_the_peak_is_told_where_it_is_clear() {
+    fn clear_fall_after_the_peak_is_reported() {
         let falls = |last: &[f64]| {
             bend(&curve(&[
                 (10.0, &[500.0, 505.0]),
@@ -364,8 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_are_not_busy_are_no_knee() {
-        // Throughput stays, and so do responses: nobody asks for more.
+    fn idle_clients_make_no_knee() {
+        // Throughput and response times stay constant: nobody sends more load.
         let points = vec![
             (1.0, vec![100.0, 100.0], vec![0.010, 0.010]),
             (2.0, vec![105.0, 105.0], vec![0.010, 0.010]),

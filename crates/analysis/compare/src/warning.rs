@@ -6,22 +6,22 @@ use run::RunStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::profile::RunProfile;
+use crate::run_stats::RunProfile;
 
-/// Tool lag whose 99th percentile is above this, in nanoseconds, says that the replaying machine
-/// was too slow: ten times what a replay should keep to (300 µs).
+/// 99th percentile of tool lag, in nanoseconds, above which the replaying machine was too slow: ten
+/// times the target for a replay (300 µs).
 pub const TOOL_LAG_P99_HIGH_NS: u64 = 3_000_000;
 
-/// A run that ended later than it was due by more than this share of its span, and by more than
-/// [`FELL_BEHIND_NS`], could not keep up.
+/// Share of its span by which a run may end late. A run that ends later than this and later than
+/// [`FELL_BEHIND_NS`] could not keep up.
 const FELL_BEHIND_SHARE: f64 = 0.05;
-/// In nanoseconds; the last statement of a short run may well take a second.
+/// Minimum delay in nanoseconds; the last statement of a short run may well take a second.
 const FELL_BEHIND_NS: i64 = 2_000_000_000;
 
-/// Fewer statements than this in a run are a try, not a comparison.
+/// Minimum number of statements in a run for a meaningful comparison.
 const STATEMENTS_FEW: u64 = 200;
 
-/// A side of a comparison.
+/// Side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
@@ -41,12 +41,12 @@ impl Side {
     }
 }
 
-/// One of the runs.
+/// Identification of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WhichRun {
     /// The side.
     pub side: Side,
-    /// Which of the side's runs, from 1; `None` where it is the only one.
+    /// Number of the run on its side, from 1; `None` if it is the only one.
     pub number: Option<usize>,
 }
 
@@ -57,73 +57,73 @@ impl fmt::Display for WhichRun {
     }
 }
 
-/// A reason to read a comparison with care.
+/// Reason to read a comparison with care.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
-    /// The runs replayed different workloads; differences may be theirs.
+    /// The runs replayed different workloads, which may cause the differences.
     DifferentWorkloads {
-        /// What was replayed before.
+        /// Workload before.
         before: String,
-        /// What was replayed after.
+        /// Workload after.
         after: String,
     },
-    /// A run does not hold all of its workload.
+    /// A run is incomplete.
     Partial {
-        /// Which run.
+        /// The run.
         run: WhichRun,
-        /// How it ended.
+        /// Status of the run.
         status: RunStatus,
     },
     /// The runs were replayed at different speeds, so under different load.
     SpeedsDiffer {
-        /// Before.
+        /// Speed before.
         before: String,
-        /// After.
+        /// Speed after.
         after: String,
     },
     /// The replaying machine was a bottleneck.
     ToolLagHigh {
-        /// Which run.
+        /// The run.
         run: WhichRun,
         /// The 99th percentile of tool lag, in nanoseconds.
         p99_ns: u64,
     },
-    /// The server could not keep up: the run ended later than it was due.
+    /// The server could not keep up: the run ended later than planned.
     FellBehind {
-        /// Which run.
+        /// The run.
         run: WhichRun,
-        /// By how much, in nanoseconds.
+        /// Delay, in nanoseconds.
         by_ns: i64,
     },
     /// One run skipped more statements than the other.
     SkippedDiffer {
-        /// Before.
+        /// Skipped statements before.
         before: u64,
-        /// After.
+        /// Skipped statements after.
         after: u64,
     },
     /// Statements were never sent because their session had no connection.
     NoConnection {
-        /// Which run.
+        /// The run.
         run: WhichRun,
-        /// How many statements.
+        /// Number of statements.
         statements: u64,
     },
-    /// All runs of one side were over before the first of the other began: what changed by itself
-    /// meanwhile passes for the change.
+    /// All runs of one side ended before the first run of the other began, so changes over time
+    /// look like effects of the change.
     NotInTurns {
-        /// The side whose runs came first.
+        /// Side whose runs came first.
         first: Side,
     },
     /// There is little to compare.
     FewStatements {
-        /// Done in the run that did less.
+        /// Statements of the run with fewer.
         statements: u64,
     },
 }
 
-/// All that hold.
+/// Returns all warnings.
 pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warning> {
     let mut found = Vec::new();
     let all = || before.iter().chain(after);
@@ -147,7 +147,7 @@ pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warni
         }
     }
     let most_skipped = |side: &[RunProfile]| {
-        let each = side.iter().map(|run| run.all.account.skipped);
+        let each = side.iter().map(|run| run.all.outcomes.skipped);
         each.max().unwrap_or(0)
     };
     let (skipped_before, skipped_after) = (most_skipped(before), most_skipped(after));
@@ -160,15 +160,15 @@ pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warni
     if let Some(first) = first_side(before, after) {
         found.push(Warning::NotInTurns { first });
     }
-    let least = all().map(|run| run.all.account.done).min().unwrap_or(0);
+    let least = all().map(|run| run.all.outcomes.done).min().unwrap_or(0);
     if least < STATEMENTS_FEW {
         found.push(Warning::FewStatements { statements: least });
     }
     found
 }
 
-/// The side that was over before the other began, where there are more runs than one a side: with
-/// one each it cannot be otherwise.
+/// Returns the side whose runs all ended before the other's began, if a side has more than one run.
+/// With one run each this is unavoidable.
 fn first_side(before: &[RunProfile], after: &[RunProfile]) -> Option<Side> {
     if before.len() + after.len() < 3 {
         return None;

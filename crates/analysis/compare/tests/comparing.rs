@@ -1,4 +1,4 @@
-//! Two runs side by side, from executions made up here.
+//! Comparison of synthetic runs.
 
 mod made_up;
 
@@ -10,8 +10,8 @@ use made_up::{Chance, done, failed, info, skipped, text};
 use run::{Execution, RunInfo, RunStatus, SkipReason};
 use statistics::Measure;
 
-/// 60 s of traffic: three statements, whose middle times are 1 ms, 0.2 ms and 5 ms times the
-/// factor given for each.
+/// Creates 60 s of traffic of three statements, whose median times are 1 ms, 0.2 ms and 5 ms times
+/// the given factors.
 fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     let mut chance = Chance::new(seed);
     let mut executions = Vec::new();
@@ -50,7 +50,7 @@ fn compared(before: Vec<Execution>, after: Vec<Execution>) -> Comparison {
 }
 
 #[test]
-fn the_same_twice_is_the_same() {
+fn equal_runs_compare_as_the_same() {
     let comparison = compared(traffic(1, [1.0; 3]), traffic(2, [1.0; 3]));
     assert_eq!(comparison.verdict, Verdict::NoRegression { faster: 0 });
     assert!(!comparison.has_regression());
@@ -66,7 +66,7 @@ fn the_same_twice_is_the_same() {
 }
 
 #[test]
-fn no_difference_is_hardly_ever_taken_for_one() {
+fn equal_runs_rarely_give_findings() {
     let mut alarms = 0;
     for seed in 0..20 {
         let comparison = compared(traffic(2 * seed, [1.0; 3]), traffic(2 * seed + 1, [1.0; 3]));
@@ -76,7 +76,7 @@ fn no_difference_is_hardly_ever_taken_for_one() {
 }
 
 #[test]
-fn one_slower_statement_is_found_first_and_by_name() {
+fn slower_statement_is_listed_first_with_its_sql() {
     let comparison = compared(traffic(1, [1.0; 3]), traffic(2, [1.0, 4.0, 1.0]));
     assert_eq!(
         comparison.verdict,
@@ -99,13 +99,14 @@ fn one_slower_statement_is_found_first_and_by_name() {
     let median = worst.service.median_ratio.unwrap();
     let interval = median.interval.unwrap();
     assert!(interval.low < 4.0 && 4.0 < interval.high, "{median:?}");
-    // 2,000 calls, each about 0.6 ms longer (times the mean of the skew, above its median).
+    // 2,000 calls, each about 0.6 ms longer (times the mean of the skew, which is above its
+    // median).
     let added_ns = worst.service.added_ns.unwrap();
     assert!((1.2e9..1.5e9).contains(&added_ns), "{added_ns}");
 }
 
 #[test]
-fn before_and_after_change_places() {
+fn swapped_runs_give_inverse_findings() {
     let (one, other) = (traffic(1, [1.0; 3]), traffic(2, [0.5, 4.0, 1.0]));
     let there = compared(one.clone(), other.clone());
     let back = compared(other, one);
@@ -136,7 +137,7 @@ fn before_and_after_change_places() {
 }
 
 #[test]
-fn a_tail_alone_is_found() {
+fn slower_tail_alone_is_found() {
     let calls = |seed, tail_factor: f64| -> Vec<Execution> {
         let mut chance = Chance::new(seed);
         (0..6_000)
@@ -162,7 +163,7 @@ fn a_tail_alone_is_found() {
 }
 
 #[test]
-fn a_slower_statement_that_costs_nothing_is_no_regression() {
+fn slower_statement_without_cost_is_no_regression() {
     let mut before = traffic(1, [1.0; 3]);
     let mut after = traffic(2, [1.0; 3]);
     for number in 0..100u64 {
@@ -187,7 +188,7 @@ fn a_slower_statement_that_costs_nothing_is_no_regression() {
 }
 
 #[test]
-fn too_little_is_called_too_little() {
+fn too_few_calls_are_insufficient_data() {
     let few = |count: u64, step_ns: i64| -> Vec<Execution> {
         (0..count)
             .map(|number| done(1, number, number as i64 * step_ns, 1e6))
@@ -246,7 +247,7 @@ fn new_errors_are_a_regression_and_failed_calls_no_improvement() {
 }
 
 #[test]
-fn errors_that_were_captured_are_none_of_the_change() {
+fn captured_errors_are_no_change() {
     let mut before = traffic(1, [1.0; 3]);
     for execution in before.iter_mut().step_by(10) {
         *execution = failed(execution, "23505", 1_000.0);
@@ -258,7 +259,7 @@ fn errors_that_were_captured_are_none_of_the_change() {
 }
 
 #[test]
-fn what_was_done_in_one_run_only_makes_not_all_slower() {
+fn statements_of_one_run_do_not_slow_the_whole() {
     // The cheap statements fail after: the mean of the others is higher, no time is.
     let mut after = traffic(2, [1.0; 3]);
     for execution in after
@@ -306,7 +307,7 @@ fn counts_add_up() {
 }
 
 #[test]
-fn what_calls_for_care_is_said() {
+fn doubtful_comparisons_have_warnings() {
     let mut before_info = info();
     before_info.status = RunStatus::Stopped;
     let mut after_info = info();
@@ -361,7 +362,7 @@ fn what_calls_for_care_is_said() {
 }
 
 #[test]
-fn runs_that_were_not_made_in_turns_are_told() {
+fn runs_not_in_turns_have_a_warning() {
     let at = |minute: i64| {
         let mut info = info();
         info.started_wall_us = minute * 60_000_000;
@@ -380,7 +381,7 @@ fn runs_that_were_not_made_in_turns_are_told() {
     assert_eq!(warnings(&[2, 3], &[0, 1]), told(Side::After));
     assert_eq!(warnings(&[0, 3], &[1, 2]), []);
     assert_eq!(warnings(&[0, 2], &[1, 3]), []);
-    // One a side cannot be otherwise.
+    // With one run on each side it is unavoidable.
     assert_eq!(warnings(&[0], &[1]), []);
 }
 
@@ -404,19 +405,19 @@ fn threads_do_not_change_the_result() {
 }
 
 #[test]
-fn an_error_of_the_reader_is_handed_back() {
+fn reader_error_is_returned() {
     let broken = vec![Ok(done(1, 0, 0, 1.0)), Err("the file ends early")];
     let result = RunProfile::collect(info(), broken, Vec::new());
     assert_eq!(result.err(), Some("the file ends early"));
 }
 
-/// The same as [`traffic`], and the whole run by a factor slower.
+/// Creates a run of [`traffic`] that is slower as a whole by a factor.
 fn run_of(seed: u64, whole: f64, factors: [f64; 3]) -> RunProfile {
     profile(info(), traffic(seed, factors.map(|factor| factor * whole)))
 }
 
 #[test]
-fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
+fn differences_between_runs_widen_intervals() {
     let several = |factor: f64| {
         let runs = Runs {
             before: vec![run_of(1, 1.0, [1.0; 3]), run_of(2, 1.3, [1.0; 3])],
@@ -432,7 +433,7 @@ fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
     let noise = same.noise.as_ref().unwrap();
     assert_eq!(noise.source, NoiseSource::Repeats);
     assert!((0.05..0.35).contains(&noise.median), "{noise:?}");
-    // One run a side would have called this one slower: 1.4 to 1.
+    // With one run on each side this statement would have been called slower: 1.4 to 1.
     let alone = compare(
         one_each(run_of(1, 1.0, [1.0; 3]), run_of(4, 1.4, [1.0; 3])),
         CompareOptions::default(),
@@ -449,7 +450,7 @@ fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
 }
 
 #[test]
-fn what_two_runs_of_one_server_differ_by_is_no_difference() {
+fn given_noise_raises_the_margin() {
     let with_noise = |noise: Vec<RunProfile>| {
         let runs = Runs {
             noise,
@@ -469,7 +470,7 @@ fn what_two_runs_of_one_server_differ_by_is_no_difference() {
 }
 
 #[test]
-fn rows_that_differ_between_runs_of_one_side_are_not_the_changes_doing() {
+fn rows_that_differ_within_a_side_are_unsteady() {
     let with_rows = |rows: u64| {
         let mut executions = traffic(1, [1.0; 3]);
         executions[0].rows = rows;
@@ -491,7 +492,7 @@ fn rows_that_differ_between_runs_of_one_side_are_not_the_changes_doing() {
 }
 
 #[test]
-fn what_is_drawn_adds_up_to_what_was_done() {
+fn chart_data_adds_up_to_the_totals() {
     let mut after = traffic(2, [1.0, 2.0, 1.0]);
     after[5] = failed(&after[5], "57014", 5e6);
     let comparison = compared(traffic(1, [1.0; 3]), after);
@@ -521,7 +522,7 @@ fn what_is_drawn_adds_up_to_what_was_done() {
         );
         assert!(slowest.response_ns >= slowest.service_ns);
     }
-    // Response time is service time and the 50 µs that the tool was late.
+    // Response time is service time plus the 50 µs of tool lag.
     let (service, response) = (
         comparison.all.after.unwrap(),
         comparison.response.after.unwrap(),

@@ -1,7 +1,7 @@
-//! Facts of two targets, made up, side by side.
+//! Comparison of synthetic facts of two targets.
 
 use compare::Side;
-use compare::targets::{Bearing, Presence, TargetsComparison, compare_targets};
+use compare::targets::{Presence, SettingArea, TargetsComparison, compare_targets};
 use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
 
 fn setting(name: &str, category: &str, value: &str, boot: &str, source: &str) -> SettingFact {
@@ -97,7 +97,7 @@ fn facts() -> Facts {
     }
 }
 
-/// Before it is as above; after, it is changed.
+/// Compares the facts above with changed ones.
 fn changed(change: impl FnOnce(&mut Facts)) -> TargetsComparison {
     let mut after = facts();
     change(&mut after);
@@ -105,14 +105,14 @@ fn changed(change: impl FnOnce(&mut Facts)) -> TargetsComparison {
 }
 
 #[test]
-fn alike_targets_are_alike() {
+fn equal_targets_have_no_differences() {
     let found = changed(|_| ());
     assert!(found.same);
     assert!(found.settings.is_empty() && found.sizes.is_empty() && found.notes.is_empty());
 }
 
 #[test]
-fn settings_come_by_what_they_bear_on_and_say_where_they_come_from() {
+fn setting_differences_are_ordered_by_area_with_their_source() {
     let found = changed(|after| {
         after.settings[0] = setting("port", "Connections", "6000", "5432", "command line");
         after.settings[2].value = Some("32768".to_owned());
@@ -139,10 +139,10 @@ fn settings_come_by_what_they_bear_on_and_say_where_they_come_from() {
     assert_eq!(
         names,
         [
-            ("set_new", Bearing::Planner, false),
-            ("work_mem", Bearing::Planner, false),
-            ("shared_buffers", Bearing::Resources, true),
-            ("port", Bearing::Place, false),
+            ("set_new", SettingArea::Planner, false),
+            ("work_mem", SettingArea::Planner, false),
+            ("shared_buffers", SettingArea::Resources, true),
+            ("port", SettingArea::Place, false),
         ]
     );
     assert_eq!((found.settings_gone, found.settings_new), (0, 1));
@@ -150,12 +150,12 @@ fn settings_come_by_what_they_bear_on_and_say_where_they_come_from() {
     assert_eq!((after.source.as_str(), after.default), ("database", false));
     assert!(found.settings[0].before.is_none());
     assert!(!found.same);
-    // Another port is no other server.
+    // Another port is not another server.
     assert!(changed(|after| after.settings[0].value = Some("1".to_owned())).same);
 }
 
 #[test]
-fn the_same_amount_in_another_unit_is_no_difference() {
+fn equal_amounts_in_different_units_are_no_difference() {
     let found = changed(|after| {
         after.settings[3].value = Some("4".to_owned());
         after.settings[3].unit = Some("MB".to_owned());
@@ -170,7 +170,7 @@ fn the_same_amount_in_another_unit_is_no_difference() {
 }
 
 #[test]
-fn what_is_on_one_side_only_or_defined_otherwise_is_named() {
+fn objects_of_one_side_or_with_changed_definitions_are_listed() {
     let found = changed(|after| {
         after.relations[0].columns[1] = "text default ''::text".to_owned();
         after.relations[0].options = vec!["fillfactor=70".to_owned()];
@@ -207,7 +207,7 @@ fn what_is_on_one_side_only_or_defined_otherwise_is_named() {
 }
 
 #[test]
-fn what_was_not_looked_at_is_not_missing() {
+fn uninspected_objects_are_not_missing() {
     let found = changed(|after| {
         after.relations.clear();
         after.indexes.clear();
@@ -220,13 +220,13 @@ fn what_was_not_looked_at_is_not_missing() {
     assert!(found.relations.is_empty() && found.indexes.is_empty());
     assert_eq!(found.extensions.len(), 1);
     assert_eq!(found.notes.len(), 2);
-    // A role that may see no settings, a database that could not be asked.
+    // The role may not see the settings, and a database could not be queried.
     let found = changed(|after| {
         after.settings.clear();
         after.databases.clear();
     });
     assert!(found.settings.is_empty() && found.relations.is_empty());
-    // A table that was locked shows no columns.
+    // A locked table shows no columns.
     let found = changed(|after| {
         after.relations[0].columns.clear();
         after.relations[0].column_names.clear();
@@ -236,7 +236,7 @@ fn what_was_not_looked_at_is_not_missing() {
 }
 
 #[test]
-fn what_one_database_lacks_is_missing_in_another_all_the_same() {
+fn unknown_facts_of_one_database_do_not_affect_another() {
     let other = |facts: &mut Facts| {
         let elsewhere = "archive".to_owned();
         facts.databases.push(DatabaseFact {
@@ -269,13 +269,13 @@ fn what_one_database_lacks_is_missing_in_another_all_the_same() {
     assert_eq!(found.indexes.len(), of_shop.indexes.len());
     assert!(found.relations.iter().all(|one| one.database == "shop"));
     assert_eq!(found.relations.len(), of_shop.relations.len());
-    // One that does not say of which database it is stands for all.
+    // A note without a database applies to all.
     after.notes.push(note("indexes", "left out"));
     assert!(compare_targets(&before, &after).indexes.is_empty());
 }
 
 #[test]
-fn an_index_that_one_side_may_not_use_is_a_difference() {
+fn invalid_index_of_one_side_is_a_difference() {
     let invalid = |facts: &mut Facts| facts.indexes[0].valid = false;
     assert!(!changed(invalid).same);
     let mut both = facts();
@@ -286,7 +286,7 @@ fn an_index_that_one_side_may_not_use_is_a_difference() {
 }
 
 #[test]
-fn a_copy_under_another_name_is_compared_as_the_same_database() {
+fn copy_under_another_name_is_the_same_database() {
     let found = changed(|after| {
         after.databases[0].name = "copy".to_owned();
         after.databases[0].collate = "en_US.utf8".to_owned();
@@ -301,7 +301,7 @@ fn a_copy_under_another_name_is_compared_as_the_same_database() {
 }
 
 #[test]
-fn sizes_count_from_a_factor_and_an_amount_on() {
+fn size_differences_need_a_factor_and_an_amount() {
     let sizes = |rows: Option<u64>, bytes: Option<u64>| {
         changed(|after| after.relations[0] = table("orders", rows, bytes)).sizes
     };
@@ -310,7 +310,7 @@ fn sizes_count_from_a_factor_and_an_amount_on() {
     assert!((sizes(Some(10_000), Some(80 << 20))[0].factor() - 10.0).abs() < 1e-9);
     let never = sizes(None, Some(8 << 20));
     assert!(never[0].is_unanalysed());
-    // Few rows are few rows, whatever the factor.
+    // A difference of few rows is not reported, whatever the factor.
     let small =
         |facts: &mut Facts, rows| facts.relations[0] = table("orders", Some(rows), Some(8_192));
     let (mut one, mut other) = (facts(), facts());

@@ -1,4 +1,4 @@
-//! Conditions, asked of comparisons made up here.
+//! Conditions on comparisons of synthetic runs.
 
 mod made_up;
 
@@ -7,8 +7,8 @@ use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
 use run::Execution;
 
-/// 60 s of traffic of three statements, of about 1 ms, 0.2 ms and 5 ms times a factor each; a fourth
-/// comes four times, and a fifth in this run only, where `alone` says so.
+/// Creates 60 s of traffic of three statements with about 1 ms, 0.2 ms and 5 ms times a factor
+/// each; a fourth has four calls, and a fifth is in this run only if `alone` is given.
 fn traffic(seed: u64, factors: [f64; 3], alone: Option<u64>) -> Vec<Execution> {
     let mut chance = Chance::new(seed);
     let mut executions = Vec::new();
@@ -51,7 +51,7 @@ fn check(condition: &str, comparison: &Comparison) -> ConditionOutcome {
     condition.check(comparison)
 }
 
-/// The texts' numbers of the statements for which it holds.
+/// Returns the numbers of the statements for which the condition holds.
 fn held(condition: &str, comparison: &Comparison) -> Vec<u64> {
     let outcome = check(condition, comparison);
     let statements = outcome.statements.iter();
@@ -62,7 +62,7 @@ fn held(condition: &str, comparison: &Comparison) -> Vec<u64> {
 }
 
 #[test]
-fn statements_are_asked_one_by_one() {
+fn statement_conditions_are_checked_for_each_statement() {
     let comparison = changed();
     for (condition, statements) in [
         ("median > 1.5x", vec![2]),
@@ -112,7 +112,7 @@ fn statements_are_asked_one_by_one() {
 }
 
 #[test]
-fn what_is_of_the_whole_is_asked_once() {
+fn whole_conditions_are_checked_once() {
     let comparison = changed();
     for (condition, holds) in [
         ("regression", true),
@@ -145,7 +145,7 @@ fn what_is_of_the_whole_is_asked_once() {
         assert!(outcome.statements.is_empty());
         assert!(holds || outcome.measured.is_empty());
     }
-    // Where the whole decides, no statement is named.
+    // If a test of the whole decides, no statement is named.
     let outcome = check("new_errors or median > 1.5x", &comparison);
     assert_eq!((outcome.holds, outcome.statements.len()), (true, 0));
     let measured = outcome.measured;
@@ -155,22 +155,22 @@ fn what_is_of_the_whole_is_asked_once() {
 }
 
 #[test]
-fn what_is_not_known_fails_nothing_and_is_counted() {
+fn unknown_quantities_never_hold_and_are_counted() {
     let comparison = changed();
     let outcome = check("median > 0.1x", &comparison);
     assert_eq!(held("median > 0.1x", &comparison), [1, 2, 3]);
     assert_eq!((outcome.statements_checked, outcome.unknown), (Some(6), 3));
-    // Nor does its contrary.
+    // Its negation is unknown as well.
     let outcome = check("not median > 1.5x", &comparison);
     assert_eq!(held("not median > 1.5x", &comparison), [1, 3]);
     assert_eq!(outcome.unknown, 3);
-    // What decides by itself needs no ratio.
+    // A test that decides alone needs no ratio.
     assert_eq!(
         check("median > 0.1x and calls > 100", &comparison).unknown,
         0
     );
     assert_eq!(check("median > 9x or calls = 4", &comparison).unknown, 1);
-    // With too few calls for the tail's interval there is no ratio of it.
+    // With too few calls for an interval of the tail there is no ratio of it.
     let short = |seed| {
         traffic(seed, [1.0; 3], None)
             .into_iter()

@@ -1,43 +1,42 @@
-//! Is a comparison right? Runs of which the truth is known, again and again. The numbers of 200
-//! repetitions, and more kinds of truth, are in `docs/compare-statistics.md`; the example `known_truth`
-//! makes them.
+//! Accuracy of the comparison on synthetic runs with known differences. The example `known_truth`
+//! makes the numbers of 200 repetitions and more kinds of differences in
+//! `docs/compare-statistics.md`.
 
 mod known_differences;
 mod made_up;
 
 use compare::proof::{Effect, Goal, PairedBlock, Verdict, effect, looks, verdict};
 use compare::{Comparison, Finding, StatementComparison};
-use known_differences::{CHANGED, Said, Truth, compared, said, totals};
+use known_differences::{CHANGED, CallCounts, Truth, compared, count_calls, totals};
 
-/// So often each truth is made up, with so many statements: enough to see that something is wrong, and
-/// few enough to wait for.
+/// Numbers of repetitions and statements: enough to detect a fault, few enough for a test.
 const REPETITIONS: u64 = 20;
 const STATEMENTS: u64 = 60;
 
-fn all(truth: Truth, margin: f64) -> Vec<Said> {
+fn all(truth: Truth, margin: f64) -> Vec<CallCounts> {
     let truth = Truth {
         statements: STATEMENTS,
         ..truth
     };
     (0..REPETITIONS)
-        .map(|at| said(&compared(&truth, at, margin)))
+        .map(|at| count_calls(&compared(&truth, at, margin)))
         .collect()
 }
 
-/// Comparisons that called a statement, or all together, slower or faster that are not.
-fn alarms(said: &[Said]) -> usize {
-    let wrong = |one: &&Said| one.wrong > 0 || (one.as_a_whole && !one.found);
+/// Counts the comparisons that called an unchanged statement, or all together, slower or faster.
+fn alarms(said: &[CallCounts]) -> usize {
+    let wrong = |one: &&CallCounts| one.wrong > 0 || (one.as_a_whole && !one.found);
     said.iter().filter(wrong).count()
 }
 
-fn found(said: &[Said]) -> usize {
+fn found(said: &[CallCounts]) -> usize {
     said.iter().filter(|one| one.found).count()
 }
 
 #[test]
-fn where_nothing_differs_false_alarms_are_as_rare_as_stated() {
-    // At the margin of 10 % hardly ever; without one, at the stated 5 %: one of 20, and more than 5
-    // come once in 3,000 times.
+fn false_alarms_of_equal_runs_are_as_rare_as_stated() {
+    // At a margin of 10 % hardly ever; without a margin at the stated 5 %: one of 20, and more than
+    // 5 occur once in 3,000 times.
     assert_eq!(alarms(&all(Truth::default(), 0.1)), 0);
     assert!(alarms(&all(Truth::default(), 0.0)) <= 5);
     let disturbed = Truth {
@@ -53,19 +52,19 @@ fn where_nothing_differs_false_alarms_are_as_rare_as_stated() {
 }
 
 #[test]
-fn one_slower_statement_of_many_is_found() {
+fn slower_statement_among_many_is_found() {
     let slower = Truth {
         factor: 1.5,
         ..Truth::default()
     };
     let said = all(slower, 0.1);
     assert!(found(&said) >= 19, "{said:?}");
-    // Of findings, not of comparisons, one in twenty may be wrong.
+    // One in twenty findings may be wrong, not one in twenty comparisons.
     assert!(alarms(&said) <= 4, "{said:?}");
 }
 
 #[test]
-fn a_tail_and_a_drift_are_found() {
+fn slower_tail_and_drift_are_found() {
     let tail = Truth {
         tail: 50.0,
         ..Truth::default()
@@ -79,7 +78,7 @@ fn a_tail_and_a_drift_are_found() {
 }
 
 #[test]
-fn what_cannot_be_told_from_chance_is_not_passed_over_in_silence() {
+fn possible_chance_is_reported_as_such() {
     let rare = Truth {
         factor: 10.0,
         clustered: true,
@@ -97,7 +96,7 @@ fn what_cannot_be_told_from_chance_is_not_passed_over_in_silence() {
 }
 
 #[test]
-fn runs_that_differ_of_themselves_are_no_finding_where_there_are_several() {
+fn differences_between_repeated_runs_are_no_finding() {
     let noisy = Truth {
         between_runs: 0.06,
         runs: 3,
@@ -116,7 +115,8 @@ fn runs_that_differ_of_themselves_are_no_finding_where_there_are_several() {
     assert!(found(&all(slower, 0.1)) >= 18);
 }
 
-/// A proof of two blocks of such runs: the effect on total response time, and the statements.
+/// Evaluates a proof of two blocks of such runs: the effect on total response time, and the
+/// statements.
 fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
     let truth = Truth { runs: 4, ..truth };
     let (before, after) = (totals(&truth, at, false), totals(&truth, at, true));
@@ -135,7 +135,7 @@ fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
 }
 
 #[test]
-fn a_proof_of_nothing_ends_in_the_same_or_not_proven() {
+fn proof_without_effect_is_same_or_not_proven() {
     let unchanged = Truth {
         statements: 30,
         between_runs: 0.03,
@@ -149,7 +149,7 @@ fn a_proof_of_nothing_ends_in_the_same_or_not_proven() {
 }
 
 #[test]
-fn what_got_slower_is_named_beside_what_got_faster() {
+fn slower_statements_are_found_among_faster_ones() {
     let both = Truth {
         statements: STATEMENTS,
         factor: 1.3,
@@ -174,6 +174,6 @@ fn what_got_slower_is_named_beside_what_got_faster() {
     }
     assert_eq!(slower, repetitions as u32);
     assert!(won >= 2, "{won}");
-    // Of 59 that did, those with few and scattered calls cannot be told.
+    // Of 59 faster statements, those with few and scattered calls cannot be recognised.
     assert!(faster >= 20 * repetitions as usize, "{faster}");
 }

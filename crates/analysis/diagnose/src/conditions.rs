@@ -1,43 +1,49 @@
-//! What a plan's condition asks of the columns of a table: `((queued_at IS NULL) AND (due < now()))`.
+//! Parses the conditions of a plan into predicates on columns: `((queued_at IS NULL) AND (due <
+//! now()))`.
 //!
-//! The server writes conditions in one form (`ruleutils.c`): every operator in parentheses, constants with
-//! their types. What is not told apart here is kept as [`Asks::Other`], and never taken for an index's key.
+//! The server writes conditions in a fixed form (`ruleutils.c`): every operator in parentheses,
+//! constants with their types. Anything not recognised is [`ColumnPredicate::Other`] and never used
+//! as an index key.
 
 use run::RelationFact;
 
-/// What a condition asks of a column.
+/// Predicate on a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asks {
-    /// It equals something that does not hang on the row, or is one of some.
+pub(super) enum ColumnPredicate {
+    /// Equal to a value that is independent of the row, or to one of several.
     Equal,
-    /// It is less or more than something.
+    /// Less or greater than a value.
     Range,
-    /// It is NULL.
+    /// IS NULL.
     Null,
-    /// It is not NULL.
+    /// IS NOT NULL.
     NotNull,
-    /// A column of truth is true, or is not.
+    /// Boolean column, true or false.
     Truth(bool),
-    /// Something that a b-tree does not answer.
+    /// Not usable by a B-tree.
     Other,
 }
 
-/// One part of a conjunction.
+/// Part of a conjunction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
-    /// The column; `None` where it is of none, of several, or of an expression.
+    /// Column; `None` for an expression, several columns or no column of the table.
     pub(super) column: Option<String>,
-    pub(super) asks: Asks,
+    pub(super) asks: ColumnPredicate,
 }
 
-/// The parts of a condition, of the columns of this table.
+/// Returns the parts of a condition that concern columns of this table.
 pub(super) fn conditions(text: &str, table: &RelationFact) -> Vec<Condition> {
     let mut parts = Vec::new();
     conjuncts(text, &mut parts);
-    parts.into_iter().map(|part| of(part, table)).collect()
+    parts
+        .into_iter()
+        .map(|part| parse_condition(part, table))
+        .collect()
 }
 
-/// The columns that a list of keys orders by, up to the first that is no column of the table: `a, b DESC`.
+/// Returns the columns of a sort key list (`a, b DESC`), up to the first key that is not a column
+/// of the table.
 pub(super) fn order(keys: &str, table: &RelationFact) -> Vec<String> {
     keys.split(',')
         .map_while(|key| {
@@ -52,15 +58,15 @@ pub(super) fn order(keys: &str, table: &RelationFact) -> Vec<String> {
 }
 
 fn conjuncts<'t>(text: &'t str, parts: &mut Vec<&'t str>) {
-    let text = bare(text);
+    let text = strip_parentheses(text);
     let mut from = 0;
     let mut cuts = Vec::new();
-    outside(text, |at, rest| {
+    visit_top_level(text, |at, rest| {
         if rest.starts_with(" AND ") {
             cuts.push(at);
         }
     });
-    // `BETWEEN` is written as two comparisons by the server, so that every AND is one.
+    // The server writes `BETWEEN` as two comparisons, so every AND is a conjunction.
     if cuts.is_empty() {
         parts.push(text);
         return;
@@ -72,8 +78,8 @@ fn conjuncts<'t>(text: &'t str, parts: &mut Vec<&'t str>) {
     conjuncts(&text[from..], parts);
 }
 
-/// Calls `visit` for each place that stands in no parentheses and no quotes, with what follows.
-fn outside<'t>(text: &'t str, mut visit: impl FnMut(usize, &'t str)) {
+/// Calls `visit` for each position outside parentheses and quotes, with the rest of the text.
+fn visit_top_level<'t>(text: &'t str, mut visit: impl FnMut(usize, &'t str)) {
     let mut depth = 0;
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -89,8 +95,8 @@ fn outside<'t>(text: &'t str, mut visit: impl FnMut(usize, &'t str)) {
     }
 }
 
-/// Without the parentheses around all of it.
-fn bare(text: &str) -> &str {
+/// Removes the parentheses around the whole text.
+fn strip_parentheses(text: &str) -> &str {
     let text = text.trim();
     if !text.starts_with('(') {
         return text;
@@ -107,7 +113,11 @@ fn bare(text: &str) -> &str {
                 depth -= 1;
                 if depth == 0 {
                     let whole = at + 1 == text.len();
-                    return if whole { bare(&text[1..at]) } else { text };
+                    return if whole {
+                        strip_parentheses(&text[1..at])
+                    } else {
+                        text
+                    };
                 }
             }
             (None, _) => {}
@@ -116,23 +126,24 @@ fn bare(text: &str) -> &str {
     text
 }
 
-/// A column of the table, with its alias before it and a cast of text behind it, or not.
+/// Returns the column of the table that a text names, with an optional alias before it and an
+/// optional cast of text after it.
 fn column(text: &str, table: &RelationFact) -> Option<String> {
-    let text = bare(text);
+    let text = strip_parentheses(text);
     let text = match text.split_once("::") {
-        // A type, and nothing behind it.
+        // A type with nothing after it.
         Some((text, cast))
             if cast
                 .chars()
                 .all(|c| c.is_alphanumeric() || " _[](),".contains(c)) =>
         {
-            bare(text)
+            strip_parentheses(text)
         }
         Some(_) => return None,
         None => text,
     };
     let text = match text.rsplit_once('.') {
-        // An alias, and not the left side of a comparison.
+        // An alias, not the left side of a comparison.
         Some((alias, column)) if is_name(alias) => column,
         Some(_) => return None,
         None => text,
@@ -145,7 +156,7 @@ fn column(text: &str, table: &RelationFact) -> Option<String> {
         .cloned()
 }
 
-/// One name, or several with dots between them.
+/// Whether a text is a name, or several names with dots between them.
 fn is_name(text: &str) -> bool {
     let mut quoted = false;
     text.chars().all(|c| {
@@ -154,7 +165,7 @@ fn is_name(text: &str) -> bool {
     })
 }
 
-/// Whether a text names a column of the table.
+/// Whether a text contains the name of a column of the table.
 fn names_a_column(text: &str, table: &RelationFact) -> bool {
     let mut quoted = false;
     let outside: String = text
@@ -168,12 +179,15 @@ fn names_a_column(text: &str, table: &RelationFact) -> bool {
     words.any(|word| table.column_names.iter().any(|column| column == word))
 }
 
-fn of(part: &str, table: &RelationFact) -> Condition {
+fn parse_condition(part: &str, table: &RelationFact) -> Condition {
     let other = |column| Condition {
         column,
-        asks: Asks::Other,
+        asks: ColumnPredicate::Other,
     };
-    for (end, asks) in [(" IS NULL", Asks::Null), (" IS NOT NULL", Asks::NotNull)] {
+    for (end, asks) in [
+        (" IS NULL", ColumnPredicate::Null),
+        (" IS NOT NULL", ColumnPredicate::NotNull),
+    ] {
         if let Some(left) = part.strip_suffix(end) {
             return Condition {
                 column: column(left, table),
@@ -188,11 +202,11 @@ fn of(part: &str, table: &RelationFact) -> Condition {
     if let Some(column) = column(rest, table) {
         return Condition {
             column: Some(column),
-            asks: Asks::Truth(truth),
+            asks: ColumnPredicate::Truth(truth),
         };
     }
     let mut operator = None;
-    outside(part, |at, rest| {
+    visit_top_level(part, |at, rest| {
         let is_operator = rest.starts_with(' ')
             && rest[1..].starts_with([
                 '=', '<', '>', '~', '!', '@', '&', '|', '?', '#', '%', '+', '-', '*', '/',
@@ -216,9 +230,9 @@ fn of(part: &str, table: &RelationFact) -> Condition {
         return other(Some(column));
     }
     let asks = match sign {
-        "=" if !right.starts_with("ALL ") => Asks::Equal,
-        "<" | "<=" | ">" | ">=" => Asks::Range,
-        _ => Asks::Other,
+        "=" if !right.starts_with("ALL ") => ColumnPredicate::Equal,
+        "<" | "<=" | ">" | ">=" => ColumnPredicate::Range,
+        _ => ColumnPredicate::Other,
     };
     Condition {
         column: Some(column),
@@ -229,44 +243,53 @@ fn of(part: &str, table: &RelationFact) -> Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::table;
+    use crate::synthetic::table;
 
     #[test]
-    fn a_condition_is_read_as_the_server_writes_it() {
+    fn condition_is_parsed_as_the_server_writes_it() {
         let table = table(
             "t",
             1,
             &["a int", "b text", "queued_at x", "due x", "done bool"],
         );
-        let read = |text: &str| -> Vec<(Option<String>, Asks)> {
+        let read = |text: &str| -> Vec<(Option<String>, ColumnPredicate)> {
             conditions(text, &table)
                 .into_iter()
                 .map(|one| (one.column, one.asks))
                 .collect()
         };
-        let is = |column: &str, asks: Asks| (Some(column.to_owned()), asks);
+        let is = |column: &str, asks: ColumnPredicate| (Some(column.to_owned()), asks);
         assert_eq!(
             read(
                 "((queued_at IS NULL) AND (due < now()) AND (t_1.a = 5) AND (b = 'x AND (y'::text) AND (NOT done))"
             ),
             [
-                is("queued_at", Asks::Null),
-                is("due", Asks::Range),
-                is("a", Asks::Equal),
-                is("b", Asks::Equal),
-                is("done", Asks::Truth(false)),
+                is("queued_at", ColumnPredicate::Null),
+                is("due", ColumnPredicate::Range),
+                is("a", ColumnPredicate::Equal),
+                is("b", ColumnPredicate::Equal),
+                is("done", ColumnPredicate::Truth(false)),
             ]
         );
         assert_eq!(
             read("(a = ANY ('{1,2}'::integer[]))"),
-            [is("a", Asks::Equal)]
+            [is("a", ColumnPredicate::Equal)]
         );
-        assert_eq!(read("((b)::text ~~ 'x%'::text)"), [is("b", Asks::Other)]);
-        assert_eq!(read("(a = length(b))"), [is("a", Asks::Other)]);
-        assert_eq!(read("((a = 1) OR (a = 2))"), [(None, Asks::Other)]);
-        assert_eq!(read("(t.a = other.a)"), [is("a", Asks::Other)]);
-        assert_eq!(read("(t.done)"), [is("done", Asks::Truth(true))]);
-        assert_eq!(read("(lower(b) = 'x'::text)"), [(None, Asks::Other)]);
+        assert_eq!(
+            read("((b)::text ~~ 'x%'::text)"),
+            [is("b", ColumnPredicate::Other)]
+        );
+        assert_eq!(read("(a = length(b))"), [is("a", ColumnPredicate::Other)]);
+        assert_eq!(
+            read("((a = 1) OR (a = 2))"),
+            [(None, ColumnPredicate::Other)]
+        );
+        assert_eq!(read("(t.a = other.a)"), [is("a", ColumnPredicate::Other)]);
+        assert_eq!(read("(t.done)"), [is("done", ColumnPredicate::Truth(true))]);
+        assert_eq!(
+            read("(lower(b) = 'x'::text)"),
+            [(None, ColumnPredicate::Other)]
+        );
         assert_eq!(order("due, a DESC, lower(b), b", &table), ["due", "a"]);
     }
 }

@@ -1,4 +1,4 @@
-//! All that rules may look at, put together by statement. Each part may be missing, with the reason.
+//! Evidence for the rules, grouped by statement. Each part may be unavailable, with the reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,22 +8,22 @@ use sql::{Fingerprint, StatementClass};
 use workload::{ServerEvent, ServerEventKind, Sqlstate, StatementText};
 
 use super::finding::Cost;
-use super::history::{History, Repetition, SessionAccount, Sessions, TransactionAccount};
+use super::history::{History, Repetition, SenderCount, SessionAccount, TransactionAccount};
 use super::statement_text;
 use cpu_profile::phases::{Phase, SpinLocks};
 use plans::{Plan, read_plan};
 use time_breakdown::observed::{CounterChange, Observed, StatementTotals, Wait};
 
-/// Fewer samples of backends that were not waiting do not tell how processor time is shared: of 200, a share of
-/// 5 % is known to 3 % (1.96 √(0.05 · 0.95 / 200)).
+/// Minimum number of samples of running backends for estimating shares of processor time. With 200
+/// samples, a share of 5 % has an error of 3 % (1.96 √(0.05 · 0.95 / 200)).
 const RUNNING_MIN: u64 = 200;
 
-/// Why something is not known.
+/// Reason why evidence is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing(pub String);
 
 impl Missing {
-    /// Of a reason: `because …`.
+    /// Creates one from a reason that follows the word "because".
     pub fn because(reason: impl Into<String>) -> Self {
         Missing(reason.into())
     }
@@ -35,22 +35,22 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Something, or why it is not known.
+/// Evidence, or the reason why it is unavailable.
 pub type Have<T> = Result<T, Missing>;
 
-/// What the evidence is of.
+/// Source of the evidence, which determines the times used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// A replay: times as clients saw them.
+    /// A replay: times as clients measured them.
     Run,
-    /// A server that was watched: times as it counted them.
+    /// An observed server: times as the server counted them.
     Observation,
-    /// A workload: times as they were captured.
+    /// A workload: times as captured.
     Workload,
 }
 
 impl Basis {
-    /// What the whole is made of, in words.
+    /// Returns the name of the total that shares refer to.
     pub fn whole(self) -> &'static str {
         match self {
             Basis::Run => "service time of all statements (sent → done)",
@@ -60,45 +60,45 @@ impl Basis {
     }
 }
 
-/// What stacks say, in samples of clients' backends.
+/// Stack samples of client backends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackEvidence {
-    /// Samples a second of processor time.
+    /// Samples per second of processor time.
     pub hz: u64,
-    /// By phase, waiting for clients left out.
+    /// Samples by phase, without waiting for clients.
     pub all: Vec<(Phase, u64)>,
-    /// Of each statement by phase.
+    /// Samples of each statement by phase.
     pub statements: HashMap<Fingerprint, Vec<(Phase, u64)>>,
-    /// By the function that took a spin lock.
+    /// Samples by the function that took a spin lock.
     pub spin_locks: SpinLocks,
 }
 
 impl StackEvidence {
-    /// All samples.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.all.iter().map(|(_, samples)| samples).sum()
     }
 }
 
-/// What a server's log said beside statements.
+/// Facts from a server's log other than statements.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerLog {
-    /// Temporary files by statement: how many, and their bytes.
+    /// Number of temporary files and their bytes, by statement.
     pub temporary_files: HashMap<Option<Fingerprint>, (u64, u64)>,
-    /// Ended waits for locks by statement: how many, and how long in nanoseconds.
+    /// Number of ended lock waits and their time in nanoseconds, by statement.
     pub lock_waits: HashMap<Option<Fingerprint>, (u64, f64)>,
     /// Deadlocks by statement.
     pub deadlocks: HashMap<Option<Fingerprint>, u64>,
-    /// Checkpoints that were complete.
+    /// Number of completed checkpoints.
     pub checkpoints: u64,
-    /// Of those that began, how many for too much WAL.
+    /// Number of started checkpoints that were caused by WAL volume.
     pub checkpoints_by_wal: u64,
-    /// Times that the server complained that they follow each other too fast.
+    /// Number of warnings that checkpoints occur too frequently.
     pub checkpoints_too_frequent: u64,
 }
 
 impl ServerLog {
-    /// Takes a line.
+    /// Adds a log line.
     pub fn add(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>) {
         match event.kind {
             ServerEventKind::TemporaryFile => {
@@ -124,68 +124,68 @@ impl ServerLog {
     }
 }
 
-/// What was read, before it is put together.
+/// Inputs from which [`Evidence`] is built.
 #[derive(Debug)]
 pub struct Gathered {
-    /// Of what.
+    /// Source of the evidence.
     pub basis: Basis,
-    /// How long it went on, in seconds.
+    /// Observed time, in seconds.
     pub elapsed_s: f64,
-    /// As the server reports it (`15.4`); empty where it is not known.
+    /// Version that the server reports (`15.4`); empty if unknown.
     pub server_version: String,
-    /// All statements.
+    /// Texts of all statements.
     pub texts: Vec<StatementText>,
-    /// Which statement one is of which the server gave only the beginning.
+    /// Full statement for each truncated one.
     pub whole: HashMap<Fingerprint, Fingerprint>,
-    /// What sessions did.
+    /// Activity of sessions.
     pub history: Have<History>,
-    /// What was seen of the server.
+    /// Observations of the server.
     pub observed: Have<Observed>,
-    /// What it is.
+    /// Facts about the server.
     pub facts: Have<Facts>,
-    /// How it would carry statements out.
+    /// Plans of statements.
     pub plans: Have<Vec<PlanFact>>,
-    /// What its processors did.
+    /// Stack samples.
     pub stacks: Have<StackEvidence>,
-    /// What it wrote into its log.
+    /// Facts from the server's log.
     pub log: Have<ServerLog>,
 }
 
-/// One statement, as far as anybody knows it.
+/// Everything known about one statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatementEvidence {
-    /// Which.
+    /// Fingerprint.
     pub fingerprint: Fingerprint,
-    /// Its normal form.
+    /// Normalised SQL.
     pub sql: String,
-    /// What kind it is of.
+    /// Statement class.
     pub class: StatementClass,
-    /// How often it was sent or counted.
+    /// Number of executions, sent or counted.
     pub calls: u64,
     /// Its part of the whole, in nanoseconds.
     pub ns: f64,
-    /// Due → done, in nanoseconds; of a run.
+    /// Response time (due → done) in nanoseconds; only for a run.
     pub response_ns: Option<f64>,
-    /// Rows that came or were written, where that is known.
+    /// Rows returned or written, if known.
     pub rows: Option<u64>,
-    /// More than one session sent it; `None` where nobody knows.
+    /// Whether more than one session sent it; `None` if unknown.
     pub by_many_sessions: Option<bool>,
-    /// Errors.
+    /// Errors by code.
     pub failed: BTreeMap<Sqlstate, u64>,
-    /// How often it was sent again and again.
+    /// Repetitions in one session.
     pub repetition: Repetition,
-    /// What the server counted.
+    /// Statistics of the server.
     pub counted: Option<StatementTotals>,
-    /// What samples met it at.
+    /// Wait events from samples.
     pub waits: Vec<Wait>,
-    /// Its plan.
+    /// Plan.
     pub plan: Option<Plan>,
-    /// Its stacks, by phase.
+    /// Stack samples by phase.
     pub phases: Vec<(Phase, u64)>,
 }
 
 impl StatementEvidence {
-    /// Rows a call.
+    /// Returns the rows per call.
     pub fn rows_per_call(&self) -> Option<f64> {
         let counted = self.counted.filter(|counted| counted.calls > 0);
         let counted = counted.map(|counted| counted.rows as f64 / counted.calls as f64);
@@ -193,12 +193,12 @@ impl StatementEvidence {
         counted.or(own.map(|rows| rows as f64 / self.calls as f64))
     }
 
-    /// Time a call, in nanoseconds.
+    /// Returns the time per call, in nanoseconds.
     pub fn ns_per_call(&self) -> f64 {
         self.ns / self.calls.max(1) as f64
     }
 
-    /// In how many samples it was met waiting for this type.
+    /// Returns the number of samples in which it waited for this type of event.
     pub fn samples_waiting(&self, kind: &str) -> u64 {
         let all = self.waits.iter();
         all.filter(|wait| wait.kind.as_deref() == Some(kind))
@@ -206,7 +206,8 @@ impl StatementEvidence {
             .sum()
     }
 
-    /// The share of its stacks in this phase, and how many stacks it has; `None` without any.
+    /// Returns the share of its stack samples in these phases, and the number of its samples;
+    /// `None` without samples.
     pub fn phase_share(&self, phases: &[Phase]) -> Option<(f64, u64)> {
         let all: u64 = self.phases.iter().map(|(_, samples)| samples).sum();
         let of = self
@@ -217,7 +218,7 @@ impl StatementEvidence {
         (all > 0).then(|| (of as f64 / all as f64, all))
     }
 
-    /// Whether it asks, changes or adds rows: not a beginning or end of a transaction, a setting and the like.
+    /// Whether it queries or writes rows, unlike transaction control, settings and the like.
     pub fn is_work(&self) -> bool {
         !matches!(
             self.class,
@@ -226,53 +227,53 @@ impl StatementEvidence {
     }
 }
 
-/// All that rules may look at.
+/// Evidence for the rules.
 #[derive(Debug)]
 pub struct Evidence {
-    /// Of what.
+    /// Source of the evidence.
     pub basis: Basis,
-    /// How long it went on, in seconds.
+    /// Observed time, in seconds.
     pub elapsed_s: f64,
     /// The server's major version.
     pub server_major: Option<u32>,
-    /// All statements' time, of which shares are: see [`Basis::whole`].
+    /// Total time of all statements, to which shares refer; see [`Basis::whole`].
     pub whole_ns: f64,
-    /// Due → done of all statements, in nanoseconds; of a run.
+    /// Response time (due → done) of all statements, in nanoseconds; only for a run.
     pub response_ns: Option<f64>,
-    /// Statements, the most time first.
+    /// Statements by descending time.
     pub statements: Vec<StatementEvidence>,
-    /// What was seen of the server.
+    /// Observations of the server.
     pub observed: Have<Observed>,
     /// Whether the server counted statements (`pg_stat_statements`).
     pub counted: Have<()>,
-    /// The time that a sample stands for, in nanoseconds.
+    /// Time that a sample represents, in nanoseconds.
     pub sample_ns: Have<f64>,
-    /// What it is.
+    /// Facts about the server.
     pub facts: Have<Facts>,
     /// Whether there are plans.
     pub plans: Have<()>,
-    /// What its processors did.
+    /// Stack samples.
     pub stacks: Have<StackEvidence>,
-    /// What it wrote into its log.
+    /// Facts from the server's log.
     pub log: Have<ServerLog>,
-    /// What transactions did.
+    /// Transaction statistics.
     pub transactions: Have<TransactionAccount>,
-    /// Who came and went.
+    /// Session statistics.
     pub sessions: Have<SessionAccount>,
-    /// Pairs of statements that write, in the order in which transactions sent them.
+    /// Pairs of writing statements in the order in which transactions sent them, with their counts.
     pub orders: Have<HashMap<(Fingerprint, Fingerprint), u64>>,
 }
 
 impl Evidence {
-    /// Puts it together.
+    /// Groups the inputs by statement.
     pub fn new(gathered: Gathered) -> Self {
         let Gathered {
             basis,
-            elapsed_s,
+            mut elapsed_s,
             server_version,
             texts,
             whole,
-            history,
+            mut history,
             observed,
             facts,
             plans,
@@ -281,95 +282,42 @@ impl Evidence {
         } = gathered;
         let counted = observed.as_ref().map_err(Clone::clone).and_then(counted);
         let sample_ns = observed.as_ref().map_err(Clone::clone).and_then(sample_ns);
-        let mut by_fingerprint: HashMap<Fingerprint, StatementEvidence> = texts
+        let mut statements: ByFingerprint = texts
             .into_iter()
-            .map(|text| (text.fingerprint, unseen(text)))
+            .map(|text| (text.fingerprint, statement_without_history(text)))
             .collect();
-        let mut history = history;
-        let mut response_ns = None;
-        let mut elapsed_s = elapsed_s;
         if let Ok(history) = &mut history {
             history.finish();
             if elapsed_s <= 0.0 {
                 elapsed_s = history.span_s();
             }
-            if basis == Basis::Run {
-                response_ns = Some(history.response_ns);
-            }
-            for (fingerprint, sums) in &history.statements {
-                let Some(one) = by_fingerprint.get_mut(fingerprint) else {
-                    continue;
-                };
-                one.calls = sums.calls;
-                one.ns = sums.service_ns;
-                one.response_ns = (basis == Basis::Run).then_some(sums.response_ns);
-                one.rows = sums.rows;
-                one.by_many_sessions = Some(sums.sessions == Sessions::More);
-                one.failed = sums.failed.clone();
-                one.repetition = sums.repetition;
-            }
+            add_history(&mut statements, history, basis);
         }
         if let Ok(observed) = &observed {
-            for seen in &observed.statements {
-                let Some(fingerprint) = seen.fingerprint else {
-                    continue;
-                };
-                let fingerprint = whole.get(&fingerprint).copied().unwrap_or(fingerprint);
-                let Some(one) = by_fingerprint.get_mut(&fingerprint) else {
-                    continue;
-                };
-                if seen.counted.is_some() {
-                    one.counted = seen.counted;
-                }
-                one.waits.extend(seen.waits.iter().cloned());
-                if basis == Basis::Observation {
-                    match (&one.counted, &sample_ns) {
-                        (Some(counted), _) => {
-                            one.calls = counted.calls;
-                            one.ns = (counted.exec_ns + counted.plan_ns.unwrap_or(0)) as f64;
-                            one.rows = Some(counted.rows);
-                        }
-                        (None, Ok(each_ns)) if counted.is_err() => {
-                            one.ns += each_ns * seen.samples as f64;
-                        }
-                        _ => {}
-                    }
-                }
-            }
+            // Time from samples is only needed if the server did not count statements.
+            let each_ns = sample_ns.as_ref().ok().filter(|_| counted.is_err());
+            add_observed(&mut statements, observed, &whole, basis, each_ns.copied());
         }
         if let Ok(stacks) = &stacks {
-            for (fingerprint, phases) in &stacks.statements {
-                if let Some(one) = by_fingerprint.get_mut(fingerprint) {
-                    one.phases.clone_from(phases);
-                }
-            }
+            add_phases(&mut statements, stacks);
         }
-        for plan in plans.iter().flatten() {
-            if let (Some(one), PlanOutcome::Planned(text)) =
-                (by_fingerprint.get_mut(&plan.fingerprint), &plan.outcome)
-            {
-                one.plan = read_plan(text).ok();
-            }
-        }
-        let planned = match by_fingerprint.values().any(|one| one.plan.is_some()) {
+        add_plans(&mut statements, plans.iter().flatten());
+        let planned = match statements.values().any(|one| one.plan.is_some()) {
             true => Ok(()),
             false => Err(Missing::because("no statement has a plan")),
         };
-        let mut statements: Vec<StatementEvidence> = by_fingerprint
-            .into_values()
-            .filter(|one| one.calls > 0 || one.counted.is_some() || !one.waits.is_empty())
-            .collect();
-        statements.sort_by(|a, b| {
-            let most = b.ns.total_cmp(&a.ns);
-            most.then(b.calls.cmp(&a.calls))
-                .then(a.fingerprint.cmp(&b.fingerprint))
-        });
+        let statements = by_descending_time(statements);
         let whole_ns = match (&history, &observed, &counted) {
             (Ok(history), _, _) => history.service_ns,
-            // What functions sent is within what called them.
+            // Statements of functions are included in the statements that called them.
             (Err(_), Ok(observed), Ok(())) => observed.total_ns() as f64,
             _ => statements.iter().map(|one| one.ns).sum(),
         };
+        let response_ns = history
+            .as_ref()
+            .ok()
+            .filter(|_| basis == Basis::Run)
+            .map(|history| history.response_ns);
         let (transactions, sessions, orders) = match history {
             Ok(history) => (
                 Ok(history.transactions),
@@ -398,7 +346,7 @@ impl Evidence {
         }
     }
 
-    /// What of the whole so much is.
+    /// Returns the share of the whole.
     pub fn share(&self, ns: f64) -> f64 {
         match self.whole_ns > 0.0 {
             true => (ns / self.whole_ns).clamp(0.0, 1.0),
@@ -406,7 +354,8 @@ impl Evidence {
         }
     }
 
-    /// A cost, of a statement or a part of it; of the processor's time the same part.
+    /// Returns the cost of a statement, or of `ns` of it, with the proportional share of processor
+    /// time.
     pub fn cost(&self, statement: &StatementEvidence, ns: f64) -> Cost {
         let part = if statement.ns > 0.0 {
             ns / statement.ns
@@ -420,7 +369,7 @@ impl Evidence {
         }
     }
 
-    /// A cost that is no statement's.
+    /// Returns a cost that belongs to no statement.
     pub fn cost_of(&self, ns: f64) -> Cost {
         Cost {
             ns,
@@ -429,8 +378,8 @@ impl Evidence {
         }
     }
 
-    /// The share of the processor's time that a statement has: by stacks, else by samples that met it not
-    /// waiting.
+    /// Returns a statement's share of processor time, from stack samples or else from samples of
+    /// running backends.
     pub fn cpu_share(&self, statement: &StatementEvidence) -> Option<f64> {
         if let Ok(stacks) = &self.stacks {
             let own: u64 = statement.phases.iter().map(|(_, samples)| samples).sum();
@@ -446,21 +395,21 @@ impl Evidence {
         (all >= RUNNING_MIN).then(|| running(&statement.waits) as f64 / all as f64)
     }
 
-    /// A statement.
+    /// Returns the evidence of a statement.
     pub fn statement(&self, fingerprint: Fingerprint) -> Option<&StatementEvidence> {
         self.statements
             .iter()
             .find(|one| one.fingerprint == fingerprint)
     }
 
-    /// A setting's value, in its unit.
+    /// Returns a setting's value in its unit.
     pub fn setting(&self, name: &str) -> Option<&str> {
         let facts = self.facts.as_ref().ok()?;
         let found = facts.settings.iter().find(|one| one.name == name)?;
         found.value.as_deref()
     }
 
-    /// A table by its name; of several schemas the largest.
+    /// Returns a table by name; without a schema, the largest of that name.
     pub fn table(&self, (schema, table): &(Option<String>, String)) -> Option<&RelationFact> {
         let facts = self.facts.as_ref().ok()?;
         let found = facts.relations.iter().filter(|one| {
@@ -469,12 +418,12 @@ impl Evidence {
         found.max_by_key(|one| (one.rows, one.bytes))
     }
 
-    /// The table that a statement writes, and where there are facts.
+    /// Returns the table that a statement writes, if there are facts about it.
     pub fn written_by(&self, statement: &StatementEvidence) -> Option<&RelationFact> {
-        self.table(&statement_text::written(&statement.sql)?)
+        self.table(&statement_text::written_table(&statement.sql)?)
     }
 
-    /// A table's indexes; of a partitioned one those of the partition that has the most.
+    /// Returns a table's indexes; for a partitioned table, those of the partition with the most.
     pub fn indexes(&self, table: &RelationFact) -> Vec<&IndexFact> {
         let Ok(facts) = &self.facts else {
             return Vec::new();
@@ -502,18 +451,106 @@ impl Evidence {
         )
     }
 
-    /// A counter that moved; those of a table as `schema.table`.
-    pub fn moved(&self, source: &str, object: &str, name: &str) -> Option<&CounterChange> {
+    /// Returns a counter that changed. Objects of tables are named `schema.table`.
+    pub fn counter_change(&self, source: &str, object: &str, name: &str) -> Option<&CounterChange> {
         let observed = self.observed.as_ref().ok()?;
         let mut all = observed.counters.iter();
         all.find(|one| one.source == source && one.object == object && one.name == name)
     }
 
-    /// What a counter gained; 0 where it did not move.
-    pub fn gained(&self, source: &str, object: &str, name: &str) -> f64 {
-        self.moved(source, object, name)
+    /// Returns the increase of a counter; 0 if it did not change.
+    pub fn increase(&self, source: &str, object: &str, name: &str) -> f64 {
+        self.counter_change(source, object, name)
             .map_or(0.0, |one| one.delta)
     }
+}
+
+type ByFingerprint = HashMap<Fingerprint, StatementEvidence>;
+
+/// Adds the totals of sessions' activity.
+fn add_history(statements: &mut ByFingerprint, history: &History, basis: Basis) {
+    for (fingerprint, sums) in &history.statements {
+        let Some(one) = statements.get_mut(fingerprint) else {
+            continue;
+        };
+        one.calls = sums.calls;
+        one.ns = sums.service_ns;
+        one.response_ns = (basis == Basis::Run).then_some(sums.response_ns);
+        one.rows = sums.rows;
+        one.by_many_sessions = Some(sums.sessions == SenderCount::More);
+        one.failed = sums.failed.clone();
+        one.repetition = sums.repetition;
+    }
+}
+
+/// Adds the server's statistics and wait events. For an observed server they also give calls and times:
+/// from the statistics, or from samples of `each_ns`.
+fn add_observed(
+    statements: &mut ByFingerprint,
+    observed: &Observed,
+    whole: &HashMap<Fingerprint, Fingerprint>,
+    basis: Basis,
+    each_ns: Option<f64>,
+) {
+    for seen in &observed.statements {
+        let Some(fingerprint) = seen.fingerprint else {
+            continue;
+        };
+        let fingerprint = whole.get(&fingerprint).copied().unwrap_or(fingerprint);
+        let Some(one) = statements.get_mut(&fingerprint) else {
+            continue;
+        };
+        if seen.counted.is_some() {
+            one.counted = seen.counted;
+        }
+        one.waits.extend(seen.waits.iter().cloned());
+        if basis != Basis::Observation {
+            continue;
+        }
+        match (&one.counted, each_ns) {
+            (Some(counted), _) => {
+                one.calls = counted.calls;
+                one.ns = (counted.exec_ns + counted.plan_ns.unwrap_or(0)) as f64;
+                one.rows = Some(counted.rows);
+            }
+            (None, Some(each_ns)) => one.ns += each_ns * seen.samples as f64,
+            (None, None) => {}
+        }
+    }
+}
+
+/// Adds stack samples by phase.
+fn add_phases(statements: &mut ByFingerprint, stacks: &StackEvidence) {
+    for (fingerprint, phases) in &stacks.statements {
+        if let Some(one) = statements.get_mut(fingerprint) {
+            one.phases.clone_from(phases);
+        }
+    }
+}
+
+/// Adds the plans that can be read.
+fn add_plans<'p>(statements: &mut ByFingerprint, plans: impl Iterator<Item = &'p PlanFact>) {
+    for plan in plans {
+        if let (Some(one), PlanOutcome::Planned(text)) =
+            (statements.get_mut(&plan.fingerprint), &plan.outcome)
+        {
+            one.plan = read_plan(text).ok();
+        }
+    }
+}
+
+/// Returns the statements with any activity, by descending time.
+fn by_descending_time(statements: ByFingerprint) -> Vec<StatementEvidence> {
+    let mut statements: Vec<StatementEvidence> = statements
+        .into_values()
+        .filter(|one| one.calls > 0 || one.counted.is_some() || !one.waits.is_empty())
+        .collect();
+    statements.sort_by(|a, b| {
+        let most = b.ns.total_cmp(&a.ns);
+        most.then(b.calls.cmp(&a.calls))
+            .then(a.fingerprint.cmp(&b.fingerprint))
+    });
+    statements
 }
 
 fn counted(observed: &Observed) -> Have<()> {
@@ -535,7 +572,7 @@ fn sample_ns(observed: &Observed) -> Have<f64> {
     }
 }
 
-fn unseen(text: StatementText) -> StatementEvidence {
+fn statement_without_history(text: StatementText) -> StatementEvidence {
     StatementEvidence {
         fingerprint: text.fingerprint,
         sql: text.sql,

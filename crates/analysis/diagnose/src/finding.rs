@@ -1,19 +1,19 @@
-//! What a rule found.
+//! Findings of rules.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 pub use statistics::Unit;
 
-/// How bad it is, the worst first.
+/// Severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It costs much, or breaks something.
     Problem,
-    /// It costs something that one would notice.
+    /// It has a noticeable cost.
     Warning,
-    /// To be known; nothing that must be done.
+    /// Information that requires no action.
     Note,
 }
 
@@ -29,7 +29,7 @@ pub enum SubjectKind {
     Index,
     /// A setting.
     Setting,
-    /// A series of the user's query.
+    /// A series of the user's query (`--queue`).
     Queue,
     /// The server as a whole, or its clients.
     Server,
@@ -40,7 +40,8 @@ pub enum SubjectKind {
 pub struct Subject {
     /// Its kind.
     pub kind: SubjectKind,
-    /// Its name, with its schema where it has one, or the normal form of a statement; empty for the server.
+    /// Its name, including the schema if it has one, or the normalised SQL of a statement; empty
+    /// for the server.
     pub name: String,
     /// Fingerprint of a statement.
     pub fingerprint: Option<Fingerprint>,
@@ -55,7 +56,7 @@ impl Subject {
         }
     }
 
-    /// Makes one of a statement and its normal form.
+    /// Creates a subject from a statement and its normalised SQL.
     pub fn statement(fingerprint: Fingerprint, sql: String) -> Self {
         Subject {
             fingerprint: Some(fingerprint),
@@ -63,27 +64,27 @@ impl Subject {
         }
     }
 
-    /// Makes one of a table.
+    /// Creates a subject from a table.
     pub fn table(name: String) -> Self {
         Subject::named(SubjectKind::Table, name)
     }
 
-    /// Makes one of an index.
+    /// Creates a subject from an index.
     pub fn index(name: String) -> Self {
         Subject::named(SubjectKind::Index, name)
     }
 
-    /// Makes one of a setting.
+    /// Creates a subject from a setting.
     pub fn setting(name: String) -> Self {
         Subject::named(SubjectKind::Setting, name)
     }
 
-    /// Makes one of a series of the user's query.
+    /// Creates a subject from a series of the user's query.
     pub fn queue(name: String) -> Self {
         Subject::named(SubjectKind::Queue, name)
     }
 
-    /// Makes one of the server as a whole.
+    /// Creates the subject for the server as a whole.
     pub fn server() -> Self {
         Subject::named(SubjectKind::Server, String::new())
     }
@@ -95,18 +96,18 @@ pub struct Fact {
     /// Name of the number.
     #[serde(rename = "name")]
     pub what: String,
-    /// The number; 0 if it could not be computed.
+    /// The number; 0 if it cannot be computed.
     pub number: f64,
     /// Its unit.
     pub unit: Unit,
     /// Origin of the number.
     pub source: &'static str,
-    /// SQL, or a command, that shows it by hand.
+    /// SQL or a command that verifies the number.
     pub check: Option<String>,
 }
 
 impl Fact {
-    /// Without a way to check it by hand.
+    /// Creates a fact without a way to verify it.
     pub fn new(what: impl Into<String>, number: f64, unit: Unit, source: &'static str) -> Self {
         Fact {
             what: what.into(),
@@ -117,7 +118,7 @@ impl Fact {
         }
     }
 
-    /// With one.
+    /// Adds the SQL that verifies it.
     #[must_use]
     pub fn check(self, sql: impl Into<String>) -> Self {
         Fact {
@@ -127,43 +128,43 @@ impl Fact {
     }
 }
 
-/// What it costs.
+/// Cost of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
-    /// Its part of the whole, in nanoseconds.
+    /// Part of the whole, in nanoseconds.
     pub ns: f64,
-    /// Of all of it, from 0 to 1.
+    /// Share of the whole, from 0 to 1.
     pub share: f64,
-    /// Of the processor's time, from 0 to 1, where stacks or samples tell.
+    /// Share of processor time, from 0 to 1, if stacks or samples show it.
     pub cpu_share: Option<f64>,
 }
 
-/// What could be done about it.
+/// Suggested change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
-    /// A sentence that names it.
+    /// Sentence that describes it.
     #[serde(rename = "message")]
     pub words: String,
-    /// The change in a form in which it can be tried.
+    /// Form in which the change can be tested.
     pub form: Form,
 }
 
-/// A change in a form in which it can be tried.
+/// Form in which a change can be tested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Statements for the server.
+    /// SQL statements for the server.
     Sql(String),
     /// Name and value of a setting.
     Setting(String, String),
-    /// A rewrite of the workload (`batch-inserts=50`).
+    /// A rewriting of the workload (`batch-inserts=50`).
     Rewrite(String),
-    /// Something that only people can do.
+    /// Requires manual work, such as a change of the application.
     ByHand,
 }
 
 impl Form {
-    /// Returns the statements, the setting (`work_mem=64MB`) or the rewrite (`batch-inserts=50`).
+    /// Returns the statements, the setting (`work_mem=64MB`) or the rewriting (`batch-inserts=50`).
     pub fn text(&self) -> Option<String> {
         match self {
             Form::Sql(text) | Form::Rewrite(text) => Some(text.clone()),
@@ -174,7 +175,7 @@ impl Form {
 }
 
 impl Change {
-    /// SQL.
+    /// Creates a change by SQL statements.
     pub fn sql(words: impl Into<String>, sql: impl Into<String>) -> Self {
         Change {
             words: words.into(),
@@ -182,7 +183,7 @@ impl Change {
         }
     }
 
-    /// A setting.
+    /// Creates a change of a setting.
     pub fn setting(words: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
         Change {
             words: words.into(),
@@ -190,7 +191,7 @@ impl Change {
         }
     }
 
-    /// A rewrite of the workload.
+    /// Creates a rewriting of the workload.
     pub fn rewrite(words: impl Into<String>, rewrite: impl Into<String>) -> Self {
         Change {
             words: words.into(),
@@ -198,7 +199,7 @@ impl Change {
         }
     }
 
-    /// By hand.
+    /// Creates a change that requires manual work.
     pub fn by_hand(words: impl Into<String>) -> Self {
         Change {
             words: words.into(),
@@ -206,7 +207,8 @@ impl Change {
         }
     }
 
-    /// The option that tries it: `--set 'work_mem=64MB'`; `None` where nothing can.
+    /// Returns the command-line option that tests it, such as `--set 'work_mem=64MB'`; `None` if
+    /// there is none.
     pub fn option(&self) -> Option<String> {
         match &self.form {
             Form::Sql(_) => Some("--change fix.sql".to_owned()),
@@ -217,25 +219,25 @@ impl Change {
     }
 }
 
-/// What a rule found.
+/// Finding of a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Name of the rule. It is filled in when all rules have looked.
+    /// Name of the rule, filled in after all rules ran.
     pub rule: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What it is about.
+    /// Subject.
     pub subject: Subject,
-    /// A sentence without a full stop.
+    /// Title, a sentence without a full stop.
     pub title: String,
-    /// What it rests on.
+    /// Evidence for the finding.
     pub evidence: Vec<Fact>,
-    /// What it costs, where that is known.
+    /// Cost, if known.
     pub cost: Option<Cost>,
-    /// The most that fixing it can gain, a share of the whole from 0 to 1; `null` if that is not known.
+    /// Maximum gain of a fix, as a share of the whole from 0 to 1; `null` if unknown.
     pub max_gain: Option<f64>,
-    /// What could be done, the first first.
+    /// Suggested changes, the best first.
     pub changes: Vec<Change>,
-    /// What that may break, or cost.
+    /// Risk or cost of the changes.
     pub risk: String,
 }

@@ -1,7 +1,7 @@
-//! What sessions did, one thing after the other: repetitions, transactions, who came and went.
+//! Analyses the sequence of each session's statements: repetitions, transactions, connections.
 //!
-//! Reads executions or events once, in the order of their ends; holds some numbers for each live session and
-//! each statement.
+//! Reads executions or events once, in order of completion. Memory is bounded by the number of live
+//! sessions and of statements.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,36 +9,36 @@ use run::{Execution, Outcome, StatementKind};
 use sql::{Fingerprint, StatementClass};
 use workload::{Event, EventKind, Sqlstate};
 
-/// The same statement so often, one after the other, is a repetition.
+/// Minimum number of consecutive calls of the same statement that count as a repetition.
 pub(super) const REPETITION_MIN: u64 = 5;
-/// Sessions that are followed at once.
+/// Maximum number of sessions that are followed at the same time.
 const SESSIONS_MAX: usize = 100_000;
 
-/// One thing that a session did. Times in nanoseconds.
+/// Step of a session. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Which session.
+    /// Number of the session.
     pub session: u64,
-    /// The statement; `None` for coming and going.
+    /// Statement; `None` for connecting and disconnecting.
     pub fingerprint: Option<Fingerprint>,
-    /// It came.
+    /// Whether the session connected.
     pub connect: bool,
-    /// It went.
+    /// Whether the session disconnected.
     pub disconnect: bool,
-    /// When it was sent.
+    /// Time of sending.
     pub sent_ns: i64,
-    /// When it was done.
+    /// Time of completion.
     pub done_ns: i64,
-    /// When it was due.
+    /// Due time.
     pub due_ns: i64,
-    /// Rows that came or were written, where that is known.
+    /// Rows returned or written, if known.
     pub rows: Option<u64>,
-    /// The error that it ended in.
+    /// Error, if it failed.
     pub failed: Option<Sqlstate>,
 }
 
 impl Step {
-    /// Of a run; `None` for what was never sent.
+    /// Creates a step from an execution of a run; `None` if it was never sent.
     pub fn of_execution(execution: &Execution) -> Option<Self> {
         let sent_ns = execution.sent_ns?;
         Some(Step {
@@ -57,7 +57,7 @@ impl Step {
         })
     }
 
-    /// Of a workload.
+    /// Creates a step from an event of a workload.
     pub fn of_event(event: &Event, fingerprint: Option<Fingerprint>) -> Self {
         let sent_ns = event.due_us * 1_000;
         let took_us = event.outcome.duration_us.unwrap_or(0);
@@ -79,140 +79,141 @@ impl Step {
     }
 }
 
-/// A statement's sums over all sessions.
+/// Totals of a statement over all sessions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct StatementSums {
     pub(super) calls: u64,
     pub(super) service_ns: f64,
     pub(super) response_ns: f64,
     pub(super) rows: Option<u64>,
-    pub(super) sessions: Sessions,
+    pub(super) sessions: SenderCount,
     pub(super) failed: BTreeMap<Sqlstate, u64>,
     pub(super) repetition: Repetition,
 }
 
-/// How many sessions sent it, as far as one has to know: one, or more.
+/// Sessions that sent a statement: one known session, or several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Sessions {
+pub(super) enum SenderCount {
     #[default]
     None,
     One(u64),
     More,
 }
 
-impl Sessions {
+impl SenderCount {
     fn add(&mut self, session: u64) {
         *self = match *self {
-            Sessions::None => Sessions::One(session),
-            Sessions::One(known) if known == session => Sessions::One(known),
-            _ => Sessions::More,
+            SenderCount::None => SenderCount::One(session),
+            SenderCount::One(known) if known == session => SenderCount::One(known),
+            _ => SenderCount::More,
         };
     }
 }
 
-/// How often a statement was sent again and again by one session.
+/// Repetitions of a statement by one session.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Repetition {
-    /// How many such rows of calls there were.
+    /// Number of series of consecutive calls.
     pub series: u64,
-    /// Calls in them.
+    /// Calls in all series.
     pub calls: u64,
-    /// The longest.
+    /// Length of the longest series.
     pub longest: u64,
-    /// From the first call's sending to the last one's end, all series together, in nanoseconds.
+    /// Time from the first call's sending to the last call's completion, summed over all series, in
+    /// nanoseconds.
     pub ns: f64,
-    /// Rows that these calls gave.
+    /// Rows returned by these calls.
     pub rows: u64,
-    /// The statement that stood before most of the last series.
-    pub behind: Option<Fingerprint>,
-    /// Series whose length is the number of rows of the statement before them.
+    /// Statement that preceded most of the last series.
+    pub preceding: Option<Fingerprint>,
+    /// Number of series whose length equals the number of rows of the preceding statement.
     pub one_for_each_row: u64,
 }
 
-/// Transactions that a client opened and ended by statements of its own.
+/// Explicit transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TransactionAccount {
-    /// How many were ended.
+    /// Number of transactions that ended.
     pub count: u64,
-    /// Statements in them, without the beginning and the end.
+    /// Statements in them, without BEGIN and COMMIT or ROLLBACK.
     pub statements: u64,
-    /// From the beginning's end to the end's end, in nanoseconds.
+    /// Time from the completion of BEGIN to the completion of the end, in nanoseconds.
     pub ns: f64,
-    /// Of that, the client had the word: neither statement ran.
+    /// Part of it in which no statement ran and the server waited for the client.
     pub idle_ns: f64,
-    /// The longest single time in which the client had the word.
+    /// Longest single wait for the client.
     pub idle_longest_ns: f64,
-    /// The statement before that.
-    pub idle_behind: Option<Fingerprint>,
+    /// Statement before the longest wait.
+    pub idle_after: Option<Fingerprint>,
 }
 
-/// Coming and going.
+/// Connections and sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SessionAccount {
-    /// Sessions that came while it was looked.
-    pub came: u64,
-    /// From the request to the session, all together, in nanoseconds; 0 where nobody measured it.
+    /// Sessions that connected during the observation.
+    pub connected: u64,
+    /// Total time of connecting, in nanoseconds; 0 if it was not measured.
     pub connecting_ns: f64,
     /// Statements of all sessions.
     pub statements: u64,
-    /// The most sessions at a time that were seen.
-    pub most: u64,
+    /// Maximum number of concurrent sessions.
+    pub max_concurrent: u64,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Live {
+struct LiveSession {
     last: Option<(Fingerprint, Option<u64>)>,
-    run: Option<Run>,
-    /// In a transaction since, with the end of the last statement in it.
-    transaction: Option<Open>,
+    series: Option<CallSeries>,
+    /// Open transaction, if there is one.
+    transaction: Option<OpenTransaction>,
 }
 
 #[derive(Debug, Clone)]
-struct Open {
+struct OpenTransaction {
     from_ns: i64,
     last_done_ns: i64,
     statements: u64,
     last: Option<Fingerprint>,
-    /// The tables that it has written so far, in order.
+    /// Writing statements so far, in order.
     written: Vec<Fingerprint>,
 }
 
 #[derive(Debug, Clone)]
-struct Run {
+struct CallSeries {
     fingerprint: Fingerprint,
     calls: u64,
     from_ns: i64,
     until_ns: i64,
     rows: u64,
-    behind: Option<(Fingerprint, Option<u64>)>,
+    preceding: Option<(Fingerprint, Option<u64>)>,
 }
 
-/// Which beginning or end of a transaction a statement is.
+/// Beginning or end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Boundary {
     Begin,
     End,
 }
 
-/// What sessions did.
+/// Sequence of each session's statements, and the totals over all sessions.
 #[derive(Debug, Default)]
 pub struct History {
     classes: HashMap<Fingerprint, (StatementClass, Option<Boundary>)>,
-    live: HashMap<u64, Live>,
+    live: HashMap<u64, LiveSession>,
     pub(super) statements: HashMap<Fingerprint, StatementSums>,
-    /// Statements without a fingerprint have their time here as well.
+    /// Service time of all statements, including those without a fingerprint.
     pub(super) service_ns: f64,
     pub(super) response_ns: f64,
     pub(super) transactions: TransactionAccount,
     pub(super) sessions: SessionAccount,
-    /// Pairs of statements that write, in the order in which transactions sent them first.
+    /// Pairs of writing statements, in the order of their first execution in a transaction.
     pub(super) orders: HashMap<(Fingerprint, Fingerprint), u64>,
     first_ns: Option<i64>,
     last_ns: i64,
 }
 
 impl History {
-    /// Told which statements there are.
+    /// Creates a history, given the statements' texts.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t workload::StatementText>) -> Self {
         let boundary = |sql: &str| {
             let first = sql.split([' ', ';']).next().unwrap_or_default();
@@ -238,22 +239,39 @@ impl History {
         }
     }
 
-    /// Takes one thing; those of a session in their order.
+    /// Adds a step. Steps of a session must come in order.
     pub fn add(&mut self, step: &Step) {
         self.first_ns.get_or_insert(step.sent_ns);
         self.first_ns = self.first_ns.map(|first| first.min(step.sent_ns));
         self.last_ns = self.last_ns.max(step.done_ns);
         if step.connect {
-            self.sessions.came += 1;
+            self.sessions.connected += 1;
             self.sessions.connecting_ns += (step.done_ns - step.sent_ns).max(0) as f64;
             return;
         }
         if step.disconnect {
             if let Some(live) = self.live.remove(&step.session) {
-                self.end_run(live.run);
+                self.end_series(live.series);
             }
             return;
         }
+        self.add_totals(step);
+        let Some(fingerprint) = step.fingerprint else {
+            return;
+        };
+        if !self.live.contains_key(&step.session) && self.live.len() >= SESSIONS_MAX {
+            return;
+        }
+        let live = self.live.entry(step.session).or_default();
+        let ended = live.repeat(fingerprint, step);
+        live.last = Some((fingerprint, step.rows));
+        self.add_to_transaction(fingerprint, step);
+        self.sessions.max_concurrent = self.sessions.max_concurrent.max(self.live.len() as u64);
+        self.end_series(ended);
+    }
+
+    /// Adds a statement to the totals.
+    fn add_totals(&mut self, step: &Step) {
         let took_ns = (step.done_ns - step.sent_ns).max(0) as f64;
         let response_ns = (step.done_ns - step.due_ns).max(0) as f64;
         self.service_ns += took_ns;
@@ -273,76 +291,74 @@ impl History {
         if let Some(sqlstate) = step.failed {
             *sums.failed.entry(sqlstate).or_default() += 1;
         }
-        if !self.live.contains_key(&step.session) && self.live.len() >= SESSIONS_MAX {
+    }
+
+    /// Follows the transaction of a live session.
+    fn add_to_transaction(&mut self, fingerprint: Fingerprint, step: &Step) {
+        let Some(live) = self.live.get_mut(&step.session) else {
             return;
-        }
+        };
         let (class, boundary) = match self.classes.get(&fingerprint) {
             Some(known) => *known,
             None => (StatementClass::Other, None),
         };
-        let live = self.live.entry(step.session).or_default();
-        let ended = live.repeat(fingerprint, step);
-        live.last = Some((fingerprint, step.rows));
-        match (boundary, &mut live.transaction) {
-            (Some(Boundary::Begin), open) => {
-                *open = Some(Open {
-                    from_ns: step.done_ns,
-                    last_done_ns: step.done_ns,
-                    statements: 0,
-                    last: None,
-                    written: Vec::new(),
-                });
-            }
-            (end, Some(open)) => {
-                let idle_ns = (step.sent_ns - open.last_done_ns).max(0) as f64;
-                let account = &mut self.transactions;
-                account.idle_ns += idle_ns;
-                if idle_ns > account.idle_longest_ns {
-                    account.idle_longest_ns = idle_ns;
-                    account.idle_behind = open.last;
-                }
-                open.last_done_ns = open.last_done_ns.max(step.done_ns);
-                if end.is_some() {
-                    account.count += 1;
-                    account.statements += open.statements;
-                    account.ns += (step.done_ns - open.from_ns).max(0) as f64;
-                    live.transaction = None;
-                } else {
-                    open.statements += 1;
-                    open.last = Some(fingerprint);
-                    let writes = matches!(
-                        class,
-                        StatementClass::Update | StatementClass::Delete | StatementClass::Merge
-                    );
-                    if writes && !open.written.contains(&fingerprint) && open.written.len() < 16 {
-                        for before in &open.written {
-                            *self.orders.entry((*before, fingerprint)).or_default() += 1;
-                        }
-                        open.written.push(fingerprint);
-                    }
-                }
-            }
-            (_, None) => {}
+        if boundary == Some(Boundary::Begin) {
+            live.transaction = Some(OpenTransaction {
+                from_ns: step.done_ns,
+                last_done_ns: step.done_ns,
+                statements: 0,
+                last: None,
+                written: Vec::new(),
+            });
+            return;
         }
-        self.sessions.most = self.sessions.most.max(self.live.len() as u64);
-        self.end_run(ended);
+        let Some(open) = &mut live.transaction else {
+            return;
+        };
+        let idle_ns = (step.sent_ns - open.last_done_ns).max(0) as f64;
+        let account = &mut self.transactions;
+        account.idle_ns += idle_ns;
+        if idle_ns > account.idle_longest_ns {
+            account.idle_longest_ns = idle_ns;
+            account.idle_after = open.last;
+        }
+        open.last_done_ns = open.last_done_ns.max(step.done_ns);
+        if boundary.is_some() {
+            account.count += 1;
+            account.statements += open.statements;
+            account.ns += (step.done_ns - open.from_ns).max(0) as f64;
+            live.transaction = None;
+            return;
+        }
+        open.statements += 1;
+        open.last = Some(fingerprint);
+        let writes = matches!(
+            class,
+            StatementClass::Update | StatementClass::Delete | StatementClass::Merge
+        );
+        if writes && !open.written.contains(&fingerprint) && open.written.len() < 16 {
+            for before in &open.written {
+                *self.orders.entry((*before, fingerprint)).or_default() += 1;
+            }
+            open.written.push(fingerprint);
+        }
     }
 
-    /// All was taken.
+    /// Ends all open series.
     pub(super) fn finish(&mut self) {
-        let live: Vec<Live> = self.live.drain().map(|(_, live)| live).collect();
+        let live: Vec<LiveSession> = self.live.drain().map(|(_, live)| live).collect();
         for one in live {
-            self.end_run(one.run);
+            self.end_series(one.series);
         }
     }
 
-    /// From the first sending to the last end, in seconds.
+    /// Returns the time from the first sending to the last completion, in seconds.
     pub(super) fn span_s(&self) -> f64 {
         let first_ns = self.first_ns.unwrap_or(0);
         (self.last_ns - first_ns).max(0) as f64 / 1e9
     }
 
-    fn end_run(&mut self, run: Option<Run>) {
+    fn end_series(&mut self, run: Option<CallSeries>) {
         let Some(run) = run.filter(|run| run.calls >= REPETITION_MIN) else {
             return;
         };
@@ -353,18 +369,18 @@ impl History {
         repetition.longest = repetition.longest.max(run.calls);
         repetition.ns += (run.until_ns - run.from_ns).max(0) as f64;
         repetition.rows += run.rows;
-        if let Some((behind, rows)) = run.behind {
-            repetition.behind = Some(behind);
+        if let Some((behind, rows)) = run.preceding {
+            repetition.preceding = Some(behind);
             repetition.one_for_each_row += u64::from(rows == Some(run.calls));
         }
     }
 }
 
-impl Live {
-    /// Goes on with a row of the same calls, or begins another; gives the one that ended.
-    fn repeat(&mut self, fingerprint: Fingerprint, step: &Step) -> Option<Run> {
+impl LiveSession {
+    /// Continues the series of equal calls, or starts a new one and returns the previous.
+    fn repeat(&mut self, fingerprint: Fingerprint, step: &Step) -> Option<CallSeries> {
         if let Some(run) = self
-            .run
+            .series
             .as_mut()
             .filter(|run| run.fingerprint == fingerprint)
         {
@@ -373,13 +389,13 @@ impl Live {
             run.rows += step.rows.unwrap_or(0);
             return None;
         }
-        self.run.replace(Run {
+        self.series.replace(CallSeries {
             fingerprint,
             calls: 1,
             from_ns: step.sent_ns,
             until_ns: step.done_ns,
             rows: step.rows.unwrap_or(0),
-            behind: self.last,
+            preceding: self.last,
         })
     }
 }
@@ -440,10 +456,10 @@ mod tests {
             ),
             (1, 6, 1)
         );
-        assert_eq!(repetition.behind, Some(Fingerprint(1)));
+        assert_eq!(repetition.preceding, Some(Fingerprint(1)));
         let transactions = history.transactions;
         assert_eq!((transactions.count, transactions.statements), (1, 7));
-        // 1, 6, five times 1, and 9 ms until the commit.
+        // 1 ms, 6 ms, five times 1 ms, and 9 ms until the commit.
         assert_eq!(transactions.idle_ns, 21e6);
         assert_eq!(transactions.idle_longest_ns, 9e6);
     }

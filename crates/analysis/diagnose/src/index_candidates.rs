@@ -1,10 +1,11 @@
-//! Indexes that may serve what plans ask: columns, their orders, conditions of their own, columns beside.
+//! Suggests indexes that may serve the plans: key columns in all orders, predicates, included
+//! columns.
 //!
-//! That equality goes first is a belief (documentation, 11.3): it holds for one statement and a planner that knows its
-//! table. So of up to three columns every order of every part of them is a candidate, and the planner is asked; what
-//! writes pay for it is known only from a replay. Nothing here says that a candidate is good.
+//! The recommended order (equality first; documentation, 11.3) is only a heuristic. So for up to
+//! three columns, every order of every subset is a candidate, and the planner is asked to choose.
+//! The cost for writes is only known from a replay. This module does not judge candidates.
 //!
-//! Deliberately absent: other methods than b-trees, expressions, and operator classes.
+//! It suggests only B-trees on plain columns, without operator classes.
 
 use std::collections::BTreeMap;
 
@@ -13,61 +14,61 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sql::{Fingerprint, StatementClass};
 
-use super::asked::{Asked, asked, is_there, shapes};
+use super::access_predicates::{AccessPredicates, access_predicates, btree_shapes, has_index};
 use super::conditions::order;
 use super::evidence::{Evidence, StatementEvidence};
 use super::rules::INDEX_ROWS;
-use super::statement_text::{plain_select_list, quoted, set_columns, written};
+use super::statement_text::{plain_select_list, quote_identifier, set_columns, written_table};
 use super::threshold::{Thresholds, WARNING};
 use plans::PlanNode;
 
-/// Of so many columns every order is tried.
+/// Maximum number of columns of which every order is tried.
 const PERMUTED_MAX: usize = 3;
-/// A select list of more columns is not narrow.
-const BESIDE_MAX: usize = 4;
-/// Candidates of one step.
-const OF_A_STEP_MAX: usize = 80;
+/// Maximum number of select-list columns for a covering index.
+const INCLUDE_MAX: usize = 4;
+/// Maximum number of candidates for one plan node.
+const CANDIDATES_PER_STEP_MAX: usize = 80;
 
-/// An index that may serve.
+/// Candidate index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexCandidate {
-    /// The database of its table.
+    /// Database of its table.
     pub database: String,
-    /// The schema of its table.
+    /// Schema of its table.
     pub schema: String,
     /// Its table.
     pub table: String,
-    /// Its keys, in order.
+    /// Key columns, in order.
     pub columns: Vec<String>,
-    /// What it has beside, so that the table need not be read.
+    /// Included columns, which allow index-only scans.
     pub include: Vec<String>,
-    /// The conditions that its rows fulfil, in SQL; none of a whole index.
+    /// Conditions of a partial index, in SQL; empty for a full index.
     pub predicate: Vec<String>,
-    /// The columns of these conditions.
+    /// Columns of these conditions.
     pub hangs_on: Vec<String>,
-    /// Columns of it that statements of the workload update: such an update cannot be HOT with it.
+    /// Columns of the index that statements of the workload update; such an update cannot be HOT.
     pub updated: Vec<String>,
-    /// It is in the order that is taught: equality, order, ranges.
+    /// Whether the keys are in the recommended order: equality, sort columns, ranges.
     pub is_classical: bool,
-    /// The statements for whose plans it was made.
+    /// Statements whose plans suggested it.
     pub serves: Vec<Fingerprint>,
 }
 
-/// How the planner is asked about an index that does not exist.
+/// Method by which the planner evaluates an index that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreeningMethod {
-    /// With a hypothetical index of the extension HypoPG.
+    /// A hypothetical index of the extension HypoPG.
     Hypopg,
-    /// The index is built, and dropped.
+    /// Building the index and dropping it afterwards.
     Built,
 }
 
 impl IndexCandidate {
-    /// `(a, b) INCLUDE (c) WHERE d IS NULL`
+    /// Formats keys, included columns and conditions: `(a, b) INCLUDE (c) WHERE d IS NULL`.
     pub fn shape(&self) -> String {
         let list = |columns: &[String]| -> String {
-            let all: Vec<String> = columns.iter().map(|one| quoted(one)).collect();
+            let all: Vec<String> = columns.iter().map(|one| quote_identifier(one)).collect();
             all.join(", ")
         };
         let mut text = format!("({})", list(&self.columns));
@@ -80,39 +81,43 @@ impl IndexCandidate {
         text
     }
 
-    /// Its table, as a name in SQL.
+    /// Returns the qualified name of its table in SQL.
     pub fn table_name(&self) -> String {
-        format!("{}.{}", quoted(&self.schema), quoted(&self.table))
+        format!(
+            "{}.{}",
+            quote_identifier(&self.schema),
+            quote_identifier(&self.table)
+        )
     }
 
-    /// The statement that makes it, without a name for it.
+    /// Returns the CREATE INDEX statement, without an index name.
     pub fn sql(&self) -> String {
         format!("CREATE INDEX ON {} {}", self.table_name(), self.shape())
     }
 
-    /// In few words: the table and its shape.
+    /// Returns a short name: the table and the shape.
     pub fn name(&self) -> String {
         let table = match self.schema.as_str() {
-            "public" => quoted(&self.table),
+            "public" => quote_identifier(&self.table),
             _ => self.table_name(),
         };
         format!("{table} {}", self.shape())
     }
 }
 
-/// What was made of the plans.
+/// Candidates from the plans.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexCandidates {
-    /// Each once.
+    /// Distinct candidates.
     pub candidates: Vec<IndexCandidate>,
-    /// Statements whose plans were looked at.
+    /// Statements whose plans were examined.
     pub statements: Vec<Fingerprint>,
-    /// So many more were thought of, and left out since there are too many.
+    /// Number of candidates left out because there are too many.
     pub left_out: u64,
 }
 
-/// Candidates for the statements that take a noticeable share of the time (`warning-share`), on tables with rows enough
-/// (`missing-index-rows`).
+/// Suggests indexes for statements with a noticeable share of the time (`warning-share`), on tables
+/// with enough rows (`missing-index-rows`).
 pub fn index_candidates(evidence: &Evidence, thresholds: &Thresholds) -> IndexCandidates {
     let mut made = IndexCandidates::default();
     for one in &evidence.statements {
@@ -121,12 +126,12 @@ pub fn index_candidates(evidence: &Evidence, thresholds: &Thresholds) -> IndexCa
             continue;
         }
         made.statements.push(one.fingerprint);
-        // The steps above the one that is visited.
+        // Ancestors of the visited node.
         let mut above: Vec<&PlanNode> = Vec::new();
         plan.root.each(&mut |node, depth| {
             above.truncate(depth);
             if let Some(table) = large_table(evidence, thresholds, node) {
-                of_step(evidence, one, table, node, &above, &mut made);
+                add_step_candidates(evidence, one, table, node, &above, &mut made);
             }
             above.push(node);
         });
@@ -151,7 +156,7 @@ fn large_table<'e>(
     (is_stored && rows >= thresholds.of(&INDEX_ROWS)).then_some(table)
 }
 
-fn of_step(
+fn add_step_candidates(
     evidence: &Evidence,
     one: &StatementEvidence,
     table: &RelationFact,
@@ -162,34 +167,34 @@ fn of_step(
     let sort = above.iter().rev().take_while(|step| !step.is_join());
     let sort = sort.flat_map(|step| &step.conditions);
     let sort = sort.into_iter().find(|one| one.label == "Sort Key");
-    let mut asked = asked(evidence, table, node, sort.map(|one| one.text.as_str()));
-    for column in joined(table, node, above) {
+    let mut asked = access_predicates(evidence, table, node, sort.map(|one| one.text.as_str()));
+    for column in join_columns(table, node, above) {
         if !asked.equal.contains(&column) {
             asked.equal.push(column);
         }
     }
-    let beside = beside(one, table, &asked);
-    let there = shapes(evidence, table);
-    let classical = asked.classical(true);
+    let beside = covering_columns(one, table, &asked);
+    let there = btree_shapes(evidence, table);
+    let classical = asked.classical_key_order(true);
     let mut count = 0;
     let mut take = |columns: Vec<String>, include: Vec<String>, is_partial: bool| {
-        if columns.is_empty() || include.is_empty() && is_there(&there, &columns, is_partial) {
+        if columns.is_empty() || include.is_empty() && has_index(&there, &columns, is_partial) {
             return;
         }
         count += 1;
-        if count > OF_A_STEP_MAX {
+        if count > CANDIDATES_PER_STEP_MAX {
             made.left_out += 1;
             return;
         }
         let (predicate, hangs_on) = match is_partial {
-            true => (asked.predicate.clone(), asked.hangs_on.clone()),
+            true => (asked.predicate.clone(), asked.predicate_columns.clone()),
             false => (Vec::new(), Vec::new()),
         };
         let candidate = IndexCandidate {
             database: table.database.clone(),
             schema: table.schema.clone(),
             table: table.name.clone(),
-            updated: updated(
+            updated: updated_columns(
                 evidence,
                 table,
                 columns.iter().chain(&include).chain(&hangs_on),
@@ -201,17 +206,17 @@ fn of_step(
             hangs_on,
             serves: vec![one.fingerprint],
         };
-        add(&mut made.candidates, candidate);
+        add_candidate(&mut made.candidates, candidate);
     };
     let is_partial = !asked.predicate.is_empty();
-    for columns in orders(&classical) {
+    for columns in column_orders(&classical) {
         take(columns.clone(), Vec::new(), false);
         if is_partial {
             take(columns, Vec::new(), true);
         }
     }
     if let Some(beside) = beside {
-        let whole = orders(&classical);
+        let whole = column_orders(&classical);
         let whole = whole
             .into_iter()
             .filter(|order| order.len() == classical.len());
@@ -221,18 +226,18 @@ fn of_step(
                 .filter(|one| !columns.contains(one))
                 .cloned()
                 .collect();
-            if !include.is_empty() && include.len() <= BESIDE_MAX {
+            if !include.is_empty() && include.len() <= INCLUDE_MAX {
                 take(columns, include, false);
             }
         }
     }
     if classical.is_empty() && is_partial {
-        take(vec![asked.hangs_on[0].clone()], Vec::new(), true);
+        take(vec![asked.predicate_columns[0].clone()], Vec::new(), true);
     }
 }
 
-/// Put among them, or its statement with the one that is alike.
-fn add(all: &mut Vec<IndexCandidate>, candidate: IndexCandidate) {
+/// Adds a candidate, or adds its statement to an equal one.
+fn add_candidate(all: &mut Vec<IndexCandidate>, candidate: IndexCandidate) {
     let alike = all.iter_mut().find(|one| {
         one.database == candidate.database
             && one.table_name() == candidate.table_name()
@@ -251,12 +256,12 @@ fn add(all: &mut Vec<IndexCandidate>, candidate: IndexCandidate) {
     }
 }
 
-/// Every order of every part of these columns, up to three; of more, the beginnings of them, each once with every
-/// column first.
-fn orders(columns: &[String]) -> Vec<Vec<String>> {
+/// Returns every order of every subset of up to three columns. With more columns, it returns
+/// prefixes, with each column first once.
+fn column_orders(columns: &[String]) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();
     if columns.len() <= PERMUTED_MAX {
-        // The whole ones first, since these are the ones that matter most.
+        // Full-length orders come first, because they matter most.
         for length in (1..=columns.len()).rev() {
             permute(columns, length, &mut Vec::new(), &mut all);
         }
@@ -291,13 +296,17 @@ fn permute(columns: &[String], length: usize, begun: &mut Vec<String>, all: &mut
     }
 }
 
-/// The columns that a narrow `SELECT` needs besides, so that an index could answer it alone.
-fn beside(one: &StatementEvidence, table: &RelationFact, asked: &Asked) -> Option<Vec<String>> {
+/// Returns the additional columns that a narrow `SELECT` needs for an index-only scan.
+fn covering_columns(
+    one: &StatementEvidence,
+    table: &RelationFact,
+    asked: &AccessPredicates,
+) -> Option<Vec<String>> {
     if one.class != StatementClass::Select || asked.has_others {
         return None;
     }
     let mut columns = plain_select_list(&one.sql)?;
-    columns.extend(asked.hangs_on.iter().cloned());
+    columns.extend(asked.predicate_columns.iter().cloned());
     let all = columns
         .iter()
         .all(|column| table.column_names.contains(column));
@@ -310,8 +319,8 @@ fn beside(one: &StatementEvidence, table: &RelationFact, asked: &Asked) -> Optio
     all.then_some(columns)
 }
 
-/// Columns by which the steps above join this table: an index on them would make a nested loop of it.
-fn joined(table: &RelationFact, node: &PlanNode, above: &[&PlanNode]) -> Vec<String> {
+/// Returns the columns by which ancestors join this table; an index on them allows a nested loop.
+fn join_columns(table: &RelationFact, node: &PlanNode, above: &[&PlanNode]) -> Vec<String> {
     let Some(alias) = &node.alias else {
         return Vec::new();
     };
@@ -338,15 +347,15 @@ fn joined(table: &RelationFact, node: &PlanNode, above: &[&PlanNode]) -> Vec<Str
     found
 }
 
-/// Those of these columns that the workload's updates of the table set.
-fn updated<'c>(
+/// Returns the columns that the workload's updates of the table set.
+fn updated_columns<'c>(
     evidence: &Evidence,
     table: &RelationFact,
     columns: impl Iterator<Item = &'c String>,
 ) -> Vec<String> {
     let mut set: BTreeMap<String, ()> = BTreeMap::new();
     for one in &evidence.statements {
-        let Some((schema, name)) = written(&one.sql) else {
+        let Some((schema, name)) = written_table(&one.sql) else {
             continue;
         };
         let is_of = name == table.name && schema.is_none_or(|schema| schema == table.schema);
@@ -366,20 +375,20 @@ fn updated<'c>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
     const CLAIM: &str = "update image_links set queued_at = now() from (select id from image_links where \
         download_after < now() and queued_at is null and referenced_at > now() - $1 order by download_after \
         limit $2 for update skip locked) as due where image_links.id = due.id returning image_links.id";
 
-    fn queue() -> MadeUp {
+    fn queue() -> EvidenceBuilder {
         let plan = r#"[{"Plan": {"Node Type": "ModifyTable", "Operation": "Update", "Relation Name": "image_links",
             "Plans": [{"Node Type": "Limit", "Plan Rows": 100, "Plans": [{"Node Type": "Sort",
             "Sort Key": ["image_links_1.download_after"], "Plans": [{"Node Type": "Seq Scan",
             "Relation Name": "image_links", "Alias": "image_links_1", "Plan Rows": 400,
             "Filter": "((queued_at IS NULL) AND (download_after < now()) AND (referenced_at > (now() - '36:00:00'::interval)))"
             }]}]}]}}]"#;
-        MadeUp::new()
+        EvidenceBuilder::new()
             .statement(statement(1, CLAIM).took(100, 9.0).with_plan(plan))
             .statement(statement(2, "select $1").took(100, 1.0))
             .table(table(
@@ -396,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_of_a_claims_columns_is_a_candidate_whole_and_partial() {
+    fn every_column_order_of_a_claim_is_a_full_and_partial_candidate() {
         let made = index_candidates(&queue().evidence(), &Thresholds::default());
         let shapes: Vec<String> = made.candidates.iter().map(IndexCandidate::shape).collect();
         assert_eq!(
@@ -406,7 +415,7 @@ mod tests {
                 "(download_after, referenced_at) WHERE queued_at IS NULL",
                 "(referenced_at, download_after)",
                 "(referenced_at, download_after) WHERE queued_at IS NULL",
-                // One on download_after alone is there.
+                // An index on download_after alone exists.
                 "(download_after) WHERE queued_at IS NULL",
                 "(referenced_at)",
                 "(referenced_at) WHERE queued_at IS NULL",
@@ -431,11 +440,11 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_select_list_makes_covering_ones() {
+    fn narrow_select_list_gives_covering_candidates() {
         let plan = r#"[{"Plan": {"Node Type": "Seq Scan", "Relation Name": "orders", "Alias": "orders",
             "Plan Rows": 20, "Filter": "(customer = 5)"}}]"#;
         let of = |sql: &str| -> Vec<String> {
-            let made_up = MadeUp::new()
+            let made_up = EvidenceBuilder::new()
                 .statement(statement(1, sql).took(10, 9.0).with_plan(plan))
                 .table(table(
                     "orders",
@@ -456,13 +465,13 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_a_table_is_a_key_and_small_tables_are_left_alone() {
+    fn join_columns_are_keys_and_small_tables_are_skipped() {
         let plan = r#"[{"Plan": {"Node Type": "Hash Join", "Hash Cond": "(o.customer = c.id)", "Plans": [
             {"Node Type": "Seq Scan", "Relation Name": "orders", "Alias": "o", "Plan Rows": 90000},
             {"Node Type": "Hash", "Plans": [{"Node Type": "Seq Scan", "Relation Name": "customers",
             "Alias": "c", "Plan Rows": 1, "Filter": "(name = 'x'::text)"}]}]}}]"#;
         let sql = "select sum(o.total) from orders o join customers c on o.customer = c.id where c.name = $1";
-        let made_up = MadeUp::new()
+        let made_up = EvidenceBuilder::new()
             .statement(statement(1, sql).took(10, 9.0).with_plan(plan))
             .table(table("orders", 90_000, &["customer int", "total int"]))
             .table(table("customers", 100, &["id int", "name text"]));
@@ -472,12 +481,12 @@ mod tests {
     }
 
     #[test]
-    fn of_four_columns_each_comes_first_once() {
+    fn each_of_four_columns_is_first_once() {
         let columns: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        let all = orders(&columns);
+        let all = column_orders(&columns);
         for first in &columns {
             assert!(all.iter().any(|one| one.len() == 4 && one[0] == *first));
         }
-        assert_eq!(orders(&columns[..3]).len(), 15);
+        assert_eq!(column_orders(&columns[..3]).len(), 15);
     }
 }

@@ -1,37 +1,37 @@
-//! What an index's definition says: method, keys, predicate.
+//! Parses an index definition: method, keys, predicate.
 
 use run::IndexFact;
 
-/// `CREATE INDEX … ON … USING btree (a, b DESC) INCLUDE (c) WHERE (d IS NULL)`, as the server words it
-/// (`pg_get_indexdef`).
+/// Parsed form of `CREATE INDEX … ON … USING btree (a, b DESC) INCLUDE (c) WHERE (d IS NULL)`, as
+/// the server writes it (`pg_get_indexdef`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct IndexShape {
-    /// `btree`, `gin` …
+    /// Access method: `btree`, `gin` …
     pub(super) method: String,
-    /// Its keys in order: columns, or expressions, with their operator class and order.
+    /// Keys in order: columns or expressions, with their operator class and order.
     pub(super) keys: Vec<String>,
-    /// The columns that it has beside.
+    /// Included columns.
     pub(super) include: Vec<String>,
-    /// Of a partial index.
+    /// Predicate of a partial index.
     pub(super) predicate: Option<String>,
 }
 
 impl IndexShape {
-    pub(super) fn of(index: &IndexFact) -> Self {
+    pub(super) fn parse(index: &IndexFact) -> Self {
         let definition = index.definition.as_str();
         let rest = definition
             .split_once(" USING ")
             .map_or("", |(_, rest)| rest);
         let (method, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let (keys, mut rest) = enclosed(rest);
+        let (keys, mut rest) = split_parenthesised(rest);
         let mut shape = IndexShape {
             method: method.to_owned(),
-            keys: listed(keys),
+            keys: split_at_commas(keys),
             ..IndexShape::default()
         };
         if let Some(include) = rest.trim_start().strip_prefix("INCLUDE ") {
-            let (columns, behind) = enclosed(include);
-            shape.include = listed(columns);
+            let (columns, behind) = split_parenthesised(include);
+            shape.include = split_at_commas(columns);
             rest = behind;
         }
         if let Some((_, predicate)) = rest.split_once("WHERE ") {
@@ -40,7 +40,7 @@ impl IndexShape {
         shape
     }
 
-    /// The column of each key, without its order; of an expression, its text.
+    /// Returns the column of each key without its order; for an expression, its text.
     pub(super) fn columns(&self) -> Vec<&str> {
         let column = |key: &'_ String| -> usize {
             let bare = key.strip_prefix('"').and_then(|rest| rest.find('"'));
@@ -55,8 +55,8 @@ impl IndexShape {
             .collect()
     }
 
-    /// Whether a change of this column has to be written into it: it is a key, beside, or in the text
-    /// of an expression or of the predicate.
+    /// Whether a change of this column must be written to the index: it is a key, included, or in
+    /// the text of an expression or of the predicate.
     pub(super) fn has_column(&self, column: &str) -> bool {
         let is_word = |text: &str| {
             let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -70,8 +70,8 @@ impl IndexShape {
     }
 }
 
-/// What stands in the parentheses that the text begins with, and what behind them.
-fn enclosed(text: &str) -> (&str, &str) {
+/// Splits a text that begins with parentheses into their content and the rest.
+fn split_parenthesised(text: &str) -> (&str, &str) {
     let Some(text) = text.trim_start().strip_prefix('(') else {
         return ("", text);
     };
@@ -95,8 +95,8 @@ fn enclosed(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// Cut at the commas that are in no parentheses.
-fn listed(text: &str) -> Vec<String> {
+/// Splits a text at the commas outside parentheses.
+fn split_at_commas(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut depth = 0;
     let mut quote = None;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_is_read_as_the_server_words_it() {
+    fn index_definition_is_parsed_as_the_server_writes_it() {
         let index = IndexFact {
             definition:
                 "CREATE UNIQUE INDEX i ON public.t USING btree (a, lower((b)::text), \"C d\" DESC) \
@@ -135,7 +135,7 @@ mod tests {
                     .to_owned(),
             ..IndexFact::default()
         };
-        let shape = IndexShape::of(&index);
+        let shape = IndexShape::parse(&index);
         assert_eq!(shape.method, "btree");
         assert_eq!(shape.columns(), ["a", "lower((b)::text)", "C d"]);
         assert_eq!(shape.include, ["e"]);

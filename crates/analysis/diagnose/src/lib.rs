@@ -1,34 +1,33 @@
-//! What is wrong, by rules over what was seen: each finding with its evidence, what it costs, the most
-//! that fixing it can win, and one change that can be measured.
+//! Diagnoses problems by rules. Each finding has its evidence, its cost, the maximum gain of a fix,
+//! and changes that can be measured.
 //!
 //! ```text
-//! run, observation or workload ─► Evidence ─► rules ─► Diagnosis (findings, what was well, what could not be looked at)
-//!                                     └─────► suspect ─► what a statement can account for at all
+//! run, observation or workload ─► Evidence ─► rules ─► Diagnosis (findings, outcome of each rule)
+//!                                     └─────► suspect ─► maximum share of a statement
 //! ```
 //!
-//! - [`Evidence`]: all that rules may look at. Each part may be missing, with the reason;
-//! - [`RULES`]: the table of rules, one a file. A rule that lacks its evidence says so ([`Missing`]) and is
-//!   not silent;
-//! - [`Thresholds`]: what is much, by name, each with where it comes from;
-//! - [`suspect`]: how much of the time a statement can account for;
-//! - [`index_candidates`]: indexes that may serve the plans, for a planner to choose from.
+//! - [`Evidence`]: the input of the rules. Each part may be unavailable, with the reason.
+//! - [`RULES`]: the table of rules, each in its own file. A rule without its evidence returns
+//!   [`Missing`].
+//! - [`Thresholds`]: the named numbers that rules use, each with its source.
+//! - [`suspect`]: the share of the time that a statement can account for.
+//! - [`index_candidates`]: indexes that may serve the plans, for the planner to choose from.
 //!
-//! Who drives: the program reads artefacts and hands in what is in them. Deliberately absent: reading, asking
-//! servers, words for people beyond a sentence of each finding, and proof: a finding is a belief until it was
-//! measured.
+//! The program reads artefacts and passes their content. This crate neither reads files nor queries
+//! servers. A finding is a hypothesis until it is measured; proofs are made elsewhere.
 
-mod asked;
+mod access_predicates;
 mod conditions;
 mod evidence;
 mod finding;
 mod history;
 mod index_candidates;
 mod index_shape;
-#[cfg(test)]
-mod made_up;
 mod rules;
 mod statement_text;
 mod suspect;
+#[cfg(test)]
+mod synthetic;
 mod threshold;
 
 pub use evidence::{
@@ -44,10 +43,10 @@ pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What all rules said.
+/// Results of all rules.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Findings, those first whose fixing can gain the most.
+    /// Findings by descending maximum gain.
     pub findings: Vec<Finding>,
     /// Every rule with its outcome.
     pub rules: Vec<RuleResult>,
@@ -90,12 +89,12 @@ impl Diagnosis {
     }
 }
 
-/// Asks every rule.
+/// Runs every rule.
 pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     let mut findings = Vec::new();
     let mut rules = Vec::new();
     for rule in RULES {
-        let outcome = match (rule.look)(evidence, thresholds) {
+        let outcome = match (rule.evaluate)(evidence, thresholds) {
             Err(Missing(reason)) => Outcome::CouldNotLook { reason },
             Ok(found) if found.is_empty() => Outcome::Well,
             Ok(found) => {
@@ -111,7 +110,7 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     }
     findings.sort_by(|a, b| {
         let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
-        // Of several that speak of the same cause, the one comes first whose change can be tried.
+        // Of several findings with the same cause, the one whose change can be tested comes first.
         let by_hand = |one: &Finding| {
             let first = one.changes.first().map(|change| &change.form);
             first.is_none_or(|form| *form == Form::ByHand)
@@ -128,17 +127,17 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
 
 #[cfg(test)]
 mod tests {
-    use super::made_up::{MadeUp, statement, table};
+    use super::synthetic::{EvidenceBuilder, statement, table};
     use super::*;
 
     #[test]
-    fn of_findings_of_one_cause_the_one_that_can_be_tried_comes_first() {
+    fn testable_finding_precedes_others_of_the_same_cause() {
         let claim = "update jobs set queued_at = now() from (select id from jobs where queued_at is null \
             and due < now() order by due limit $1 for update skip locked) as c where jobs.id = c.id";
         let plan = r#"[{"Plan": {"Node Type": "Limit", "Plan Rows": 10, "Plans": [{"Node Type": "Sort",
             "Sort Key": ["jobs.due"], "Plans": [{"Node Type": "Seq Scan", "Relation Name": "jobs", "Plan Rows": 10,
             "Filter": "((queued_at IS NULL) AND (due < now()))"}]}]}}]"#;
-        let evidence = MadeUp::new()
+        let evidence = EvidenceBuilder::new()
             .statement(
                 statement(1, claim)
                     .took(100, 9.0)

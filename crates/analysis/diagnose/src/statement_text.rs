@@ -1,10 +1,10 @@
-//! What a statement's normal form says of the tables and columns that it writes, without a grammar.
+//! Finds the tables and columns in a statement's normalised SQL, without a grammar.
 //!
-//! Normal forms have keywords and plain names in lower case, single blanks, and `$n` for values; that is
-//! enough to find a table behind `insert into` and the columns behind `set`. What is not found is not
+//! Normalised SQL has keywords and plain names in lower case, single blanks, and `$n` for values.
+//! That is enough to find a table after `insert into` and the columns after `set`. Nothing is
 //! guessed.
 
-/// The words and symbols of a normal form; names with their dots are one word.
+/// Splits normalised SQL into words and symbols; a dotted name is one word.
 pub(super) fn words(sql: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '"');
     let mut words = Vec::new();
@@ -29,8 +29,8 @@ pub(super) fn words(sql: &str) -> Vec<&str> {
     words
 }
 
-/// A name as the catalogue has it: without quotes, and its schema if it has one.
-pub(super) fn name(word: &str) -> (Option<String>, String) {
+/// Returns a name as the catalogue has it: without quotes, with its schema if it has one.
+pub(super) fn parse_name(word: &str) -> (Option<String>, String) {
     let bare = |part: &str| part.trim_matches('"').to_owned();
     match word.rsplit_once('.') {
         Some((schema, table)) => {
@@ -41,8 +41,8 @@ pub(super) fn name(word: &str) -> (Option<String>, String) {
     }
 }
 
-/// As a name in SQL.
-pub(super) fn quoted(name: &str) -> String {
+/// Quotes an identifier for SQL if necessary.
+pub(super) fn quote_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .chars()
@@ -53,15 +53,15 @@ pub(super) fn quoted(name: &str) -> String {
     }
 }
 
-/// The columns that a `SELECT` of one table gives, where each is one by itself: no `*`, no expression, no lock on
-/// rows. `None` where it is of another kind.
+/// Returns the columns of a `SELECT` from one table whose list has only plain columns: no `*`, no
+/// expression, no row locks. `None` for any other statement.
 pub(super) fn plain_select_list(sql: &str) -> Option<Vec<String>> {
     let words = words(sql);
     let (first, rest) = words.split_first()?;
     if *first != "select" || words.contains(&"join") || tables(sql).len() != 1 {
         return None;
     }
-    // `for update` and its kin read the row itself.
+    // `for update` and similar clauses read the row itself.
     if words.windows(2).any(|two| two[0] == "for") {
         return None;
     }
@@ -80,13 +80,13 @@ pub(super) fn plain_select_list(sql: &str) -> Option<Vec<String>> {
         if !column.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')) {
             return None;
         }
-        columns.push(name(column).1);
+        columns.push(parse_name(column).1);
     }
     Some(columns)
 }
 
-/// The table that it writes first.
-pub(super) fn written(sql: &str) -> Option<(Option<String>, String)> {
+/// Returns the first table that the statement writes.
+pub(super) fn written_table(sql: &str) -> Option<(Option<String>, String)> {
     let words = words(sql);
     let at = |place: usize| words.get(place).copied();
     for place in 0..words.len() {
@@ -94,7 +94,7 @@ pub(super) fn written(sql: &str) -> Option<(Option<String>, String)> {
             ("insert", Some("into")) | ("delete", Some("from")) | ("merge", Some("into")) => {
                 place + 2
             }
-            // Not `for update`, `do update`, `for no key update`.
+            // Not `for update`, `do update` or `for no key update`.
             ("update", _)
                 if place == 0 || !matches!(words[place - 1], "for" | "do" | "key" | "then") =>
             {
@@ -109,12 +109,12 @@ pub(super) fn written(sql: &str) -> Option<(Option<String>, String)> {
         };
         return at(target)
             .filter(|word| word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')))
-            .map(name);
+            .map(parse_name);
     }
     None
 }
 
-/// The tables that it names: behind `from`, `join`, `into`, `update`, and commas of a `from`.
+/// Returns the tables after `from`, `join`, `into`, `update`, and after commas of a `from`.
 pub(super) fn tables(sql: &str) -> Vec<(Option<String>, String)> {
     let words = words(sql);
     let mut found: Vec<(Option<String>, String)> = Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn tables(sql: &str) -> Vec<(Option<String>, String)> {
         else {
             continue;
         };
-        let one = name(next);
+        let one = parse_name(next);
         if !found.contains(&one) {
             found.push(one);
         }
@@ -144,7 +144,7 @@ pub(super) fn tables(sql: &str) -> Vec<(Option<String>, String)> {
     found
 }
 
-/// The columns that an `UPDATE` sets.
+/// Returns the columns that an `UPDATE` sets.
 pub(super) fn set_columns(sql: &str) -> Vec<String> {
     let words = words(sql);
     let Some(set) = words.iter().position(|word| *word == "set") else {
@@ -167,8 +167,8 @@ pub(super) fn set_columns(sql: &str) -> Vec<String> {
             "," if depth == 0 => at_column = true,
             "where" | "from" | "returning" if depth == 0 => break,
             word if at_column => {
-                columns.push(name(word).1);
-                // `set (a, b) = (…)` has more names before its sign.
+                columns.push(parse_name(word).1);
+                // `set (a, b) = (…)` has several names before the equals sign.
                 at_column = words.get(place + 1).copied() == Some(",");
             }
             _ => {}
@@ -182,20 +182,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_and_columns_are_found_where_they_stand() {
+    fn tables_and_columns_are_found_in_each_clause() {
         let to =
             |schema: Option<&str>, table: &str| Some((schema.map(str::to_owned), table.to_owned()));
         assert_eq!(
-            written("insert into shop.orders (a, b) values ($1, ...)"),
+            written_table("insert into shop.orders (a, b) values ($1, ...)"),
             to(Some("shop"), "orders")
         );
         assert_eq!(
-            written("update only \"Links\" set a = $1"),
+            written_table("update only \"Links\" set a = $1"),
             to(None, "Links")
         );
-        assert_eq!(written("select * from t for update skip locked"), None);
         assert_eq!(
-            written(
+            written_table("select * from t for update skip locked"),
+            None
+        );
+        assert_eq!(
+            written_table(
                 "with x as (select $1) insert into t select * from x on conflict do update set a = $2"
             ),
             to(None, "t")
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_select_list_is_read_and_no_other() {
+    fn only_plain_select_lists_are_parsed() {
         let list = |sql: &str| plain_select_list(sql);
         assert_eq!(
             list("select a, t.b from t where c = $1"),
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_are_set_are_found() {
+    fn updated_columns_are_found() {
         assert_eq!(
             set_columns(
                 "update t set a = b + $1, queued_at = coalesce(x, $2), c = $3 where d = $4"

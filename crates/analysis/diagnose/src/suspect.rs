@@ -1,4 +1,4 @@
-//! How much of the time a statement can account for at all, and so the most that removing it could bring.
+//! Bounds the share of the time that a statement can account for, and so the gain of removing it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 
-use super::evidence::{Basis, Evidence, StatementEvidence};
+use super::evidence::{Basis, Evidence, Missing, StatementEvidence};
 use super::finding::Subject;
 use super::history::Step;
 use super::threshold::{CLEARED, Thresholds};
@@ -15,16 +15,16 @@ use super::threshold::{CLEARED, Thresholds};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspectVerdict {
-    /// Every share that is known is below the threshold.
+    /// Every known share is below the threshold.
     Cleared,
-    /// A share is at the threshold or above it.
+    /// A share reaches the threshold.
     CouldMatter,
     /// No statement matches the pattern.
     NotSeen,
 }
 
 impl SuspectVerdict {
-    /// Returns it in words.
+    /// Returns the verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             SuspectVerdict::Cleared => "cleared",
@@ -34,36 +34,36 @@ impl SuspectVerdict {
     }
 }
 
-/// A suspect, and what it can account for.
+/// Suspect, and the shares that it can account for.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Suspect {
-    /// The pattern as it was given.
+    /// Pattern, as it was given.
     pub pattern: String,
     /// The verdict.
     pub verdict: SuspectVerdict,
-    /// The statements that match the pattern, the most time first.
+    /// Matching statements by descending time.
     pub statements: Vec<Subject>,
     /// Their calls.
     pub calls: u64,
     /// Share of all calls, from 0 to 1.
     pub calls_share: f64,
-    /// What they can account for, each measured in its own way.
+    /// Shares that they can account for, each measured in a different way.
     pub shares: Vec<SuspectShare>,
-    /// The greatest of these shares: the most that removing the statements could gain, from 0 to 1.
+    /// Greatest of these shares: the maximum gain of removing the statements, from 0 to 1.
     pub max_gain: f64,
-    /// The share below which a suspect is cleared.
+    /// Share below which a suspect is cleared.
     pub threshold: f64,
-    /// What could not be looked at, each with the reason.
+    /// Shares that could not be computed, each with the reason.
     pub unknown: Vec<String>,
 }
 
-/// Share of a time that a suspect has.
+/// A suspect's share of a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SuspectShare {
     /// Name of the time.
     #[serde(rename = "whole")]
     pub of: &'static str,
-    /// The suspect's part of it, in nanoseconds; `null` if only the share is known.
+    /// The suspect's part in nanoseconds; `null` if only the share is known.
     pub ns: Option<f64>,
     /// Share from 0 to 1.
     pub share: f64,
@@ -71,8 +71,9 @@ pub struct SuspectShare {
     pub source: &'static str,
 }
 
-/// Whether a normal form is like a pattern of SQL: `%` is any text, `_` any character, a backslash takes
-/// the next as it is. Cases of letters, lengths of white space and the numbers of values do not count.
+/// Whether normalised SQL matches a LIKE pattern: `%` is any text, `_` any character, a backslash
+/// escapes the next character. Case, lengths of white space and the numbers of parameters are
+/// ignored.
 pub fn like(pattern: &str, normal: &str) -> bool {
     fn folded(text: &str) -> Vec<char> {
         let mut out = Vec::new();
@@ -93,7 +94,7 @@ pub fn like(pattern: &str, normal: &str) -> bool {
         out
     }
     let (pattern, text) = (folded(pattern), folded(normal));
-    // Greedy, going back to the last `%`: linear but for that.
+    // Greedy with backtracking to the last `%`; otherwise linear.
     let (mut p, mut t) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -122,8 +123,8 @@ pub fn like(pattern: &str, normal: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '%')
 }
 
-/// What of the response times is some statements' own, and what others waited behind them in their
-/// sessions. Holds of each session what still stands before something that was due.
+/// Sums the response time of suspect statements and the time that others waited for them in their
+/// sessions. For each session it keeps the suspects that precede a pending due time.
 #[derive(Debug, Default)]
 pub struct Behind {
     suspects: HashSet<Fingerprint>,
@@ -133,7 +134,7 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Of these statements.
+    /// Creates the sum for these statements.
     pub fn new(suspects: impl IntoIterator<Item = Fingerprint>) -> Self {
         Behind {
             suspects: suspects.into_iter().collect(),
@@ -141,7 +142,7 @@ impl Behind {
         }
     }
 
-    /// Takes one execution; those of a session in their order.
+    /// Adds an execution. Executions of a session must come in order.
     pub fn add(&mut self, step: &Step) {
         if step.disconnect {
             self.ran.remove(&step.session);
@@ -158,7 +159,7 @@ impl Behind {
             return;
         }
         let ran = self.ran.entry(step.session).or_default();
-        // Dues only grow within a session.
+        // Due times only increase within a session.
         while ran
             .front()
             .is_some_and(|(_, until_ns)| *until_ns <= step.due_ns)
@@ -177,15 +178,14 @@ impl Behind {
         }
     }
 
-    /// Theirs, and all of it, in nanoseconds.
+    /// Returns the suspects' time and the total time, in nanoseconds.
     pub fn finish(self) -> (f64, f64) {
         (self.own_ns, self.all_ns)
     }
 }
 
-/// Computes what the statements that match a pattern can account for.
-/// `response` is what of the response times is theirs, waiting behind them included, and all of it, where
-/// that was counted, in nanoseconds.
+/// Computes the shares of the statements that match a pattern. `response` is their response time
+/// including the waits that they caused, and the total response time, in nanoseconds, if known.
 pub fn suspect(
     evidence: &Evidence,
     pattern: &str,
@@ -208,105 +208,16 @@ pub fn suspect(
             unknown: Vec::new(),
         };
     }
-    let mut shares = Vec::new();
-    let mut unknown: Vec<String> = Vec::new();
+    let mut shares = Shares::default();
+    shares.add(Ok(own_share(evidence, &statements)));
+    shares.add(response_share(response));
+    shares.add_known(server_share(evidence, &statements));
+    shares.add(processor_share(evidence, &statements));
+    shares.add(blocking_share(evidence, pattern));
+    let Shares { shares, unknown } = shares;
+    let max_gain = max_gain(&shares);
     let calls: u64 = statements.iter().map(|one| one.calls).sum();
     let all_calls: u64 = evidence.statements.iter().map(|one| one.calls).sum();
-    let ns: f64 = statements.iter().map(|one| one.ns).sum();
-    shares.push(SuspectShare {
-        of: evidence.basis.whole(),
-        ns: Some(ns),
-        share: evidence.share(ns),
-        source: match (evidence.basis, &evidence.counted) {
-            // Nobody counted calls: it is what samples say.
-            (Basis::Observation, Err(_)) => "samples that met it",
-            _ => "its own calls",
-        },
-    });
-    match response {
-        Some((own_ns, all_ns)) if all_ns > 0.0 => shares.push(SuspectShare {
-            of: "response time of all statements (due → done)",
-            ns: Some(own_ns),
-            share: own_ns / all_ns,
-            source: "its own calls, and what waited behind them in their sessions",
-        }),
-        _ => unknown.push(
-            "response time: only a run has it whose sessions waited for nothing else".to_owned(),
-        ),
-    }
-    match &evidence.counted {
-        Ok(()) => {
-            let time = |one: &StatementEvidence| {
-                one.counted
-                    .map_or(0.0, |one| (one.exec_ns + one.plan_ns.unwrap_or(0)) as f64)
-            };
-            let own_ns: f64 = statements.iter().map(|one| time(one)).sum();
-            let all_ns: f64 = evidence.statements.iter().map(time).sum();
-            if all_ns > 0.0 {
-                shares.push(SuspectShare {
-                    of: "planning and execution time in the server",
-                    ns: Some(own_ns),
-                    share: own_ns / all_ns,
-                    source: "pg_stat_statements",
-                });
-            }
-        }
-        Err(missing) => unknown.push(format!("time in the server: {missing}")),
-    }
-    let cpu: Option<f64> = statements.iter().map(|one| evidence.cpu_share(one)).sum();
-    match cpu {
-        Some(share) => shares.push(SuspectShare {
-            of: "processor time of clients' backends",
-            ns: None,
-            share,
-            source: match evidence.stacks {
-                Ok(_) => "stacks",
-                Err(_) => "samples that met a backend not waiting",
-            },
-        }),
-        None => unknown.push(
-            "processor time: no stacks were taken, and no samples or too few of them".to_owned(),
-        ),
-    }
-    match (&evidence.observed, &evidence.sample_ns) {
-        (Ok(observed), Ok(_)) => {
-            // Who held the lock, as far as its last statement tells.
-            let held: u64 = observed
-                .blocking
-                .iter()
-                .filter(|one| {
-                    let blocker = one.blocker.as_deref();
-                    let is_other = |sql: &str| !like(pattern, sql);
-                    blocker.is_some_and(|sql| like(pattern, sql))
-                        && one.blocked.as_deref().is_none_or(is_other)
-                })
-                .map(|one| one.samples)
-                .sum();
-            // Who holds up whom is looked at once a second.
-            let ns = held as f64 * 1e9;
-            shares.push(SuspectShare {
-                of: "time that others waited for locks that it held",
-                ns: Some(ns),
-                share: evidence.share(ns),
-                source: "pg_blocking_pids, looked at once a second",
-            });
-        }
-        (_, Err(missing)) | (Err(missing), _) => {
-            unknown.push(format!("locks that it held: {missing}"));
-        }
-    }
-    // What others waited for goes with it, so that both count.
-    let of = |what: &str| {
-        let found = shares.iter().find(|one| one.of.starts_with(what));
-        found.map_or(0.0, |one| one.share)
-    };
-    let held = of("time that others waited");
-    let max_gain = shares
-        .iter()
-        .filter(|one| !one.of.starts_with("time that others waited"))
-        .map(|one| one.share)
-        .fold(evidence.share(ns) + held, f64::max)
-        .min(1.0);
     Suspect {
         pattern: pattern.to_owned(),
         verdict: match max_gain < threshold {
@@ -326,14 +237,148 @@ pub fn suspect(
     }
 }
 
+/// Known shares, and the reasons for unknown ones.
+#[derive(Default)]
+struct Shares {
+    shares: Vec<SuspectShare>,
+    unknown: Vec<String>,
+}
+
+impl Shares {
+    fn add(&mut self, share: Result<SuspectShare, String>) {
+        self.add_known(share.map(Some));
+    }
+
+    /// Adds a share, unless there is no time that it could be a share of.
+    fn add_known(&mut self, share: Result<Option<SuspectShare>, String>) {
+        match share {
+            Ok(share) => self.shares.extend(share),
+            Err(reason) => self.unknown.push(reason),
+        }
+    }
+}
+
+/// Name of the share of [`blocking_share`].
+const BLOCKING: &str = "time that others waited for locks that it held";
+
+/// Returns the statements' share of the whole.
+fn own_share(evidence: &Evidence, statements: &[&StatementEvidence]) -> SuspectShare {
+    let ns: f64 = statements.iter().map(|one| one.ns).sum();
+    SuspectShare {
+        of: evidence.basis.whole(),
+        ns: Some(ns),
+        share: evidence.share(ns),
+        source: match (evidence.basis, &evidence.counted) {
+            // Without counted calls, the number comes from samples.
+            (Basis::Observation, Err(_)) => "samples that met it",
+            _ => "its own calls",
+        },
+    }
+}
+
+/// Returns the share of response time, given the suspects' and the total time.
+fn response_share(response: Option<(f64, f64)>) -> Result<SuspectShare, String> {
+    match response {
+        Some((own_ns, all_ns)) if all_ns > 0.0 => Ok(SuspectShare {
+            of: "response time of all statements (due → done)",
+            ns: Some(own_ns),
+            share: own_ns / all_ns,
+            source: "its own calls, and what waited behind them in their sessions",
+        }),
+        _ => Err(
+            "response time: only a run has it whose sessions waited for nothing else".to_owned(),
+        ),
+    }
+}
+
+/// Returns the share of planning and execution time that the server counted; `None` if it counted no
+/// time.
+fn server_share(
+    evidence: &Evidence,
+    statements: &[&StatementEvidence],
+) -> Result<Option<SuspectShare>, String> {
+    if let Err(missing) = &evidence.counted {
+        return Err(format!("time in the server: {missing}"));
+    }
+    let time = |one: &StatementEvidence| {
+        one.counted
+            .map_or(0.0, |one| (one.exec_ns + one.plan_ns.unwrap_or(0)) as f64)
+    };
+    let own_ns: f64 = statements.iter().map(|one| time(one)).sum();
+    let all_ns: f64 = evidence.statements.iter().map(time).sum();
+    Ok((all_ns > 0.0).then(|| SuspectShare {
+        of: "planning and execution time in the server",
+        ns: Some(own_ns),
+        share: own_ns / all_ns,
+        source: "pg_stat_statements",
+    }))
+}
+
+/// Returns the share of processor time.
+fn processor_share(
+    evidence: &Evidence,
+    statements: &[&StatementEvidence],
+) -> Result<SuspectShare, String> {
+    let share: Option<f64> = statements.iter().map(|one| evidence.cpu_share(one)).sum();
+    let share =
+        share.ok_or("processor time: no stacks were taken, and no samples or too few of them")?;
+    Ok(SuspectShare {
+        of: "processor time of clients' backends",
+        ns: None,
+        share,
+        source: match evidence.stacks {
+            Ok(_) => "stacks",
+            Err(_) => "samples that met a backend not waiting",
+        },
+    })
+}
+
+/// Returns the time for which the suspects blocked other statements, relative to the whole.
+fn blocking_share(evidence: &Evidence, pattern: &str) -> Result<SuspectShare, String> {
+    let unknown = |missing: &Missing| format!("locks that it held: {missing}");
+    evidence.sample_ns.as_ref().map_err(unknown)?;
+    let observed = evidence.observed.as_ref().map_err(unknown)?;
+    // Blocking sessions are attributed by their last statement.
+    let held: u64 = observed
+        .blocking
+        .iter()
+        .filter(|one| {
+            let blocker = one.blocker.as_deref();
+            let is_other = |sql: &str| !like(pattern, sql);
+            blocker.is_some_and(|sql| like(pattern, sql))
+                && one.blocked.as_deref().is_none_or(is_other)
+        })
+        .map(|one| one.samples)
+        .sum();
+    // Blocking is sampled once a second.
+    let ns = held as f64 * 1e9;
+    Ok(SuspectShare {
+        of: BLOCKING,
+        ns: Some(ns),
+        share: evidence.share(ns),
+        source: "pg_blocking_pids, looked at once a second",
+    })
+}
+
+/// Returns the maximum gain of removing the statements: the greatest share. The waits of others end with
+/// them, so the share of the whole includes these. The share of the whole comes first.
+fn max_gain(shares: &[SuspectShare]) -> f64 {
+    let (blocking, own): (Vec<&SuspectShare>, Vec<&SuspectShare>) =
+        shares.iter().partition(|one| one.of == BLOCKING);
+    let blocking: f64 = blocking.iter().map(|one| one.share).sum();
+    let whole = own.first().map_or(0.0, |one| one.share);
+    let shares = own.iter().map(|one| one.share);
+    shares.fold(whole + blocking, f64::max).min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::evidence::Missing;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
     #[test]
-    fn patterns_are_those_of_sql() {
+    fn like_patterns_match_as_in_sql() {
         let normal = "update image_links set download_after = now() + random() * $1 where id = $2";
         assert!(like("update image_links set download_after%", normal));
         assert!(like("UPDATE  image_links SET%where id = $7", normal));
@@ -345,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_a_suspect_is_counted_with_it() {
+    fn waits_for_a_suspect_are_counted_with_it() {
         let step = |id: u64, due_ns: i64, sent_ns: i64, done_ns: i64| Step {
             session: 1,
             fingerprint: Some(Fingerprint(id)),
@@ -361,14 +406,14 @@ mod tests {
         behind.add(&step(1, 0, 0, 100));
         // It was due while the suspect ran, and waited 90 for it.
         behind.add(&step(2, 10, 100, 150));
-        // It waited for the one before only.
+        // It only waited for its predecessor.
         behind.add(&step(2, 120, 150, 160));
         assert_eq!(behind.finish(), (190.0, 280.0));
     }
 
     #[test]
-    fn a_suspect_with_little_time_is_cleared_and_one_with_much_is_not() {
-        let made_up = MadeUp::new()
+    fn suspect_is_cleared_below_the_threshold() {
+        let made_up = EvidenceBuilder::new()
             .statement(statement(1, "update links set download_after = $1").took(1_000, 1.0))
             .statement(statement(2, "update links set queued_at = now()").took(10, 99.0));
         let evidence = made_up.evidence();
@@ -381,14 +426,14 @@ mod tests {
         assert_eq!(of("update links%").verdict, SuspectVerdict::CouldMatter);
         assert_eq!(of("nothing%").verdict, SuspectVerdict::NotSeen);
         assert_eq!(small.shares[0].source, "its own calls");
-        // Where nobody counted calls, it is known from samples.
+        // Without counted calls, shares come from samples.
         let mut watched = evidence;
         watched.basis = Basis::Observation;
         watched.counted = Err(Missing::because("it is not loaded"));
         let watched = suspect(&watched, "update links%", None, &thresholds);
         assert_eq!(watched.shares[0].source, "samples that met it");
-        // What others waited for because of it is not its own time, and counts all the same.
-        let held = MadeUp::new()
+        // Waits that it caused are not its own time, but count as well.
+        let held = EvidenceBuilder::new()
             .statement(statement(1, "update links set download_after = $1").took(1_000, 1.0))
             .statement(statement(2, "update links set queued_at = now()").took(10, 99.0))
             .blocking(

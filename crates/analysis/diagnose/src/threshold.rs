@@ -1,4 +1,4 @@
-//! What is much: numbers with names, each with where it comes from.
+//! Named thresholds of the rules, each with its source.
 
 use std::collections::HashMap;
 
@@ -8,35 +8,35 @@ use serde::Serialize;
 use super::finding::Severity;
 use super::rules::RULES;
 
-/// A number that a rule goes by.
+/// Threshold of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Threshold {
-    /// Its name, by which it can be set.
+    /// Name, by which it can be set.
     pub name: &'static str,
-    /// Its value if no other is set.
+    /// Default value.
     #[serde(rename = "default")]
     pub value: f64,
-    /// Its unit: `rows`, `share of time`, `calls a second` …
+    /// Unit: `rows`, `share of time`, `calls a second` …
     pub unit: &'static str,
-    /// What it decides.
+    /// Decision that it controls.
     pub decides: &'static str,
-    /// Its origin; `ours` if this project chose it.
+    /// Source; `ours` if this project chose it.
     pub source: &'static str,
 }
 
-/// A threshold with its value now.
+/// Threshold with its current value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ThresholdSetting {
     /// The threshold.
     #[serde(flatten)]
     pub threshold: &'static Threshold,
-    /// Its value now.
+    /// Current value.
     pub value: f64,
-    /// Its rule; `null` if it belongs to all.
+    /// Rule that it belongs to; `null` if it applies to all.
     pub rule: Option<&'static str>,
 }
 
-/// A finding that can win at least this share is a problem.
+/// Minimum gain of a problem.
 pub(super) const PROBLEM: Threshold = Threshold {
     name: "problem-share",
     value: 0.10,
@@ -45,7 +45,7 @@ pub(super) const PROBLEM: Threshold = Threshold {
     source: "ours",
 };
 
-/// A finding that can win at least this share is a warning, and less a note.
+/// Minimum gain of a warning; findings with less are notes.
 pub(super) const WARNING: Threshold = Threshold {
     name: "warning-share",
     value: 0.02,
@@ -54,7 +54,7 @@ pub(super) const WARNING: Threshold = Threshold {
     source: "ours",
 };
 
-/// Below this a suspect is cleared.
+/// Share below which a suspect is cleared.
 pub(super) const CLEARED: Threshold = Threshold {
     name: "cleared-share",
     value: 0.05,
@@ -63,26 +63,26 @@ pub(super) const CLEARED: Threshold = Threshold {
     source: "ours",
 };
 
-/// Those that belong to no rule.
+/// Thresholds that apply to all rules.
 const GENERAL: [Threshold; 3] = [PROBLEM, WARNING, CLEARED];
 
-/// Why a threshold cannot be set.
+/// Reason why a threshold cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThresholdError {
-    /// There is none of this name.
+    /// There is no threshold of this name.
     Unknown(String),
-    /// It is no number that can be one.
+    /// The value is not a valid number.
     NoNumber(String),
 }
 
-/// All thresholds, some of them set otherwise.
+/// All thresholds, some with values other than the default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thresholds {
     set: HashMap<&'static str, f64>,
 }
 
 impl Thresholds {
-    /// All there are, with the rule that each belongs to; those of all rules first.
+    /// Returns all thresholds with their rules; those of all rules come first.
     fn all() -> impl Iterator<Item = (Option<&'static str>, &'static Threshold)> {
         let general = GENERAL.iter().map(|one| (None, one));
         let of_rules = RULES.iter().flat_map(|rule| {
@@ -92,7 +92,7 @@ impl Thresholds {
         general.chain(of_rules)
     }
 
-    /// Its value now.
+    /// Returns the current value.
     pub fn of(&self, threshold: &Threshold) -> f64 {
         self.set
             .get(threshold.name)
@@ -100,7 +100,7 @@ impl Thresholds {
             .unwrap_or(threshold.value)
     }
 
-    /// Returns all of them with their values now; those of all rules first.
+    /// Returns all thresholds with their current values; those of all rules come first.
     pub fn settings(&self) -> impl Iterator<Item = ThresholdSetting> {
         Self::all().map(|(rule, threshold)| ThresholdSetting {
             threshold,
@@ -109,10 +109,10 @@ impl Thresholds {
         })
     }
 
-    /// Sets one, as `name=value`.
+    /// Sets a threshold from `name=value`.
     ///
     /// # Errors
-    /// Where there is none of that name, or the value is no number from 0 on.
+    /// If there is no threshold of that name, or the value is not a number from 0 up.
     pub fn set(&mut self, text: &str) -> Result<(), ThresholdError> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let known = Self::all().find(|(_, one)| one.name == name.trim());
@@ -128,7 +128,7 @@ impl Thresholds {
         Ok(())
     }
 
-    /// How bad something is that can win this share of the time.
+    /// Returns the severity of a finding with this maximum gain.
     pub fn severity(&self, share: f64) -> Severity {
         if share >= self.of(&PROBLEM) {
             Severity::Problem
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_have_names_of_their_own_and_can_be_set() {
+    fn threshold_names_are_unique_and_can_be_set() {
         let mut names: Vec<&str> = Thresholds::all().map(|(_, one)| one.name).collect();
         let count = names.len();
         names.sort_unstable();

@@ -1,13 +1,15 @@
-//! Where a replay did not do what the capture did.
+//! Finds where a replay diverged from its capture.
 //!
-//! Every statement of a run falls into exactly one class ([`Divergence`] has a count for each), and
-//! what differs is kept by statement and error, with its first place.
+//! Every statement of a run falls into exactly one class ([`Divergence`] has a count for each).
+//! Differences are grouped by statement and error, each group with its first occurrence.
 //!
-//! Two rules need a word. *Success*: a source that names every failure (a log) says by its silence
-//! that a statement succeeded; of other sources it is known where they gave a duration or rows. *What
-//! only follows*: a server refuses every statement of a transaction that has failed (25P02). Where the
-//! transaction failed in one of the two only, its refused statements are no differences of their own:
-//! they are counted with the one that broke it.
+//! Two rules decide the class:
+//!
+//! - *Success.* If the source names every failure (a log), a statement without an error succeeded.
+//!   For other sources, a captured duration or row count shows that it succeeded.
+//! - *Consequences.* A server refuses every statement of a failed transaction (25P02). If the
+//!   transaction failed on one side only, its refused statements are not differences of their own.
+//!   They are counted with the error that broke it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,39 +25,40 @@ use workload::{Literals, redact_message};
 /// `in_failed_sql_transaction`.
 const REFUSED: Sqlstate = Sqlstate(*b"25P02");
 
-/// The server ended the session: `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`,
-/// `database_dropped`, `idle_session_timeout`, `idle_in_transaction_session_timeout`.
+/// SQLSTATEs with which the server ends a session: `admin_shutdown`, `crash_shutdown`,
+/// `cannot_connect_now`, `database_dropped`, `idle_session_timeout`,
+/// `idle_in_transaction_session_timeout`.
 const ENDED: [&[u8; 5]; 6] = [b"57P01", b"57P02", b"57P03", b"57P04", b"57P05", b"25P03"];
 
-/// Whether this error comes with the end of the connection: class 08, but for 08P01, which a server
-/// also gives for a Bind with too few parameters and goes on.
+/// Whether the connection ends with this error. This is class 08 except 08P01, which a server also
+/// reports for a Bind message with too few parameters and then continues.
 fn ends_connection(code: Sqlstate) -> bool {
     ENDED.contains(&&code.0) || code.0.starts_with(b"08") && &code.0 != b"08P01"
 }
 
-/// How a statement differs.
+/// Kind of divergence of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceKind {
-    /// The connection was lost under it.
+    /// The connection was lost during the statement.
     Lost,
-    /// It failed here only.
+    /// The statement failed in the replay only.
     ErrorNew,
-    /// It failed both times, with different errors.
+    /// The statement failed both times, with different errors.
     ErrorOther,
-    /// It was done both times, with different numbers of rows.
+    /// The statement succeeded both times, with different numbers of rows.
     Rows,
-    /// It was done both times, with as many rows, and others.
+    /// The statement succeeded both times, with equally many rows but different values.
     Values,
-    /// It failed in the capture only.
+    /// The statement failed in the capture only.
     ErrorGone,
 }
 
-/// Whether a run did what its capture did.
+/// Verdict on whether a run matches its capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DivergenceVerdict {
-    /// All that could be compared is the same.
+    /// Everything that could be compared is the same.
     Same,
     /// Something differs.
     Differs,
@@ -64,125 +67,125 @@ pub enum DivergenceVerdict {
     Unknown,
 }
 
-/// A run compared with its capture. The counts add up:
-/// `same` + `lost` + `errors_new` + `errors_other` + `rows_differ` + `values_differ` + `errors_gone` +
-/// `following` + `following_gone` + `unknown` + `lost_unsent` + `skipped` = `statements`.
+/// Comparison of a run with its capture. The counts add up: `same` + `lost` + `errors_new` +
+/// `errors_other` + `rows_differ` + `values_differ` + `errors_gone` + `following` +
+/// `following_gone` + `unknown` + `lost_unsent` + `skipped` = `statements`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Divergence {
     /// The verdict.
     pub verdict: DivergenceVerdict,
-    /// Statements in the run, with those that a stopped replay did not come to.
+    /// Statements in the run, including those that a stopped replay did not reach.
     pub statements: u64,
-    /// As in the capture, as far as it knew: done both times, with the same rows where those are
-    /// known; or failed both times with the same error.
+    /// Statements that match the capture as far as it is known: they succeeded both times with the
+    /// same rows, or failed both times with the same error.
     pub same: u64,
-    /// Of `same`, those that failed both times.
+    /// Number of statements in `same` that failed both times.
     pub same_failed: u64,
-    /// Statements under which the connection was lost.
+    /// Statements during which the connection was lost.
     pub lost: u64,
-    /// Statements that failed here only.
+    /// Statements that failed in the replay only.
     pub errors_new: u64,
     /// Statements that failed both times, with different errors.
     pub errors_other: u64,
-    /// Statements done both times, with different numbers of rows.
+    /// Statements that succeeded both times, with different numbers of rows.
     pub rows_differ: u64,
-    /// Statements done both times, with as many rows, and others.
+    /// Statements that succeeded both times, with equally many rows but different values.
     pub values_differ: u64,
     /// Statements that failed in the capture only.
     pub errors_gone: u64,
-    /// Refused, because an earlier statement of the transaction had failed here otherwise than in
-    /// the capture.
+    /// Statements that were refused because an earlier statement of the transaction failed in the
+    /// replay but not in the same way in the capture.
     pub following: u64,
-    /// Done, and refused in the capture, because an earlier statement of the transaction had failed
-    /// there otherwise than here.
+    /// Statements that succeeded although the capture refused them, because an earlier statement of
+    /// the transaction had failed in the capture but not in the same way in the replay.
     pub following_gone: u64,
-    /// Done here, and nothing says what became of it in the capture; or failed here, likewise.
+    /// Statements whose outcome in the capture is unknown.
     pub unknown: u64,
-    /// Statements that were never sent, since their session had no connection or their transaction went
-    /// with one.
+    /// Statements that were never sent because their session had no connection, or their
+    /// transaction was lost with its connection.
     pub lost_unsent: u64,
     /// Statements that were never sent for other reasons.
     pub skipped: u64,
-    /// Statements of which both numbers of rows are known.
+    /// Statements for which both row counts are known.
     pub rows_compared: u64,
-    /// Statements of which both checksums of the rows are known.
+    /// Statements for which both row checksums are known.
     pub digests_compared: u64,
-    /// What differs: by kind, then by count, the greatest first.
+    /// Differences by kind, then by count in descending order.
     pub differences: Vec<Difference>,
-    /// Errors that may not be the server's doing, the most frequent first.
+    /// Errors that may be caused by the replay and not by the server, the most frequent first.
     pub explanations: Vec<ErrorExplanation>,
 }
 
-/// An error that may not be the server's doing.
+/// Error that may be caused by the replay and not by the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorExplanation {
     /// The error.
     pub sqlstate: Sqlstate,
-    /// Number of statements that differ by it.
+    /// Number of diverging statements with this error.
     pub count: u64,
-    /// Where it comes from, and what to do.
+    /// Cause of the error, and the remedy.
     pub explanation: &'static str,
 }
 
-/// One way in which a statement's executions differ.
+/// Group of executions of a statement that differ in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// The kind of difference.
     pub kind: DifferenceKind,
     /// The statement.
     pub fingerprint: Option<Fingerprint>,
-    /// Its normalised SQL, where the run knows it.
+    /// Normalised SQL, if the run has it.
     pub sql: Option<String>,
-    /// The error here; `None` where it was done.
+    /// Error in the replay; `None` if the statement succeeded.
     pub sqlstate: Option<Sqlstate>,
-    /// The error in the capture; `None` where it was done.
+    /// Error in the capture; `None` if the statement succeeded.
     pub captured_sqlstate: Option<Sqlstate>,
-    /// How often.
+    /// Number of executions.
     pub count: u64,
-    /// Statements of the same transactions that only follow from it.
+    /// Statements of the same transactions that differ only as a consequence.
     pub following: u64,
-    /// By how much the rows differ, where they do.
+    /// Difference of the row counts, if they differ.
     pub rows: Option<RowsDifference>,
-    /// The first, in the order in which things were done.
-    pub first: FirstSeen,
+    /// First occurrence, in order of completion.
+    pub first: FirstDifference,
 }
 
-/// Differences in numbers of rows, summed over a statement's executions.
+/// Differences of row counts, summed over a statement's executions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RowsDifference {
-    /// Executions with more rows here.
+    /// Executions with more rows in the replay.
     pub more: u64,
-    /// Executions with fewer.
+    /// Executions with fewer rows in the replay.
     pub fewer: u64,
-    /// Rows that came here in addition, over those with more.
+    /// Additional rows in the replay, summed over the executions with more.
     pub rows_more: u64,
-    /// Rows that were missing here, over those with fewer.
+    /// Missing rows in the replay, summed over the executions with fewer.
     pub rows_fewer: u64,
-    /// Rows of the execution that differs most, in the capture.
+    /// Captured rows of the execution that differs most.
     pub largest_captured: u64,
-    /// Rows of the same execution, here.
+    /// Replayed rows of the same execution.
     pub largest_replayed: u64,
 }
 
-/// The first execution that differs.
+/// First execution that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FirstSeen {
-    /// The session's number in the run.
+pub struct FirstDifference {
+    /// Number of the session in the run.
     pub session: u64,
-    /// The event's sequence within the session.
+    /// Sequence of the event within the session.
     pub sequence: u64,
-    /// The source that the capture read it from, as the user named it; `null` if unknown.
+    /// Source that the capture read it from, as the user named it; `null` if unknown.
     pub source: Option<String>,
-    /// The line in it, from 1.
+    /// Line in the source, from 1.
     pub line: Option<u64>,
-    /// Where the capture read it, until the source is named.
+    /// Position in the capture's source, until the source is named.
     #[serde(skip)]
     place: Option<Place>,
-    /// The server's message here, redacted unless literals were asked for.
+    /// The server's message in the replay, redacted unless literals were requested.
     pub message: Option<String>,
 }
 
-impl FirstSeen {
+impl FirstDifference {
     pub(crate) fn of(execution: &Execution) -> Self {
         Self {
             session: execution.session,
@@ -204,7 +207,7 @@ impl FirstSeen {
 }
 
 impl Divergence {
-    /// Statements that did otherwise than in the capture, with those that only follow.
+    /// Counts the statements that diverged, including those that diverged only as a consequence.
     pub fn differing(&self) -> u64 {
         self.lost
             + self.errors_new
@@ -224,39 +227,41 @@ type Key = (
     Option<Sqlstate>,
 );
 
-/// What became of one statement beside its capture.
+/// Classification of one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum StatementClassification {
     Same,
     Unknown,
     Skipped(SkipReason),
     Differs(Key),
-    /// It follows from what broke the transaction here.
+    /// It was refused as a consequence of the statement that broke the transaction in the replay.
     Follows(Key),
-    /// It was refused in the capture, and follows from what broke the transaction there.
+    /// It was refused in the capture as a consequence of the statement that broke the transaction
+    /// there.
     FollowsGone(Key),
 }
 
-/// What broke a session's open transaction, where that is a difference: here, and in the capture.
+/// Keys of the statements that broke a session's open transaction, in the replay and in the
+/// capture, if that is a difference.
 #[derive(Debug, Clone, Copy, Default)]
-struct Broken {
+struct FailedTransaction {
     here: Option<Key>,
     captured: Option<Key>,
 }
 
-/// Takes a run's executions one by one. Holds what differs, by statement and error, and two keys for
-/// each live session whose transaction is broken.
+/// Collects divergences from a run's executions one by one. Memory is bounded by the number of
+/// different statements and errors, and two keys for each live session with a broken transaction.
 #[derive(Debug)]
 pub struct DivergenceFinder {
     failures_named: bool,
     found: Divergence,
     differences: HashMap<Key, Difference>,
-    broken: HashMap<u64, Broken>,
+    broken: HashMap<u64, FailedTransaction>,
 }
 
 impl DivergenceFinder {
-    /// `failures_named`: the source of the capture names every failure, so that its silence is
-    /// success ([`run::WorkloadRef::failures_named`]).
+    /// Creates a finder. `failures_named` says that the source of the capture names every failure,
+    /// so that a statement without an error succeeded ([`run::WorkloadRef::failures_named`]).
     pub fn new(failures_named: bool) -> Self {
         Self {
             failures_named,
@@ -266,7 +271,7 @@ impl DivergenceFinder {
         }
     }
 
-    /// Takes one execution; those of a session in their order.
+    /// Adds an execution. Executions of a session must come in order.
     pub fn add(&mut self, execution: &Execution) {
         if matches!(
             execution.kind,
@@ -289,38 +294,40 @@ impl DivergenceFinder {
         }
     }
 
-    fn class(&self, execution: &Execution, broken: Broken) -> Class {
+    fn class(&self, execution: &Execution, broken: FailedTransaction) -> StatementClassification {
         let captured = &execution.captured;
         let succeeded =
             self.failures_named || captured.duration_us.is_some() || captured.rows.is_some();
         let differs = |kind, here| {
             let key = (kind, execution.fingerprint, here, captured.sqlstate);
-            Class::Differs(key)
+            StatementClassification::Differs(key)
         };
         match (execution.outcome, captured.sqlstate) {
-            (Outcome::Skipped(reason), _) => Class::Skipped(reason),
+            (Outcome::Skipped(reason), _) => StatementClassification::Skipped(reason),
             (Outcome::Done, None) => match captured.rows {
                 Some(rows) if rows != execution.rows => differs(DifferenceKind::Rows, None),
                 _ if execution.has_other_values() => differs(DifferenceKind::Values, None),
-                None if !succeeded => Class::Unknown,
-                _ => Class::Same,
+                None if !succeeded => StatementClassification::Unknown,
+                _ => StatementClassification::Same,
             },
             (Outcome::Done, Some(there)) => match broken.captured {
-                Some(breaker) if there == REFUSED => Class::FollowsGone(breaker),
+                Some(breaker) if there == REFUSED => StatementClassification::FollowsGone(breaker),
                 _ => differs(DifferenceKind::ErrorGone, None),
             },
-            (Outcome::Failed(here), Some(there)) if matches(here, there) => Class::Same,
+            (Outcome::Failed(here), Some(there)) if matches(here, there) => {
+                StatementClassification::Same
+            }
             (Outcome::Failed(here), there) => match (broken.here, there) {
-                (Some(breaker), _) if here == REFUSED => Class::Follows(breaker),
+                (Some(breaker), _) if here == REFUSED => StatementClassification::Follows(breaker),
                 _ if ends_connection(here) => differs(DifferenceKind::Lost, Some(here)),
                 (_, Some(_)) => differs(DifferenceKind::ErrorOther, Some(here)),
                 (_, None) if succeeded => differs(DifferenceKind::ErrorNew, Some(here)),
-                (_, None) => Class::Unknown,
+                (_, None) => StatementClassification::Unknown,
             },
         }
     }
 
-    fn count(&mut self, execution: &Execution, class: Class) {
+    fn count(&mut self, execution: &Execution, class: StatementClassification) {
         let found = &mut self.found;
         found.statements += 1;
         let is_done = execution.outcome == Outcome::Done && execution.captured.sqlstate.is_none();
@@ -328,24 +335,26 @@ impl DivergenceFinder {
         let has_digests = execution.digest.is_some() && execution.captured.digest.is_some();
         found.digests_compared += u64::from(is_done && has_digests);
         match class {
-            Class::Same => {
+            StatementClassification::Same => {
                 found.same += 1;
                 found.same_failed += u64::from(execution.outcome != Outcome::Done);
             }
-            Class::Unknown => found.unknown += 1,
-            Class::Skipped(SkipReason::NoConnection | SkipReason::TransactionLost) => {
+            StatementClassification::Unknown => found.unknown += 1,
+            StatementClassification::Skipped(
+                SkipReason::NoConnection | SkipReason::TransactionLost,
+            ) => {
                 found.lost_unsent += 1;
             }
-            Class::Skipped(_) => found.skipped += 1,
-            Class::Follows(key) => {
+            StatementClassification::Skipped(_) => found.skipped += 1,
+            StatementClassification::Follows(key) => {
                 found.following += 1;
                 self.follow(key);
             }
-            Class::FollowsGone(key) => {
+            StatementClassification::FollowsGone(key) => {
                 found.following_gone += 1;
                 self.follow(key);
             }
-            Class::Differs(key) => {
+            StatementClassification::Differs(key) => {
                 *match key.0 {
                     DifferenceKind::Lost => &mut found.lost,
                     DifferenceKind::ErrorNew => &mut found.errors_new,
@@ -363,7 +372,7 @@ impl DivergenceFinder {
                     count: 0,
                     following: 0,
                     rows: None,
-                    first: FirstSeen::of(execution),
+                    first: FirstDifference::of(execution),
                 });
                 difference.count += 1;
                 if let (DifferenceKind::Rows, Some(there)) = (key.0, execution.captured.rows) {
@@ -382,7 +391,10 @@ impl DivergenceFinder {
         }
     }
 
-    /// Returns what was found. `statements` are the run's texts; the iterator's first error is handed back.
+    /// Returns the divergence. `statements` are the run's texts.
+    ///
+    /// # Errors
+    /// If the iterator fails; the first error is returned.
     pub fn finish<E>(
         self,
         statements: impl IntoIterator<Item = Result<StatementText, E>>,
@@ -390,7 +402,7 @@ impl DivergenceFinder {
         literals: Literals,
     ) -> Result<Divergence, E> {
         let mut found = self.found;
-        // What a stopped replay had not come to has no rows in the run, only its count.
+        // Statements that a stopped replay did not reach have no rows in the run, only a count.
         if info.status == RunStatus::Stopped {
             let unreached = info.statements.saturating_sub(found.statements);
             found.statements += unreached;
@@ -431,7 +443,7 @@ impl DivergenceFinder {
     }
 }
 
-/// Explains the errors that came here otherwise than in the capture.
+/// Explains the errors that differ from the capture.
 fn explanations(differences: &[Difference], info: &RunInfo) -> Vec<ErrorExplanation> {
     let mut counts: BTreeMap<Sqlstate, u64> = BTreeMap::new();
     for one in differences {
@@ -454,17 +466,21 @@ fn explanations(differences: &[Difference], info: &RunInfo) -> Vec<ErrorExplanat
     explained
 }
 
-/// Whether both are the same error, as far as is known. Two ends of a connection are: who is told
-/// what depends on who looks first.
+/// Whether two errors are equal as far as is known. Two lost connections are equal, because the
+/// code depends on which end notices first.
 fn matches(here: Sqlstate, there: Sqlstate) -> bool {
     here == there || there == Sqlstate::UNKNOWN || ends_connection(here) && ends_connection(there)
 }
 
-/// What has broken the transaction once this statement is over. A transaction that is broken lets
-/// nothing be done but its end (or a return to a savepoint), so that what is done ends the break.
-fn broken_after(execution: &Execution, class: Class, before: Broken) -> Broken {
+/// Returns the cause of a broken transaction after this statement. A broken transaction only
+/// accepts its end or a return to a savepoint, so a statement that succeeds ends the break.
+fn broken_after(
+    execution: &Execution,
+    class: StatementClassification,
+    before: FailedTransaction,
+) -> FailedTransaction {
     let own = match class {
-        Class::Differs(key) => Some(key),
+        StatementClassification::Differs(key) => Some(key),
         _ => None,
     };
     let here = match execution.outcome {
@@ -478,7 +494,7 @@ fn broken_after(execution: &Execution, class: Class, before: Broken) -> Broken {
         Some(REFUSED) => before.captured,
         Some(_) => own,
     };
-    Broken { here, captured }
+    FailedTransaction { here, captured }
 }
 
 impl RowsDifference {

@@ -1,16 +1,17 @@
-//! Errors of a replay that are often not the server's doing, with what to do.
+//! Explains errors of a replay that are often caused by the replay itself, with remedies.
 
-/// The meaning of an error in a replay.
+/// Explanation of an error of a replay.
 struct Explanation {
-    /// Codes that begin so: five characters, or a class of two.
+    /// SQLSTATE prefixes: codes of five characters, or classes of two.
     codes: &'static [&'static str],
-    /// The option of the replay that it comes from; it is not given for a run without it.
+    /// Option of the replay that causes the error; the explanation only applies to runs with this
+    /// option.
     option: Option<&'static str>,
-    /// Where it comes from, and what to do.
+    /// Cause of the error, and the remedy.
     text: &'static str,
 }
 
-/// The first that matches holds.
+/// The first match applies.
 const EXPLANATIONS: [Explanation; 10] = [
     Explanation {
         codes: &["42P18"],
@@ -64,7 +65,7 @@ const EXPLANATIONS: [Explanation; 10] = [
     },
 ];
 
-/// Explains an error in a replay with these options, if anything is known of it.
+/// Returns the explanation of an error in a replay with these options, if there is one.
 pub(crate) fn explanation(
     sqlstate: &str,
     has_option: impl Fn(&str) -> bool,
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_server_s_is_explained_with_what_to_do() {
+    fn replay_errors_are_explained_with_a_remedy() {
         for (sqlstate, words) in [
             ("42P18", ["log does not say", "Cast"]),
             ("26000", ["before the capture", "Begin the capture"]),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_explains_only_where_it_was_given() {
+    fn option_explains_only_runs_with_it() {
         assert_eq!(told("57014", &[]), "");
         assert!(told("57014", &["statement_timeout"]).contains("--statement-timeout"));
         assert_eq!(told("25006", &["statement_timeout"]), "");
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_s_own_errors_are_left_to_it() {
+    fn server_errors_have_no_explanation() {
         for sqlstate in ["42703", "23505", "40001", "?????", ""] {
             assert_eq!(told(sqlstate, &["read_only", "statement_timeout"]), "");
         }

@@ -1,11 +1,11 @@
-//! What is in a workload.
+//! Summarises a workload.
 
 mod breakdown;
 mod durations;
-mod order;
 mod over_time;
 mod server;
 mod statement;
+mod statement_order;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use workload::{
     Event, EventKind, ServerEvent, Session, Sqlstate, StatementText, Unreplayable, WorkloadInfo,
 };
 
-use statement::Counted;
+use statement::StatementCounter;
 use statistics::Arrivals;
 use statistics::Histogram;
 use statistics::LatencySummary;
@@ -25,31 +25,31 @@ use workload::Literals;
 
 pub use breakdown::{Breakdown, NameTotals, Totals};
 pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
-pub use order::StatementOrder;
-pub use over_time::{MOMENTS_MAX, Moment, OverTime};
+pub use over_time::{OverTime, TIME_BUCKETS_MAX, TimeBucket};
 pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
 pub use statement::{
     CallExample, CodeCount, Literal, STATEMENT_STRETCHES, StatementStats, Stretch,
 };
+pub use statement_order::StatementOrder;
 
-/// What is in a workload.
+/// Summary of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Inspection {
-    /// The workload's name, as the user gave it.
+    /// Name of the workload, as the user gave it.
     pub workload: String,
-    /// When it starts, in microseconds since 1970-01-01 UTC.
+    /// Start time, in microseconds since 1970-01-01 UTC.
     pub start_wall_us: i64,
-    /// From its start to its last event, in microseconds.
+    /// Time from the start to the last event, in microseconds.
     pub span_us: i64,
-    /// It was recovered from an unfinished capture and ends early.
+    /// Whether it was recovered from an unfinished capture and so ends early.
     pub recovered: bool,
-    /// The names of what it was read from.
+    /// Names of the sources that it was read from.
     pub sources: Vec<String>,
-    /// Its sessions.
+    /// Counts of sessions.
     pub sessions: SessionCounts,
-    /// Statements in it.
+    /// Number of statements.
     pub statements: u64,
-    /// Of these, those that were done before a slice's start and lead to it.
+    /// Number of these that precede a slice's start and restore its session state.
     pub prelude: u64,
     /// Statements by database.
     pub databases: Breakdown,
@@ -59,65 +59,69 @@ pub struct Inspection {
     pub applications: Breakdown,
     /// Statements by class.
     pub classes: BTreeMap<StatementClass, u64>,
-    /// Events of each kind that is a statement: `simple`, `execute` …
+    /// Events by kind, for kinds that are statements: `simple`, `execute` …
     pub kinds: BTreeMap<&'static str, u64>,
     /// Statements over time.
     pub arrivals: Arrivals,
-    /// Everything over time.
+    /// All activity over time.
     pub over_time: OverTime,
     /// Captured errors of statements.
     pub errors: BTreeMap<Sqlstate, ErrorCount>,
-    /// Events that cannot be replayed as they were, by reason.
+    /// Events that cannot be replayed as captured, by reason.
     pub unreplayable: BTreeMap<Unreplayable, u64>,
-    /// The server's own time for all statements with a captured duration.
+    /// The server's own execution time, over all statements with a captured duration.
     pub captured: Option<LatencySummary>,
-    /// How many of them took how long.
+    /// Histogram of captured durations.
     pub durations: Durations,
     /// Number of different statements.
     pub fingerprints: u64,
-    /// The order of `by_statement`.
+    /// Order of `by_statement`.
     pub order: StatementOrder,
-    /// Each fingerprint; all of them, unless fewer were asked for.
+    /// Statistics of each fingerprint, limited to the requested number.
     pub by_statement: Vec<StatementStats>,
-    /// What the server did.
+    /// Activity of the server.
     pub server: ServerActivity,
 }
 
-/// A workload's sessions.
+/// Counts of a workload's sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionCounts {
-    /// All.
+    /// Number of sessions.
     pub count: u64,
-    /// The most that were open at one time; see [`Moment::open_max`].
+    /// Maximum number of sessions open at one time; see [`TimeBucket::open_max`].
     pub at_once: u64,
-    /// Those whose beginning the source does not show.
+    /// Sessions whose beginning is not in the source.
     pub start_unseen: u64,
-    /// Those whose end the source does not show.
+    /// Sessions whose end is not in the source.
     pub end_unseen: u64,
 }
 
-/// Failures with one code.
+/// Failures with one SQLSTATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorCount {
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// The statement of the first.
+    /// Statement of the first failure.
     pub fingerprint: Option<Fingerprint>,
-    /// The session of the first.
+    /// Session of the first failure.
     pub session: u64,
-    /// When the first was sent, in microseconds from the workload's start.
+    /// Time at which the first failed statement was sent, in microseconds from the workload's
+    /// start.
     pub due_us: i64,
-    /// Where the first was read; line 0 is none.
+    /// Position of the first failure in the source; line 0 means unknown.
     pub place: Place,
 }
 
-/// Where the totals of a session's names are.
-type Names = [usize; 3];
+/// Indexes of the totals for a session's database, user and application.
+type NameIndexes = [usize; 3];
 
 impl Inspection {
-    /// Reads a workload: its manifest's part, what the server did, sessions, events and statements'
-    /// texts. With [`Literals::Shown`], examples are kept as they were sent, with the user's data in them.
-    /// The first error of any iterator is handed back.
+    /// Summarises a workload from its manifest, server events, sessions, events and statement
+    /// texts. With [`Literals::Shown`], examples keep the statements as sent, including the user's
+    /// data.
+    ///
+    /// # Errors
+    /// If any iterator fails; the first error is returned.
     pub fn collect<E>(
         info: &WorkloadInfo,
         server_events: impl IntoIterator<Item = Result<(ServerEvent, Option<Fingerprint>), E>>,
@@ -127,11 +131,11 @@ impl Inspection {
         literals: Literals,
     ) -> Result<Self, E> {
         let mut inspection = Self::empty(info);
-        let mut counted: HashMap<Option<Fingerprint>, Counted> = HashMap::new();
+        let mut counted: HashMap<Option<Fingerprint>, StatementCounter> = HashMap::new();
         for event in server_events {
             let (event, fingerprint) = event?;
             inspection.server.add(&event);
-            inspection.over_time.server(&event);
+            inspection.over_time.add_server_event(&event);
             if fingerprint.is_some() {
                 counted.entry(fingerprint).or_default().server(&event);
             }
@@ -140,7 +144,7 @@ impl Inspection {
             inspection.session(&session?);
         }
         let mut captured = Histogram::new();
-        let mut names: HashMap<u64, Names> = HashMap::new();
+        let mut names: HashMap<u64, NameIndexes> = HashMap::new();
         for event in events {
             let (event, fingerprint) = event?;
             inspection.event(&event, fingerprint, &mut names);
@@ -209,7 +213,7 @@ impl Inspection {
         self.sessions.start_unseen += u64::from(!session.start_seen);
         self.sessions.end_unseen += u64::from(!session.end_seen);
         if !session.end_seen {
-            self.over_time.lost(session.end_us);
+            self.over_time.add_last_seen(session.end_us);
         }
     }
 
@@ -217,7 +221,7 @@ impl Inspection {
         &mut self,
         event: &Event,
         fingerprint: Option<Fingerprint>,
-        names: &mut HashMap<u64, Names>,
+        names: &mut HashMap<u64, NameIndexes>,
     ) {
         if let Some(reason) = event.unreplayable {
             *self.unreplayable.entry(reason).or_default() += 1;
@@ -229,19 +233,19 @@ impl Inspection {
                 application,
             } => {
                 let places = [
-                    self.databases.place(database),
-                    self.users.place(user),
-                    self.applications.place(application),
+                    self.databases.index_of(database),
+                    self.users.index_of(user),
+                    self.applications.index_of(application),
                 ];
                 names.insert(event.session, places);
-                self.over_time.opened(event.due_us);
+                self.over_time.add_opened(event.due_us);
                 for totals in self.totals(Some(places)) {
                     totals.sessions += 1;
                 }
             }
             EventKind::Disconnect => {
                 names.remove(&event.session);
-                self.over_time.closed(event.due_us);
+                self.over_time.add_closed(event.due_us);
             }
             EventKind::Cancel => (),
             kind => {
@@ -251,7 +255,12 @@ impl Inspection {
         }
     }
 
-    fn statement(&mut self, event: &Event, fingerprint: Option<Fingerprint>, of: Option<Names>) {
+    fn statement(
+        &mut self,
+        event: &Event,
+        fingerprint: Option<Fingerprint>,
+        of: Option<NameIndexes>,
+    ) {
         let sqlstate = event.outcome.sqlstate;
         let time_us = event.outcome.duration_us.unwrap_or(0);
         self.statements += 1;
@@ -283,14 +292,14 @@ impl Inspection {
         }
     }
 
-    fn totals(&mut self, of: Option<Names>) -> impl Iterator<Item = &mut Totals> {
-        // A session without a Connect is none that a capture makes; it has no names.
+    fn totals(&mut self, of: Option<NameIndexes>) -> impl Iterator<Item = &mut Totals> {
+        // A capture writes a Connect for each session; a session without one has no names.
         let [database, user, application] = of.unwrap_or_else(|| {
             let empty = std::sync::Arc::from("");
             [
-                self.databases.place(&empty),
-                self.users.place(&empty),
-                self.applications.place(&empty),
+                self.databases.index_of(&empty),
+                self.users.index_of(&empty),
+                self.applications.index_of(&empty),
             ]
         });
         [
@@ -303,13 +312,13 @@ impl Inspection {
 
     fn statements_of(
         &mut self,
-        counted: HashMap<Option<Fingerprint>, Counted>,
+        counted: HashMap<Option<Fingerprint>, StatementCounter>,
         mut texts: HashMap<Fingerprint, StatementText>,
     ) {
         for (fingerprint, counted) in counted {
             let text = fingerprint.and_then(|fingerprint| texts.remove(&fingerprint));
             let class = text.as_ref().map(|text| text.class);
-            // A statement that only the server speaks of was never logged by itself.
+            // The server's log lines may name a statement that was never logged as a call.
             if counted.calls > 0 {
                 *self
                     .classes
@@ -329,14 +338,14 @@ impl Inspection {
         });
     }
 
-    /// Orders the statements; ties stay as they are.
+    /// Sorts the statements by an order; the sort is stable.
     pub fn sort(&mut self, order: StatementOrder) {
         self.order = order;
         self.by_statement
             .sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
     }
 
-    /// Returns the first `most` statements in an order.
+    /// Returns the first `most` statements by an order.
     pub fn top(&self, order: StatementOrder, most: usize) -> Vec<&StatementStats> {
         let mut all: Vec<&StatementStats> = self.by_statement.iter().collect();
         all.sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
@@ -344,7 +353,7 @@ impl Inspection {
         all
     }
 
-    /// Keeps the statements that are among the first `most` in any order.
+    /// Keeps the statements that are among the first `most` by any order.
     pub fn keep(&mut self, most: usize) {
         let kept: HashSet<Fingerprint> = StatementOrder::ALL
             .into_iter()
@@ -360,28 +369,28 @@ impl Inspection {
         self.captured.map_or(0, |latency| latency.count)
     }
 
-    /// Counts the statements that may write, by their first word.
+    /// Counts the statements that may write, judged by their first word.
     pub fn writes(&self) -> u64 {
         let classes = self.classes.iter();
         let writes = classes.filter(|(class, _)| class.may_write());
         writes.map(|(_, count)| count).sum()
     }
 
-    /// Lists the captured errors, the most frequent first.
+    /// Returns the captured errors, the most frequent first.
     pub fn errors_by_count(&self) -> Vec<(Sqlstate, &ErrorCount)> {
         let mut errors: Vec<_> = self.errors.iter().map(|(code, one)| (*code, one)).collect();
         errors.sort_by_key(|(_, error)| std::cmp::Reverse(error.count));
         errors
     }
 
-    /// Returns the name of the source that a place is in; empty if unknown.
+    /// Returns the name of the source of a place; empty if unknown.
     pub fn source(&self, place: Place) -> &str {
         let name = self.sources.get(place.source as usize);
         name.map_or("", String::as_str)
     }
 }
 
-/// Which of a statement's stretches holds a time.
+/// Returns the index of the statement stretch that contains a time.
 fn stretch(due_us: i64, span_us: i64) -> u8 {
     let of = STATEMENT_STRETCHES as i128;
     let at = i128::from(due_us.max(0)) * of / (i128::from(span_us.max(0)) + 1);

@@ -1,4 +1,4 @@
-//! How one run went.
+//! Summarises a run.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,16 +12,16 @@ use statistics::Histogram;
 use statistics::LatencySummary;
 use workload::{Literals, redact_message};
 
-/// A session that was once this late because its previous statement was not done counts as held
-/// up, in nanoseconds: ten times what is due to network and scheduling.
+/// Threshold of session lag in nanoseconds above which a session counts as held up. It is ten times
+/// the lag caused by network and scheduling.
 pub const SESSION_LAG_NOTABLE_NS: u64 = 10_000_000;
 
-/// How one run went. Counts of statements add up: `done` + `failed` + `skipped` = `statements`.
+/// Summary of a run. Counts of statements add up: `done` + `failed` + `skipped` = `statements`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Statements in the run.
     pub statements: u64,
-    /// Statements that the server did.
+    /// Statements that succeeded.
     pub done: u64,
     /// Statements that failed, by error.
     pub failed: BTreeMap<Sqlstate, u64>,
@@ -31,71 +31,74 @@ pub struct Summary {
     pub connects: u64,
     /// Connections that could not be opened, by error.
     pub connects_failed: BTreeMap<Sqlstate, u64>,
-    /// Sent → done, of what was done.
+    /// Service time (sent → done) of the statements that succeeded.
     pub service: Option<LatencySummary>,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the statements that succeeded.
     pub response: Option<LatencySummary>,
-    /// Sent → ready, of opened connections.
+    /// Connection time (sent → ready) of the connections that were opened.
     pub connecting: Option<LatencySummary>,
-    /// The part of due → sent that is the tool's fault, of all statements sent.
+    /// Tool lag: the part of due → sent that the tool caused, over all statements sent.
     pub tool_lag: Option<LatencySummary>,
-    /// The part of due → sent in which the session's previous statement was not done, of all
-    /// statements sent.
+    /// Session lag: the part of due → sent in which the session's previous statement was still
+    /// running, over all statements sent.
     pub session_lag: Option<LatencySummary>,
-    /// Sessions that were once more than 10 ms late for that reason.
+    /// Sessions whose session lag exceeded 10 ms at least once.
     pub sessions_held_up: u64,
     /// Rows returned or affected.
     pub rows: u64,
-    /// Bytes of the answers.
+    /// Bytes received in results.
     pub bytes: u64,
-    /// When the last event was done, in nanoseconds from the replay's start.
+    /// Completion time of the last event, in nanoseconds from the replay's start.
     pub elapsed_ns: i64,
-    /// How the errors compare with the captured ones; `None` where nothing was captured of any.
+    /// Comparison of errors with the captured ones; `None` if no outcome was captured.
     pub versus_capture: Option<ErrorsVersusCapture>,
-    /// The first of each error, in the order of the run.
+    /// First occurrence of each error, in the order of the run.
     pub examples: Vec<ErrorExample>,
 }
 
-/// Errors of statements that were sent, beside those captured.
+/// Errors of the statements that were sent, compared with the captured errors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorsVersusCapture {
-    /// Failed both times, with the same error as far as is known.
+    /// Statements that failed both times with the same error, as far as is known.
     pub same: u64,
-    /// Failed both times, with different errors: by the one here.
+    /// Statements that failed both times with different errors, by the replay's error.
     pub different: BTreeMap<Sqlstate, u64>,
-    /// Failed here only, by error.
+    /// Statements that failed in the replay only, by error.
     pub new: BTreeMap<Sqlstate, u64>,
-    /// Failed where it was captured only, by the captured error.
+    /// Statements that failed in the capture only, by the captured error.
     pub gone: BTreeMap<Sqlstate, u64>,
 }
 
-/// The first execution that ended in an error.
+/// First execution with an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorExample {
     /// The error.
     pub sqlstate: Sqlstate,
-    /// The session's number in the run: that in the workload, and for a copy its number times 10¹² more.
+    /// Number of the session in the run. The sessions of a copy have the workload's number plus a
+    /// multiple of 10¹².
     pub session: u64,
-    /// The event's sequence in the session.
+    /// Sequence of the event in its session.
     pub sequence: u64,
-    /// What was done.
+    /// Kind of statement.
     pub kind: StatementKind,
-    /// The statement; `None` for connecting.
+    /// The statement; `None` for a connection attempt.
     pub fingerprint: Option<Fingerprint>,
     /// The server's message, redacted.
     pub message: Option<String>,
 }
 
 impl Summary {
-    /// Reads a run's executions, in the order in which they were done. The iterator's first error
-    /// is handed back.
+    /// Summarises a run from its executions, in order of completion.
+    ///
+    /// # Errors
+    /// If the iterator fails; the first error is returned.
     pub fn collect<E>(
         executions: impl IntoIterator<Item = Result<Execution, E>>,
         literals: Literals,
     ) -> Result<Self, E> {
-        let mut counting = Counting {
+        let mut counting = SummaryCounter {
             literals,
-            ..Counting::default()
+            ..SummaryCounter::default()
         };
         for execution in executions {
             counting.add(&execution?);
@@ -103,7 +106,7 @@ impl Summary {
         Ok(counting.finish())
     }
 
-    /// Counts statements that a stopped replay did not reach. They have no executions in the run, whose
+    /// Adds statements that a stopped replay did not reach. They have no executions in the run; the
     /// manifest has their number.
     pub fn add_unreached(&mut self, statements: u64) {
         if statements > 0 {
@@ -112,17 +115,17 @@ impl Summary {
         }
     }
 
-    /// Statements that failed.
+    /// Returns the number of statements that failed.
     pub fn failed_total(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// Statements that were never sent.
+    /// Returns the number of statements that were never sent.
     pub fn skipped_total(&self) -> u64 {
         self.skipped.values().sum()
     }
 
-    /// Statements that were answered, per second; `None` of a run without time.
+    /// Returns the statements answered per second; `None` if the run took no time.
     pub fn throughput_per_s(&self) -> Option<f64> {
         let answered = (self.done + self.failed_total()) as f64;
         (self.elapsed_ns > 0).then(|| answered * 1e9 / self.elapsed_ns as f64)
@@ -130,7 +133,7 @@ impl Summary {
 }
 
 #[derive(Default)]
-struct Counting {
+struct SummaryCounter {
     literals: Literals,
     summary: Summary,
     service: Histogram,
@@ -138,13 +141,13 @@ struct Counting {
     connecting: Histogram,
     tool_lag: Histogram,
     session_lag: Histogram,
-    /// Sessions held up that have not ended: memory is that of the live ones.
+    /// Live sessions that were held up.
     held_up: HashSet<u64>,
     capture_known: bool,
     versus: ErrorsVersusCapture,
 }
 
-impl Counting {
+impl SummaryCounter {
     fn add(&mut self, execution: &Execution) {
         let summary = &mut self.summary;
         summary.elapsed_ns = summary.elapsed_ns.max(execution.done_ns.unwrap_or(0));
@@ -207,10 +210,10 @@ impl Counting {
             }
             Outcome::Skipped(reason) => *summary.skipped.entry(reason).or_default() += 1,
         }
-        self.beside_capture(execution);
+        self.compare_with_capture(execution);
     }
 
-    fn beside_capture(&mut self, execution: &Execution) {
+    fn compare_with_capture(&mut self, execution: &Execution) {
         let captured = &execution.captured;
         self.capture_known |= captured.duration_us.is_some()
             || captured.rows.is_some()
@@ -230,7 +233,7 @@ impl Counting {
     }
 
     fn example(&mut self, execution: &Execution, sqlstate: Sqlstate) {
-        // A few dozen codes at most: looking through them is for failures only.
+        // There are at most a few dozen codes, and only failures search this list.
         let examples = &mut self.summary.examples;
         if examples.iter().all(|example| example.sqlstate != sqlstate) {
             examples.push(ErrorExample {

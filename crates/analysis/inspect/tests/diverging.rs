@@ -1,4 +1,4 @@
-//! Where a replay did not do what the capture did, from executions made up here.
+//! Divergence of a replay from its capture, with synthetic executions.
 
 #[path = "../../compare/tests/made_up/mod.rs"]
 mod made_up;
@@ -26,7 +26,7 @@ fn found(executions: &[Execution], failures_named: bool) -> Divergence {
         .unwrap()
 }
 
-/// Statement `fingerprint` of one session, captured as a success, at this place in it.
+/// An execution of statement `fingerprint`, captured as a success, at this sequence of one session.
 fn one(fingerprint: u64, sequence: u64) -> Execution {
     Execution {
         session: 7,
@@ -34,7 +34,7 @@ fn one(fingerprint: u64, sequence: u64) -> Execution {
     }
 }
 
-/// The same, captured as a failure.
+/// The same execution, captured as a failure.
 fn captured(mut execution: Execution, sqlstate: &str) -> Execution {
     execution.captured.sqlstate = Some(code(sqlstate));
     execution.captured.duration_us = None;
@@ -46,7 +46,7 @@ fn total(found: &Divergence) -> u64 {
 }
 
 #[test]
-fn each_class_is_told_with_its_first_place() {
+fn each_class_has_its_first_occurrence() {
     let mut more_rows = one(1, 6);
     more_rows.captured.rows = Some(1);
     more_rows.rows = 4;
@@ -129,21 +129,21 @@ fn each_class_is_told_with_its_first_place() {
 }
 
 #[test]
-fn what_only_follows_from_a_new_error_is_counted_with_it() {
+fn consequences_of_a_new_error_are_counted_with_it() {
     let found = found(
         &[
             one(1, 1),
             failed(&one(2, 2), "42703", 1e6),
             failed(&one(1, 3), "25P02", 1e6),
-            // Refused both times, and one that the log has no parameters of.
+            // Refused both times, and one for which the log has no parameters.
             failed(&captured(one(1, 4), "25P02"), "25P02", 1e6),
             skipped(
                 &one(1, 5),
                 SkipReason::Unreplayable(Unreplayable::ParametersMissing),
             ),
-            // Failed in the capture by itself; here it was not looked at.
+            // Failed in the capture on its own; in the replay it was refused before that.
             failed(&captured(one(1, 6), "23505"), "25P02", 1e6),
-            // The ROLLBACK; what is refused behind it has another reason.
+            // The ROLLBACK; statements refused after it have another reason.
             one(1, 7),
             failed(&one(1, 8), "25P02", 1e6),
         ],
@@ -164,7 +164,7 @@ fn what_only_follows_from_a_new_error_is_counted_with_it() {
 }
 
 #[test]
-fn what_only_followed_in_the_capture_is_counted_with_the_error_that_is_gone() {
+fn captured_consequences_are_counted_with_the_gone_error() {
     let found = found(
         &[
             captured(one(2, 1), "23505"),
@@ -187,7 +187,7 @@ fn what_only_followed_in_the_capture_is_counted_with_the_error_that_is_gone() {
 }
 
 #[test]
-fn a_transaction_that_failed_as_captured_explains_no_new_error() {
+fn transaction_failing_as_captured_has_no_consequences() {
     let found = found(
         &[
             failed(&captured(one(2, 1), "23505"), "23505", 1e6),
@@ -199,7 +199,7 @@ fn a_transaction_that_failed_as_captured_explains_no_new_error() {
 }
 
 #[test]
-fn a_session_s_break_ends_with_the_session() {
+fn broken_transaction_ends_with_the_session() {
     let mut end = one(1, 3);
     end.kind = StatementKind::Disconnect;
     let found = found(
@@ -214,7 +214,7 @@ fn a_session_s_break_ends_with_the_session() {
 }
 
 #[test]
-fn silence_is_success_only_where_the_source_names_failures() {
+fn missing_error_is_success_only_if_the_source_names_failures() {
     let mut silent = one(1, 1);
     silent.captured.duration_us = None;
     let broken = failed(&silent, "42703", 1e6);
@@ -230,13 +230,13 @@ fn silence_is_success_only_where_the_source_names_failures() {
 }
 
 #[test]
-fn a_connection_that_ended_both_times_ended_the_same_way() {
+fn connection_lost_both_times_is_the_same() {
     let executions = [
         failed(&captured(one(1, 1), "57P01"), "08006", 1e6),
         failed(&one(1, 2), "08P01", 1e6),
     ];
     let found = found(&executions, true);
-    // Too few parameters in a Bind end no connection.
+    // Too few parameters in a Bind do not end a connection.
     assert_eq!((found.same, found.lost, found.errors_new), (1, 0, 1));
 }
 
@@ -283,7 +283,7 @@ proptest! {
             executions.iter().filter(|one| one.is_statement()).collect();
         prop_assert_eq!(found.statements, statements.len() as u64);
         prop_assert_eq!(total(&found), found.statements);
-        // What differs by statement is what differs in all.
+        // The counts by statement add up to the totals.
         let of = |kind| {
             let these = found.differences.iter().filter(|one| one.kind == kind);
             these.map(|one| one.count).sum::<u64>()
@@ -295,7 +295,8 @@ proptest! {
         prop_assert_eq!(of(DifferenceKind::ErrorGone), found.errors_gone);
         let following: u64 = found.differences.iter().map(|one| one.following).sum();
         prop_assert_eq!(following, found.following + found.following_gone);
-        // What failed here is the same, lost, new, other, or follows; nothing is unknown of a log.
+        // A failure in the replay is same, lost, new, other or a consequence; with a log nothing is
+        // unknown.
         let failed = statements
             .iter()
             .filter(|one| matches!(one.outcome, Outcome::Failed(_)))
@@ -310,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replay_that_did_what_was_captured_differs_nowhere(executions in executions()) {
+    fn replay_equal_to_capture_has_no_divergence(executions in executions()) {
         let as_captured: Vec<Execution> = executions
             .into_iter()
             .filter(|one| !matches!(one.outcome, Outcome::Skipped(_)))
@@ -330,7 +331,7 @@ proptest! {
 }
 
 #[test]
-fn as_many_rows_with_other_values_are_a_difference() {
+fn equal_row_counts_with_other_values_differ() {
     let mut same = one(1, 1);
     (same.digest, same.captured.digest) = (Some(7), Some(7));
     let mut other = one(1, 2);

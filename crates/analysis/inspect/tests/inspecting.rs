@@ -1,4 +1,4 @@
-//! A workload in numbers, from events made up here.
+//! Summary of a workload of synthetic events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn inspected() -> Inspection {
             }
         };
         let mut event = event(number as u64 % 2, number * 100_000, kind);
-        // Statement 1 is called twice as often, statement 2 takes ten times as long.
+        // Statement 1 is called twice as often; statement 2 takes ten times as long.
         let which = if number % 3 == 0 { 2 } else { 1 };
         event.outcome.duration_us =
             (number % 10 != 9).then_some(if which == 2 { 5_000 } else { 500 });
@@ -103,7 +103,7 @@ fn inspected() -> Inspection {
 }
 
 #[test]
-fn all_ways_to_count_come_to_the_same() {
+fn all_breakdowns_have_the_same_totals() {
     let inspection = inspected();
     assert_eq!(inspection.statements, 600);
     assert_eq!(inspection.kinds["simple"], 200);
@@ -127,7 +127,7 @@ fn all_ways_to_count_come_to_the_same() {
 }
 
 #[test]
-fn sessions_errors_and_reasons_are_told() {
+fn sessions_errors_and_reasons_are_counted() {
     let inspection = inspected();
     assert_eq!(inspection.sessions.count, 2);
     assert_eq!(inspection.sessions.at_once, 2);
@@ -141,7 +141,7 @@ fn sessions_errors_and_reasons_are_told() {
 }
 
 #[test]
-fn the_dearest_statement_comes_first() {
+fn most_expensive_statement_is_first() {
     let inspection = inspected();
     assert_eq!(inspection.arrivals.width_us, 1_000_000);
     assert_eq!(inspection.arrivals.rate_max(), 10.0);

@@ -1,4 +1,4 @@
-//! Whatever is in a workload, every way to add it up comes to the same; and what the server did is
+//! Property tests: the totals of a workload agree in every breakdown, and server events are
 //! attributed to statements, tables and time.
 
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use workload::{
     WorkloadInfo,
 };
 
-/// A statement made up: session, time, fingerprint, duration, failure, rows.
+/// Session, time, fingerprint, duration, failure and rows of a synthetic statement.
 type Made = (u64, i64, u64, Option<u64>, Option<u8>, Option<u64>);
 
 fn made() -> impl Strategy<Value = Made> {
@@ -108,7 +108,7 @@ fn inspect(
 
 proptest! {
     #[test]
-    fn every_sum_is_the_whole(made in prop::collection::vec(made(), 0..120)) {
+    fn every_breakdown_adds_up_to_the_total(made in prop::collection::vec(made(), 0..120)) {
         let count = made.len() as u64;
         let time: u64 = made.iter().filter_map(|one| one.3).sum();
         let timed = made.iter().filter(|one| one.3.is_some()).count() as u64;
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_server_did_adds_up(
+    fn server_events_add_up(
         made in prop::collection::vec((0..ServerEventKind::ALL.len(), -3_000_000i64..9_000_000), 0..80),
     ) {
         let mut made = made;
@@ -192,7 +192,7 @@ proptest! {
             one.temporary_files + one.lock_waits + one.deadlocks + one.checkpoints
                 + one.autovacuums + one.autoanalyzes + one.others
         }).sum();
-        // The ends of waits show as time waited, and a checkpoint's beginning with its end.
+        // Ended waits count as time waited; a checkpoint's start counts with its end.
         let not_counted = of(ServerEventKind::LockAcquired)
             + of(ServerEventKind::LockFailed) + of(ServerEventKind::CheckpointStarting);
         prop_assert_eq!(in_moments + not_counted, events.len() as u64);
@@ -209,7 +209,7 @@ proptest! {
 }
 
 #[test]
-fn examples_are_as_sent_only_where_asked_for() {
+fn examples_have_literals_only_if_requested() {
     let made = vec![
         (0, 10, 1, Some(5), None, None),
         (1, 20, 1, Some(9), None, None),
@@ -222,7 +222,7 @@ fn examples_are_as_sent_only_where_asked_for() {
 }
 
 #[test]
-fn a_statement_that_only_the_server_names_has_no_calls() {
+fn statement_of_server_events_only_has_no_calls() {
     let file = server(ServerEventKind::TemporaryFile, 5);
     let found = inspect(
         Vec::new(),

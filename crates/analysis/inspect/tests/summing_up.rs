@@ -1,4 +1,4 @@
-//! One run in numbers, from executions made up here.
+//! Summary of a run of synthetic executions.
 
 #[path = "../../compare/tests/made_up/mod.rs"]
 mod made_up;
@@ -52,7 +52,7 @@ fn every_statement_is_counted_once() {
 }
 
 #[test]
-fn times_are_told_apart() {
+fn times_are_summarised_separately() {
     let mut late = done(1, 0, 0, 1e6);
     late.due_ns -= 20_000_000;
     late.session_lag_ns = 20_000_000;
@@ -66,7 +66,7 @@ fn times_are_told_apart() {
 }
 
 #[test]
-fn a_session_is_held_up_once_and_forgotten_at_its_end() {
+fn held_up_session_is_counted_once() {
     let mut held = done(1, 3, 0, 1e6);
     held.session_lag_ns = 11_000_000;
     let mut end = held.clone();
@@ -80,7 +80,7 @@ fn a_session_is_held_up_once_and_forgotten_at_its_end() {
 }
 
 #[test]
-fn errors_are_set_against_the_captured_ones() {
+fn errors_are_compared_with_captured_ones() {
     let captured = |execution: Execution, sqlstate: &str| {
         let mut execution = execution;
         execution.captured.sqlstate = Some(code(sqlstate));
@@ -103,7 +103,7 @@ fn errors_are_set_against_the_captured_ones() {
 }
 
 #[test]
-fn nothing_captured_is_not_taken_for_no_error() {
+fn missing_capture_outcomes_are_not_success() {
     let mut one = failed(&done(1, 0, 0, 1e6), "57014", 1.0);
     one.captured.duration_us = None;
     assert_eq!(summary(vec![one]).versus_capture, None);

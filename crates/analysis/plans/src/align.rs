@@ -1,26 +1,27 @@
-//! Which step of one plan is which of the other: the cheapest way to make one tree of the other by
-//! exchanging steps for others, and by putting steps in and leaving steps out without tearing apart
-//! what is below them (Tai, "The Tree-to-Tree Correction Problem", 1979, restricted to ordered lists of
-//! children, of which a join's two may be swapped).
+//! Aligns the nodes of two plans by minimum tree edit distance: nodes are exchanged, inserted and
+//! deleted without separating the nodes below them (Tai, "The Tree-to-Tree Correction Problem",
+//! 1979, restricted to ordered lists of children, except that the two inputs of a join may be
+//! swapped).
 
 use super::node::PlanNode;
 
-/// Pairs of steps that are compared at most; beyond, steps are set beside each other by their places.
+/// Maximum number of node pairs to compare. Larger plans are aligned by position.
 const PAIRS_MAX: usize = 1_000_000;
-/// Steps that have nothing to do with each other are left out and put in rather than exchanged.
+/// Cost above which nodes count as unrelated, so that they are deleted and inserted instead of
+/// exchanged.
 const UNRELATED: u32 = 30;
 
-/// A plan's steps in the order from the top, each with the numbers of those below.
+/// Nodes of a plan in preorder, each with the numbers of its children.
 pub(super) struct Steps<'p> {
     pub(super) nodes: Vec<&'p PlanNode>,
     pub(super) children: Vec<Vec<usize>>,
     pub(super) parents: Vec<Option<usize>>,
-    /// What it costs to leave out a step, and all below it.
+    /// Cost of deleting a node and its subtree.
     subtree: Vec<u32>,
 }
 
 impl<'p> Steps<'p> {
-    pub(super) fn of(root: &'p PlanNode) -> Self {
+    pub(super) fn collect(root: &'p PlanNode) -> Self {
         let mut steps = Steps {
             nodes: Vec::new(),
             children: Vec::new(),
@@ -44,7 +45,7 @@ impl<'p> Steps<'p> {
                     .map(|child| (child, Some(number))),
             );
         }
-        steps.subtree = steps.nodes.iter().map(|node| weight(node)).collect();
+        steps.subtree = steps.nodes.iter().map(|node| deletion_cost(node)).collect();
         for number in (1..steps.nodes.len()).rev() {
             if let Some(parent) = steps.parents[number] {
                 steps.subtree[parent] = steps.subtree[parent].saturating_add(steps.subtree[number]);
@@ -58,12 +59,12 @@ impl<'p> Steps<'p> {
     }
 
     fn below(&self, number: usize) -> u32 {
-        self.subtree[number] - weight(self.nodes[number])
+        self.subtree[number] - deletion_cost(self.nodes[number])
     }
 }
 
-/// What it costs to leave a step out, or to put it in.
-fn weight(node: &PlanNode) -> u32 {
+/// Returns the cost of deleting or inserting a node.
+fn deletion_cost(node: &PlanNode) -> u32 {
     match node.kind.as_str() {
         _ if node.is_part() => 1,
         _ if node.is_scan() => 12,
@@ -74,8 +75,8 @@ fn weight(node: &PlanNode) -> u32 {
     }
 }
 
-/// What it costs to take one step for another.
-fn exchange(a: &PlanNode, b: &PlanNode) -> u32 {
+/// Returns the cost of exchanging one node for another.
+fn substitution_cost(a: &PlanNode, b: &PlanNode) -> u32 {
     let same_thing = a.relation == b.relation && a.alias == b.alias;
     let family = |node: &PlanNode| match node.kind.as_str() {
         _ if node.is_scan() => 1,
@@ -103,35 +104,38 @@ fn exchange(a: &PlanNode, b: &PlanNode) -> u32 {
         }
 }
 
-/// How a pair is made.
+/// Alignment decision for a pair of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// One is the other; the steps below in their order.
+enum AlignmentStep {
+    /// The nodes correspond, and their children in order.
     Pair,
-    /// One is the other, and the two below are swapped.
+    /// The nodes correspond, and their two children are swapped.
     Swapped,
-    /// The first has no counterpart; this step below it goes on.
+    /// The first node is deleted; its given child continues.
     WithoutFirst(u32),
-    /// The second has none.
+    /// The second node is inserted.
     WithoutSecond(u32),
 }
 
-/// Each step of the first plan with its counterpart in the second.
+/// Returns the pairs of corresponding nodes.
 pub(super) fn align(a: &Steps<'_>, b: &Steps<'_>) -> Vec<(usize, usize)> {
     if a.len().saturating_mul(b.len()) > PAIRS_MAX {
-        return by_place(a, b);
+        return align_by_position(a, b);
     }
     let width = b.len();
     let mut costs = vec![0_u32; a.len() * width];
-    let mut ways = vec![Way::Pair; a.len() * width];
-    // Steps below have higher numbers.
+    let mut ways = vec![AlignmentStep::Pair; a.len() * width];
+    // Children have higher numbers than their parents.
     for first in (0..a.len()).rev() {
         for second in (0..width).rev() {
             let cost = |one: usize, other: usize| costs[one * width + other];
             let (below, children) = (&a.children[first], &b.children[second]);
-            let own = exchange(a.nodes[first], b.nodes[second]);
-            let mut best = (own + lists(a, b, below, children, &cost), Way::Pair);
-            let mut offer = |cost: u32, way: Way| {
+            let own = substitution_cost(a.nodes[first], b.nodes[second]);
+            let mut best = (
+                own + lists(a, b, below, children, &cost),
+                AlignmentStep::Pair,
+            );
+            let mut offer = |cost: u32, way: AlignmentStep| {
                 if cost < best.0 {
                     best = (cost, way);
                 }
@@ -141,17 +145,17 @@ pub(super) fn align(a: &Steps<'_>, b: &Steps<'_>) -> Vec<(usize, usize)> {
                 && b.nodes[second].is_join()
             {
                 let swapped = cost(outer, right) + cost(inner, left) + 1;
-                offer(own.saturating_add(swapped), Way::Swapped);
+                offer(own.saturating_add(swapped), AlignmentStep::Swapped);
             }
             for (place, &child) in below.iter().enumerate() {
                 let others = a.below(first) - a.subtree[child];
-                let all = weight(a.nodes[first]) + others + cost(child, second);
-                offer(all, Way::WithoutFirst(place as u32));
+                let all = deletion_cost(a.nodes[first]) + others + cost(child, second);
+                offer(all, AlignmentStep::WithoutFirst(place as u32));
             }
             for (place, &child) in children.iter().enumerate() {
                 let others = b.below(second) - b.subtree[child];
-                let all = weight(b.nodes[second]) + others + cost(first, child);
-                offer(all, Way::WithoutSecond(place as u32));
+                let all = deletion_cost(b.nodes[second]) + others + cost(first, child);
+                offer(all, AlignmentStep::WithoutSecond(place as u32));
             }
             costs[first * width + second] = best.0;
             ways[first * width + second] = best.1;
@@ -161,27 +165,31 @@ pub(super) fn align(a: &Steps<'_>, b: &Steps<'_>) -> Vec<(usize, usize)> {
     let mut waiting = vec![(0, 0)];
     while let Some((first, second)) = waiting.pop() {
         match ways[first * width + second] {
-            Way::Pair => {
+            AlignmentStep::Pair => {
                 pairs.push((first, second));
                 let cost = |one: usize, other: usize| costs[one * width + other];
                 let (below, children) = (&a.children[first], &b.children[second]);
                 waiting.extend(list_pairs(a, b, below, children, &cost));
             }
-            Way::Swapped => {
+            AlignmentStep::Swapped => {
                 pairs.push((first, second));
                 waiting.push((a.children[first][0], b.children[second][1]));
                 waiting.push((a.children[first][1], b.children[second][0]));
             }
-            Way::WithoutFirst(place) => waiting.push((a.children[first][place as usize], second)),
-            Way::WithoutSecond(place) => waiting.push((first, b.children[second][place as usize])),
+            AlignmentStep::WithoutFirst(place) => {
+                waiting.push((a.children[first][place as usize], second))
+            }
+            AlignmentStep::WithoutSecond(place) => {
+                waiting.push((first, b.children[second][place as usize]))
+            }
         }
     }
     pairs.sort_unstable();
     pairs
 }
 
-/// The costs of making one list of steps the other, for each beginning of both.
-fn table(
+/// Returns the edit costs for all prefixes of two lists of nodes.
+fn list_costs(
     a: &Steps<'_>,
     b: &Steps<'_>,
     first: &[usize],
@@ -222,7 +230,7 @@ fn lists(
     match (first, second) {
         ([], []) => 0,
         (&[one], &[other]) => cost(one, other).min(a.subtree[one].saturating_add(b.subtree[other])),
-        _ => *table(a, b, first, second, cost)
+        _ => *list_costs(a, b, first, second, cost)
             .last()
             .expect("it has a corner"),
     }
@@ -235,7 +243,7 @@ fn list_pairs(
     second: &[usize],
     cost: &impl Fn(usize, usize) -> u32,
 ) -> Vec<(usize, usize)> {
-    let table = table(a, b, first, second, cost);
+    let table = list_costs(a, b, first, second, cost);
     let width = second.len() + 1;
     let (mut row, mut column) = (first.len(), second.len());
     let mut pairs = Vec::new();
@@ -254,8 +262,8 @@ fn list_pairs(
     pairs
 }
 
-/// Each step with the one at the same place.
-fn by_place(a: &Steps<'_>, b: &Steps<'_>) -> Vec<(usize, usize)> {
+/// Pairs nodes at the same position.
+fn align_by_position(a: &Steps<'_>, b: &Steps<'_>) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut waiting = vec![(0, 0)];
     while let Some((first, second)) = waiting.pop() {

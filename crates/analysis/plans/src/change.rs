@@ -1,4 +1,4 @@
-//! What is different between two plans.
+//! Describes the differences between two plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,40 +8,40 @@ use serde::Serialize;
 use super::align::{Steps, align};
 use super::node::{Condition, Plan, PlanNode, PlanShape};
 
-/// Estimated rows that differ by more than this factor are named.
+/// Estimated rows that differ by more than this factor are reported.
 pub const ESTIMATE_FACTOR: f64 = 10.0;
 
-/// Two plans of a statement, compared.
+/// Comparison of two plans of a statement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlanComparison {
-    /// They do the same in the same order, whatever they cost.
+    /// Whether both do the same operations in the same order, regardless of cost.
     pub same: bool,
-    /// The shape before.
+    /// Shape of the plan before.
     pub before_shape: PlanShape,
-    /// The shape after.
+    /// Shape of the plan after.
     pub after_shape: PlanShape,
-    /// What is different, what tells most first. Of plans that are the same: wording, estimates and
-    /// settings.
+    /// Differences, the most significant first. For plans of the same shape: wording of conditions,
+    /// estimates and settings.
     pub changes: Vec<PlanChange>,
     /// Indexes that only the plan before uses.
     pub indexes_gone: Vec<String>,
     /// Indexes that only the plan after uses.
     pub indexes_new: Vec<String>,
-    /// Of each step before, from the top, what became of it.
-    pub before_marks: Vec<Mark>,
-    /// Of each step after, from the top, where it came from.
-    pub after_marks: Vec<Mark>,
+    /// Mark of each node before, in preorder.
+    pub before_marks: Vec<StepMark>,
+    /// Mark of each node after, in preorder.
+    pub after_marks: Vec<StepMark>,
 }
 
-/// A step compared with the other plan.
+/// Correspondence of a node with the other plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mark {
-    /// It is in both.
+pub enum StepMark {
+    /// The node is in both plans.
     Same,
-    /// It has a counterpart that does it otherwise.
+    /// The counterpart does the operation in another way.
     Changed,
-    /// It has none.
+    /// The node has no counterpart.
     Alone,
 }
 
@@ -49,104 +49,104 @@ pub enum Mark {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum PlanChange {
-    /// A step does what another one did.
+    /// A node is replaced by another one.
     Step {
-        /// What it was.
+        /// The node before.
         before: String,
-        /// What it is.
+        /// The node after.
         after: String,
-        /// How many partitions more have the same change.
+        /// Number of further partitions with the same change.
         more: usize,
     },
-    /// A step that was not there.
+    /// A node is new.
     New {
-        /// What it is.
+        /// The new node.
         step: String,
-        /// What it sorts, groups or filters by.
+        /// Its sort, group or filter condition.
         by: Option<Condition>,
     },
-    /// A step that is there no more.
+    /// A node is gone.
     Gone {
-        /// What it was.
+        /// The former node.
         step: String,
-        /// What it sorted, grouped or filtered by.
+        /// Its sort, group or filter condition.
         by: Option<Condition>,
     },
-    /// The same tables are joined in another order.
+    /// The same tables are joined in a different order.
     JoinOrder {
         /// The order before.
         before: Vec<String>,
         /// The order after.
         after: Vec<String>,
     },
-    /// Another number of partitions, or of what else is put together, is read.
+    /// The number of partitions, or of other appended inputs, differs.
     Partitions {
-        /// How many before.
+        /// Number before.
         before: u64,
-        /// How many after.
+        /// Number after.
         after: u64,
     },
-    /// Another number of processes helps.
+    /// The number of parallel workers differs.
     Workers {
-        /// How many before.
+        /// Number before.
         before: u64,
-        /// How many after.
+        /// Number after.
         after: u64,
     },
-    /// A step filters, joins, sorts or groups by something else.
+    /// The condition by which a node filters, joins, sorts or groups differs.
     Condition {
-        /// Which step.
+        /// The node.
         step: String,
-        /// Which of its conditions.
+        /// Label of the condition.
         label: String,
-        /// What it was; `None` where there was none.
+        /// Condition before; `None` if there was none.
         before: Option<String>,
-        /// What it is.
+        /// Condition after; `None` if there is none.
         after: Option<String>,
     },
-    /// Rows are estimated otherwise, by more than [`ESTIMATE_FACTOR`].
+    /// The estimated rows differ by more than [`ESTIMATE_FACTOR`].
     Rows {
-        /// Which step.
+        /// The node.
         step: String,
-        /// Estimated before.
+        /// Estimate before.
         before: f64,
-        /// Estimated after.
+        /// Estimate after.
         after: f64,
     },
-    /// Compiled in one plan only.
+    /// JIT compilation is used in one plan only.
     Jit {
-        /// Whether the one after is.
+        /// Whether the plan after uses it.
         after: bool,
     },
-    /// A setting that bears on planning.
+    /// A setting that affects planning differs.
     Setting {
-        /// Which.
+        /// Name of the setting.
         name: String,
-        /// Its value; `None` where it is as by default.
+        /// Value before; `None` if it is the default.
         before: Option<String>,
-        /// Its value after.
+        /// Value after; `None` if it is the default.
         after: Option<String>,
     },
 }
 
 /// Compares two plans of one statement.
 pub fn compare_plans(before: &Plan, after: &Plan) -> PlanComparison {
-    let (a, b) = (Steps::of(&before.root), Steps::of(&after.root));
+    let (a, b) = (Steps::collect(&before.root), Steps::collect(&after.root));
     let pairs = align(&a, &b);
     let (before_shape, after_shape) = (before.shape(), after.shape());
-    let mut found = Found {
+    let mut found = AlignedPlans {
         a: &a,
         b: &b,
         parallel: before.workers() != after.workers(),
-        partitions: members(&a) != members(&b),
-        before_marks: vec![Mark::Alone; a.nodes.len()],
-        after_marks: vec![Mark::Alone; b.nodes.len()],
+        partitions: count_members(&a) != count_members(&b),
+        before_marks: vec![StepMark::Alone; a.nodes.len()],
+        after_marks: vec![StepMark::Alone; b.nodes.len()],
     };
-    let mut changes = found.steps(&pairs);
-    changes.extend(found.alone());
-    found.settle_parts();
+    let mut changes = found.changed_steps(&pairs);
+    changes.extend(found.unmatched_steps());
+    found.copy_marks_to_parts();
 
-    let (order_before, order_after) = (order(&before.root), order(&after.root));
+    let (order_before, order_after) = (join_order(&before.root), join_order(&after.root));
     if is_reordered(&order_before, &order_after) {
         changes.push(PlanChange::JoinOrder {
             before: order_before,
@@ -154,7 +154,7 @@ pub fn compare_plans(before: &Plan, after: &Plan) -> PlanComparison {
         });
     }
     if found.partitions {
-        let of = |steps| members(steps).max(1);
+        let of = |steps| count_members(steps).max(1);
         changes.push(PlanChange::Partitions {
             before: of(&a),
             after: of(&b),
@@ -166,8 +166,8 @@ pub fn compare_plans(before: &Plan, after: &Plan) -> PlanComparison {
             after: after.workers(),
         });
     }
-    changes.extend(found.conditions(&pairs));
-    changes.extend(found.rows(&pairs));
+    changes.extend(found.changed_conditions(&pairs));
+    changes.extend(found.changed_estimates(&pairs));
     if before.jit != after.jit {
         changes.push(PlanChange::Jit { after: after.jit });
     }
@@ -185,20 +185,20 @@ pub fn compare_plans(before: &Plan, after: &Plan) -> PlanComparison {
     }
 }
 
-struct Found<'p> {
+struct AlignedPlans<'p> {
     a: &'p Steps<'p>,
     b: &'p Steps<'p>,
-    /// Another number of workers, which says all about the steps that come with it.
+    /// The number of workers differs; this explains the nodes that come with it.
     parallel: bool,
-    /// Another number of partitions.
+    /// The number of partitions differs.
     partitions: bool,
-    before_marks: Vec<Mark>,
-    after_marks: Vec<Mark>,
+    before_marks: Vec<StepMark>,
+    after_marks: Vec<StepMark>,
 }
 
-impl Found<'_> {
-    /// Steps that are done otherwise; alike ones of partitions once.
-    fn steps(&mut self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
+impl AlignedPlans<'_> {
+    /// Returns the nodes that are exchanged; equal changes of partitions are merged.
+    fn changed_steps(&mut self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
         let mut changes: Vec<PlanChange> = Vec::new();
         let mut of_partitions: BTreeMap<(String, String), usize> = BTreeMap::new();
         for &(first, second) in pairs {
@@ -206,14 +206,18 @@ impl Found<'_> {
             let differs = one.name() != other.name()
                 || one.indexes() != other.indexes()
                 || one.relation != other.relation;
-            let mark = if differs { Mark::Changed } else { Mark::Same };
+            let mark = if differs {
+                StepMark::Changed
+            } else {
+                StepMark::Same
+            };
             self.before_marks[first] = mark;
             self.after_marks[second] = mark;
             if !differs || one.is_part() && other.is_part() {
                 continue;
             }
             if self.parallel && serial_name(one) == serial_name(other) {
-                // That it is shared, or done in parts, is what workers are for.
+                // Parallel and partial variants are explained by the number of workers.
                 if one.indexes() == other.indexes() && one.relation == other.relation {
                     continue;
                 }
@@ -235,12 +239,12 @@ impl Found<'_> {
                 }
             }
             changes.push(PlanChange::Step {
-                before: described(one),
-                after: described(other),
+                before: describe_step(one),
+                after: describe_step(other),
                 more: 0,
             });
         }
-        // What is read otherwise tells most, then what is joined otherwise.
+        // Changed scans are the most significant, then changed joins.
         let rank = |change: &PlanChange| match change {
             PlanChange::Step { before, .. } if before.contains(" Scan") => 0,
             PlanChange::Step { before, .. } if before.contains("Join") => 1,
@@ -251,9 +255,9 @@ impl Found<'_> {
         changes
     }
 
-    /// Steps without a counterpart.
-    fn alone(&self) -> Vec<PlanChange> {
-        let told = |steps: &Steps<'_>, marks: &[Mark]| -> Vec<(String, Option<Condition>)> {
+    /// Returns the nodes without a counterpart.
+    fn unmatched_steps(&self) -> Vec<PlanChange> {
+        let told = |steps: &Steps<'_>, marks: &[StepMark]| -> Vec<(String, Option<Condition>)> {
             let alone = (0..marks.len()).filter(|&number| {
                 let node = steps.nodes[number];
                 let parent = steps.parents[number].map(|parent| steps.nodes[parent]);
@@ -262,7 +266,7 @@ impl Found<'_> {
                 let of_workers =
                     self.parallel && (node.kind.starts_with("Gather") || node.partial.is_some());
                 let of_bitmap = parent.is_some_and(|parent| parent.kind.starts_with("Bitmap"));
-                marks[number] == Mark::Alone
+                marks[number] == StepMark::Alone
                     && !(of_partitions || of_workers || of_bitmap || node.is_part())
             });
             alone
@@ -272,7 +276,7 @@ impl Found<'_> {
                         .conditions
                         .iter()
                         .find(|one| one.label.ends_with("Key"));
-                    (described(node), by.cloned())
+                    (describe_step(node), by.cloned())
                 })
                 .collect()
         };
@@ -287,8 +291,8 @@ impl Found<'_> {
         new.chain(gone).collect()
     }
 
-    /// What is part of the step above is marked as that is.
-    fn settle_parts(&mut self) {
+    /// Marks nodes that are part of their parent like the parent.
+    fn copy_marks_to_parts(&mut self) {
         for (steps, marks) in [
             (self.a, &mut self.before_marks),
             (self.b, &mut self.after_marks),
@@ -304,12 +308,12 @@ impl Found<'_> {
         }
     }
 
-    /// Conditions of steps that are the same otherwise.
-    fn conditions(&self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
+    /// Returns the changed conditions of nodes that otherwise correspond.
+    fn changed_conditions(&self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
         let mut changes = Vec::new();
         for &(first, second) in pairs {
             let (one, other) = (self.a.nodes[first], self.b.nodes[second]);
-            if self.before_marks[first] != Mark::Same {
+            if self.before_marks[first] != StepMark::Same {
                 continue;
             }
             let all = one.conditions.iter().chain(&other.conditions);
@@ -326,7 +330,7 @@ impl Found<'_> {
                 };
                 if plain(&was) != plain(&is) {
                     changes.push(PlanChange::Condition {
-                        step: described(other),
+                        step: describe_step(other),
                         label: label.to_owned(),
                         before: was.map(|(_, text)| text),
                         after: is.map(|(_, text)| text),
@@ -337,18 +341,18 @@ impl Found<'_> {
         changes
     }
 
-    /// Estimates of what is read, and of the whole, that are far apart.
-    fn rows(&self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
+    /// Returns the estimates of scans and of the whole plan that differ greatly.
+    fn changed_estimates(&self, pairs: &[(usize, usize)]) -> Vec<PlanChange> {
         let far = |(first, second): &(usize, usize)| {
             let (one, other) = (self.a.nodes[*first], self.b.nodes[*second]);
-            // What is carried out again and again gives fewer rows each time.
-            let alike = repeated(self.a, *first) == repeated(self.b, *second);
+            // A node that is executed repeatedly returns fewer rows each time.
+            let alike = is_repeated(self.a, *first) == is_repeated(self.b, *second);
             let told = (*first, *second) == (0, 0) || alike && one.is_scan() && other.is_scan();
-            // The planner knows nothing below one row.
+            // The planner never estimates less than one row.
             let (was, is) = (one.rows.max(1.0), other.rows.max(1.0));
             let far = was / is > ESTIMATE_FACTOR || is / was > ESTIMATE_FACTOR;
             (told && far).then(|| PlanChange::Rows {
-                step: described(other),
+                step: describe_step(other),
                 before: one.rows,
                 after: other.rows,
             })
@@ -357,8 +361,8 @@ impl Found<'_> {
     }
 }
 
-/// Whether a step is carried out for each row of another one.
-fn repeated(steps: &Steps<'_>, mut number: usize) -> bool {
+/// Whether a node is executed once for each row of another node.
+fn is_repeated(steps: &Steps<'_>, mut number: usize) -> bool {
     while let Some(parent) = steps.parents[number] {
         let relationship = steps.nodes[number].relationship.as_str();
         let is_inner = relationship == "Inner" && steps.nodes[parent].kind == "Nested Loop";
@@ -370,15 +374,15 @@ fn repeated(steps: &Steps<'_>, mut number: usize) -> bool {
     false
 }
 
-/// A step in words, without its number of workers.
-fn described(node: &PlanNode) -> String {
+/// Describes a node without its number of workers.
+fn describe_step(node: &PlanNode) -> String {
     match node.workers {
         None => node.label(),
         Some(_) => node.name(),
     }
 }
 
-/// The name that the step has where it is not shared and not done in parts.
+/// Returns the node's name without `Parallel` and `Partial`.
 fn serial_name(node: &PlanNode) -> String {
     let name = node.name();
     let name = name.strip_prefix("Parallel ").unwrap_or(&name);
@@ -386,16 +390,16 @@ fn serial_name(node: &PlanNode) -> String {
     name.strip_prefix("Partial ").unwrap_or(name).to_owned()
 }
 
-/// How many steps are put together, in all.
-fn members(steps: &Steps<'_>) -> u64 {
+/// Counts the appended inputs.
+fn count_members(steps: &Steps<'_>) -> u64 {
     let appends = (0..steps.nodes.len()).filter(|&number| steps.nodes[number].is_append());
     appends
         .map(|number| steps.children[number].len() as u64)
         .sum()
 }
 
-/// What is read, in the order in which it is joined; members of partitions left out.
-fn order(root: &PlanNode) -> Vec<String> {
+/// Returns the scanned relations in join order, without members of partitioned tables.
+fn join_order(root: &PlanNode) -> Vec<String> {
     let mut order = Vec::new();
     root.each(&mut |node, _| {
         if node.is_scan()

@@ -1,9 +1,9 @@
-//! Plans of a server (`EXPLAIN (FORMAT JSON)`): read into a tree, and compared node by node.
+//! Execution plans (`EXPLAIN (FORMAT JSON)`): reads them into trees and compares them node by node.
 //!
-//! Two plans have the same [`PlanShape`] if they do the same things in the same order: costs, estimates,
-//! and the values in conditions do not count. Where shapes differ, the trees are aligned so that a
-//! node that came in between (a Sort, a Gather) does not tear apart what is below it, and each
-//! difference is named ([`PlanChange`]).
+//! Two plans have the same [`PlanShape`] if they do the same operations in the same order. Costs,
+//! estimates and the values in conditions do not count. If shapes differ, the trees are aligned so
+//! that an inserted node (a Sort, a Gather) does not separate the nodes below it, and each
+//! difference is described ([`PlanChange`]).
 
 mod align;
 mod change;
@@ -11,7 +11,7 @@ mod node;
 mod read;
 mod statement;
 
-pub use change::{ESTIMATE_FACTOR, Mark, PlanChange, PlanComparison, compare_plans};
+pub use change::{ESTIMATE_FACTOR, PlanChange, PlanComparison, StepMark, compare_plans};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
 pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

@@ -1,4 +1,4 @@
-//! A plan as a tree.
+//! Tree of an execution plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,69 +7,70 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use sql::Fingerprinter;
 
-/// A plan.
+/// Execution plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// Its top.
+    /// Top node.
     pub root: PlanNode,
-    /// Settings that bear on planning and are not as they are by default (`SETTINGS`, from 12).
+    /// Settings that affect planning and differ from their defaults (`SETTINGS`, from version 12).
     pub settings: BTreeMap<String, String>,
-    /// Some of it would be compiled.
+    /// Whether parts of it would be JIT-compiled.
     pub jit: bool,
 }
 
-/// A step of a plan.
+/// Node of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PlanNode {
-    /// `Node Type` in the server's words: `Seq Scan`, `Hash Join`, `Sort` …
+    /// `Node Type` as the server writes it: `Seq Scan`, `Hash Join`, `Sort` …
     pub kind: String,
-    /// What it is to the step above: `Outer`, `Inner`, `Member`, `InitPlan`, `SubPlan`, `Subquery`.
+    /// Relationship to the parent: `Outer`, `Inner`, `Member`, `InitPlan`, `SubPlan`, `Subquery`.
     pub relationship: String,
-    /// The table, function, CTE or the like that it reads or writes.
+    /// Table, function, CTE or other relation that it reads or writes.
     pub relation: Option<String>,
-    /// The name that the statement gives it.
+    /// Alias of the relation in the statement.
     pub alias: Option<String>,
-    /// The index that it uses.
+    /// Index that it uses.
     pub index: Option<String>,
-    /// `Inner`, `Left`, `Semi` …
+    /// Join type: `Inner`, `Left`, `Semi` …
     pub join: Option<String>,
-    /// Of an aggregate: `Plain`, `Sorted`, `Hashed`, `Mixed`.
+    /// Strategy of an aggregate: `Plain`, `Sorted`, `Hashed`, `Mixed`.
     pub strategy: Option<String>,
-    /// Of an aggregate: `Partial` or `Finalize`; `None` is all of it.
+    /// Partial mode of an aggregate: `Partial` or `Finalize`; `None` if it is complete.
     pub partial: Option<String>,
-    /// Of one that writes: `Insert`, `Update`, `Delete`, `Merge`.
+    /// Operation of a node that writes: `Insert`, `Update`, `Delete`, `Merge`.
     pub operation: Option<String>,
-    /// `Backward` where an index is read so.
+    /// Whether an index is scanned backward.
     pub backward: bool,
-    /// Several processes share it.
+    /// Whether parallel processes share the node.
     pub parallel: bool,
-    /// Processes that are to be started beside the session's own.
+    /// Parallel workers planned, in addition to the session's own process.
     pub workers: Option<u64>,
-    /// Partitions that were left out when planning began to run (`Subplans Removed`).
+    /// Partitions pruned at executor startup (`Subplans Removed`).
     pub removed: u64,
-    /// The planner was told not to use such a step, and found no other way (`Disabled`, from 18).
+    /// Whether the planner used a disabled node type because it had no alternative (`Disabled`,
+    /// from version 18).
     pub disabled: bool,
-    /// The planner's units of cost, up to the last row.
+    /// Total cost, in the planner's units.
     pub cost: f64,
-    /// The planner's estimate of rows, each time that it is carried out.
+    /// Estimated rows for each execution.
     pub rows: f64,
-    /// What it filters, joins, sorts and groups by, in the server's order.
+    /// Conditions that it filters, joins, sorts and groups by, in the server's order.
     pub conditions: Vec<Condition>,
-    /// The steps below.
+    /// Child nodes.
     pub children: Vec<PlanNode>,
 }
 
-/// What a step filters, joins, sorts or groups by.
+/// Condition by which a node filters, joins, sorts or groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Condition {
-    /// In the server's words: `Index Cond`, `Filter`, `Sort Key` …
+    /// Label as the server writes it: `Index Cond`, `Filter`, `Sort Key` …
     pub label: String,
-    /// As the server wrote it, with values unless they were redacted.
+    /// Text as the server wrote it, including values unless they were redacted.
     pub text: String,
 }
 
 impl Condition {
-    /// It without values, as fingerprints have statements.
+    /// Returns the text with values replaced by placeholders, as in normalised SQL.
     pub fn without_values(&self) -> String {
         Fingerprinter::new().normalise(&self.text).to_owned()
     }
@@ -81,7 +82,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Equal for plans that do the same in the same order.
+/// Hash of a plan's operations and their order. Equal shapes mean equal plans, regardless of cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(inline)]
 pub struct PlanShape(#[schemars(with = "String")] pub u64);
@@ -99,14 +100,14 @@ impl fmt::Display for PlanShape {
 }
 
 impl Plan {
-    /// Equal for plans that do the same in the same order, whatever they cost.
+    /// Returns the shape of the plan.
     pub fn shape(&self) -> PlanShape {
         let mut hash = Fnv::default();
         self.root.add_shape(&mut hash);
         PlanShape(hash.0)
     }
 
-    /// All processes that are to be started.
+    /// Returns the total number of parallel workers.
     pub fn workers(&self) -> u64 {
         let mut workers = 0;
         self.root
@@ -124,7 +125,7 @@ impl PlanNode {
         self.children.iter_mut().for_each(PlanNode::redact);
     }
 
-    /// Calls `visit` for this and all steps below, from the top, with the depth of each from 0.
+    /// Calls `visit` for this node and all nodes below it, in preorder, with their depth from 0.
     pub fn each<'n>(&'n self, visit: &mut impl FnMut(&'n PlanNode, usize)) {
         fn below<'n>(
             node: &'n PlanNode,
@@ -139,23 +140,23 @@ impl PlanNode {
         below(self, 0, visit);
     }
 
-    /// Whether it reads something by itself.
+    /// Whether it reads a relation itself.
     pub fn is_scan(&self) -> bool {
         self.kind.ends_with("Scan") && self.kind != "Bitmap Index Scan"
     }
 
-    /// Whether it joins what two steps below give.
+    /// Whether it joins its two children.
     pub fn is_join(&self) -> bool {
         self.kind == "Nested Loop" || self.kind.ends_with("Join")
     }
 
-    /// Whether it puts together what several steps below give.
+    /// Whether it concatenates the results of its children.
     pub fn is_append(&self) -> bool {
         self.kind == "Append" || self.kind == "Merge Append"
     }
 
-    /// Whether it is a part of the step above rather than one of its own: the table that a hash join
-    /// builds, the indexes behind a bitmap.
+    /// Whether it belongs to its parent's operation: the hash table of a hash join, or the index
+    /// scans of a bitmap scan.
     pub fn is_part(&self) -> bool {
         matches!(
             self.kind.as_str(),
@@ -163,7 +164,7 @@ impl PlanNode {
         )
     }
 
-    /// The indexes that it uses: its own, or those of its bitmap.
+    /// Returns the indexes that it uses, directly or by its bitmap.
     pub fn indexes(&self) -> Vec<&str> {
         let mut indexes: Vec<&str> = self.index.as_deref().into_iter().collect();
         if self.kind == "Bitmap Heap Scan" {
@@ -174,7 +175,8 @@ impl PlanNode {
         indexes
     }
 
-    /// What it is, as the text form of `EXPLAIN` has it: `Index Scan using orders_customer on orders o`.
+    /// Returns its label in the text format of `EXPLAIN`: `Index Scan using orders_customer on
+    /// orders o`.
     pub fn label(&self) -> String {
         let mut label = self.name();
         let indexes = self.indexes();
@@ -198,7 +200,7 @@ impl PlanNode {
         label
     }
 
-    /// What it is, without what it reads.
+    /// Returns its name without the relation.
     pub fn name(&self) -> String {
         let kind = match (self.kind.as_str(), self.strategy.as_deref()) {
             ("ModifyTable", _) => self.operation.clone().unwrap_or_else(|| self.kind.clone()),
@@ -232,14 +234,15 @@ impl PlanNode {
 
     fn add_shape(&self, hash: &mut Fnv) {
         hash.text(&self.name());
-        // The relationship is the place among its like, but for what hangs on the side.
+        // The relationship follows from the position among siblings, except for init plans and
+        // subplans.
         let aside = matches!(self.relationship.as_str(), "InitPlan" | "SubPlan");
         hash.text(if aside { &self.relationship } else { "" });
         hash.text(self.relation.as_deref().unwrap_or_default());
         hash.text(self.alias.as_deref().unwrap_or_default());
         hash.text(self.index.as_deref().unwrap_or_default());
         hash.number(self.workers.map_or(0, |workers| workers + 1));
-        // Versions word conditions differently; that there is one is what a plan does.
+        // Versions word conditions differently, so only the presence of a condition counts.
         for condition in &self.conditions {
             hash.text(&condition.label);
         }
@@ -250,7 +253,7 @@ impl PlanNode {
     }
 }
 
-/// Fowler, Noll and Vo's hash, 1a, of 64 bits: small, and the same on every machine.
+/// Fowler-Noll-Vo hash 1a of 64 bits: small, and equal on every machine.
 struct Fnv(u64);
 
 impl Default for Fnv {

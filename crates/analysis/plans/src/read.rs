@@ -1,7 +1,7 @@
-//! Reads `EXPLAIN (FORMAT JSON)` of PostgreSQL 10 to 18.
+//! Reads the output of `EXPLAIN (FORMAT JSON)` of PostgreSQL 10 to 18.
 //!
-//! What is not known is passed over: versions and extensions add keys and kinds of step, and a plan
-//! with a new one is still a plan. What must be there is a `Plan` with a `Node Type`.
+//! Unknown keys and node types are ignored, because versions and extensions add them. Required is a
+//! `Plan` with a `Node Type`.
 //!
 //! Source: `ExplainNode` in `explain.c` of these versions.
 
@@ -12,18 +12,18 @@ use serde::Serialize;
 
 use super::node::{Condition, Plan, PlanNode};
 
-/// Why a plan cannot be read.
+/// Reason why a plan cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanError {
-    /// It is no JSON, or deeper than is read: some 60 steps below one another.
+    /// The text is not JSON, or it is nested too deeply: about 60 levels of nodes.
     NoJson,
-    /// It is JSON, and no plan.
+    /// The text is JSON but not a plan.
     NoPlan,
 }
 
 impl PlanError {
-    /// In words.
+    /// Returns the reason in words.
     pub fn explanation(&self) -> &'static str {
         match self {
             PlanError::NoJson => "the server's answer is no JSON, or a plan too deep to be read",
@@ -32,7 +32,7 @@ impl PlanError {
     }
 }
 
-/// What a step may filter, join, sort or group by, in this order.
+/// Keys of conditions, in display order.
 const CONDITIONS: [&str; 17] = [
     "Index Cond",
     "Recheck Cond",
@@ -53,7 +53,7 @@ const CONDITIONS: [&str; 17] = [
     "Conflict Filter",
 ];
 
-/// Names of what a step reads, where it is no table.
+/// Keys that name what a node reads, if it is not a table.
 const RELATIONS: [&str; 5] = [
     "Relation Name",
     "Function Name",
@@ -65,10 +65,10 @@ const RELATIONS: [&str; 5] = [
 /// Reads a plan.
 ///
 /// # Errors
-/// Where the text is none.
+/// If the text is not a plan.
 pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
     let value: Value = serde_json::from_str(text).map_err(|_| PlanError::NoJson)?;
-    // A list of the plans of a text's statements, of which there is one.
+    // The top level is a list of plans, one for each statement of the text.
     let top = match &value {
         Value::Array(plans) => plans.first(),
         other => Some(other),
@@ -139,7 +139,7 @@ fn node(fields: &Map<String, Value>) -> Option<PlanNode> {
     })
 }
 
-/// A value as one would say it: lists with commas.
+/// Formats a value; lists are joined with commas.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

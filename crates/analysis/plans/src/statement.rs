@@ -1,4 +1,4 @@
-//! The plans of one statement in two runs.
+//! Plans of one statement in two runs.
 
 use run::{NoPlan, PlanFact, PlanOutcome};
 use schemars::JsonSchema;
@@ -10,12 +10,12 @@ use super::node::{Plan, PlanShape};
 use super::read::{PlanError, read_plan};
 use workload::{Literals, redact_message};
 
-/// The plans of one statement, and their differences.
+/// Plans of one statement, and their differences.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementPlans {
-    /// Before.
+    /// Plan before.
     pub before: PlanSide,
-    /// After.
+    /// Plan after.
     pub after: PlanSide,
     /// The differences; `null` unless both sides have a plan.
     pub comparison: Option<PlanComparison>,
@@ -25,11 +25,11 @@ pub struct StatementPlans {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum PlanSide {
-    /// There is a plan.
+    /// The plan is known.
     Planned {
         /// The shape of the plan.
         shape: PlanShape,
-        /// The plan.
+        /// The plan itself.
         plan: Box<Plan>,
         /// The execution whose values were planned, if known.
         example: Option<PlanExample>,
@@ -55,7 +55,7 @@ pub enum PlanSide {
     },
 }
 
-/// An execution in the workload.
+/// Execution in the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlanExample {
     /// Number of the session.
@@ -65,7 +65,7 @@ pub struct PlanExample {
 }
 
 impl PlanSide {
-    /// Returns what a run knows of a statement's plan.
+    /// Converts the record of a statement's plan in a run.
     pub fn of(fact: Option<&PlanFact>, literals: Literals) -> Self {
         let Some(fact) = fact else {
             return PlanSide::NotRequested;
@@ -110,7 +110,7 @@ impl StatementPlans {
     }
 }
 
-/// Compares what two runs know of a statement's plan; `None` if neither asked for it.
+/// Compares the plans of a statement in two runs; `None` if neither run requested one.
 pub fn statement_plans(
     before: Option<&PlanFact>,
     after: Option<&PlanFact>,

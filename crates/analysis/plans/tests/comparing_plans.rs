@@ -1,10 +1,10 @@
-//! Plans of real servers (`plans/make.sh` made them), read and compared.
+//! Reads and compares plans of real servers (made by `plans/make.sh`).
 
 mod plan_laws;
 
 use std::path::Path;
 
-use plans::{Mark, Plan, PlanChange, PlanComparison, compare_plans, read_plan};
+use plans::{Plan, PlanChange, PlanComparison, StepMark, compare_plans, read_plan};
 use proptest::prelude::*;
 
 const VERSIONS: [&str; 3] = ["13", "15", "18"];
@@ -38,7 +38,7 @@ fn plan(version: &str, name: &str) -> Plan {
     read_plan(&text(version, name)).unwrap()
 }
 
-/// The comparison of two plans of each version, which is the same for all but for estimates.
+/// Compares two plans in each version; the results must be equal except for estimates.
 fn compared(before: &str, after: &str) -> PlanComparison {
     let all = VERSIONS.map(|version| compare_plans(&plan(version, before), &plan(version, after)));
     let plain = |found: &PlanComparison| {
@@ -70,7 +70,7 @@ fn setting(name: &str, after: &str) -> PlanChange {
 }
 
 #[test]
-fn an_index_that_is_used_no_more_is_named() {
+fn index_no_longer_used_is_named() {
     let found = compared("by_customer-index_scan", "by_customer-no_index");
     assert!(!found.same);
     assert_eq!(
@@ -84,11 +84,11 @@ fn an_index_that_is_used_no_more_is_named() {
         ]
     );
     assert_eq!(found.indexes_gone, ["orders_customer"]);
-    assert_eq!(found.after_marks, [Mark::Changed]);
+    assert_eq!(found.after_marks, [StepMark::Changed]);
 }
 
 #[test]
-fn a_bitmap_is_one_with_its_indexes() {
+fn bitmap_scan_includes_its_indexes() {
     let found = compared("by_customer", "by_customer-one_row");
     assert_eq!(
         found.changes[0],
@@ -109,12 +109,12 @@ fn a_bitmap_is_one_with_its_indexes() {
             ..
         }
     ));
-    // The bitmaps below are marked as the step that they are a part of.
-    assert_eq!(found.before_marks, [Mark::Changed, Mark::Changed]);
+    // The bitmap index scans are marked like the bitmap heap scan that they belong to.
+    assert_eq!(found.before_marks, [StepMark::Changed, StepMark::Changed]);
 }
 
 #[test]
-fn sorts_that_come_in_between_tear_nothing_apart() {
+fn inserted_sort_keeps_other_nodes_aligned() {
     let found = compared("join", "join-merge");
     let sort = |by: &str| {
         let by = plans::Condition {
@@ -134,7 +134,7 @@ fn sorts_that_come_in_between_tear_nothing_apart() {
             sort("c.id")
         ]
     );
-    let scans = |marks: &[Mark], plan: &Plan| {
+    let scans = |marks: &[StepMark], plan: &Plan| {
         let mut scans = Vec::new();
         let mut at = 0;
         plan.root.each(&mut |node, _| {
@@ -146,11 +146,14 @@ fn sorts_that_come_in_between_tear_nothing_apart() {
         scans
     };
     let after = plan("18", "join-merge");
-    assert_eq!(scans(&found.after_marks, &after), [Mark::Same, Mark::Same]);
+    assert_eq!(
+        scans(&found.after_marks, &after),
+        [StepMark::Same, StepMark::Same]
+    );
 }
 
 #[test]
-fn joins_in_another_order_and_by_another_method() {
+fn join_order_and_method_changes_are_reported() {
     let found = compared("join", "join-loop");
     assert_eq!(
         found.changes[..3],
@@ -166,13 +169,13 @@ fn joins_in_another_order_and_by_another_method() {
             },
         ]
     );
-    // Rows for each turn of a loop are no other estimate.
+    // Estimates for each loop iteration are not a changed estimate.
     let is_rows = |change: &PlanChange| matches!(change, PlanChange::Rows { .. });
     assert!(!found.changes.iter().any(is_rows), "{:?}", found.changes);
 }
 
 #[test]
-fn partitions_and_workers_are_counted_and_not_listed() {
+fn partitions_and_workers_are_counted_not_listed() {
     let found = compared("month", "year");
     assert!(found.changes.contains(&PlanChange::Partitions {
         before: 1,
@@ -193,20 +196,20 @@ fn partitions_and_workers_are_counted_and_not_listed() {
 }
 
 #[test]
-fn what_is_left_out_is_gone() {
+fn removed_node_is_reported_as_gone() {
     let found = compared("latest", "by_customer");
     assert!(matches!(&found.changes[0], PlanChange::Gone { step, .. } if step == "Limit"));
     assert!(
         matches!(&found.changes[1], PlanChange::Gone { step, by: Some(by) }
         if step == "Sort" && by.text == "placed DESC")
     );
-    // Back again it is new.
+    // In the reverse direction the node is new.
     let found = compared("by_customer", "latest");
     assert!(matches!(&found.changes[0], PlanChange::New { step, .. } if step == "Limit"));
 }
 
 #[test]
-fn a_plan_is_the_same_in_every_version_whatever_it_costs() {
+fn plan_shape_is_equal_across_versions_and_costs() {
     for name in NAMES {
         let newest = plan("18", name);
         for version in VERSIONS {
@@ -218,7 +221,7 @@ fn a_plan_is_the_same_in_every_version_whatever_it_costs() {
 }
 
 #[test]
-fn other_values_are_no_other_plan_and_other_conditions_are_told() {
+fn changed_values_keep_the_shape_changed_conditions_are_reported() {
     let before = plan("18", "by_customer-no_index");
     let changed = text("18", "by_customer-no_index").replace("customer = 42", "customer = 4711");
     let found = compare_plans(&before, &read_plan(&changed).unwrap());
@@ -232,7 +235,7 @@ fn other_values_are_no_other_plan_and_other_conditions_are_told() {
 }
 
 #[test]
-fn partitions_with_the_same_change_are_told_once() {
+fn equal_changes_of_partitions_are_reported_once() {
     let scan = |kind: &str, number: u32| {
         format!(
             r#"{{"Node Type": "{kind}", "Parent Relationship": "Member", "Relation Name": "p{number}", "Alias": "p{number}"}}"#
@@ -255,7 +258,7 @@ fn partitions_with_the_same_change_are_told_once() {
 }
 
 #[test]
-fn what_is_no_plan_is_said_to_be_none() {
+fn invalid_plan_is_rejected() {
     for text in [
         "",
         "[",
@@ -273,7 +276,7 @@ fn what_is_no_plan_is_said_to_be_none() {
 }
 
 #[test]
-fn the_fuzzers_corpus_holds() {
+fn fuzz_corpus_has_plan_properties() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/plan");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -290,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_two_texts_can_be_compared(
+    fn any_two_texts_have_plan_properties(
         one in (0..3_usize, 0..NAMES.len(), any::<prop::sample::Index>(), ".{0,3}"),
         other in (0..3_usize, 0..NAMES.len(), any::<prop::sample::Index>(), ".{0,3}"),
     ) {

@@ -1,12 +1,12 @@
-//! How many statements arrived when.
+//! Counts of statement arrivals over time.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The most buckets that arrivals are counted in: about as many as a terminal shows in a row.
+/// Maximum number of buckets: about as many as a terminal row shows.
 pub const ARRIVAL_BUCKETS_MAX: usize = 60;
 
-/// Widths that people can read, in microseconds: 1 ms to a day. Past it they double.
+/// Round bucket widths in microseconds, from 1 ms to a day. Beyond a day the width doubles.
 const WIDTHS_US: [i64; 22] = [
     1_000,
     2_000,
@@ -32,7 +32,7 @@ const WIDTHS_US: [i64; 22] = [
     86_400_000_000,
 ];
 
-/// The narrowest width that covers `span_us` with at most that many buckets.
+/// Returns the narrowest width that covers `span_us` with at most `buckets_max` buckets.
 pub fn width_us(span_us: i64, buckets_max: usize) -> i64 {
     let buckets = buckets_max as i64;
     let mut width_us = WIDTHS_US
@@ -45,18 +45,18 @@ pub fn width_us(span_us: i64, buckets_max: usize) -> i64 {
     width_us
 }
 
-/// Counts in buckets of equal width from the workload's start, at most
+/// Arrival counts in buckets of equal width from the workload's start, at most
 /// [`ARRIVAL_BUCKETS_MAX`] of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Arrivals {
-    /// How much time one bucket covers, in microseconds.
+    /// Width of a bucket, in microseconds.
     pub width_us: i64,
-    /// Statements in each bucket; the last may cover less than its width.
+    /// Statements in each bucket; the last may cover less than the width.
     pub counts: Vec<u64>,
 }
 
 impl Arrivals {
-    /// Empty ones, with the narrowest width that covers `span_us`. What arrives later than that
+    /// Creates empty buckets with the narrowest width that covers `span_us`. A later arrival
     /// doubles the width.
     pub fn new(span_us: i64) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Arrivals {
         }
     }
 
-    /// Counts one at `at_us` from the start.
+    /// Adds an arrival at `at_us` from the start.
     pub fn add(&mut self, at_us: i64) {
         let mut at = (at_us.max(0) / self.width_us) as usize;
         while at >= ARRIVAL_BUCKETS_MAX {
@@ -79,7 +79,7 @@ impl Arrivals {
         self.counts[at] += 1;
     }
 
-    /// The greatest rate of any bucket, per second.
+    /// Returns the maximum rate of any bucket, per second.
     pub fn rate_max(&self) -> f64 {
         let most = self.counts.iter().max().copied().unwrap_or(0);
         most as f64 * 1e6 / self.width_us as f64
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_width_suits_the_span() {
+    fn width_covers_the_span() {
         assert_eq!(Arrivals::new(0).width_us, 1_000);
         assert_eq!(Arrivals::new(60_000_000 - 1).width_us, 1_000_000);
         assert_eq!(Arrivals::new(60_000_000).width_us, 2_000_000);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_was_understated_widens_the_buckets_and_loses_nothing() {
+    fn arrivals_beyond_the_span_widen_buckets_and_keep_counts() {
         let mut arrivals = Arrivals::new(0);
         for at_us in 0..200_000 {
             arrivals.add(at_us);

@@ -1,21 +1,21 @@
-//! How sure a ratio is: the block bootstrap over time.
+//! Confidence intervals of ratios by a block bootstrap over time.
 //!
-//! Executions that follow each other are alike (one checkpoint slows a thousand of them), so they
-//! must not be resampled one by one. Whole stretches of time are, with replacement: Künsch, "The
+//! Consecutive executions are correlated (one checkpoint slows a thousand of them), so they must
+//! not be resampled one by one. Stretches of time are resampled with replacement: Künsch, "The
 //! Jackknife and the Bootstrap for General Stationary Observations", Annals of Statistics 17
-//! (1989); here with stretches that do not overlap (Carlstein 1986). The interval is the
-//! percentile interval of the resampled ratios (Efron & Tibshirani, "An Introduction to the
-//! Bootstrap", 1993, chapter 13), which needs no shape and turns into its inverse when before and
-//! after change places.
+//! (1989), here with stretches that do not overlap (Carlstein 1986). The interval is the percentile
+//! interval of the resampled ratios (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993,
+//! chapter 13). It assumes no distribution, and turns into its inverse when before and after are
+//! swapped.
 //!
 //! Runs of one workload at one speed did the same things in the same stretches. Then the same
-//! stretches are drawn for all of them ("paired"), so that a stretch with dear parameters is dear in
-//! each and does not widen the interval. Otherwise each run draws its own. Stretches that are alike
-//! because they follow each other are drawn together ([`crate::blocks`]).
+//! stretches are drawn for all of them ("paired"), so that a stretch with expensive parameters is
+//! expensive in each and does not widen the interval. Otherwise stretches are drawn for each run
+//! separately. Correlated neighbouring stretches are drawn together ([`crate::block_length`]).
 //!
-//! What this interval does not know: how much two runs of the *same* server differ. With one run
-//! on either side nothing can; the margin around 1 stands in for it. With several,
-//! [`crate::between_runs`] makes the interval.
+//! This interval does not include the differences between runs of the *same* server. With one run
+//! on each side they cannot be estimated; the margin around 1 stands in for them. With several
+//! runs, [`crate::variance_components`] gives the interval.
 
 use std::sync::OnceLock;
 
@@ -28,22 +28,22 @@ use crate::random::SplitMix64;
 use crate::series::{Series, StretchSums, slot_of, value_of};
 use crate::timeline::STRETCHES_MAX;
 
-/// How often is resampled: ten ratios lie outside the interval at either end.
+/// Number of resamples: ten ratios lie outside the interval at either end.
 pub const RESAMPLES: usize = 400;
 
-/// The share of resampled ratios within an interval, in percent.
+/// Confidence level of the intervals, in percent.
 pub const INTERVAL_LEVEL_PERCENT: u32 = 95;
 
-/// Of so many resampled ratios some may not exist (nothing was drawn for one run) and the rest
-/// still make an interval: nine of ten.
+/// Minimum number of resampled ratios that exist (a run may have no draws): nine of ten.
 const RESAMPLES_MIN: usize = RESAMPLES * 9 / 10;
 
-/// Samples between two known prefix sums: below it, adding up is as fast as looking up.
+/// Minimum number of samples between two stored prefix sums. Below it, adding up is as fast as
+/// looking up.
 const CHUNK_MIN: usize = 256;
-/// The most prefix sums that are kept for a series.
+/// Maximum number of prefix sums of a series.
 const CHUNKS_MAX: usize = 32;
 
-/// The interval that holds a ratio with 95 % confidence.
+/// Confidence interval of a ratio at the 95 % level.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// Lower end.
@@ -52,39 +52,39 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// After divided by before: 2 is twice the time.
+/// Ratio after / before: 2 is twice the time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Ratio {
-    /// The ratio of what was measured.
+    /// Ratio of the measured values.
     pub value: f64,
-    /// Where it lies with 95 % confidence; `None` where there is too little to say.
+    /// 95 % confidence interval; `None` if there is too little data.
     pub interval: Option<Interval>,
 }
 
-/// Numbers that are added up side by side.
+/// Number of accumulators that are summed in parallel.
 const LANES: usize = 8;
 
-/// How often each stretch was drawn.
+/// Number of times that each stretch was drawn.
 type Weights = [u16; STRETCHES_MAX];
 
-/// Samples of each stretch.
+/// Number of samples in each stretch.
 type Counts = [u32; STRETCHES_MAX];
 
-/// A block has at most so many stretches, as a power of two ([`crate::blocks`]).
+/// Maximum block length in stretches, as a power of two ([`crate::block_length`]).
 const BLOCK_BITS_MAX: usize = STRETCHES_MAX.ilog2() as usize;
 
-/// What was drawn, for all statements of a comparison alike: which moments are drawn has nothing to do
-/// with what is looked at in them, and it is drawn once.
+/// Bootstrap draws, shared by all statements of a comparison. They do not depend on the data, so
+/// they are made once.
 pub struct Draws {
-    /// All runs did the same things in the same stretches, and the same are drawn for all.
+    /// All runs did the same things in the same stretches, so the same stretches are drawn for all.
     paired: bool,
     used: usize,
-    /// By run, or one for all; and by the length of blocks.
+    /// Draws by run (or one entry for all), and by block length.
     drawn: Vec<[OnceLock<Vec<Weights>>; BLOCK_BITS_MAX + 1]>,
 }
 
 impl Draws {
-    /// For so many runs, of which `used` stretches have anything in them.
+    /// Prepares draws for a number of runs with `used` non-empty stretches.
     pub fn new(runs: usize, used: usize, paired: bool) -> Self {
         let tables = if paired { 1 } else { runs };
         Self {
@@ -99,8 +99,8 @@ impl Draws {
         self.paired
     }
 
-    /// What was drawn for a run.
-    fn of(&self, run: usize, block_bits: u32) -> &[Weights] {
+    /// Returns the draws for a run.
+    fn weights_of(&self, run: usize, block_bits: u32) -> &[Weights] {
         let at = if self.paired { 0 } else { run };
         self.drawn[at][block_bits as usize].get_or_init(|| {
             let mut random = SplitMix64::new(((at as u64) << 32) + u64::from(block_bits) + 1);
@@ -112,22 +112,22 @@ impl Draws {
     }
 }
 
-/// A series made ready for many weighted quantiles.
+/// Series prepared for many weighted quantiles.
 pub struct Resampler {
     sorted: Vec<u32>,
     sums: StretchSums,
-    /// Counts and totals of `sums`, each in a row, for arithmetic on several at once.
+    /// Counts and totals of `sums` in separate arrays, for SIMD arithmetic.
     counts: [f64; STRETCHES_MAX],
     totals_ns: [f64; STRETCHES_MAX],
     chunk: usize,
-    /// For each chunk of `sorted`: how many samples of each stretch come before it.
+    /// Number of samples of each stretch before each chunk of `sorted`.
     before_chunk: Vec<Counts>,
-    /// How many samples of each stretch there are.
+    /// Number of samples in each stretch.
     in_all: Counts,
 }
 
 impl Resampler {
-    /// Prepares the series for resampling.
+    /// Prepares a series for resampling.
     pub fn new(series: &Series) -> Self {
         let sorted = series.sorted();
         let chunk = sorted.len().div_ceil(CHUNKS_MAX).max(CHUNK_MIN);
@@ -151,24 +151,24 @@ impl Resampler {
         }
     }
 
-    /// The samples in ascending order.
+    /// Returns the samples in ascending order.
     pub fn sorted(&self) -> &[u32] {
         &self.sorted
     }
 
-    /// Exact counts and sums of the stretches.
+    /// Returns the exact counts and sums of the stretches.
     pub fn sums(&self) -> &StretchSums {
         &self.sums
     }
 
-    /// The stretches in which something was done.
+    /// Returns the number of non-empty stretches.
     pub fn stretches(&self) -> usize {
         self.sums.iter().filter(|sum| sum.count > 0).count()
     }
 
-    /// The mean of the drawn stretches.
+    /// Returns the mean over the drawn stretches.
     fn mean(&self, weights: &Weights) -> Option<f64> {
-        // Sums in lanes: numbers with a point may not be reordered by the compiler.
+        // Sums in lanes, because the compiler may not reorder floating-point additions.
         let mut count = [0.0; LANES];
         let mut total_ns = [0.0; LANES];
         for at in (0..STRETCHES_MAX).step_by(LANES) {
@@ -182,8 +182,9 @@ impl Resampler {
         (count > 0.0).then(|| total_ns / count)
     }
 
-    /// The quantile of the drawn stretches: the first sample up to which, each counted as often
-    /// as its stretch was drawn, there are as many as the rank says.
+    /// Returns the weighted quantile over the drawn stretches: the first sample at which the
+    /// cumulative weight reaches the rank. Each sample's weight is the number of draws of its
+    /// stretch.
     fn quantile(&self, weights: &Weights, per_mille: u64) -> Option<f64> {
         let rank = quantile::rank(per_mille, weighted(&self.in_all, weights));
         if rank == 0 {
@@ -205,69 +206,70 @@ impl Resampler {
 }
 
 fn weighted(counts: &Counts, weights: &Weights) -> u64 {
-    // A series keeps at most 2^16 samples and a stretch is drawn at most 128 times: 32 bits do.
+    // A series keeps at most 2^16 samples and a stretch is drawn at most 128 times, so 32 bits
+    // suffice.
     let each = counts.iter().zip(weights);
     let sum: u32 = each.map(|(c, w)| c * u32::from(*w)).sum();
     u64::from(sum)
 }
 
-/// The three measures of a distribution that are looked at.
+/// Number of measures of a distribution: median, mean and 99th percentile.
 pub const MEASURES: usize = 3;
 
-/// The three ratios that are looked at.
+/// Ratios of the three measures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
-    /// Of the medians.
+    /// Ratio of the medians.
     pub median: Option<Ratio>,
-    /// Of the means.
+    /// Ratio of the means.
     pub mean: Option<Ratio>,
-    /// Of the 99th percentiles.
+    /// Ratio of the 99th percentiles.
     pub p99: Option<Ratio>,
 }
 
 impl Ratios {
-    /// The ratios in the order of [`MEASURES`]: median, mean, 99th percentile.
+    /// Returns the ratios in the order median, mean, 99th percentile.
     pub fn as_array(&self) -> [Option<Ratio>; MEASURES] {
         [self.median, self.mean, self.p99]
     }
 
-    /// The same, to be changed.
+    /// Returns mutable ratios in the same order.
     pub fn as_array_mut(&mut self) -> [&mut Option<Ratio>; MEASURES] {
         [&mut self.median, &mut self.mean, &mut self.p99]
     }
 }
 
-/// What is asked of [`ratios`].
+/// Options of [`ratios`].
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
-    /// There is enough for intervals at all.
+pub struct RatioOptions {
+    /// There is enough data for intervals.
     pub intervals: bool,
-    /// There is enough for the 99th percentile's.
+    /// There is enough data for the interval of the 99th percentile.
     pub tail: bool,
-    /// Stretches are drawn in blocks of so many, as a power of two.
+    /// Block length in stretches, as a power of two.
     pub block_bits: u32,
 }
 
-/// What [`ratios`] found.
+/// Result of [`ratios`].
 #[derive(Debug, Clone, Default)]
-pub struct Resampled {
-    /// After to before.
+pub struct RatioEstimates {
+    /// Ratios after / before.
     pub ratios: Ratios,
-    /// The natural logarithms of each run's own median, mean and 99th percentile; before, then after.
+    /// Natural logarithms of each run's median, mean and 99th percentile; before, then after.
     pub logs: [Vec<[Option<f64>; MEASURES]>; 2],
-    /// The variance that these logarithms have from what is drawn within a run, on average of all
+    /// Variance of these logarithms within a run, estimated by resampling and averaged over the
     /// runs; `None` without intervals.
     pub variance_within: [Option<f64>; MEASURES],
 }
 
-/// The ratios of two sides, each of one run or several, with their intervals. The ratio of several
-/// runs is that of the geometric means of what each run has.
+/// Computes the ratios of two sides with their intervals. With several runs on a side, the ratio is
+/// that of the geometric means over the runs.
 pub fn ratios(
     before: &[Resampler],
     after: &[Resampler],
     draws: &Draws,
-    request: Request,
-) -> Resampled {
+    request: RatioOptions,
+) -> RatioEstimates {
     let runs: Vec<&Resampler> = before.iter().chain(after).collect();
     let once = [1; STRETCHES_MAX];
     let estimates = |run: &Resampler, weights: &Weights, tail: bool| {
@@ -286,10 +288,10 @@ pub fn ratios(
     let measured: Vec<_> = runs.iter().map(|run| estimates(run, &once, true)).collect();
 
     let mut drawn: [Vec<f64>; MEASURES] = Default::default();
-    let mut spreads = vec![[Spread::default(); MEASURES]; runs.len()];
+    let mut spreads = vec![[RunningVariance::default(); MEASURES]; runs.len()];
     if request.intervals {
         let mut tables: Vec<_> = (0..runs.len())
-            .map(|run| draws.of(run, request.block_bits).iter())
+            .map(|run| draws.weights_of(run, request.block_bits).iter())
             .collect();
         let mut logs = vec![[None; MEASURES]; runs.len()];
         for _ in 0..RESAMPLES {
@@ -320,14 +322,14 @@ pub fn ratios(
         });
     }
     let (logs_before, logs_after) = measured.split_at(before.len());
-    Resampled {
+    RatioEstimates {
         ratios,
         logs: [logs_before.to_vec(), logs_after.to_vec()],
         variance_within,
     }
 }
 
-/// The mean of a measure's logarithms after less the one before; `None` where a side has none.
+/// Returns the difference of the mean logarithms after and before; `None` if a side has none.
 fn difference(logs: &[[Option<f64>; MEASURES]], before: usize, measure: usize) -> Option<f64> {
     let (before, after) = logs.split_at(before);
     let mean = |side: &[[Option<f64>; MEASURES]]| {
@@ -338,15 +340,15 @@ fn difference(logs: &[[Option<f64>; MEASURES]], before: usize, measure: usize) -
     Some(mean(after)? - mean(before)?)
 }
 
-/// Mean and spread of numbers as they come (Welford 1962).
+/// Running mean and variance (Welford 1962).
 #[derive(Debug, Clone, Copy, Default)]
-struct Spread {
+struct RunningVariance {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
+impl RunningVariance {
     fn add(&mut self, value: Option<f64>) {
         let Some(value) = value else { return };
         self.count += 1.0;
@@ -360,7 +362,7 @@ impl Spread {
     }
 }
 
-/// As many blocks as there are, with replacement.
+/// Draws as many blocks as there are, with replacement.
 fn draw(blocks: usize, block_bits: u32, random: &mut SplitMix64) -> Weights {
     let mut weights = [0; STRETCHES_MAX];
     for _ in 0..blocks {
@@ -372,13 +374,13 @@ fn draw(blocks: usize, block_bits: u32, random: &mut SplitMix64) -> Weights {
     weights
 }
 
-/// The interval of ratios, given the logarithms that were drawn.
+/// Returns the percentile interval of the ratios, given their resampled logarithms.
 fn percentile_interval(mut resampled: Vec<f64>) -> Option<Interval> {
     if resampled.len() < RESAMPLES_MIN {
         return None;
     }
     resampled.sort_unstable_by(f64::total_cmp);
-    // As many beyond the upper end as below the lower one.
+    // As many ratios lie above the upper end as below the lower end.
     let beyond = resampled.len() * (100 - INTERVAL_LEVEL_PERCENT as usize) / 200;
     Some(Interval {
         low: resampled[beyond].exp(),
@@ -390,8 +392,8 @@ fn percentile_interval(mut resampled: Vec<f64>) -> Option<Interval> {
 mod tests {
     use super::*;
 
-    /// A series of `count` times around `middle_ns`, skewed, evenly over all stretches; each
-    /// stretch has its own disturbance, so that neighbours are alike.
+    /// Creates a series of `count` skewed times around `middle_ns`, spread evenly over all
+    /// stretches. Each stretch has its own disturbance, so that neighbours are correlated.
     fn series(seed: u64, count: u64, middle_ns: f64) -> Series {
         let mut random = SplitMix64::new(seed);
         let mut uniform = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -406,7 +408,7 @@ mod tests {
         series
     }
 
-    const REQUEST: Request = Request {
+    const REQUEST: RatioOptions = RatioOptions {
         intervals: true,
         tail: true,
         block_bits: 0,
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_distribution_twice_has_one_in_the_interval_nearly_always() {
+    fn interval_of_equal_distributions_contains_one() {
         for paired in [true, false] {
             let mut within = [0; 3];
             for seed in 0..100 {
@@ -430,13 +432,13 @@ mod tests {
                     within[at] += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
                 }
             }
-            // 95 % of 100 are 95; three standard errors of the binomial are 6.5.
+            // The expected number is 95 of 100; three standard errors of the binomial are 6.5.
             assert!(within.iter().all(|count| *count >= 88), "{within:?}");
         }
     }
 
     #[test]
-    fn a_ratio_that_is_there_is_found() {
+    fn interval_of_changed_distribution_contains_the_ratio() {
         let before = Resampler::new(&series(1, 20_000, 1e6));
         let after = Resampler::new(&series(2, 20_000, 2e6));
         let found = between(before, after, true).median.unwrap();
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn paired_ratios_turn_into_their_inverse() {
+    fn swapped_sides_invert_paired_ratios() {
         let one = || Resampler::new(&series(1, 5_000, 1e6));
         let other = || Resampler::new(&series(2, 4_000, 3e6));
         let there = between(one(), other(), true);
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn weighted_quantiles_are_those_of_the_repeated_samples() {
+    fn weighted_quantile_equals_quantile_of_repeated_samples() {
         let series = series(9, 4_000, 1e6);
         let resampler = Resampler::new(&series);
         assert!(resampler.before_chunk.len() > 1);
@@ -494,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_ratio() {
+    fn empty_side_has_no_ratio() {
         let some = Resampler::new(&series(1, 500, 1e6));
         let none = Resampler::new(&Series::new(1));
         assert_eq!(between(none, some, true), Ratios::default());

@@ -1,11 +1,11 @@
-//! A distribution in little memory.
+//! Log-linear histogram in little memory.
 //!
-//! Log-linear bins, as in HdrHistogram (G. Tene) and DDSketch (Masson, Rim & Lee, VLDB 2019):
-//! every power of two is cut in 64 equal bins, so a bin is at most 1/64 of its lower end wide,
-//! and its middle is within 1/128 (0.79 %) of every value in it. Below 128 every value has its
-//! own bin. Only bins that hold something are kept, in order, at 10 bytes each: 10,000
-//! distributions with 100 such bins are 10 MB. Values wait in a small buffer and are put into bins
-//! together: sorting 256 of them costs less than finding a place 256 times.
+//! The bins are those of HdrHistogram (G. Tene) and DDSketch (Masson, Rim & Lee, VLDB 2019): every
+//! power of two is divided into 64 equal bins. A bin is at most 1/64 of its lower end wide, and its
+//! middle is within 1/128 (0.79 %) of every value in it. Values below 128 have their own bins. Only
+//! non-empty bins are kept, in order, at 10 bytes each: 10,000 distributions with 100 such bins are
+//! 10 MB. Values are collected in a small buffer and inserted together, because sorting 256 of them
+//! costs less than 256 searches.
 
 use std::borrow::Cow;
 
@@ -13,35 +13,35 @@ use crate::latency_summary::LatencySummary;
 use crate::quantile;
 use crate::quantile::{P50, P95, P99};
 
-/// Bins to a power of two, as a power of two.
+/// Bins in each power of two, as a power of two.
 const BINS_BITS: u32 = 6;
 
-/// Counts of values in bins; quantiles within 0.8 %, count, sum and maximum exact.
+/// Histogram with quantiles within 0.8 %; count, sum and maximum are exact.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// The bins that hold something, ascending.
+    /// Non-empty bins, in ascending order.
     bins: Vec<u16>,
-    /// How many values each of them holds.
+    /// Number of values in each of these bins.
     counts: Vec<u64>,
-    /// Bins of values that are not counted yet, in no order.
-    waiting: Vec<u16>,
+    /// Bins of values that are not counted yet, unordered.
+    pending: Vec<u16>,
     count: u64,
     total: f64,
     max: u64,
 }
 
-/// So many values wait before they are counted: half a kilobyte.
-const WAITING_MAX: usize = 256;
+/// Maximum number of pending values: half a kilobyte.
+const PENDING_MAX: usize = 256;
 
-/// The bin of a value: its exponent and the bits after its leading one. At most 3,776.
+/// Returns the bin of a value: its exponent and the bits after its leading one. At most 3,776.
 fn bin_of(value: u64) -> u16 {
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(BINS_BITS + 1);
-    // With shift 0 the value is its own bin; from there on 64 bins a shift, whose leading bit
-    // adds the 64 that the bins of shift 0 have more.
+    // With shift 0 the value is its own bin. From there on there are 64 bins for each shift, whose
+    // leading bit adds the 64 by which the bins of shift 0 are more.
     ((shift << BINS_BITS) as u64 + (value >> shift)) as u16
 }
 
-/// The middle of a bin.
+/// Returns the middle of a bin.
 fn middle_of(bin: u16) -> u64 {
     let bins = 1u64 << BINS_BITS;
     let bin = u64::from(bin);
@@ -54,29 +54,29 @@ fn middle_of(bin: u16) -> u64 {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one value.
+    /// Adds a value.
     pub fn record(&mut self, value: u64) {
-        self.waiting.push(bin_of(value));
-        if self.waiting.len() >= WAITING_MAX {
-            self.settle();
+        self.pending.push(bin_of(value));
+        if self.pending.len() >= PENDING_MAX {
+            self.flush_pending();
         }
         self.count += 1;
         self.total += value as f64;
         self.max = self.max.max(value);
     }
 
-    /// Counts what waits.
-    fn settle(&mut self) {
-        self.waiting.sort_unstable();
+    /// Counts the pending values.
+    fn flush_pending(&mut self) {
+        self.pending.sort_unstable();
         let mut from = 0;
-        for run in self.waiting.chunk_by(|one, other| one == other) {
+        for run in self.pending.chunk_by(|one, other| one == other) {
             let (bin, more) = (run[0], run.len() as u64);
-            // They come in order, so the place of the next is not before this one's.
+            // The bins are sorted, so the search resumes at the previous position.
             match self.bins[from..].binary_search(&bin) {
                 Ok(at) => {
                     self.counts[from + at] += more;
@@ -89,22 +89,22 @@ impl Histogram {
                 }
             }
         }
-        self.waiting.clear();
+        self.pending.clear();
     }
 
-    /// This one with nothing waiting.
-    fn settled(&self) -> Cow<'_, Histogram> {
-        if self.waiting.is_empty() {
+    /// Returns this histogram without pending values.
+    fn flushed(&self) -> Cow<'_, Histogram> {
+        if self.pending.is_empty() {
             return Cow::Borrowed(self);
         }
         let mut settled = self.clone();
-        settled.settle();
+        settled.flush_pending();
         Cow::Owned(settled)
     }
 
-    /// Adds what another has.
-    pub fn absorb(&mut self, other: &Histogram) {
-        let theirs = other.settled();
+    /// Adds the values of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        let theirs = other.flushed();
         for (bin, count) in theirs.bins.iter().zip(&theirs.counts) {
             match self.bins.binary_search(bin) {
                 Ok(at) => self.counts[at] += count,
@@ -119,17 +119,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values were added.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The quantile `per_mille`, within 0.8 % of the exact one; `None` of nothing.
+    /// Returns the quantile `per_mille`, within 0.8 % of the exact one; `None` if there are no
+    /// values.
     pub fn quantile(&self, per_mille: u64) -> Option<u64> {
-        self.settled().settled_quantile(per_mille)
+        self.flushed().flushed_quantile(per_mille)
     }
 
-    fn settled_quantile(&self, per_mille: u64) -> Option<u64> {
+    fn flushed_quantile(&self, per_mille: u64) -> Option<u64> {
         let rank = quantile::rank(per_mille, self.count);
         if rank == 0 {
             return None;
@@ -144,16 +145,16 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// The latency summary of the values, which were nanoseconds; `None` of nothing.
+    /// Returns the latency summary of values in nanoseconds; `None` if there are no values.
     pub fn latency_summary(&self) -> Option<LatencySummary> {
-        let settled = self.settled();
+        let settled = self.flushed();
         Some(LatencySummary {
             count: self.count,
             total_ns: self.total,
             mean_ns: self.total / self.count as f64,
-            p50_ns: settled.settled_quantile(P50)?,
-            p95_ns: settled.settled_quantile(P95)?,
-            p99_ns: settled.settled_quantile(P99)?,
+            p50_ns: settled.flushed_quantile(P50)?,
+            p95_ns: settled.flushed_quantile(P95)?,
+            p99_ns: settled.flushed_quantile(P99)?,
             max_ns: self.max,
         })
     }
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bins_follow_each_other_without_gap() {
+    fn bins_are_contiguous() {
         let mut last = bin_of(0);
         for value in 1..1_000_000u64 {
             let bin = bin_of(value);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn empty_histogram_has_no_quantile() {
         assert_eq!(Histogram::new().quantile(P50), None);
         assert_eq!(Histogram::new().latency_summary(), None);
     }
@@ -202,7 +203,7 @@ mod tests {
             prop_assert!((binned - exact).abs() <= exact * 0.01, "{binned} for {exact}");
             prop_assert_eq!(histogram.count(), sorted.len() as u64);
             let mut twice = histogram.clone();
-            twice.absorb(&histogram);
+            twice.merge(&histogram);
             prop_assert_eq!(twice.quantile(per_mille), histogram.quantile(per_mille));
             prop_assert_eq!(twice.count(), 2 * histogram.count());
         }

@@ -1,11 +1,11 @@
-//! The few numbers by which a distribution of times is known.
+//! Summary of a distribution of times.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::measure::Measure;
 
-/// A distribution of times, in nanoseconds. Never of an empty set. Quantiles are nearest rank.
+/// Summary of a non-empty distribution of times, in nanoseconds. Quantiles are nearest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySummary {
     /// Number of values.
@@ -25,7 +25,7 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// Returns the number that a measure compares, in nanoseconds.
+    /// Returns the value of a measure, in nanoseconds.
     pub fn measure_ns(&self, measure: Measure) -> f64 {
         match measure {
             Measure::Median => self.p50_ns as f64,

@@ -1,22 +1,22 @@
-//! The number of a distribution that a finding rests on.
+//! Measure of a distribution that a finding rests on.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The measure that a finding rests on.
+/// Measure that a finding rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// The typical call.
+    /// Median: the typical call.
     Median,
-    /// The total at equal calls.
+    /// Mean: the total at equal numbers of calls.
     Mean,
-    /// The slow calls.
+    /// 99th percentile: the slow calls.
     P99,
 }
 
 impl Measure {
-    /// The name under which it is written.
+    /// Returns its serialised name.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Median => "median",

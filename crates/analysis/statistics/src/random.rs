@@ -1,20 +1,20 @@
-//! Random numbers that are the same on every machine and in every version.
+//! Random numbers that are equal on every machine and in every version.
 
-/// SplitMix64 (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators",
-/// OOPSLA 2014). Own, because the same runs must give the same intervals for as long as this
-/// format lives, which a library's generators do not promise.
+/// SplitMix64 (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// It is implemented here because equal runs must always give equal intervals, which the generators
+/// of libraries do not promise.
 #[derive(Debug, Clone)]
 pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -23,8 +23,8 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, `bound`. By multiplication (Lemire 2019) without
-    /// the rejection step: the bias is below `bound / 2^64`.
+    /// Returns a number from 0 up to, but not including, `bound`. It multiplies (Lemire 2019)
+    /// without the rejection step; the bias is below `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn sequence_matches_reference_vectors() {
         // The first outputs for seed 1234567 in the reference implementation's test vectors.
         let mut random = SplitMix64::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_below_the_bound_comes_about_equally_often() {
+    fn bounded_numbers_are_uniform() {
         let mut random = SplitMix64::new(1);
         let mut seen = [0u32; 7];
         for _ in 0..70_000 {

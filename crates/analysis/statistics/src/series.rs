@@ -1,11 +1,11 @@
-//! The times of one statement in one run: all of them while they are few, a fair sample after.
+//! Times of one statement in one run: all of them while they are few, a uniform sample after that.
 //!
-//! A sample is four bytes: the time in nanoseconds as the upper 25 bits of an `f32` (its sign is
-//! always 0; 17 bits of mantissa are left, a relative error of 4·10⁻⁶) and the stretch of the run
-//! in 7 bits. Packed this way, sorting samples sorts them by time.
+//! A sample takes four bytes: the time in nanoseconds as the upper 25 bits of an `f32` (its sign is
+//! always 0; 17 bits of mantissa remain, a relative error of 4·10⁻⁶) and the stretch of the run in
+//! 7 bits. Sorting packed samples sorts them by time.
 //!
-//! Past [`SAMPLES_MAX`] a new value replaces a random earlier one with the probability that keeps
-//! all equally likely (algorithm R; Vitter, "Random Sampling with a Reservoir", ACM TOMS 11,
+//! Past [`SAMPLES_MAX`] values, a new value replaces a random earlier one with the probability that
+//! keeps all equally likely (algorithm R; Vitter, "Random Sampling with a Reservoir", ACM TOMS 11,
 //! 1985). Counts and sums of every stretch stay exact.
 
 use crate::latency_summary::LatencySummary;
@@ -14,27 +14,27 @@ use crate::quantile::{P50, P95, P99};
 use crate::random::SplitMix64;
 use crate::timeline::STRETCHES_MAX;
 
-/// The most samples that are kept of one statement in one run. The 99th percentile of so many
-/// has 655 values beyond it; 256 KiB.
+/// Maximum number of samples of one statement in one run: 655 of them lie beyond the 99th
+/// percentile. They take 256 KiB.
 pub const SAMPLES_MAX: usize = 65_536;
 
 const SLOT_BITS: u32 = STRETCHES_MAX.ilog2();
 const SLOT_MASK: u32 = STRETCHES_MAX as u32 - 1;
-/// What an `f32`'s bits lose at the low end to make place for the slot, of the 32 less the sign.
+/// Low bits of an `f32` that make room for the slot, less the sign bit.
 const VALUE_SHIFT: u32 = SLOT_BITS - 1;
 
-/// The slot of a packed sample.
+/// Returns the slot of a packed sample.
 pub fn slot_of(sample: u32) -> usize {
     (sample & SLOT_MASK) as usize
 }
 
-/// The value of a packed sample, in nanoseconds.
+/// Returns the value of a packed sample, in nanoseconds.
 pub fn value_of(sample: u32) -> f64 {
     f64::from(f32::from_bits((sample >> SLOT_BITS) << VALUE_SHIFT))
 }
 
 fn pack(value_ns: u64, slot: u8) -> u32 {
-    // Half of what is cut off is added first: rounded, not truncated.
+    // Adds half a unit of the truncated bits, to round instead of truncate.
     let bits = (value_ns as f32).to_bits() + (1 << (VALUE_SHIFT - 1));
     ((bits >> VALUE_SHIFT) << SLOT_BITS) | u32::from(slot)
 }
@@ -58,13 +58,13 @@ pub struct Series {
     total_ns: f64,
     max_ns: u64,
     samples: Vec<u32>,
-    /// Exact sums, from the moment on that the samples are not all there is.
+    /// Exact sums, once the samples are no longer complete.
     sums: Option<Box<StretchSums>>,
     random: SplitMix64,
 }
 
 impl Series {
-    /// An empty one. The seed decides which samples stay.
+    /// Creates an empty series. The seed determines which samples are kept.
     pub fn new(seed: u64) -> Self {
         Self {
             count: 0,
@@ -76,17 +76,17 @@ impl Series {
         }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of all values, in nanoseconds.
+    /// Returns the sum of all values, in nanoseconds.
     pub fn total_ns(&self) -> f64 {
         self.total_ns
     }
 
-    /// Adds a value that fell into the stretch `slot`.
+    /// Adds a value in the stretch `slot`.
     pub fn record(&mut self, value_ns: u64, slot: u8) {
         self.count += 1;
         self.total_ns += value_ns as f64;
@@ -109,7 +109,7 @@ impl Series {
         }
     }
 
-    /// Two neighbouring stretches become one: the run is longer than was thought.
+    /// Merges neighbouring stretches, because the run is longer than the timeline.
     pub fn double_stretches(&mut self) {
         for sample in &mut self.samples {
             *sample = (*sample & !SLOT_MASK) | ((*sample & SLOT_MASK) >> 1);
@@ -124,7 +124,7 @@ impl Series {
         }
     }
 
-    /// Count and sum of every stretch.
+    /// Returns count and sum of every stretch.
     pub fn stretch_sums(&self) -> StretchSums {
         if let Some(sums) = &self.sums {
             return **sums;
@@ -138,7 +138,8 @@ impl Series {
         sums
     }
 
-    /// The latency summary, given the samples in ascending order; `None` of nothing.
+    /// Returns the latency summary, given the samples in ascending order; `None` if there are no
+    /// values.
     pub fn latency_summary(&self, sorted: &[u32]) -> Option<LatencySummary> {
         let at = |per_mille| {
             let value_ns = value_of(quantile::of_sorted(sorted, per_mille)?).round() as u64;
@@ -155,7 +156,7 @@ impl Series {
         })
     }
 
-    /// The samples in ascending order of their value.
+    /// Returns the samples in ascending order of their value.
     pub fn sorted(&self) -> Vec<u32> {
         let mut sorted = self.samples.clone();
         sorted.sort_unstable();
@@ -171,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_packed_sample_keeps_its_slot_and_nearly_its_value(
+        fn packed_sample_keeps_slot_and_approximate_value(
             bits in 0u32..63, low in any::<u64>(), slot in 0u8..128,
         ) {
             let value = low >> (63 - bits);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_stay_exact_and_samples_fair_past_the_cap() {
+    fn past_the_sample_limit_sums_are_exact_and_samples_uniform() {
         let mut series = Series::new(1);
         let many = SAMPLES_MAX as u64 * 8;
         for number in 0..many {
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_stretches_hold_what_both_held() {
+    fn doubled_stretches_keep_all_samples() {
         let mut series = Series::new(1);
         series.record(10, 0);
         series.record(20, 1);

@@ -1,61 +1,67 @@
-//! A run's time, cut in stretches for the bootstrap.
+//! Divides a run's time into stretches for the bootstrap.
 //!
-//! Stretches have equal width, a power of two of nanoseconds. When a later time comes than the
-//! slots can hold, two neighbours become one and the width doubles, so that a run of any length
-//! has between 64 and 128 stretches and nothing about it must be known ahead. Two runs of one
-//! workload at one speed have the same stretches, which is what makes them comparable pairwise.
+//! Stretches have equal width, a power of two in nanoseconds. If a later time does not fit,
+//! neighbouring stretches are merged and the width doubles. So a run of any length has between 64
+//! and 128 stretches, and its length need not be known in advance. Two runs of one workload at one
+//! speed have the same stretches, which makes them comparable pairwise.
 
-/// The most stretches of a run. Between the half of it and all of it are used: enough for a
-/// steady interval, few enough that each is long compared with the disturbances (a checkpoint, a
-/// vacuum) that make neighbouring executions alike.
+/// Maximum number of stretches of a run; at least half of them are used. They are enough for a
+/// steady interval, and few enough that each is long compared with the disturbances (a checkpoint,
+/// a vacuum) that correlate neighbouring executions.
 pub const STRETCHES_MAX: usize = 128;
 
-/// The narrowest stretch, as a power of two of nanoseconds: about a millisecond.
+/// Minimum width of a stretch, as a power of two in nanoseconds: about a millisecond.
 const WIDTH_BITS_MIN: u32 = 20;
 
-/// Which stretch a time belongs to.
+/// Mapping of times to stretches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeline {
     width_bits: u32,
 }
 
+impl Default for Timeline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Timeline {
-    /// A timeline with the shortest stretches.
+    /// Creates a timeline with the shortest stretches.
     pub fn new() -> Self {
         Self {
             width_bits: WIDTH_BITS_MIN,
         }
     }
 
-    /// How often the width must double before `at_ns` has a slot.
+    /// Returns the number of doublings before `at_ns` has a slot.
     pub fn doublings_for(self, at_ns: i64) -> u32 {
         let bits = u64::BITS - (at_ns.max(0) as u64).leading_zeros();
         bits.saturating_sub(self.width_bits + STRETCHES_MAX.ilog2())
     }
 
-    /// The slot of a time that has one.
+    /// Returns the slot of a time that fits.
     pub fn slot(self, at_ns: i64) -> u8 {
         (at_ns.max(0) >> self.width_bits).min(STRETCHES_MAX as i64 - 1) as u8
     }
 
-    /// How wide a stretch is, in nanoseconds.
+    /// Returns the width of a stretch, in nanoseconds.
     pub fn width_ns(self) -> u64 {
         1 << self.width_bits
     }
 
-    /// The wider of the two.
+    /// Returns the wider of two timelines.
     pub fn wider(self, other: Self) -> Self {
         Self {
             width_bits: self.width_bits.max(other.width_bits),
         }
     }
 
-    /// Doubles the length of the stretches.
+    /// Doubles the width of the stretches.
     pub fn double(&mut self) {
         self.width_bits += 1;
     }
 
-    /// How often this one must double to be as wide as the other.
+    /// Returns the number of doublings that make this timeline as wide as the other.
     pub fn doublings_to(self, other: Self) -> u32 {
         other.width_bits.saturating_sub(self.width_bits)
     }
@@ -66,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_half_and_all_of_the_slots_are_used() {
+    fn doubling_uses_at_least_half_of_the_slots() {
         for at_ns in [200_000_000i64, 1_000_000_000, 7_200_000_000_000, i64::MAX] {
             let mut timeline = Timeline::new();
             for _ in 0..timeline.doublings_for(at_ns) {
@@ -79,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_the_start_is_in_the_first_stretch() {
+    fn time_before_the_start_is_in_the_first_stretch() {
         assert_eq!(Timeline::new().slot(-5), 0);
         assert_eq!(Timeline::new().doublings_for(-5), 0);
     }

@@ -1,24 +1,25 @@
-//! Whether numbers in a row rise or fall.
+//! Trend test of a sequence of numbers.
 //!
-//! The test of Mann (1945) and Kendall ("Rank Correlation Methods", 1975): how many pairs are in
-//! order, against how many are not. The slope is Theil's and Sen's (1968), the middle of the slopes of
-//! all pairs. Neither knows of a shape, and a single odd value moves neither by much.
+//! The test is that of Mann (1945) and Kendall ("Rank Correlation Methods", 1975): it compares the
+//! number of ordered pairs with the number of inverted ones. The slope is that of Theil and Sen
+//! (1968), the median of the slopes of all pairs. Neither assumes a distribution, and both are
+//! robust against outliers.
 
 use statrs::function::erf::erfc;
 
-/// Fewer values show no trend.
+/// Minimum number of values for a trend.
 const VALUES_MIN: usize = 8;
 
-/// A rise or fall.
+/// Monotonic trend.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// From the first value to the last, in the values' unit.
+    /// Change from the first value to the last, in the values' unit.
     pub change: f64,
-    /// The chance of as much order, in either direction, where there is no trend.
+    /// Two-sided p-value under the hypothesis of no trend.
     pub p: f64,
 }
 
-/// The trend of values at equal distances; `None` of too few.
+/// Returns the trend of equidistant values; `None` if there are too few.
 pub fn trend(values: &[f64]) -> Option<Trend> {
     let count = values.len();
     if count < VALUES_MIN {
@@ -37,7 +38,7 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
     }
     let n = count as f64;
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0;
-    // One less, for the order comes in whole steps of two.
+    // Continuity correction: the statistic changes in steps of two.
     let z = (order.abs() - 1).max(0) as f64 / variance.sqrt();
     let middle = slopes.len() / 2;
     let slope = *slopes.select_nth_unstable_by(middle, f64::total_cmp).1;
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rise_is_seen_and_its_height() {
+    fn rising_values_have_a_trend_with_its_change() {
         let rising: Vec<f64> = (0..16)
             .map(|at| f64::from(at) + f64::from(at % 3))
             .collect();
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_up_and_down_has_none() {
+    fn oscillating_values_have_no_trend() {
         let waves: Vec<f64> = (0..16).map(|at| f64::from(at % 4)).collect();
         assert!(trend(&waves).unwrap().p > 0.3);
         assert!(trend(&[1.0; 16]).unwrap().p > 0.9);

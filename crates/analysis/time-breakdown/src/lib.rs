@@ -1,7 +1,8 @@
-//! Where the time of a run went, from what was observed of the server.
+//! Breaks down the time of a run by what was observed of the server.
 //!
-//! [`observed::ObservedSum`] sums up what probes saw, [`waiting::Waiting`] what sessions waited for and in which
-//! statements, and [`time_model::time_model`] divides response times into parts.
+//! [`observed::ObservedSum`] sums the observations of probes, [`waiting::Waiting`] sums the waits
+//! of sessions by event and statement, and [`time_model::time_model`] divides response times into
+//! parts.
 
 pub mod observed;
 mod sampling;

@@ -1,14 +1,14 @@
-//! How long a sample of the activity stands for.
+//! Time that a sample of the activity represents.
 
 use std::collections::HashMap;
 
 use run::SampleWindow;
 
-/// For each window, by its beginning, the time that one of its samples stands for, in nanoseconds. Windows
-/// without a sample have none.
+/// Returns for each window, by its start, the time in nanoseconds that one of its samples
+/// represents. Windows without samples have none.
 ///
-/// A sample stands for its window's part. In the first and in the last window sampling began and ended
-/// somewhere, so that theirs stand for no more than what is usual in the others.
+/// A sample represents its part of the window. The first and the last window may be partial, so
+/// their samples represent at most the usual time of the others.
 pub fn sample_ns(windows: &[SampleWindow]) -> HashMap<i64, f64> {
     let looked: Vec<&SampleWindow> = windows.iter().filter(|one| one.samples > 0).collect();
     let own = |window: &SampleWindow| {
@@ -19,7 +19,7 @@ pub fn sample_ns(windows: &[SampleWindow]) -> HashMap<i64, f64> {
         many => looked[1..many - 1].iter().map(|one| own(one)).collect(),
     };
     inner.sort_by(f64::total_cmp);
-    // Of two windows both may be cut: the one with more samples is nearer to what is usual.
+    // Both of two windows may be partial: the one with more samples is closer to the usual.
     let usual = match looked.len() {
         0..=2 => inner.first(),
         _ => inner.get(inner.len() / 2),
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_at_the_edges_stand_for_no_more_than_others() {
+    fn samples_of_partial_windows_represent_no_more_than_others() {
         let windows = |samples: &[u64]| -> Vec<SampleWindow> {
             let of = |(at, samples): (usize, &u64)| SampleWindow {
                 at_ns: at as i64 * 1_000,
@@ -56,7 +56,7 @@ mod tests {
             all.sort_by_key(|(at, _)| *at);
             all
         };
-        // One in the middle in which few were taken stands for its whole second.
+        // A window in the middle with few samples represents its whole second.
         assert_eq!(
             of(&[4, 20, 10, 20, 0, 5]),
             [

@@ -1,11 +1,8 @@
-//! Where sessions waited: samples of the activity that met one waiting, summed up by what was waited for and
-//! by statement.
+//! Sums the waits of sessions by event and statement, from samples of the activity.
 //!
-//! These are samples of what the server says of its processes, and no stacks: which function of the server
-//! waited is not known, which event it calls it is. All time that samples stand for is in one of the parts of
-//! [`Waiting`], and they add up.
-//!
-//! Deliberately absent: drawing, and idle sessions, which nobody samples.
+//! The samples show the wait events that the server reports, not stacks: the event is known, the
+//! waiting function is not. All sampled time is in exactly one of the parts of [`Waiting`], and
+//! they add up. Idle sessions are not sampled. Drawing is left to the caller.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,81 +11,81 @@ use sql::Fingerprint;
 
 use crate::sampling::sample_ns;
 
-/// What a client's process and its helpers are called.
+/// Backend types of a client's process and its helpers.
 const CLIENTS: [&str; 2] = ["client backend", "parallel worker"];
 
-/// Which samples.
+/// Selection of samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaitChoice {
-    /// Those with this statement.
+    /// Only samples of this statement.
     pub statement: Option<Fingerprint>,
-    /// Those of this database.
+    /// Only samples of this database.
     pub database: Option<String>,
-    /// Those of the server's own processes as well.
+    /// Include the server's own processes.
     pub all_processes: bool,
 }
 
-/// What a session did in which it waited.
+/// Context of a wait.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Within {
-    /// A statement; `None` where it is not known which.
+pub enum WaitContext {
+    /// A statement; `None` if it is unknown.
     Statement(Option<Fingerprint>),
-    /// Nothing, in an open transaction (`idle in transaction`); the statement before.
+    /// An idle open transaction (`idle in transaction`), with its last statement.
     Transaction(Option<Fingerprint>),
     /// A process of the server's own, of this kind.
     Server(String),
 }
 
-/// What was waited for, and in what.
+/// Wait event and its context.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaitPlace {
-    /// The type (`Lock`).
+pub struct WaitKey {
+    /// Type of wait event (`Lock`).
     pub kind: String,
-    /// The event (`transactionid`).
+    /// Wait event (`transactionid`).
     pub event: String,
-    /// In what.
-    pub within: Within,
+    /// Context.
+    pub within: WaitContext,
 }
 
-/// Time, and the samples that found it.
+/// Sampled time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sampled {
-    /// In nanoseconds.
+pub struct SampledTime {
+    /// Time in nanoseconds.
     pub ns: f64,
-    /// So many.
+    /// Number of samples.
     pub samples: u64,
 }
 
-impl Sampled {
+impl SampledTime {
     fn add(&mut self, ns: f64, samples: u64) {
         self.ns += ns;
         self.samples += samples;
     }
 }
 
-/// All time that samples stand for: one process for a second is a second.
+/// Sampled time by use: one process for a second is a second.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Waiting {
-    /// Waiting.
-    pub places: BTreeMap<WaitPlace, Sampled>,
-    /// With a statement, and waiting for nothing that the server names: on a processor, or in want of one.
-    pub working: Sampled,
-    /// Not chosen: other processes, databases, statements.
-    pub others: Sampled,
-    /// Of sessions that the role may not look into, idle or not.
-    pub hidden: Sampled,
-    /// How long was looked, in nanoseconds.
-    pub looked_ns: f64,
-    /// How often.
-    pub looks: u64,
+    /// Waits.
+    pub places: BTreeMap<WaitKey, SampledTime>,
+    /// Executing without a wait event: running or runnable.
+    pub working: SampledTime,
+    /// Not selected: other processes, databases, statements.
+    pub others: SampledTime,
+    /// Sessions that the role may not inspect, idle or not.
+    pub hidden: SampledTime,
+    /// Duration of the sampling, in nanoseconds.
+    pub sampled_ns: f64,
+    /// Number of samples taken.
+    pub samples: u64,
 }
 
 impl Waiting {
-    /// Reads the samples once. `whole` says which statement one is of which the server gave only the
-    /// beginning ([`whole_statements`](crate::time_model::whole_statements)).
+    /// Sums samples, which are read once. `whole` maps truncated statements to full ones
+    /// ([`whole_statements`](crate::time_model::whole_statements)).
     ///
     /// # Errors
-    /// The first of the iterator's.
+    /// If the iterator fails; the first error is returned.
     pub fn collect<E>(
         windows: &[SampleWindow],
         activity: impl IntoIterator<Item = Result<Activity, E>>,
@@ -97,8 +94,8 @@ impl Waiting {
     ) -> Result<Self, E> {
         let each_ns = sample_ns(windows);
         let mut waiting = Waiting {
-            looks: windows.iter().map(|window| window.samples).sum(),
-            looked_ns: windows
+            samples: windows.iter().map(|window| window.samples).sum(),
+            sampled_ns: windows
                 .iter()
                 .filter_map(|window| Some(each_ns.get(&window.at_ns)? * window.samples as f64))
                 .sum(),
@@ -124,7 +121,7 @@ impl Waiting {
         let statement = seen
             .fingerprint
             .map(|fingerprint| *whole.get(&fingerprint).unwrap_or(&fingerprint));
-        // What it is, is hidden as well.
+        // The activity of hidden sessions is unknown.
         if seen.state == "hidden" {
             return self.hidden.add(ns, seen.count);
         }
@@ -138,16 +135,16 @@ impl Waiting {
         let is_between = seen.state.starts_with("idle in transaction");
         let (kind, event) = match seen.wait_type {
             Some(kind) => (kind, seen.wait.unwrap_or_default()),
-            // Its client has it, whatever it was met at.
+            // An idle transaction waits for its client, whatever event was found.
             None if is_between => ("Client".to_owned(), String::new()),
             None => return self.working.add(ns, seen.count),
         };
         let within = match (is_client, is_between) {
-            (false, _) => Within::Server(seen.backend),
-            (true, true) => Within::Transaction(statement),
-            (true, false) => Within::Statement(statement),
+            (false, _) => WaitContext::Server(seen.backend),
+            (true, true) => WaitContext::Transaction(statement),
+            (true, false) => WaitContext::Statement(statement),
         };
-        let place = WaitPlace {
+        let place = WaitKey {
             kind,
             event,
             within,
@@ -155,9 +152,9 @@ impl Waiting {
         self.places.entry(place).or_default().add(ns, seen.count);
     }
 
-    /// All that waited.
-    pub fn waited(&self) -> Sampled {
-        let mut all = Sampled::default();
+    /// Returns the total of all waits.
+    pub fn waited(&self) -> SampledTime {
+        let mut all = SampledTime::default();
         for one in self.places.values() {
             all.add(one.ns, one.samples);
         }
@@ -200,8 +197,8 @@ mod tests {
         }
     }
 
-    fn place(kind: &str, event: &str, within: Within) -> WaitPlace {
-        WaitPlace {
+    fn place(kind: &str, event: &str, within: WaitContext) -> WaitKey {
+        WaitKey {
             kind: kind.to_owned(),
             event: event.to_owned(),
             within,
@@ -215,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_summed_up_by_what_is_waited_for_and_by_statement() {
+    fn waits_are_summed_by_event_and_statement() {
         let lock = Some(("Lock", "tuple"));
         let all = [
             seen(1, "client backend", "active", lock, 6),
-            // The beginning of the same.
+            // The truncated text of the same statement.
             seen(9, "client backend", "active", lock, 4),
             seen(
                 2,
@@ -239,7 +236,7 @@ mod tests {
             seen(0, "walwriter", "active", Some(("IO", "WALSync")), 1),
         ];
         let waiting = collect(&all, &WaitChoice::default());
-        let of = |samples: u64| Sampled {
+        let of = |samples: u64| SampledTime {
             ns: samples as f64 * 5e7,
             samples,
         };
@@ -247,21 +244,24 @@ mod tests {
         let two = Some(Fingerprint(2));
         let expected = BTreeMap::from([
             (
-                place("Client", "ClientRead", Within::Transaction(two)),
+                place("Client", "ClientRead", WaitContext::Transaction(two)),
                 of(5),
             ),
-            (place("IO", "DataFileRead", Within::Statement(two)), of(2)),
-            (place("Lock", "tuple", Within::Statement(one)), of(10)),
+            (
+                place("IO", "DataFileRead", WaitContext::Statement(two)),
+                of(2),
+            ),
+            (place("Lock", "tuple", WaitContext::Statement(one)), of(10)),
         ]);
         assert_eq!(waiting.places, expected);
         assert_eq!((waiting.working, waiting.others), (of(3), of(1)));
-        assert_eq!((waiting.looked_ns, waiting.looks), (3e9, 60));
+        assert_eq!((waiting.sampled_ns, waiting.samples), (3e9, 60));
 
         let choice = WaitChoice {
             all_processes: true,
             ..WaitChoice::default()
         };
-        let server = Within::Server("walwriter".to_owned());
+        let server = WaitContext::Server("walwriter".to_owned());
         let waiting = collect(&all, &choice);
         assert_eq!(waiting.places[&place("IO", "WALSync", server)], of(1));
         let choice = WaitChoice {
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sample_is_lost(
+        fn waiting_parts_add_up_to_all_samples(
             rows in prop::collection::vec((0..3u64, 0..3usize, 0..4usize, 0..3usize, 1..9u64), 0..30),
             statement in prop::option::of(0..3u64),
             all_processes: bool,

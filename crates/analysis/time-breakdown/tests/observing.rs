@@ -1,4 +1,5 @@
-//! What was seen of a server, summed up: shares are of what they say, and what is not known is not nothing.
+//! Summaries of synthetic observations: shares refer to the right totals, and unknown numbers stay
+//! unknown.
 
 use run::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
@@ -60,16 +61,16 @@ fn summed(fill: impl FnOnce(&mut ObservedSum)) -> Observed {
 }
 
 #[test]
-fn planning_counts_and_what_nobody_counted_is_not_known() {
+fn untracked_planning_is_unknown_not_zero() {
     let observed = summed(|sum| {
         sum.seen(seen(1, "select planned", false));
         sum.seen(seen(2, "select run", false));
-        // 10 calls of 1 µs and 20 µs of planning; 25 calls of 1 µs of which nobody counted the planning.
+        // 10 calls of 1 µs and 20 µs of planning; 25 calls of 1 µs without tracked planning.
         sum.statistics(&counted(Some(1), 4, Some(10_000)));
         sum.statistics(&counted(Some(1), 6, Some(10_000)));
         sum.statistics(&counted(Some(2), 25, None));
         sum.statistics(&counted(None, 1, None));
-        // What a function did is in the time of what called it.
+        // Statements of functions are included in the statement that called them.
         sum.statistics(&StatementStatistics {
             top_level: Some(false),
             ..counted(Some(2), 1_000, None)
@@ -88,7 +89,7 @@ fn planning_counts_and_what_nobody_counted_is_not_known() {
 }
 
 #[test]
-fn waits_are_those_of_clients_that_do_something() {
+fn waits_are_those_of_active_clients() {
     let observed = summed(|sum| {
         sum.seen(seen(
             1,
@@ -106,7 +107,7 @@ fn waits_are_those_of_clients_that_do_something() {
             });
         }
         sum.activity(&met(1, Some("transactionid"), 10));
-        // The beginning of the same text: the server's number for it says so.
+        // The truncated text of the same statement, as the query identifier shows.
         sum.activity(&met(7, Some("transactionid"), 5));
         sum.activity(&met(1, None, 5));
         sum.activity(&Activity {
@@ -136,7 +137,7 @@ fn waits_are_those_of_clients_that_do_something() {
 }
 
 #[test]
-fn locks_are_counted_by_moment() {
+fn locks_are_counted_by_time() {
     let lock = |at_ns, mode: &str, fast_path, granted, locks, most| LockCount {
         at_ns,
         kind: "relation".to_owned(),
@@ -171,7 +172,7 @@ fn locks_are_counted_by_moment() {
 }
 
 #[test]
-fn a_counter_that_began_anew_has_grown_to_what_it_is() {
+fn reset_counter_counts_from_zero() {
     let observed = summed(|sum| {
         for (at, value) in [100.0, 160.0, 20.0, 50.0].into_iter().enumerate() {
             sum.counter(&counter(at as i64, "pg_stat_wal", "", "wal_bytes", value));
@@ -192,7 +193,7 @@ fn a_counter_that_began_anew_has_grown_to_what_it_is() {
 }
 
 #[test]
-fn the_machine_is_the_share_of_its_time() {
+fn machine_shares_refer_to_processor_time() {
     let observed = summed(|sum| {
         for (name, first, last) in [
             ("user", 10.0, 16.0),
@@ -221,7 +222,7 @@ fn the_machine_is_the_share_of_its_time() {
 }
 
 #[test]
-fn the_last_word_of_a_probe_counts() {
+fn last_note_of_a_probe_applies() {
     let note = |probe: &str, state, text: &str| ProbeNote {
         probe: probe.to_owned(),
         state,

@@ -1,25 +1,24 @@
-//! Waits as the stacks of a flame graph: what was waited for below, in which statement above.
+//! Converts waits into the stacks of a flame graph, with the event below and the statement above.
 //!
-//! That way round since waits are few and statements many: the ground has a box for each type of wait, wide
-//! enough to be read, and what it stands under is a click away. How much one statement waits in all, a search
-//! for it says, which adds its boxes up wherever they are.
+//! There are few events and many statements, so the base has a wide box for each type of wait, and
+//! the statements are a click away. The search adds up the boxes of one statement.
 
 use std::collections::BTreeMap;
 
 use sql::Fingerprint;
-use time_breakdown::waiting::{Waiting, Within};
+use time_breakdown::waiting::{WaitContext, Waiting};
 use workload::StatementText;
 
-use crate::text::amount::{counted, duration};
 use crate::text::line::one_line;
+use crate::text::units::{counted, duration};
 
-/// A statement's text beyond this is cut.
+/// Maximum number of characters of a statement's text.
 const TEXT_CHARS: usize = 300;
 
-/// The unit of the widths.
+/// Unit of the widths.
 pub const WAIT_UNIT: &str = "ms";
 
-/// Lines of folded stacks, their numbers in milliseconds.
+/// Returns folded stacks with times in milliseconds.
 pub fn folded_waits(
     waiting: &Waiting,
     texts: &BTreeMap<Fingerprint, StatementText>,
@@ -37,18 +36,20 @@ pub fn folded_waits(
         .iter()
         .map(|(place, sampled)| {
             let frames = match &place.within {
-                Within::Statement(of) => [place.kind.clone(), place.event.clone(), statement(of)],
-                Within::Transaction(of) => [
+                WaitContext::Statement(of) => {
+                    [place.kind.clone(), place.event.clone(), statement(of)]
+                }
+                WaitContext::Transaction(of) => [
                     "idle in transaction".to_owned(),
                     format!("{} {}", place.kind, place.event),
                     format!("after {}", statement(of)),
                 ],
-                Within::Server(kind) => {
+                WaitContext::Server(kind) => {
                     [place.kind.clone(), place.event.clone(), format!("({kind})")]
                 }
             };
             let frames = frames.map(|frame| frame_of(&frame));
-            // What was met at all is wider than nothing.
+            // Even the shortest wait gets a visible width.
             let ms = (sampled.ns / 1e6).round().max(1.0);
             format!("{} {ms}", frames.join(";"))
         })
@@ -57,16 +58,16 @@ pub fn folded_waits(
     lines
 }
 
-/// What such a picture is made of, and what is not in it.
+/// Describes the source of the graph, and the time that it leaves out.
 pub fn wait_notes(waiting: &Waiting) -> Vec<String> {
     let waited = waiting.waited();
     let mut notes = vec![format!(
         "Samples of sessions that wait, as pg_stat_activity names it, and no stacks: type of wait, event, \
          statement. {} of waiting in {}, by {} in {}.",
         duration(waited.ns / 1e3),
-        duration(waiting.looked_ns / 1e3),
+        duration(waiting.sampled_ns / 1e3),
         counted(waited.samples, "sample"),
-        counted(waiting.looks, "look")
+        counted(waiting.samples, "look")
     )];
     let left = [
         (
@@ -87,7 +88,7 @@ pub fn wait_notes(waiting: &Waiting) -> Vec<String> {
     notes
 }
 
-/// A name that is one frame: what separates frames and lines is not in it.
+/// Replaces the characters that separate frames and lines.
 fn frame_of(name: &str) -> String {
     let name = name.trim();
     match name.is_empty() {
@@ -100,42 +101,42 @@ fn frame_of(name: &str) -> String {
 mod tests {
     use super::*;
     use sql::StatementClass;
-    use time_breakdown::waiting::{Sampled, WaitPlace};
+    use time_breakdown::waiting::{SampledTime, WaitKey};
 
     #[test]
     fn waits_are_stacks_of_type_event_and_statement() {
         let (one, two) = (Fingerprint(1), Fingerprint(2));
-        let place = |kind: &str, event: &str, within| WaitPlace {
+        let place = |kind: &str, event: &str, within| WaitKey {
             kind: kind.to_owned(),
             event: event.to_owned(),
             within,
         };
-        let of = |ms: f64, samples| Sampled {
+        let of = |ms: f64, samples| SampledTime {
             ns: ms * 1e6,
             samples,
         };
         let waiting = Waiting {
             places: BTreeMap::from([
                 (
-                    place("Lock", "tuple", Within::Statement(Some(one))),
+                    place("Lock", "tuple", WaitContext::Statement(Some(one))),
                     of(1_500.4, 30),
                 ),
                 (
-                    place("Lock", "tuple", Within::Statement(Some(two))),
+                    place("Lock", "tuple", WaitContext::Statement(Some(two))),
                     of(0.2, 1),
                 ),
                 (
-                    place("IO", "", Within::Server("walwriter".to_owned())),
+                    place("IO", "", WaitContext::Server("walwriter".to_owned())),
                     of(50.0, 1),
                 ),
                 (
-                    place("Client", "ClientRead", Within::Transaction(None)),
+                    place("Client", "ClientRead", WaitContext::Transaction(None)),
                     of(100.0, 2),
                 ),
             ]),
             working: of(250.0, 5),
-            looked_ns: 3e9,
-            looks: 60,
+            sampled_ns: 3e9,
+            samples: 60,
             ..Waiting::default()
         };
         let text = StatementText {

@@ -1,4 +1,4 @@
-//! A case of the lab as a page: what they had, what everyone believed, what was measured, the cure.
+//! Page of a lab case: context, hypothesis, measurements, cure.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::view::case::{CaseChart, CaseFlame, CaseReport};
 
 struct Flame<'v> {
     view: &'v CaseFlame,
-    /// The picture as an address: what is in it can do nothing then.
+    /// The picture as a data URL, so that its content cannot run scripts.
     address: String,
 }
 
@@ -24,8 +24,8 @@ struct Page<'v> {
     flames: Vec<Flame<'v>>,
 }
 
-/// The case as a page: a whole HTML file. `drawn` gives the SVG of a flame graph by its file's name; one that it
-/// does not have is named only.
+/// Renders the case as a complete HTML file. `drawn` returns the SVG of a flame graph by its file
+/// name; a missing one is only named.
 pub fn render_html(view: &CaseReport, drawn: &dyn Fn(&str) -> Option<String>) -> String {
     let flames = view.flames.iter().filter_map(|flame| {
         let address = address(&drawn(&flame.file)?);
@@ -44,7 +44,7 @@ pub fn render_html(view: &CaseReport, drawn: &dyn Fn(&str) -> Option<String>) ->
     render(&page)
 }
 
-/// An SVG as the address of a picture (RFC 2397).
+/// Encodes an SVG as a data URL (RFC 2397).
 fn address(svg: &str) -> String {
     let mut address = "data:image/svg+xml,".to_owned();
     for byte in svg.bytes() {
@@ -66,7 +66,7 @@ fn chart(view: &CaseChart) -> Chart {
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     let (x, note) = match &view.x_categories {
-        // One level is as far from the next as any other.
+        // Levels are drawn at equal distances.
         Some(categories) => {
             let labels = (0..).map(f64::from).zip(levels.iter().map(f64::to_string));
             (
@@ -117,7 +117,7 @@ mod tests {
     use crate::view::case::CaseLine;
 
     #[test]
-    fn levels_are_drawn_side_by_side_and_pictures_can_do_nothing() {
+    fn levels_are_equidistant_and_pictures_run_no_scripts() {
         let view = CaseChart {
             title: "CPU time of an event".to_owned(),
             unit: "µs".to_owned(),

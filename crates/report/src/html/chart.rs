@@ -1,27 +1,27 @@
-//! Charts of a page: their values and axes as data. The page's script (`templates/chart.js`) draws all of them.
+//! Charts of a page as data: values and axes. The page's script (`templates/chart.js`) draws them.
 
 use serde::Serialize;
 
 use super::data::short;
 
-/// Colours of series that have none of their own, neighbours as different as possible.
+/// Default colours of series; neighbours differ as much as possible.
 const COLOURS: [&str; 8] = ["c1", "c4", "c3", "c2", "c5", "c6", "c7", "c8"];
 
-/// Series of a chart that are drawn: as many as there are colours.
+/// Maximum number of series in a chart: one for each colour.
 pub(super) const SERIES_MAX: usize = COLOURS.len();
 
-/// The colour (a class of the style) of the series at that place, if it is drawn.
+/// Returns the colour (a CSS class) of a series, if it is drawn.
 pub(super) fn colour(place: usize) -> Option<&'static str> {
     COLOURS.get(place).copied()
 }
 
-/// A chart. Its text stands in its place on a page whose script does not run.
+/// Chart. Its text is shown if the page's script does not run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) note: String,
     pub(super) alt_text: String,
-    /// Pixels.
+    /// Height in pixels.
     pub(super) height: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) layout: Option<Layout>,
@@ -30,61 +30,61 @@ pub(super) struct Chart {
     pub(super) series: Vec<Series>,
 }
 
-/// How several series share a chart, where they do not simply lie over each other.
+/// Arrangement of several series that do not simply overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Layout {
     Stacked,
-    /// A lane for each series, as high as its greatest value.
+    /// A lane for each series, scaled to its maximum.
     Lanes,
 }
 
-/// What an axis counts, and how its values are written.
+/// Quantity of an axis, which determines how values are formatted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unit {
-    /// A time of day: microseconds since 1970-01-01 UTC.
+    /// Time of day: microseconds since 1970-01-01 UTC.
     Clock,
-    /// Microseconds since the start.
+    /// Time since the start, in microseconds.
     Elapsed,
-    /// Microseconds that something took.
+    /// Duration in microseconds.
     Us,
     #[default]
     Count,
     Rate,
     Bytes,
-    /// From 0 to 1.
+    /// Share, from 0 to 1.
     Share,
     Ratio,
 }
 
-/// An axis. Without ends it holds what is drawn.
+/// Axis. Without ends it covers the drawn values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Axis {
     unit: Unit,
-    /// Equal lengths are equal ratios.
+    /// Whether the scale is logarithmic.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     log: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<f64>,
-    /// Where the first of [`Series::values`] lies.
+    /// Position of the first of [`Series::values`].
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<f64>,
-    /// How far one of these is from the next.
+    /// Distance between two values.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<f64>,
-    /// Labels are whole numbers.
+    /// Whether labels are whole numbers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     whole: bool,
-    /// Values with a label of their own; only these have one.
+    /// Values with labels; if there are any, only these are labelled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     labels: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// From 0 up.
+    /// Creates a linear axis from 0.
     pub(super) fn linear(unit: Unit) -> Self {
         Self {
             unit,
@@ -92,7 +92,7 @@ impl Axis {
         }
     }
 
-    /// From 0 up, of what is counted in whole numbers.
+    /// Creates a linear axis from 0 for whole numbers.
     pub(super) fn whole() -> Self {
         Self {
             whole: true,
@@ -108,7 +108,7 @@ impl Axis {
         }
     }
 
-    /// Time from 0 to an end.
+    /// Creates an axis of elapsed time from 0 to an end.
     pub(super) fn elapsed(to_us: f64) -> Self {
         Self {
             from: Some(0.0),
@@ -117,7 +117,7 @@ impl Axis {
         }
     }
 
-    /// Time from the start on, in `count` steps; values belong to the middles of steps.
+    /// Creates an axis of elapsed time with `count` steps; values belong to the middles of steps.
     pub(super) fn elapsed_steps(step_us: f64, count: usize) -> Self {
         Self {
             first: Some(step_us / 2.0),
@@ -126,7 +126,7 @@ impl Axis {
         }
     }
 
-    /// Times of day, in `count` steps from the first on.
+    /// Creates an axis of times of day with `count` steps.
     pub(super) fn clock_steps(start_wall_us: i64, step_us: i64, count: usize) -> Self {
         let start = start_wall_us as f64;
         Self {
@@ -138,55 +138,55 @@ impl Axis {
         }
     }
 
-    /// The same with a label at each of these values.
+    /// Sets the labelled values.
     pub(super) fn labelled(self, labels: Vec<(f64, String)>) -> Self {
         Self { labels, ..self }
     }
 }
 
-/// How a series is drawn. The last three are steps.
+/// Shape of a series. The last three are drawn as steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Shape {
     Line,
-    /// A line with a dot at each point, and the point's interval.
+    /// A line with a dot and an interval at each point.
     Points,
     Bars,
     Area,
     Outline,
 }
 
-/// Values in one colour.
+/// Series of values in one colour.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Series {
     pub(super) label: String,
-    /// A class of the style.
+    /// CSS class of the colour.
     pub(super) colour: &'static str,
-    /// A line of dashes.
+    /// Dash pattern of the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dash: Option<&'static str>,
     pub(super) shape: Shape,
-    /// Where it is not the axis's.
+    /// Unit, if it differs from the axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unit: Option<Unit>,
     #[serde(flatten)]
     pub(super) values: Values,
 }
 
-/// The values of a series.
+/// Values of a series.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) enum Values {
-    /// One for each step of the axis across; `None` is a gap.
+    /// A value for each step of the x axis; `None` is a gap.
     #[serde(rename = "values")]
     Steps(Vec<Option<f64>>),
-    /// Across and up.
+    /// Points: x and y.
     #[serde(rename = "points")]
     Points(Vec<(f64, f64)>),
     #[serde(rename = "points")]
     Estimates(Vec<Estimate>),
 }
 
-/// Across, up, the ends of its interval, and whether it has a ring around it.
+/// x, y, the ends of the interval, and whether the point is circled.
 pub(super) type Estimate = (f64, f64, Option<f64>, Option<f64>, bool);
 
 impl Values {
@@ -198,7 +198,7 @@ impl Values {
         Self::Points(points.into_iter().map(|(x, y)| (x, short(y))).collect())
     }
 
-    /// Where each lies, its value, its interval, and whether it has a ring around it.
+    /// Creates points with intervals from `Estimate` tuples.
     pub(super) fn estimates(
         estimates: impl IntoIterator<Item = (f64, f64, Option<(f64, f64)>, bool)>,
     ) -> Self {
@@ -209,7 +209,7 @@ impl Values {
         Self::Estimates(estimates.into_iter().map(point).collect())
     }
 
-    /// Whether there is any above 0.
+    /// Whether any value is above 0.
     pub(super) fn any(&self) -> bool {
         match self {
             Self::Steps(values) => values.iter().flatten().any(|value| *value > 0.0),

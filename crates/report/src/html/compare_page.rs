@@ -1,14 +1,14 @@
-//! A comparison as a page: is the change safe, what got slower, by how much, how sure is that, why;
-//! then all that the two sides differ in, and each statement to be opened.
+//! Page of a comparison: the verdict, the slower statements with their intervals and causes, then
+//! all differences of the two sides, and each statement with its details.
 
+mod changes;
 mod charts;
-mod news;
+mod glossary;
 mod observed;
 mod packed;
 mod side_by_side;
 mod targets;
 mod time;
-mod words;
 
 use askama::Template;
 use compare::{Comparison, Finding, StatementComparison, Verdict};
@@ -18,44 +18,44 @@ use workload::Literals;
 use super::chart::Chart;
 use super::data::script_json;
 use super::frame::{Frame, render};
-use crate::text::amount::{added, count};
 use crate::text::compare_text::{verdict_words, warning_text};
 use crate::text::line::one_line;
 use crate::text::plan_text;
 use crate::text::times_text::{
     change, count_findings, finding, measured_change, name_of, p50, p99, ratio_text,
 };
+use crate::text::units::{added, count};
+use changes::{ErrorRow, RowsRow};
 use charts::Numbers;
-use news::{ErrorRow, RowsRow};
 use observed::Observed;
 use side_by_side::{FactRow, Side};
 use targets::Targets;
 use time::Time;
 
-/// Statements that stand in the page without its script.
+/// Number of statement rows that are readable without the page's script.
 const ROWS_MAX: usize = 30;
-/// Statements that are on the page at most: it should open in a second.
+/// Maximum number of statements on the page, so that it opens within a second.
 const STATEMENTS_MAX: usize = 5_000;
-/// Errors, and statements with other rows, that are shown.
-const NEWS_MAX: usize = 100;
+/// Maximum number of errors, and of statements with different rows.
+const CHANGES_MAX: usize = 100;
 
 struct Headline {
-    /// `bad`, `good` or `unsure`: a class of the style.
+    /// CSS class: `bad`, `good` or `unsure`.
     class: &'static str,
-    /// Told by its shape, not by its colour alone.
+    /// Icon whose shape tells the verdict without its colour.
     icon: &'static str,
     head: &'static str,
     why: String,
-    dearest: Option<Dearest>,
+    dearest: Option<MostExpensive>,
     also: String,
 }
 
-/// The statement that the verdict is about most.
-struct Dearest {
+/// Statement that contributes most to the verdict.
+struct MostExpensive {
     change: String,
     fingerprint: String,
     statement: String,
-    /// What became of its plan, where it is another.
+    /// Change of its plan, if there is one.
     plan: Option<String>,
 }
 
@@ -92,9 +92,9 @@ struct Page<'a> {
     privacy: &'static str,
 }
 
-/// The comparison as a page: a whole HTML file.
+/// Renders the comparison as a complete HTML file.
 pub fn render_html(view: &Comparison) -> String {
-    let statements = kept(view);
+    let statements = shown_statements(view);
     let charts = charts::charts(view);
     let page = Page {
         frame: Frame::new(vec![
@@ -120,16 +120,16 @@ pub fn render_html(view: &Comparison) -> String {
         numbers: charts::numbers(view),
         time: time::time(view),
         observed: observed::observed(view),
-        errors: news::errors(view, &statements),
-        errors_more: view.errors.len().saturating_sub(NEWS_MAX),
-        rows_note: news::rows_note(view),
-        row_changes: news::rows(view, &statements),
-        rows_more: view.rows.changes.len().saturating_sub(NEWS_MAX),
+        errors: changes::errors(view, &statements),
+        errors_more: view.errors.len().saturating_sub(CHANGES_MAX),
+        rows_note: changes::rows_note(view),
+        row_changes: changes::rows(view, &statements),
+        rows_more: view.rows.changes.len().saturating_sub(CHANGES_MAX),
         targets: targets::targets(view),
         facts: side_by_side::facts(view),
         statements_note: statements_note(view, &statements),
         table: table(&statements),
-        words: words::words(view),
+        words: glossary::terms(view),
         privacy: match view.literals {
             Literals::Shown => {
                 "It may show values of the user's data: they were asked for (--show-literals)."
@@ -167,12 +167,12 @@ fn headline(view: &Comparison) -> Headline {
             .statements
             .iter()
             .find(|one| one.regression)
-            .map(dearest),
+            .map(most_expensive),
         also: also(view),
     }
 }
 
-/// Begun with a capital and ended with a full stop; nothing of nothing.
+/// Capitalises a text and adds a full stop; an empty text stays empty.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| {
@@ -180,7 +180,7 @@ fn sentence(text: &str) -> String {
     })
 }
 
-fn dearest(worst: &StatementComparison) -> Dearest {
+fn most_expensive(worst: &StatementComparison) -> MostExpensive {
     let mut change = measured_change(&worst.service);
     if let Some(ratio) = ratio_text(&worst.service, "×") {
         change.push_str(&format!(", {ratio}"));
@@ -188,7 +188,7 @@ fn dearest(worst: &StatementComparison) -> Dearest {
     if let Some(ns) = worst.service.added_ns {
         change.push_str(&format!(", {} in all:", added(ns)));
     }
-    Dearest {
+    MostExpensive {
         change,
         fingerprint: worst.fingerprint.to_string(),
         statement: one_line(&name_of(worst), 140),
@@ -196,7 +196,7 @@ fn dearest(worst: &StatementComparison) -> Dearest {
     }
 }
 
-/// What became of a statement's plan, where it is another.
+/// Describes the change of a statement's plan, if there is one.
 fn plan_change(statement: &StatementComparison) -> Option<String> {
     let plans = statement
         .plans
@@ -205,7 +205,7 @@ fn plan_change(statement: &StatementComparison) -> Option<String> {
     Some(one_line(&plan_text::line(plans), 300))
 }
 
-/// All statements together.
+/// Describes the change of all statements together.
 fn also(view: &Comparison) -> String {
     let all = &view.all;
     let Some(ratio) = ratio_text(all, "×") else {
@@ -232,9 +232,9 @@ fn compared(view: &Comparison) -> String {
     )
 }
 
-/// The statements that are on the page, in the view's order: where there are too many, those that
-/// changed before others, and of these those with the most time.
-fn kept(view: &Comparison) -> Vec<&StatementComparison> {
+/// Returns the statements on the page, in the view's order. If there are too many, it prefers
+/// changed statements, then those with the most time.
+fn shown_statements(view: &Comparison) -> Vec<&StatementComparison> {
     let all = &view.statements;
     if all.len() <= STATEMENTS_MAX {
         return all.iter().collect();

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The value as JSON that can stand within `<script type="application/json">`: it holds no `<`, so
-/// that nothing in it ends the element, and no line separators of Unicode.
+/// Serialises a value as JSON for `<script type="application/json">`. It contains neither `<`,
+/// which could end the element, nor Unicode line separators.
 ///
 /// # Panics
 ///
@@ -13,7 +13,7 @@ pub(super) fn script_json<V: Serialize>(value: &V) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
         match character {
-            // These occur within strings only, where JSON has an escape for them.
+            // These characters only occur within strings, where JSON has an escape for them.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 out.push_str(&format!("\\u{:04x}", u32::from(character)));
             }
@@ -23,7 +23,7 @@ pub(super) fn script_json<V: Serialize>(value: &V) -> String {
     out
 }
 
-/// A number with the digits that matter: five, where three are shown.
+/// Rounds a number to five significant digits, of which three are displayed.
 pub(super) fn short(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_it_ends_the_script() {
+    fn script_json_cannot_end_the_script() {
         let nasty = "</script><!-- & \u{2028} \"quoted\" \\";
         let json = script_json(&nasty);
         assert!(!json.contains(['<', '>', '&', '\u{2028}']), "{json}");
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_five_digits_and_no_more() {
+    fn numbers_have_at_most_five_digits() {
         for (value, text) in [
             (123.456_789, "123.46"),
             (0.012_345_678, "0.012346"),

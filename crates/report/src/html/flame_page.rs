@@ -1,4 +1,4 @@
-//! A flame graph on a page: what it is of, a search, and boxes that a keyboard reaches.
+//! Page of a flame graph, with a search and boxes that are reachable by keyboard.
 
 use askama::Template;
 
@@ -10,13 +10,13 @@ use crate::flame::{FlameOf, FlameTitles};
 struct Page<'a> {
     frame: Frame,
     titles: &'a FlameTitles,
-    /// What a box is.
+    /// Meaning of a box.
     what: &'static str,
     svg: &'a str,
 }
 
-/// A page around an SVG of ours ([`flame_svg`](crate::flame::flame_svg) or
-/// [`flame_difference_svg`](crate::flame::flame_difference_svg)): a whole HTML file.
+/// Renders a page around an SVG from [`flame_svg`](crate::flame::flame_svg) or
+/// [`flame_difference_svg`](crate::flame::flame_difference_svg), as a complete HTML file.
 pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
     let start = svg.find("<svg").unwrap_or(0);
     let page = Page {

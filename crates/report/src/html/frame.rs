@@ -1,8 +1,8 @@
-//! What every page has.
+//! Frame that all pages share.
 
 use askama::Template;
 
-/// What the frame (`templates/frame.html`) needs.
+/// Values of the frame template (`templates/frame.html`).
 pub(super) struct Frame {
     pub(super) version: &'static str,
     /// Data for scripts: the element's id and its JSON.
@@ -18,7 +18,7 @@ impl Frame {
     }
 }
 
-/// The page as HTML. Its script has neither the comments nor the indentation of our source.
+/// Renders the page as HTML. Comments and indentation are removed from scripts.
 pub(super) fn render(page: &impl Template) -> String {
     let html = page.render().expect("rendering into a text does not fail");
     let (before, script) = html.rsplit_once("<script>").expect("the frame has one");

@@ -1,4 +1,4 @@
-//! A workload as a page: the story on top, everything over time, and each statement to be opened.
+//! Page of a workload: overview, activity over time, and each statement with its details.
 
 mod over_time;
 mod sections;
@@ -14,13 +14,13 @@ use super::chart::Chart;
 use super::data::script_json;
 use super::frame::{Frame, render};
 use crate::sqlstate::condition_name;
-use crate::text::amount::{count, counted, duration, duration_ns, percent, rate};
 use crate::text::inspect_text::{name_of, share};
 use crate::text::line::one_line;
+use crate::text::units::{count, counted, duration, duration_ns, percent, rate};
 use over_time::Numbers;
 use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 
-/// Statements that stand in the page without its script.
+/// Number of statement rows that are readable without the page's script.
 const ROWS_MAX: usize = 30;
 
 struct Fact {
@@ -60,20 +60,20 @@ struct Page<'a> {
     privacy: &'static str,
 }
 
-/// What the page's script needs beside the statements.
+/// Additional data for the page's script, other than the statements.
 #[derive(Serialize)]
 struct PageData<'a> {
     start_wall_us: i64,
     span_us: i64,
     stretches: usize,
-    /// Time of all statements.
+    /// Total time of all statements.
     total_ns: f64,
     sources: &'a [String],
     order: StatementOrder,
     conditions: BTreeMap<Sqlstate, &'static str>,
 }
 
-/// The workload as a page: a whole HTML file.
+/// Renders the workload as a complete HTML file.
 pub fn render_html(view: &Inspection) -> String {
     let literals = view.by_statement.iter().any(|one| {
         let example = one.example.as_ref();

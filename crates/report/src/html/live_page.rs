@@ -1,6 +1,6 @@
-//! A replay while it runs, as a page: where it is, how it does, and what takes the time. The page has
-//! no facts of its own; its script takes them from the stream beside it
-//! ([`LiveView`](crate::LiveView) first, [`LiveStepView`](crate::LiveStepView) from then on).
+//! Page of a running replay: position, rates and the most expensive statements. The page itself has
+//! no data; its script reads the event stream ([`LiveView`](crate::LiveView) first, then
+//! [`LiveStepView`](crate::LiveStepView)).
 
 use askama::Template;
 use serde::Serialize;
@@ -20,14 +20,14 @@ struct Page {
     can_stop: bool,
 }
 
-/// What the page's script needs beside the stream.
+/// Additional data for the page's script, other than the stream.
 #[derive(Serialize)]
 struct PageData<'a> {
     replay: &'a LiveReplayView,
     secret: Option<&'a str>,
 }
 
-/// The page of a replay. With a secret it has a button that asks to stop with it.
+/// Renders the page of a replay. With a secret it has a button that stops the replay.
 pub fn render_html(replay: &LiveReplayView, secret: Option<&str>) -> String {
     let version = match replay.server_version.as_str() {
         "" => String::new(),
@@ -48,7 +48,7 @@ pub fn render_html(replay: &LiveReplayView, secret: Option<&str>) -> String {
     render(&page)
 }
 
-/// A path's last part: a page's head has no room for folders.
+/// Returns the last part of a path, because the page's heading is short.
 fn last_part(path: &str) -> &str {
     let whole = path.trim_end_matches('/');
     whole.rsplit('/').next().unwrap_or(whole)
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_stopped_with_the_secret_only_and_names_are_text() {
+    fn live_page_stops_only_with_the_secret_and_escapes_names() {
         let page = render_html(&replay(), Some("5ec2e7"));
         assert!(page.contains("\"secret\":\"5ec2e7\"") && page.contains("id=\"stop\""));
         assert!(page.contains("copy:5432 (PostgreSQL 16.2) at speed 2, into a.run"));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_last_part_of_a_path() {
+    fn heading_has_the_last_part_of_a_path() {
         assert_eq!(last_part("/data/a.workload/"), "a.workload");
         assert_eq!(last_part("a.workload"), "a.workload");
         assert_eq!(last_part("/"), "");

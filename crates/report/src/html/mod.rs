@@ -1,12 +1,11 @@
-//! Views as pages: one file that needs nothing else.
+//! Renders views as pages: single files without dependencies.
 //!
-//! A page is the frame (`templates/frame.html` with its style and its scripts) around sections of
-//! its own. Style and scripts stand in the page; nothing is fetched, so that a page can be mailed
-//! and opened anywhere, and its policy forbids to fetch. Everything that comes from outside is
-//! escaped: by the template where it is text, by [`data::script_json`] where it is data for a
-//! script, which puts it on the page as text alone.
+//! A page is the frame (`templates/frame.html` with its style and scripts) around its own sections.
+//! Style and scripts are inlined and nothing is fetched, so a page can be mailed and opened
+//! anywhere; its content security policy forbids fetching. Text from outside is escaped by the
+//! template, and data for scripts by [`data::script_json`]; the scripts insert it as text only.
 //!
-//! A second page gives its own sections, and its table's rows as data: `templates/table.js` shows,
+//! To add a page, write its sections and its table rows as data: `templates/table.js` displays,
 //! sorts, searches and opens them.
 
 pub mod case_page;

@@ -1,4 +1,4 @@
-//! A proof as a page: the verdicts on top, how the intervals narrowed, what else moved, and every run.
+//! Page of a proof: the verdicts, the narrowing of the intervals, other changes, and every run.
 
 use askama::Template;
 use compare::StatementComparison;
@@ -8,22 +8,22 @@ use study::proof::ProofRecord;
 use super::chart::{Axis, Chart, Series, Shape, Unit, Values, colour};
 use super::data::script_json;
 use super::frame::{Frame, render};
-use crate::text::amount::{bytes, count, duration, percent, quantity};
 use crate::text::line::one_line;
 use crate::text::proof_text::{
     candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text, verdict_text,
     with_interval,
 };
+use crate::text::units::{bytes, count, duration, percent, quantity};
 
 use crate::view::proof::{Movement, ProofEnd, ProofSideView, ProofView, SizeChange};
 
-/// Statements of each kind that are listed.
+/// Maximum number of statements in each list.
 const STATEMENTS_MAX: usize = 200;
 
 struct Section {
     id: String,
     name: String,
-    /// Its class in the style; none where it is not drawn.
+    /// CSS class of its colour; empty if it is not drawn.
     class: &'static str,
     verdict: &'static str,
     tone: &'static str,
@@ -39,7 +39,7 @@ struct Section {
     page: String,
 }
 
-/// Statements of one finding.
+/// Statements with the same finding.
 struct Group {
     head: String,
     statements: Vec<String>,
@@ -62,7 +62,7 @@ struct Page<'a> {
     margin: String,
 }
 
-/// The proof as a page: a whole HTML file.
+/// Renders the proof as a complete HTML file.
 pub fn render_html(view: &ProofView) -> String {
     let charts: Vec<Chart> = chart(view).into_iter().collect();
     let page = Page {
@@ -118,7 +118,7 @@ fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The effect at each look, with its interval.
+/// Creates the chart of the effect with its interval at each look.
 fn chart(view: &ProofView) -> Option<Chart> {
     let looks = || view.sides.iter().flat_map(|side| &side.interim_analyses);
     let mut blocks: Vec<u32> = looks().map(|look| look.effect.blocks).collect();

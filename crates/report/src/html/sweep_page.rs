@@ -1,4 +1,4 @@
-//! A sweep as a page: the knees on top, curves with their intervals, the numbers, and every trial.
+//! Page of a sweep: the knees, curves with their intervals, the numbers, and every trial.
 
 use askama::Template;
 use compare::sweep::Estimate;
@@ -8,18 +8,18 @@ use super::chart;
 use super::chart::{Chart, SERIES_MAX, Series, Shape, Unit, Values, colour};
 use super::data::script_json;
 use super::frame::{Frame, render};
-use crate::text::amount::{count, duration, percent, rate};
 use crate::text::line::one_line;
 use crate::text::sweep_text::{cells, heads, knee_sentence, level_number, level_text, trial_text};
+use crate::text::units::{count, duration, percent, rate};
 use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
-/// Trials that are listed.
+/// Maximum number of trials.
 const TRIALS_MAX: usize = 500;
 
-/// A curve's section.
+/// Section of a curve.
 struct Section {
     name: String,
-    /// Its class in the style; none where it is not drawn.
+    /// CSS class of its colour; empty if it is not drawn.
     class: &'static str,
     sentence: String,
     found: bool,
@@ -31,7 +31,7 @@ struct TrialRow {
     block: u32,
     when: String,
     what: String,
-    /// Why there are no numbers.
+    /// Reason why there are no numbers.
     failed: String,
     cells: Vec<String>,
 }
@@ -55,7 +55,7 @@ struct Page<'a> {
     started: String,
 }
 
-/// The sweep as a page: a whole HTML file.
+/// Renders the sweep as a complete HTML file.
 pub fn render_html(view: &SweepReport) -> String {
     let trials = view
         .trials
@@ -145,7 +145,7 @@ fn sections(view: &SweepReport) -> Vec<Section> {
     view.curves.iter().enumerate().map(of).collect()
 }
 
-/// The level of a curve's knee.
+/// Returns the level of a curve's knee.
 fn knee(curve: &SweepCurve) -> Option<f64> {
     Some(curve.bend.as_ref()?.knee?.level)
 }
@@ -239,7 +239,7 @@ fn points(curve: &SweepCurve, get: Get, with_knee: bool) -> Values {
     Values::estimates(curve.points.iter().filter_map(of))
 }
 
-/// The first and the last value of each curve.
+/// Describes each curve by its first and last value.
 fn alt_text(view: &SweepReport, axis: Axis, get: Get, written: Written) -> String {
     let ends = |curve: &SweepCurve| {
         let known: Vec<(f64, f64)> = curve
@@ -299,7 +299,7 @@ fn trial_row(view: &SweepReport, trial: &Record) -> TrialRow {
     row
 }
 
-/// What a page says of a level of settings.
+/// Returns the settings of each variant.
 impl Page<'_> {
     fn settings(&self) -> Vec<(String, String)> {
         let text = |settings: &[Setting]| {

@@ -2,16 +2,16 @@
 
 use capture_log::LogReport;
 
-use crate::text::amount::{count, counted, duration};
 use crate::text::line::{one_line, wrapped};
 use crate::text::mask_text;
 use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{count, counted, duration};
 use crate::view::workload::CaptureReport;
 
-/// The most unreadable lines that are shown.
+/// Maximum number of unreadable lines.
 const UNREADABLE_MAX: usize = 5;
 
 /// Renders the account, ending with a line feed.
@@ -44,7 +44,7 @@ pub fn render_text(captured: &CaptureReport<LogReport>, style: &TextStyle) -> St
     for line in account.unreadable.first.iter().take(UNREADABLE_MAX) {
         let file = std::path::Path::new(&line.file).file_name();
         let file = file.map_or(line.file.as_str().into(), std::ffi::OsStr::to_string_lossy);
-        // What is cut off would be the reason.
+        // The reason comes last, so the line is not cut.
         let text = format!("{file}:{}: {}", line.at.line, line.reason.explanation());
         lines.extend(wrapped(&one_line(&text, 400), "    ", "      ", width));
     }
@@ -65,7 +65,7 @@ pub fn render_text(captured: &CaptureReport<LogReport>, style: &TextStyle) -> St
     lines.join("\n")
 }
 
-/// The workload and what is in it.
+/// Describes the workload and its contents.
 pub(super) fn heading<R>(captured: &CaptureReport<R>, style: TextStyle) -> String {
     let found = format!(
         "{} of {}",
@@ -83,7 +83,7 @@ pub(super) fn heading<R>(captured: &CaptureReport<R>, style: TextStyle) -> Strin
     style.paint(Tone::Heading, &heading)
 }
 
-/// The accounts of the slice and the masking, if there were any.
+/// Returns the accounts of the slice and the masking, if there are any.
 pub(super) fn transformations<R>(captured: &CaptureReport<R>, style: TextStyle) -> Vec<String> {
     let slice = captured.slice.iter();
     let mask = captured.mask.iter();

@@ -1,4 +1,4 @@
-//! A case of the lab, in a terminal.
+//! Text on a lab case.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::text::line::wrapped;
 use crate::text::style::{TextStyle, Tone};
 use crate::view::case::CaseReport;
 
-/// The case as text, ending with a line feed.
+/// Renders the case, ending with a line feed.
 pub fn render_text(view: &CaseReport, style: &TextStyle) -> String {
     let mut out = String::new();
     let paragraph = |out: &mut String, indent: &str, text: &str| {

@@ -1,10 +1,10 @@
-//! A bar chart in characters.
+//! Bar charts in characters.
 
 /// Eighths of a character cell.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Bars of `values`, `height` lines of text high, without axes. What is more than nothing has at
-/// least the lowest bar.
+/// Draws bars of `values`, `height` lines high, without axes. A value above 0 gets at least the
+/// lowest bar.
 pub(crate) fn bars(values: &[u64], height: usize) -> Vec<String> {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let eighths = |value: u64| {

@@ -1,13 +1,14 @@
-//! The comparison for people: verdict, cautions, what changed by cost, errors, what it all means.
+//! Text on a comparison: verdict, warnings, changes by cost, errors, legend.
+
+mod statement_table;
 
 use compare::{
     Comparison, ErrorChange, Finding, InsufficientData, NoiseSource, RowsChange, RunFacts,
     StatementComparison, TimesComparison, Verdict, Warning,
 };
 use plans::StatementPlans;
-use statistics::LatencySummary;
 
-use crate::text::amount::{added, count, counted, duration_change, duration_ns, rate};
+use self::statement_table::{STATEMENTS_MAX, STATEMENTS_MIN, statement_table};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::plan_text;
@@ -15,26 +16,21 @@ use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
 use crate::text::time_text;
-use crate::text::times_text::{
-    change, count_findings, finding, measured_change, name_of, p50, p95, p99, ratio_text,
-};
+use crate::text::times_text::{measured_change, name_of, p50, p99};
+use crate::text::units::{added, count, counted, duration_change, duration_ns, rate};
 
-/// The text has about so many lines: what a screen holds.
+/// Approximate maximum number of lines: the height of a screen.
 const LINES: usize = 40;
-/// Lines of the table that are no statement's: its title, heads, all statements, connecting, the rest.
+/// Lines of the table other than statements: title, heads, all statements, connecting, the rest.
 const TABLE_LINES: usize = 9;
-/// The most statements in the table.
-const STATEMENTS_MAX: usize = 8;
-/// The table is filled up to so many with statements that did not change.
-const STATEMENTS_MIN: usize = 3;
-/// The most errors that are shown.
+/// Maximum number of errors.
 const ERRORS_MAX: usize = 6;
-/// The most statements with other rows that are shown.
+/// Maximum number of statements with different rows.
 const ROWS_MAX: usize = 6;
-/// Columns that an error's direction and code take, with the gaps after them and its counts.
+/// Columns of an error's direction, code and counts, with their gaps.
 const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 
-/// The comparison as text, ending with a line feed.
+/// Renders the comparison, ending with a line feed.
 pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     let mut lines = vec![verdict(view, *style)];
     lines.extend(worst(view, *style));
@@ -69,11 +65,11 @@ pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     behind.push(String::new());
     behind.extend(legend(view, *style));
     behind.push(String::new());
-    // Statements take the lines that are left.
+    // Statements take the remaining lines.
     let each = 2 + usize::from(view.statements.iter().any(|one| plan_line(one).is_some()));
     let left = LINES.saturating_sub(lines.len() + behind.len() + TABLE_LINES);
     let room = (left / each).clamp(STATEMENTS_MIN, STATEMENTS_MAX);
-    lines.extend(table(view, room, *style));
+    lines.extend(statement_table(view, room, *style));
     lines.extend(behind);
     lines.join("\n")
 }
@@ -94,7 +90,7 @@ fn verdict(view: &Comparison, style: TextStyle) -> String {
     style.paint(tone, &text)
 }
 
-/// The verdict in a few words, and why, or what else; sentences without their ends.
+/// Returns the verdict in a few words, and its reasons; sentences without full stops.
 pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
     match view.verdict {
         Verdict::Regression {
@@ -118,7 +114,7 @@ pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
             if overall {
                 reasons.push("all statements together take longer".to_owned());
             }
-            reasons.extend(beside(view));
+            reasons.extend(side_notes(view));
             ("Regression", reasons.join("; "))
         }
         Verdict::NoRegression { faster } => {
@@ -127,19 +123,22 @@ pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
                 let faster = counted(faster as u64, "statement");
                 news.push(format!("{faster} got faster"));
             }
-            news.extend(beside(view));
+            news.extend(side_notes(view));
             ("No regression was found", news.join("; "))
         }
         Verdict::InsufficientData => {
             let (head, why) = not_enough(view);
             let why = (!why.is_empty()).then_some(why).into_iter();
-            (head, why.chain(beside(view)).collect::<Vec<_>>().join("; "))
+            (
+                head,
+                why.chain(side_notes(view)).collect::<Vec<_>>().join("; "),
+            )
         }
     }
 }
 
-/// What is no part of the verdict and must not be missed.
-fn beside(view: &Comparison) -> Vec<String> {
+/// Returns notes that do not affect the verdict but must not be overlooked.
+fn side_notes(view: &Comparison) -> Vec<String> {
     let mut news = Vec::new();
     let suspected = view.suspected();
     if suspected > 0 {
@@ -155,7 +154,7 @@ fn beside(view: &Comparison) -> Vec<String> {
     news
 }
 
-/// Too few calls, or too much noise: what helps is not the same.
+/// Returns the verdict for insufficient data, with the remedy for too few calls or for noise.
 fn not_enough(view: &Comparison) -> (&'static str, String) {
     let noisy = |times: &TimesComparison| {
         matches!(
@@ -175,7 +174,7 @@ fn not_enough(view: &Comparison) -> (&'static str, String) {
     }
 }
 
-/// The statement that the verdict is about most, by name.
+/// Describes the statement that contributes most to the verdict.
 fn worst(view: &Comparison, style: TextStyle) -> Option<String> {
     let worst = view.statements.iter().find(|one| one.regression)?;
     let change = measured_change(&worst.service);
@@ -203,7 +202,7 @@ fn header(view: &Comparison, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// What runs of the same server differ by.
+/// Describes the noise between runs of the same server.
 fn noise(view: &Comparison) -> Option<String> {
     let noise = view.noise.as_ref()?;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -256,7 +255,7 @@ fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// What there is to be careful about, in a sentence without its end.
+/// Describes a warning in a sentence without a full stop.
 pub(crate) fn warning_text(warning: &Warning) -> String {
     match warning {
         Warning::DifferentWorkloads { before, after } => {
@@ -301,17 +300,7 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
     }
 }
 
-/// One entry of the table: its first line, and the numbers of its second.
-struct Entry {
-    finding: String,
-    tone: Option<Tone>,
-    ratio: String,
-    name: String,
-    numbers: [String; 6],
-    plan: Option<String>,
-}
-
-/// What became of a statement's plan, where that is worth a line.
+/// Describes the change of a statement's plan, if it deserves a line.
 pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
     let plans = statement.plans.as_ref()?;
     let same = plans.comparison.as_ref().map(|found| found.same)?;
@@ -319,92 +308,7 @@ pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
     (!same || asked).then(|| plan_text::line(plans))
 }
 
-fn table(view: &Comparison, room: usize, style: TextStyle) -> Vec<String> {
-    let mut entries = vec![Entry::heading()];
-    entries.push(Entry::of(
-        "ALL STATEMENTS",
-        &view.all,
-        None,
-        view.captured.as_ref(),
-    ));
-    if view.connects.before.is_some() || view.connects.after.is_some() {
-        entries.push(Entry::of("CONNECTING", &view.connects, None, None));
-    }
-    let shown = picked(&view.statements, room);
-    for statement in &shown {
-        let name = &name_of(statement);
-        let calls = Some((statement.calls_before, statement.calls_after));
-        let entry = Entry::of(name, &statement.service, calls, statement.captured.as_ref());
-        entries.push(Entry {
-            plan: plan_line(statement),
-            ..entry
-        });
-    }
-
-    let mut firsts = Table::new(&[Align::Left, Align::Left]);
-    let mut seconds = Table::new(&[Align::Right; 6]);
-    for entry in &entries {
-        firsts.row([entry.finding.clone(), entry.ratio.clone()]);
-        seconds.row(entry.numbers.clone());
-    }
-    let (firsts, seconds) = (firsts.lines(), seconds.lines());
-    let left = firsts
-        .iter()
-        .map(|line| line.chars().count())
-        .max()
-        .unwrap_or(0);
-    let title = "Service time (sent → done), before → after; what adds most time first";
-    let mut lines = vec![style.paint(Tone::Heading, title)];
-    for ((entry, first), second) in entries.iter().zip(firsts).zip(seconds) {
-        let blanks = " ".repeat(left - first.chars().count());
-        let painted = match entry.tone {
-            Some(tone) => first.replacen(&entry.finding, &style.paint(tone, &entry.finding), 1),
-            None => first,
-        };
-        let name = one_line(&entry.name, style.columns().saturating_sub(left + 2));
-        lines.push(format!("{painted}{blanks}  {name}"));
-        lines.push(format!("    {second}"));
-        if let Some(plan) = &entry.plan {
-            let plan = one_line(plan, style.columns().saturating_sub(10));
-            lines.push(format!("    plan: {plan}"));
-        }
-    }
-    lines.extend(others(view, &shown));
-    lines.extend(other_plans(view, &shown));
-    lines
-}
-
-/// What is shown: all that changed, the dearest first, filled up with what did not, in the order
-/// of the view.
-fn picked(statements: &[StatementComparison], room: usize) -> Vec<&StatementComparison> {
-    let cost = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0).abs();
-    let changed = |one: &StatementComparison| one.service.finding.measure().is_some();
-    let mut ranked: Vec<usize> = (0..statements.len()).collect();
-    ranked.sort_by(|a, b| {
-        let key = |at: usize| {
-            let one = &statements[at];
-            (one.regression, changed(one), one.suspected)
-        };
-        let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
-        key(*b).cmp(&key(*a)).then_with(by_cost)
-    });
-    let interesting = statements.iter().filter(|one| changed(one)).count();
-    ranked.truncate(interesting.clamp(STATEMENTS_MIN, room));
-    // What adds most first; of what saves time, what saves most first.
-    let saves = |at: usize| {
-        statements[at]
-            .service
-            .added_ns
-            .is_none_or(|added| added < 0.0)
-    };
-    ranked.sort_by(|a, b| {
-        let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
-        saves(*a).cmp(&saves(*b)).then_with(by_cost)
-    });
-    ranked.into_iter().map(|at| &statements[at]).collect()
-}
-
-/// Plans that changed of statements that are not shown.
+/// Describes changed plans of statements that are not shown.
 pub(crate) fn other_plans(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
     let changed = |one: &&StatementComparison| {
         let plans = one.plans.as_ref();
@@ -417,73 +321,6 @@ pub(crate) fn other_plans(view: &Comparison, shown: &[&StatementComparison]) -> 
         let statements = counted(rest as u64, "other statement");
         format!("{statements} {have} another plan")
     })
-}
-
-fn others(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
-    let all = count_findings(&view.statements);
-    let told = count_findings(shown.iter().copied());
-    let parts: Vec<String> = all
-        .into_iter()
-        .zip(told)
-        .filter(|((_, all), (_, told))| all > told)
-        .map(|((finding, all), (_, told))| format!("{} {finding}", count(all - told)))
-        .collect();
-    let rest = view.statements.len() - shown.len();
-    (rest > 0).then(|| {
-        format!(
-            "and {}: {}",
-            counted(rest as u64, "more statement"),
-            parts.join(", ")
-        )
-    })
-}
-
-impl Entry {
-    fn heading() -> Self {
-        Self {
-            finding: "finding".to_owned(),
-            tone: None,
-            ratio: "ratio [95 %]".to_owned(),
-            name: "statement".to_owned(),
-            numbers: ["added", "calls", "p50", "p95", "p99", "captured p50"].map(String::from),
-            plan: None,
-        }
-    }
-
-    fn of(
-        name: &str,
-        times: &TimesComparison,
-        calls: Option<(u64, u64)>,
-        captured: Option<&LatencySummary>,
-    ) -> Self {
-        let dash = || "–".to_owned();
-        let done = |side: Option<LatencySummary>| side.map_or(0, |latency| latency.count);
-        let (before, after) = calls.unwrap_or((done(times.before), done(times.after)));
-        let calls = if before == after {
-            count(before)
-        } else {
-            format!("{} → {}", count(before), count(after))
-        };
-        Self {
-            finding: finding(times),
-            tone: match times.finding {
-                Finding::Slower { .. } => Some(Tone::Bad),
-                Finding::Faster { .. } => Some(Tone::Good),
-                Finding::Same | Finding::InsufficientData { .. } => None,
-            },
-            ratio: ratio_text(times, "").unwrap_or_else(dash),
-            name: name.to_owned(),
-            numbers: [
-                times.added_ns.map_or_else(dash, added),
-                calls,
-                change(times, p50),
-                change(times, p95),
-                change(times, p99),
-                captured.map_or_else(dash, |latency| duration_ns(p50(latency))),
-            ],
-            plan: None,
-        }
-    }
 }
 
 fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
@@ -520,7 +357,7 @@ fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// Numbers of rows that differ; nothing where none does.
+/// Lists statements with different row counts.
 fn rows(view: &Comparison, style: TextStyle) -> Vec<String> {
     if view.rows.changes.is_empty() {
         return Vec::new();
@@ -565,7 +402,7 @@ fn error_text(change: &ErrorChange, width: usize) -> String {
     one_line(&parts.join(" "), width)
 }
 
-/// Names the statement of an error.
+/// Returns the name of an error's statement.
 pub(crate) fn error_subject(change: &ErrorChange) -> String {
     match change.fingerprint {
         None => "connecting".to_owned(),
@@ -612,7 +449,7 @@ fn legend(view: &Comparison, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// What the intervals do not know.
+/// Describes the limits of the intervals.
 pub(crate) fn caveats(view: &Comparison) -> Vec<String> {
     let failed = "Failed and skipped statements are in no time.";
     let several = view.before.runs.len().max(view.after.runs.len()) > 1;

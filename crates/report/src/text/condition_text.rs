@@ -1,15 +1,15 @@
-//! What came of `--fail-on`, for people.
+//! Text on the conditions of `--fail-on`.
 
 use compare::condition::{ConditionOutcome, Kind, MeasuredQuantity};
 
-use crate::text::amount::{added, count, counted, duration_ns, percent, rate, ratio};
 use crate::text::line::{cut, one_line, statement_name};
 use crate::text::style::{TextStyle, Tone};
+use crate::text::units::{added, count, counted, duration_ns, percent, rate, ratio};
 
-/// The most statements that are shown of a condition.
+/// Maximum number of statements for each condition.
 const STATEMENTS_MAX: usize = 3;
 
-/// A line a condition, with the statements for which it holds under it.
+/// Returns a line for each condition, followed by the statements for which it holds.
 pub(crate) fn lines(conditions: &[ConditionOutcome], style: TextStyle) -> Vec<String> {
     if conditions.is_empty() {
         return Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn lines(conditions: &[ConditionOutcome], style: TextStyle) -> Vec<St
     lines
 }
 
-/// Whether it holds, and what could not be told.
+/// Returns whether the condition holds, and the part that is unknown.
 pub(crate) fn outcome(condition: &ConditionOutcome) -> (String, String) {
     let head = match (condition.holds, condition.statements.len()) {
         (true, 0) => "HOLDS".to_owned(),
@@ -67,7 +67,7 @@ pub(crate) fn outcome(condition: &ConditionOutcome) -> (String, String) {
     (head, tail)
 }
 
-/// `p99 1.34x, calls 4,211`.
+/// Formats measured quantities: `p99 1.34x, calls 4,211`.
 pub(crate) fn measured(quantities: &[MeasuredQuantity]) -> String {
     let one = |one: &MeasuredQuantity| {
         let value = match (one.value, one.unit) {

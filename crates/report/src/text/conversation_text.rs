@@ -1,11 +1,11 @@
-//! Text on what connections said and what of it could not be read.
+//! Text on the messages of captured connections, and on those that could not be read.
 
 use capture_wire::conversation::{Account, Unreadable};
 
-use crate::text::amount::counted;
 use crate::text::line::wrapped;
+use crate::text::units::counted;
 
-/// Connections that could not be read, with the reason and what to do: a clause for each reason.
+/// Describes connections that could not be read, with reason and remedy: a clause for each reason.
 pub fn unreadable_connections(account: &Account) -> impl Iterator<Item = String> {
     account.unreadable.iter().map(|(reason, connections)| {
         let (are, their) = match connections {
@@ -35,7 +35,7 @@ pub fn unreadable_connections(account: &Account) -> impl Iterator<Item = String>
     })
 }
 
-/// Lines on everything but the statements that were recorded.
+/// Returns lines on everything other than recorded statements.
 pub(crate) fn lines(account: &Account, width: usize) -> Vec<String> {
     let mut said: Vec<String> = unreadable_connections(account).collect();
     if account.statements_unrecorded > 0 {

@@ -1,4 +1,4 @@
-//! Text on a diagnosis: on one screen, or with everything that was looked at.
+//! Text on a diagnosis, on one screen or in full.
 
 use compare::proof::Verdict;
 use diagnose::{
@@ -6,19 +6,19 @@ use diagnose::{
     SuspectVerdict, ThresholdSetting,
 };
 
-use crate::text::amount::{count, counted, duration, percent, quantity};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::proof_text::with_interval;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{count, counted, duration, percent, quantity};
 use crate::view::diagnose::{DiagnosisReport, FindingProof};
 
-/// Findings that are shown on one screen.
+/// Maximum number of findings on one screen.
 const SHOWN_MAX: usize = 6;
-/// Facts of each.
+/// Maximum number of facts for each finding.
 const FACTS_MAX: usize = 4;
 
-/// The diagnosis as text, ending with a line feed: at most some forty lines, or all of it.
+/// Renders the diagnosis, ending with a line feed: about forty lines at most, or everything.
 pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -> String {
     let width = style.columns();
     let heading = format!("Diagnosis of {}", one_line(&report.source, 60));
@@ -44,7 +44,7 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
     let notes = findings.iter().filter(is_note).count();
     let shown = match verbose {
         true => findings.len(),
-        // What need not be acted on stands below what must be.
+        // Findings that require no action come after those that do.
         false => findings.len().min(SHOWN_MAX),
     };
     if findings.is_empty() {
@@ -147,7 +147,7 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
     lines
 }
 
-/// A change on one line.
+/// Describes a change on one line.
 fn suggestion(change: &Change) -> String {
     match (&change.form, change.option()) {
         (Form::Sql(sql), _) => one_line(sql, 400),
@@ -166,7 +166,7 @@ fn statement_line(statement: &Subject, width: usize) -> String {
     cut(&line, width)
 }
 
-/// What was won, and what is still a belief.
+/// Lists measured gains, and findings that were not measured.
 fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<String> {
     let width = style.columns();
     let believed: Vec<_> = proofs.iter().filter(|one| one.verdict.is_none()).collect();

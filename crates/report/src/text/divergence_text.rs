@@ -1,16 +1,16 @@
-//! Where a replay did not do what the capture did, for people.
+//! Text on the divergence of a replay from its capture.
 
-use inspect::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstSeen};
+use inspect::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstDifference};
 use workload::Sqlstate;
 
-use crate::text::amount::{count, counted};
 use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::style::{TextStyle, Tone};
+use crate::text::units::{count, counted};
 
-/// The most differences that are shown.
+/// Maximum number of differences.
 const DIFFERENCES_MAX: usize = 8;
 
-/// The section, from its empty line on.
+/// Returns the section, starting with an empty line.
 pub(super) fn lines(view: &Divergence, style: TextStyle) -> Vec<String> {
     let mut lines = vec![
         String::new(),
@@ -122,7 +122,7 @@ fn rows_line(view: &Divergence) -> String {
     }
 }
 
-/// Two lines: how, how often and what; then the first place and message.
+/// Returns two lines: kind, count and statement; then the first place and message.
 fn difference(one: &Difference, style: TextStyle) -> Vec<String> {
     let code = |code: Option<Sqlstate>| code.map_or_else(String::new, |code| code.to_string());
     let (sqlstate, captured) = (code(one.sqlstate), code(one.captured_sqlstate));
@@ -173,8 +173,8 @@ fn difference(one: &Difference, style: TextStyle) -> Vec<String> {
     ]
 }
 
-/// `file:line`, or the session and the place in it.
-fn place(first: &FirstSeen) -> String {
+/// Formats a place: `file:line`, or session and sequence.
+fn place(first: &FirstDifference) -> String {
     match (&first.source, first.line) {
         (Some(source), Some(line)) => format!("{source}:{line}"),
         _ => format!("session {}, event {}", first.session, first.sequence),

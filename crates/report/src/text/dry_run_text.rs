@@ -1,14 +1,14 @@
-//! What a replay would do, for people.
+//! Text on a dry run of a replay.
 
 use clock::duration_text;
 
-use crate::text::amount::{count, counted, duration};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{count, counted, duration};
 use crate::view::dry_run::DryRun;
 
-/// The forecast as text, ending with a line feed.
+/// Renders the dry run, ending with a line feed.
 pub fn render_text(view: &DryRun, style: &TextStyle) -> String {
     let heading = format!(
         "Dry run of {} against {}, PostgreSQL {}: the logins work, nothing was sent.",

@@ -1,4 +1,4 @@
-//! What is in a bundle of evidence, in a terminal.
+//! Text on the contents of an evidence bundle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,8 @@ use std::fmt::Write;
 use crate::text::style::{TextStyle, Tone};
 use crate::view::evidence::{ArtefactView, EvidenceView};
 
-/// By topic, with what is missing and why; with `all`, every artefact in a line.
+/// Renders the artefacts by topic, with the missing ones and reasons; with `all`, every artefact in
+/// a line.
 pub fn render_text(view: &EvidenceView, all: bool, style: &TextStyle) -> String {
     let mut out = String::new();
     let of = view.got + view.missing;
@@ -51,7 +52,7 @@ fn topics(out: &mut String, view: &EvidenceView) {
     }
 }
 
-/// By reason: one may stand for many.
+/// Lists missing artefacts by reason, because one reason may apply to many.
 fn missing(out: &mut String, view: &EvidenceView) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in &view.artefacts {

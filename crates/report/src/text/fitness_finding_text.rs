@@ -1,10 +1,10 @@
-//! Sentences on what a log lacks for a replay.
+//! Sentences on the deficiencies of a log for a replay.
 
 use capture_log::Finding;
 
-use crate::text::amount::{count, counted, duration, percent};
+use crate::text::units::{count, counted, duration, percent};
 
-/// `17 of 20 (85.0 %)`
+/// Formats a share: `17 of 20 (85.0 %)`.
 pub(super) fn share(part: u64, of: u64) -> String {
     format!(
         "{} of {} ({})",
@@ -14,13 +14,13 @@ pub(super) fn share(part: u64, of: u64) -> String {
     )
 }
 
-/// A count with a verb that agrees with it: `1 line is`, `2 lines are`.
+/// Formats a count with a verb that agrees with it: `1 line is`, `2 lines are`.
 fn agree(number: u64, noun: &str, [one, more]: [&str; 2]) -> String {
     let verb = if number == 1 { one } else { more };
     format!("{} {verb}", counted(number, noun))
 }
 
-/// What a finding means, without a full stop.
+/// Returns the meaning of a finding, without a full stop.
 #[rustfmt::skip] // One line a finding.
 pub(super) fn sentence(finding: &Finding) -> String {
     use Finding::*;

@@ -1,4 +1,5 @@
-//! Text on the suitability of a log for a replay: a line for each use, then what to change.
+//! Text on the suitability of a log for a replay: a line for each use, then the recommended
+//! settings.
 
 use capture_log::{Advice, Extent, Finding, Fitness, Use};
 
@@ -65,7 +66,7 @@ pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> Str
     lines.join("\n")
 }
 
-/// The numbers that an extent rests on.
+/// Returns the numbers that an assessment is based on.
 fn numbers(of: Use, fitness: &Fitness) -> String {
     let tallies = &fitness.tallies;
     match of {
@@ -106,7 +107,7 @@ fn numbers(of: Use, fitness: &Fitness) -> String {
     }
 }
 
-/// As in postgresql.conf.
+/// Formats a setting as in postgresql.conf.
 fn assignment((name, value): Advice) -> String {
     let plain = value
         .bytes()

@@ -1,4 +1,4 @@
-//! A workload for people: what is in it, when it came, what it spent its time on.
+//! Text on a workload: contents, course over time, and time by statement.
 
 mod server;
 mod statements;
@@ -8,34 +8,34 @@ pub(crate) use statements::{name_of, share};
 
 use std::collections::BTreeMap;
 
-use inspect::{DurationBin, Inspection, Moment, NameTotals, OverTime, StatementOrder};
+use inspect::{DurationBin, Inspection, NameTotals, OverTime, StatementOrder, TimeBucket};
 use statistics::Arrivals;
 use workload::Sqlstate;
 
-use crate::text::amount::{bytes, count, duration, duration_ns, percent, rate};
 use crate::text::chart::bars;
 use crate::text::line::{listed, one_line};
 use crate::text::run_text::codes;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{bytes, count, duration, duration_ns, percent, rate};
 
-/// Lines of text that the chart is high.
+/// Height of the chart in lines.
 const CHART_LINES: usize = 3;
-/// Lines of the histogram of durations.
+/// Maximum number of lines of the histogram of durations.
 const DURATIONS_MAX: usize = 9;
-/// The longest bar of the histogram.
+/// Maximum length of a bar of the histogram.
 const DURATION_BAR: usize = 40;
 
-/// What of it is shown.
+/// Options of the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InspectTextOptions {
-    /// Statements in this order alone, instead of a list in each.
+    /// Only list statements in this order, instead of one list for each order.
     pub order: Option<StatementOrder>,
-    /// How many statements a list shows.
+    /// Number of statements in a list.
     pub top: Option<usize>,
 }
 
-/// The workload as text, ending with a line feed.
+/// Renders the workload, ending with a line feed.
 pub fn render_text(view: &Inspection, options: InspectTextOptions, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
     lines.extend(facts(view, style.columns()));
@@ -147,7 +147,7 @@ fn sessions(view: &Inspection) -> String {
     text
 }
 
-/// The most frequent first; ties stay as they are.
+/// Sorts by descending count; the sort is stable.
 pub(crate) fn by_count<'a>(
     names: impl Iterator<Item = (&'a str, u64)>,
 ) -> impl Iterator<Item = (&'a str, u64)> {
@@ -213,16 +213,21 @@ fn arrivals(view: &Inspection, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// Makes one value of two.
+/// Merges two values into one.
 type Fold = fn(u64, u64) -> u64;
 
-/// Its name, its values, how two values become one, and how one is written.
-type Strip = (&'static str, fn(&Moment) -> u64, Fold, fn(u64) -> String);
+/// Name, value of a time bucket, merge function, and format of a value.
+type Strip = (
+    &'static str,
+    fn(&TimeBucket) -> u64,
+    Fold,
+    fn(u64) -> String,
+);
 
-/// What else there was over time, on the same columns: its name, the most of a column, the columns.
-/// What never occurred is left out.
+/// Returns other activity over time in the same columns: name, maximum of a column, columns. Kinds
+/// that never occurred are left out.
 fn strips(over: &OverTime, width_us: i64, columns: usize) -> Vec<(&'static str, String, Vec<u64>)> {
-    let fold = |value: fn(&Moment) -> u64, add: Fold| {
+    let fold = |value: fn(&TimeBucket) -> u64, add: Fold| {
         let mut folded = vec![0; columns];
         for (place, moment) in over.moments.iter().enumerate() {
             let at_us = over.start_us + place as i64 * over.width_us;
@@ -236,7 +241,7 @@ fn strips(over: &OverTime, width_us: i64, columns: usize) -> Vec<(&'static str, 
     let most: Fold = u64::max;
     let all: [Strip; 6] = [
         ("sessions open", |one| one.open_max, most, count),
-        ("errors", Moment::errors, sum, count),
+        ("errors", TimeBucket::errors, sum, count),
         ("temporary files", |one| one.temporary_bytes, sum, bytes),
         ("lock waits", |one| one.lock_waits, sum, count),
         ("checkpoints", |one| one.checkpoints, sum, count),
@@ -291,7 +296,7 @@ fn durations(view: &Inspection, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// The bins; where there are many, those of a decade together.
+/// Returns the bins, merged by decade if there are many.
 fn folded(bins: &[DurationBin]) -> Vec<DurationBin> {
     let mut folded: Vec<DurationBin> = Vec::new();
     for bin in bins {

@@ -1,11 +1,12 @@
-//! Text from outside on one line of ours.
+//! Fits untrusted text into a line.
 
 use std::borrow::Cow;
 
 use sql::Fingerprint;
 
-/// The text on one line of at most `width` columns: white space folded, control characters (which
-/// a terminal would obey) shown as `·`, the rest cut with `…`. A character is taken as one column.
+/// Formats a text on one line of at most `width` columns. White space is folded, control characters
+/// (which a terminal would execute) become `·`, and the rest is cut with `…`. Every character
+/// counts as one column.
 pub fn one_line(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut columns = 0;
@@ -28,7 +29,7 @@ pub fn one_line(text: &str, width: usize) -> String {
             out.push(' ');
             blank = false;
         }
-        out.push(if is_harmless(character) {
+        out.push(if is_printable(character) {
             character
         } else {
             '·'
@@ -46,14 +47,14 @@ pub(crate) fn statement_name(sql: Option<&str>, fingerprint: Fingerprint) -> Cow
     }
 }
 
-/// Neither a control character nor one that turns the direction of the text round.
-fn is_harmless(character: char) -> bool {
+/// Whether a character is neither a control character nor one that changes the text direction.
+fn is_printable(character: char) -> bool {
     !character.is_control()
         && !matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A sentence of ours on as many lines as it needs, the first behind `first`, the others behind
-/// `rest`. A word that is longer than a line stands alone.
+/// Wraps a sentence, with `first` before the first line and `rest` before the others. A word longer
+/// than a line stands alone.
 pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
@@ -73,16 +74,16 @@ pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<
     lines
 }
 
-/// A line of a table, which is ours, but for words at its end.
+/// Cuts a line of a table, which is trusted except for words at its end.
 pub(crate) fn cut(line: &str, width: usize) -> String {
-    let harmless = |character| match is_harmless(character) {
+    let harmless = |character| match is_printable(character) {
         true => character,
         false => '·',
     };
     if line.chars().count() <= width {
         return line.chars().map(harmless).collect();
     }
-    // Blanks stay: columns stand above one another.
+    // Blanks stay, because columns are aligned.
     let kept = line.chars().take(width.saturating_sub(1)).map(harmless);
     let mut kept: String = kept.collect();
     kept.truncate(kept.trim_end().len());
@@ -90,7 +91,7 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
     kept
 }
 
-/// Names with counts, as many as fit: `shop 12,000 · stock 345 · 3 more`.
+/// Lists as many names with counts as fit: `shop 12,000 · stock 345 · 3 more`.
 pub(crate) fn listed(items: &[String], width: usize) -> String {
     const SEPARATOR: &str = " · ";
     let mut out = String::new();
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_fits_and_says_where_it_was_cut() {
+    fn line_fits_and_marks_the_cut() {
         assert_eq!(one_line("select  1\n from\tt", 20), "select 1 from t");
         assert_eq!(one_line("select 1 from t", 15), "select 1 from t");
         assert_eq!(one_line("select 1 from t", 14), "select 1 from…");
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_wrapped_between_words() {
+    fn sentence_is_wrapped_between_words() {
         assert_eq!(
             wrapped("one two three-four five", "- ", "  ", 11),
             ["- one two", "  three-four", "  five"]
@@ -134,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_given_nothing_to_obey() {
+    fn control_characters_are_replaced() {
         assert_eq!(one_line("a\x1b[31mb\u{202e}c", 20), "a·[31mb·c");
     }
 
     #[test]
-    fn a_list_shows_as_many_as_fit() {
+    fn list_shows_as_many_as_fit() {
         let items: Vec<String> = ["shop 12", "stock 3", "x 1"].map(String::from).to_vec();
         assert_eq!(listed(&items, 40), "shop 12 · stock 3 · x 1");
         assert_eq!(listed(&items, 18), "shop 12 · 2 more");

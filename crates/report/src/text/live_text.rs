@@ -1,16 +1,16 @@
-//! A replay while it runs, for a terminal: a few lines that are drawn anew, or one now and then.
+//! Text on a running replay: a few lines that are redrawn, or one line at intervals.
 
-use crate::text::amount::{count, duration, rate};
 use crate::text::line::{cut, one_line};
 use crate::text::style::{TextStyle, Tone};
+use crate::text::units::{count, duration, rate};
 use crate::view::live::{LiveErrorView, LiveNowView, LiveQuantilesView, LiveState};
 
-/// Errors that are told by their code.
+/// Maximum number of error codes.
 const CODES_MAX: usize = 3;
-/// How long the bar is at most.
+/// Maximum length of the progress bar.
 const BAR_MAX: usize = 40;
 
-/// Lines to be drawn over those of before: position, rate, times, lag, and what went wrong.
+/// Renders the lines to be redrawn: position, rate, times, lag, and errors.
 pub fn render_lines(now: &LiveNowView, style: &TextStyle) -> Vec<String> {
     let width = style.columns();
     let mut lines = vec![position(now, *style)];
@@ -34,7 +34,7 @@ pub fn render_lines(now: &LiveNowView, style: &TextStyle) -> Vec<String> {
     lines
 }
 
-/// One line for a log that nobody redraws.
+/// Renders one line for a log.
 pub fn render_line(now: &LiveNowView) -> String {
     let mut parts = vec![format!(
         "{:>3.0} % {}{}",
@@ -95,7 +95,7 @@ fn left(now: &LiveNowView) -> Option<String> {
     Some(format!("{} left", whole_seconds(left_us)))
 }
 
-/// A duration without the digits that would only flicker.
+/// Formats a duration without digits that would flicker.
 fn whole_seconds(us: f64) -> String {
     let seconds = (us / 1e6).max(0.0).round() as u64;
     match seconds {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_facts_stand_in_eighty_columns() {
+    fn live_lines_fit_into_eighty_columns() {
         let style = TextStyle {
             width: 80,
             colour: false,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_claimed() {
+    fn unknown_facts_are_left_out() {
         let quiet = LiveNowView {
             state: LiveState::Waiting,
             note: Some("Nothing has come from the target for 12 s.".to_owned()),
@@ -258,7 +258,7 @@ mod tests {
         assert!(lines[3].contains("no statement ended"));
         assert!(lines[4].contains("tool p99 –"));
         assert!(lines[5].contains("none failed, none skipped"));
-        // Colours say nothing that the words do not.
+        // Colours carry no information that the words lack.
         assert!(lines[6].starts_with("\x1b[33m") && lines[6].contains("for 12 s."));
     }
 }

@@ -1,13 +1,13 @@
-//! Text on a masking: how many values were masked, and which stayed for which reason.
+//! Text on a masking: the number of masked values, and of unmasked ones by reason.
 
 use std::collections::BTreeMap;
 
 use workload::Kept;
 
-use crate::text::amount::{count, counted};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{count, counted};
 use crate::view::workload::{Masking, TransformReport};
 
 /// Renders the masking, ending with a line feed.
@@ -19,7 +19,7 @@ pub fn render_text(masked: &TransformReport<Masking>, style: &TextStyle) -> Stri
     lines.join("\n")
 }
 
-/// The account of all values.
+/// Returns the account of all values.
 pub(crate) fn account(masking: &Masking, style: TextStyle) -> Vec<String> {
     let account = &masking.account;
     let mut lines = vec![format!("  masked with the key {}", masking.key)];

@@ -1,6 +1,5 @@
-//! Views for people, in a terminal or a mail: plain text that can be read without colours.
+//! Renders views as plain text that is readable without colours.
 
-pub(crate) mod amount;
 pub mod capture_text;
 pub mod case_text;
 mod chart;
@@ -35,5 +34,6 @@ mod table;
 pub(crate) mod targets_text;
 pub(crate) mod time_text;
 pub(crate) mod times_text;
+pub(crate) mod units;
 
 pub use style::TextStyle;

@@ -1,22 +1,22 @@
-//! What was seen of a server while it was watched, for people: forty lines at most.
+//! Text on the observations of a server, in forty lines at most.
 
 use run::ProbeState;
 use time_breakdown::observed::{CounterChange, Observation, Observed, ObservedStatement, Wait};
 
-use crate::text::amount::{bytes, count, counted, duration_ns, percent, rate};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{bytes, count, counted, duration_ns, percent, rate};
 
 const STATEMENTS_MAX: usize = 8;
 const WAITS_MAX: usize = 5;
 const BLOCKED_MAX: usize = 2;
 const QUEUE_MAX: usize = 3;
 const NOTES_MAX: usize = 3;
-/// A statement's own waits, beside it.
+/// Maximum number of waits listed with a statement.
 const OWN_WAITS_MAX: usize = 2;
 
-/// What was seen as text, ending with a line feed.
+/// Renders the observations, ending with a line feed.
 pub fn render_text(view: &Observation, style: &TextStyle) -> String {
     let width = style.columns();
     let mut lines = vec![heading(view, *style)];
@@ -265,7 +265,7 @@ fn machine(view: &Observed, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// Of all counters those that tell most; the rest is in the JSON.
+/// Lists the most informative counters; the JSON has all.
 fn counters(view: &Observed, style: TextStyle) -> Vec<String> {
     let gained = |source: &str, name: &str| -> f64 {
         let all = view.counters.iter();
@@ -288,7 +288,7 @@ fn counters(view: &Observed, style: TextStyle) -> Vec<String> {
             bytes(database("temp_bytes").max(0.0) as u64),
         ));
     }
-    // Before 17 checkpoints were the background writer's.
+    // Before version 17, checkpoints were counted in the background writer's view.
     let checkpoints = [
         ("pg_stat_bgwriter", "checkpoints_timed"),
         ("pg_stat_bgwriter", "checkpoints_req"),
@@ -389,7 +389,7 @@ fn unseen(view: &Observed, style: TextStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if !all.is_empty() {
         lines.push(title(style, "Not seen, and what is to be known"));
-        // What to do about it stands at the end.
+        // Remedies are listed at the end.
         let notes = all.iter().take(NOTES_MAX);
         lines.extend(notes.flat_map(|note| wrapped(note, "  ", "      ", style.columns())));
         let rest = all.len().saturating_sub(NOTES_MAX);

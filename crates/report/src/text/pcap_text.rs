@@ -1,24 +1,42 @@
 //! Text on a capture from packets: the account of all packets and bytes.
 
-use capture_wire::pcap::{Malformed, Passed, PcapReport};
+use capture_wire::pcap::{Malformed, Passed, PcapAccount, PcapReport};
 
-use crate::text::amount::{bytes, count, counted};
 use crate::text::capture_text;
 use crate::text::conversation_text;
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{bytes, count, counted};
 use crate::view::workload::CaptureReport;
 
-/// As many damaged files are shown.
+/// Maximum number of damaged files.
 const DAMAGED_MAX: usize = 5;
 
 /// Renders the account, ending with a line feed.
 pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> String {
     let width = style.columns();
     let account = &captured.report.account;
-    let mut lines = vec![capture_text::heading(captured, *style)];
     let mut table = AccountTable::new();
+    add_packets(&mut table, account);
+    add_bytes(&mut table, account);
+    let mut lines = vec![capture_text::heading(captured, *style)];
+    lines.extend(table.lines(width));
+    for note in notes(&captured.report) {
+        lines.extend(wrapped(&one_line(&note, 600), "  ", "    ", width));
+    }
+    lines.extend(conversation_text::lines(&account.conversation, width));
+    if !account.adds_up() {
+        let text = "  the packets do not add up: this is an error of ours, please report it";
+        lines.push(style.paint(Tone::Bad, text));
+    }
+    lines.extend(capture_text::transformations(captured, *style));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Adds the rows of packets by their use.
+fn add_packets(table: &mut AccountTable, account: &PcapAccount) {
     table.row("packets read", count(account.packets), "");
     table.row(
         "of the port",
@@ -58,6 +76,10 @@ pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> S
     for (kind, packets) in &account.malformed {
         table.row("", count(*packets), malformed_text(*kind));
     }
+}
+
+/// Adds the rows of payload bytes.
+fn add_bytes(table: &mut AccountTable, account: &PcapAccount) {
     table.row(
         "payload",
         bytes(account.payload_bytes),
@@ -91,10 +113,14 @@ pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> S
             gaps => format!("in {}, beside what is there", counted(gaps, "piece")),
         },
     );
-    lines.extend(table.lines(width));
-    let mut said = Vec::new();
+}
+
+/// Returns sentences on dropped packets, connections and damaged files.
+fn notes(report: &PcapReport) -> Vec<String> {
+    let account = &report.account;
+    let mut notes = Vec::new();
     if account.dropped > 0 {
-        said.push(format!(
+        notes.push(format!(
             "{} dropped before they could be captured; give the capture more memory (tcpdump -B 65536), or capture fewer",
             match account.dropped {
                 1 => "1 packet was".to_owned(),
@@ -104,7 +130,7 @@ pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> S
     }
     let before = account.connections - account.from_the_start;
     if before > 0 {
-        said.push(format!(
+        notes.push(format!(
             "{} there before the capture: who they are, and what they had set and prepared, is not known",
             match before {
                 1 => "1 connection was".to_owned(),
@@ -113,32 +139,21 @@ pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> S
         ));
     }
     if account.without_data > 0 {
-        said.push(format!(
+        notes.push(format!(
             "{} without a byte said: refused, or only looking whether somebody listens",
             counted(account.without_data, "connection")
         ));
     }
-    for source in captured
-        .report
+    for source in report
         .sources
         .iter()
         .filter(|source| source.damage.is_some())
         .take(DAMAGED_MAX)
     {
         let damage = source.damage.as_deref().unwrap_or_default();
-        said.push(format!("{}: {damage}", one_line(&source.file.name, 60)));
+        notes.push(format!("{}: {damage}", one_line(&source.file.name, 60)));
     }
-    for line in said {
-        lines.extend(wrapped(&one_line(&line, 600), "  ", "    ", width));
-    }
-    lines.extend(conversation_text::lines(&account.conversation, width));
-    if !account.adds_up() {
-        let text = "  the packets do not add up: this is an error of ours, please report it";
-        lines.push(style.paint(Tone::Bad, text));
-    }
-    lines.extend(capture_text::transformations(captured, *style));
-    lines.push(String::new());
-    lines.join("\n")
+    notes
 }
 
 fn passed_text(kind: Passed) -> &'static str {

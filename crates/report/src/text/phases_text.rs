@@ -1,26 +1,49 @@
-//! What the processor time of a profile was for, for people.
+//! Text on the processor time of a profile, by phase.
 
 use cpu_profile::phases::PhaseReport;
 
-use crate::text::amount::{count, counted, duration_ns};
 use crate::text::line::{cut, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{count, counted, duration_ns};
 
-/// How many phases of a statement are named.
+/// Maximum number of phases of a statement.
 const PHASES_OF_STATEMENT: usize = 3;
 
-/// The phases as text, ending with a line feed.
+/// Renders the phases, ending with a line feed.
 pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
-    let profile = &view.profile;
     let width = style.columns();
     let heading = format!("Processor time of {} by phase", one_line(&view.run, 60));
     let mut lines = vec![style.paint(Tone::Heading, &heading)];
+    lines.extend(profile_lines(view));
+    lines.push(String::new());
+    lines.extend(phase_lines(view, width));
+    if !view.statements.is_empty() {
+        lines.push(String::new());
+        let heading = format!(
+            "Statements: {} of {} are known to be one's",
+            count(view.statement_samples),
+            counted(view.samples, "sample")
+        );
+        lines.push(style.paint(Tone::Heading, &heading));
+        lines.extend(statement_lines(view, width));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    100.0 * part / whole.max(1.0)
+}
+
+/// Describes the sampling: rate, scope, and how complete the samples are.
+fn profile_lines(view: &PhaseReport) -> Vec<String> {
+    let profile = &view.profile;
+    let mut lines = Vec::new();
     let kernel = match profile.kernel {
         true => "",
         false => ", without the kernel's part",
     };
-    let percent = |part: f64, whole: f64| 100.0 * part / whole.max(1.0);
     let complete = match profile.unwound {
         0 => String::new(),
         unwound => format!(
@@ -43,8 +66,8 @@ pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
         (None, None) => None,
     };
     lines.push(match kernel.filter(|(ns, ..)| *ns > 0) {
-        Some((ns, count, beside)) => format!(
-            "  The server's processes: {sampled} by samples, {} by the kernel's {count} ({:.1} %){beside}",
+        Some((ns, count, by_scheduler)) => format!(
+            "  The server's processes: {sampled} by samples, {} by the kernel's {count} ({:.1} %){by_scheduler}",
             of(ns),
             percent(profile.sampled_ns(), ns as f64)
         ),
@@ -66,7 +89,12 @@ pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
         ));
     }
     lines.extend(profile.notes.iter().map(|note| format!("  {note}")));
-    lines.push(String::new());
+    lines
+}
+
+/// Lists the phases, the number of samples, and the spin locks.
+fn phase_lines(view: &PhaseReport, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Right]);
     table.row(["  phase", "share", "CPU", "samples"].map(str::to_owned));
     for phase in &view.phases {
@@ -102,34 +130,31 @@ pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
             counted(lock.samples, "sample")
         ));
     }
-    if !view.statements.is_empty() {
-        lines.push(String::new());
-        let heading = format!(
-            "Statements: {} of {of} are known to be one's",
-            count(view.statement_samples)
+    lines
+}
+
+/// Returns two lines for each statement: its time, and its largest phases.
+fn statement_lines(view: &PhaseReport, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in &view.statements {
+        let largest: Vec<String> = one
+            .phases
+            .iter()
+            .take(PHASES_OF_STATEMENT)
+            .map(|phase| {
+                let share = percent(phase.samples as f64, one.samples as f64);
+                format!("{} {share:.0} %", phase.phase.title())
+            })
+            .collect();
+        let line = format!(
+            "  {:>5.1} %  {:>8}  {}  {}",
+            percent(one.samples as f64, view.samples as f64),
+            duration_ns(one.cpu_ns),
+            one.fingerprint,
+            one_line(one.sql.as_deref().unwrap_or("(text not known)"), 200)
         );
-        lines.push(style.paint(Tone::Heading, &heading));
-        for one in &view.statements {
-            let largest: Vec<String> = one
-                .phases
-                .iter()
-                .take(PHASES_OF_STATEMENT)
-                .map(|phase| {
-                    let share = percent(phase.samples as f64, one.samples as f64);
-                    format!("{} {share:.0} %", phase.phase.title())
-                })
-                .collect();
-            let line = format!(
-                "  {:>5.1} %  {:>8}  {}  {}",
-                percent(one.samples as f64, view.samples as f64),
-                duration_ns(one.cpu_ns),
-                one.fingerprint,
-                one_line(one.sql.as_deref().unwrap_or("(text not known)"), 200)
-            );
-            lines.push(cut(&line, width));
-            lines.push(cut(&format!("           {}", largest.join(", ")), width));
-        }
+        lines.push(cut(&line, width));
+        lines.push(cut(&format!("           {}", largest.join(", ")), width));
     }
-    lines.push(String::new());
-    lines.join("\n")
+    lines
 }

@@ -1,8 +1,8 @@
-//! Plans of a statement in two runs, in words.
+//! Text on a statement's plans in two runs.
 
 use plans::{Condition, PlanChange, PlanSide, StatementPlans};
 
-/// Describes what became of a plan in a line.
+/// Describes the change of a plan in a line.
 pub(crate) fn line(plans: &StatementPlans) -> String {
     let words = changes(plans).join("; ");
     match &plans.comparison {
@@ -131,7 +131,7 @@ mod tests {
     const SCAN: &str = r#""Node Type": "Seq Scan", "Relation Name": "t", "Plan Rows": 5, "Filter": "(name = 'Jane'::text)""#;
 
     #[test]
-    fn values_are_hidden_wherever_they_are() {
+    fn values_are_redacted_in_every_part() {
         let other = SCAN.replace("name =", "name <>");
         let index = r#""Node Type": "Sort", "Sort Key": ["(name = 'Jane'::text)"], "Plans": [{"Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t", "Index Cond": "(name = 'Jane'::text)"}]"#;
         let refused = fact(PlanOutcome::Refused {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_became_of_it() {
+    fn line_describes_the_plan_change() {
         let index = r#""Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t""#;
         let line =
             |before: &PlanFact, after: &PlanFact| line(&plans(before, after, Literals::Hidden));

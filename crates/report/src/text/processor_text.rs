@@ -1,25 +1,25 @@
-//! Where the server's processor time went, in a few lines.
+//! Text on the server's processor time.
 
 use time_breakdown::time_model::{
     CpuCounter, PlanningShare, ProcessorCategory, ProcessorModel, ProcessorRemark,
     StatementCpuTime, TimePart,
 };
 
-use crate::text::amount::{count, counted, duration_ns, percent, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text::basis;
+use crate::text::units::{count, counted, duration_ns, percent, ratio};
 
-/// Parts that are shown; the rest is summed up.
+/// Maximum number of parts; the rest is summed.
 const PARTS_MAX: usize = 10;
-/// Parts of less than this share of it are summed up, too.
+/// Minimum share of a part; smaller parts are summed.
 const PART_SHARE_MIN: f64 = 0.005;
-/// Statements that are shown, each with its largest parts.
+/// Maximum number of statements, each with its largest parts.
 const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
 
-/// The lines, with a blank one before them.
+/// Returns the lines, starting with a blank one.
 pub(crate) fn lines(view: &ProcessorModel, style: TextStyle) -> Vec<String> {
     let by = match view.counted_by {
         CpuCounter::Tasks => "by the kernel's count of tasks",
@@ -33,7 +33,7 @@ pub(crate) fn lines(view: &ProcessorModel, style: TextStyle) -> Vec<String> {
     let whole_ns = view.whole.cpu_ns;
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
-    // What was not met is always told.
+    // The unattributed part is always shown.
     let all = view.whole.parts.iter();
     let (apart, parts): (Vec<_>, Vec<_>) =
         all.partition(|part| part.category == ProcessorCategory::Unattributed);
@@ -74,7 +74,7 @@ fn row(table: &mut Table, part: &TimePart<ProcessorCategory>, whole_ns: f64) {
     ]);
 }
 
-/// Describes what the time went into.
+/// Describes a category.
 pub(crate) fn category(category: &ProcessorCategory) -> String {
     match category {
         ProcessorCategory::Client(None) => "clients' sessions".to_owned(),
@@ -151,7 +151,7 @@ fn remarks(view: &ProcessorModel) -> Vec<String> {
     all
 }
 
-/// What both witnesses say of planning, where both do.
+/// Describes both measurements of planning, if both exist.
 pub(crate) fn planning_line(view: &PlanningShare) -> Option<String> {
     let (by_statistics, by_stacks) = (view.by_statistics?, view.by_stacks?);
     Some(format!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_with_what_was_not_met_last() {
+    fn unattributed_part_is_listed_last() {
         let client = |phase: &str| ProcessorCategory::Client(Some(phase.to_owned()));
         let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
         let time = |cpu_ns, parts| StatementCpuTime {
@@ -228,7 +228,7 @@ Where the server's processor time went: 1.00 s, by the kernel's count
     }
 
     #[test]
-    fn planning_is_told_where_both_witnesses_saw_it() {
+    fn planning_is_shown_if_both_measurements_exist() {
         let both = PlanningShare::new(Some((300.0, 700.0)), (33, 67)).unwrap();
         assert_eq!(
             planning_line(&both).unwrap(),

@@ -1,4 +1,4 @@
-//! A proof, for people: the verdicts, what they rest on, and what else moved.
+//! Text on a proof: the verdicts, their basis, and other changes.
 
 use compare::StatementComparison;
 use compare::proof::{Effect, Verdict};
@@ -6,21 +6,21 @@ use diagnose::ScreeningMethod;
 use statistics::Measure;
 use statistics::Unit;
 
-use crate::text::amount::{bytes, count, counted, duration, percent, quantity, ratio};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{bytes, count, counted, duration, percent, quantity, ratio};
 use crate::view::candidate::IndexCandidateView;
 use crate::view::proof::{Movement, ProofEnd, ProofNumber, ProofSideView, ProofView};
 
-/// The text has about so many lines: what a screen holds.
+/// Approximate maximum number of lines: the height of a screen.
 const LINES: usize = 40;
-/// Lines that are no statement's: of the whole, and of each change.
+/// Number of lines other than statements: for the whole, and for each change.
 const FIXED: (usize, usize) = (6, 17);
-/// Candidates that are listed.
+/// Maximum number of candidates.
 const CANDIDATES_MAX: usize = 6;
 
-/// The proof as text, ending with a line feed.
+/// Renders the proof, ending with a line feed.
 pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
     let mut lines = vec![format!(
         "{}: {} on {}",
@@ -43,13 +43,13 @@ pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
     }
     if is_short {
         lines.push(String::new());
-        lines.extend(beside_lines(view, *style));
+        lines.extend(side_by_side_lines(view, *style));
     }
     lines.push(String::new());
     lines.join("\n")
 }
 
-/// What the planner was asked of, before anything was replayed.
+/// Lists the candidates that the planner evaluated before the replays.
 fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     if view.candidates.is_empty() {
         return Vec::new();
@@ -78,7 +78,7 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// How many there were, how the planner was asked, and how many are measured.
+/// Describes the number of candidates, how the planner evaluated them, and how many are measured.
 pub(crate) fn candidates_sentence(view: &ProofView) -> String {
     let all = &view.candidates;
     let by = |method: ScreeningMethod| {
@@ -109,7 +109,7 @@ pub(crate) fn candidates_sentence(view: &ProofView) -> String {
     text
 }
 
-/// Share, size, name, what it costs updates, and whether it is measured.
+/// Returns share, size, name, cost for updates, and whether the candidate is measured.
 pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
     let cost = match (&one.refused, one.updated.is_empty()) {
         (Some(why), _) => format!("refused: {}", one_line(why, 80)),
@@ -128,8 +128,8 @@ pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
     ]
 }
 
-/// Names of the numbers that changes are set beside each other by.
-const BESIDE: [(&str, &str); 7] = [
+/// Numbers by which changes are compared with each other.
+const COMPARED_NUMBERS: [(&str, &str); 7] = [
     ("total", "all waited"),
     ("reads", "reads"),
     ("writes", "writes"),
@@ -139,14 +139,17 @@ const BESIDE: [(&str, &str); 7] = [
     ("indexes", "indexes"),
 ];
 
-/// All changes beside each other: a head, and a row each. A ratio is with / without; of HOT updates the share with the
-/// change, and in the first row without.
+/// Compares all changes: a head, and a row for each. Ratios are with / without. For HOT updates it
+/// is the share with the change, and in the first row the share without.
 pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) {
     let has = |name: &str| {
         let mut all = view.sides.iter().flat_map(|side| &side.numbers);
         all.any(|number| number.name == name)
     };
-    let shown: Vec<_> = BESIDE.iter().filter(|(name, _)| has(name)).collect();
+    let shown: Vec<_> = COMPARED_NUMBERS
+        .iter()
+        .filter(|(name, _)| has(name))
+        .collect();
     let mut head = vec!["change".to_owned(), "verdict".to_owned()];
     head.extend(shown.iter().map(|(_, word)| (*word).to_owned()));
     let of = |side: &ProofSideView, name: &str| -> Option<ProofNumber> {
@@ -176,13 +179,13 @@ pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) 
     (head, rows)
 }
 
-fn beside_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
+fn side_by_side_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     let (head, rows) = side_by_side(view);
     let mut alignments = vec![Align::Right; head.len()];
     alignments[0] = Align::Left;
     alignments[1] = Align::Left;
     let mut table = Table::new(&alignments);
-    // Names are long: they stand above, by their number.
+    // Names are long, so they are listed above with their numbers.
     table.line(head);
     let names = rows.iter().skip(1).map(|row| row[0].clone());
     let mut lines: Vec<String> = (1..)
@@ -234,7 +237,7 @@ fn extent(view: &ProofView) -> String {
     text
 }
 
-/// The verdict on a change in a sentence without its end.
+/// Describes the verdict on a change in a sentence without a full stop.
 pub fn verdict_text(view: &ProofView, side: &ProofSideView) -> String {
     let effect = match &side.effect {
         Some(effect) => format!("{} × {}", view.goal.words(), with_interval(effect)),
@@ -300,11 +303,25 @@ fn side_lines(
         style,
         Tone::Care,
     ));
+    let errors = error_lines(side, room, style);
+    let nothing_new = errors.is_empty();
+    lines.extend(errors);
+    if nothing_slower && nothing_new && side.blocks > 0 {
+        lines.push("  no statement was shown to be slower, and no error is new".to_owned());
+    }
+    lines.extend(named(&side.faster, "got faster", room, style, Tone::Good));
+    lines.push(cut(&format!("  {}", other_statements(side)), width));
+    lines
+}
+
+/// Lists new and more frequent errors.
+fn error_lines(side: &ProofSideView, room: usize, style: TextStyle) -> Vec<String> {
     let worse: Vec<_> = side
         .errors
         .iter()
         .filter(|error| error.regression)
         .collect();
+    let mut lines = Vec::new();
     if !worse.is_empty() {
         let head = format!(
             "  {} new or more frequent:",
@@ -320,14 +337,15 @@ fn side_lines(
                 one_line(error.message.as_deref().unwrap_or_default(), 60),
                 one_line(error.sql.as_deref().unwrap_or_default(), 200)
             );
-            lines.push(cut(&line, width));
+            lines.push(cut(&line, style.columns()));
         }
         more(&mut lines, worse.len(), room);
     }
-    if nothing_slower && worse.is_empty() && side.blocks > 0 {
-        lines.push("  no statement was shown to be slower, and no error is new".to_owned());
-    }
-    lines.extend(named(&side.faster, "got faster", room, style, Tone::Good));
+    lines
+}
+
+/// Counts the statements that are neither slower nor faster, and names the page with all.
+fn other_statements(side: &ProofSideView) -> String {
     let mut rest = vec![format!(
         "{} as before or not told apart",
         counted(side.others, "statement")
@@ -347,11 +365,10 @@ fn side_lines(
     if let Some(page) = &side.page {
         rest.push(format!("all in {page}"));
     }
-    lines.push(cut(&format!("  {}", rest.join("; ")), width));
-    lines
+    rest.join("; ")
 }
 
-/// `0.43 (0.41 – 0.46)`
+/// Formats an effect with its interval: `0.43 (0.41 – 0.46)`.
 pub(crate) fn with_interval(effect: &Effect) -> String {
     format!(
         "{} ({} – {})",
@@ -361,7 +378,7 @@ pub(crate) fn with_interval(effect: &Effect) -> String {
     )
 }
 
-/// Name, before, after and ratio of a number.
+/// Returns name, before, after and ratio of a number.
 pub(crate) fn number_cells(number: &ProofNumber) -> [String; 4] {
     let factor = match &number.effect {
         Some(effect) => format!("× {}", with_interval(effect)),
@@ -416,7 +433,7 @@ pub(super) fn more(lines: &mut Vec<String>, all: usize, shown: usize) {
     }
 }
 
-/// A statement with the ratio that its finding rests on.
+/// Describes a statement with the ratio that its finding rests on.
 pub(crate) fn statement_text(statement: &StatementComparison) -> String {
     let times = &statement.service;
     let measure = times.finding.measure().unwrap_or(Measure::Mean);

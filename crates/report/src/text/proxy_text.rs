@@ -1,15 +1,15 @@
-//! Text on a capture by the proxy: the account of all bytes that passed.
+//! Text on a capture by the proxy: the account of all forwarded bytes.
 
 use capture_proxy::{Finished, ProxyStatus, RecordingState};
 use clock::utc_text;
 
-use crate::text::amount::{bytes, count, counted, duration};
 use crate::text::conversation_text;
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{bytes, count, counted, duration};
 
-/// As many stretches that are not all there are shown.
+/// Maximum number of incomplete stretches.
 const INCOMPLETE_MAX: usize = 5;
 
 /// Renders the account, ending with a line feed.

@@ -1,10 +1,10 @@
-//! A rewritten workload, for people: what became of every statement, and what can no longer be compared.
+//! Text on a rewritten workload: the fate of every statement, and the limits of later comparisons.
 
 use workload::RewriteNote;
 
-use crate::text::amount::{count, counted, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
+use crate::text::units::{count, counted, ratio};
 use crate::view::workload::{Rewritings, TransformReport};
 
 /// Renders the account, ending with a line feed.
@@ -29,7 +29,7 @@ pub fn render_text(rewritten: &TransformReport<Rewritings>, style: &TextStyle) -
     lines.join("\n")
 }
 
-/// What a rewriting did, and what it takes from comparing.
+/// Describes the effects of a rewriting, and the comparisons that it prevents.
 pub fn sentences(note: &RewriteNote) -> Vec<String> {
     let account = &note.account;
     let mut all = vec![format!(

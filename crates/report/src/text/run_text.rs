@@ -8,15 +8,15 @@ use inspect::SESSION_LAG_NOTABLE_NS;
 use run::RunStatus;
 use statistics::LatencySummary;
 
-use crate::text::amount::{bytes, count, counted, rate};
 use crate::text::divergence_text;
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
+use crate::text::units::{bytes, count, counted, rate};
 use crate::view::run_summary::RunReport;
 
-/// The most errors of which the first is shown.
+/// Maximum number of errors with an example.
 const EXAMPLES_MAX: usize = 8;
 
 /// Renders the run, ending with a line feed.
@@ -66,8 +66,8 @@ fn heading(view: &RunReport, style: TextStyle) -> String {
     )
 }
 
-/// The options that shape what is replayed, beside the speed; those of the machinery and the logins
-/// are in the manifest.
+/// Returns the options other than speed that shape the replay. Technical options and logins are
+/// only in the manifest.
 pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String> {
     let quiet = |name: &str| {
         let machinery = ["speed", "workers", "spin_us", "user", "database"];
@@ -198,7 +198,7 @@ fn examples(view: &RunReport, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// Errors by count: `23505 × 38 · 42P01 × 2`.
+/// Formats errors by count: `23505 × 38 · 42P01 × 2`.
 pub(crate) fn codes(errors: &BTreeMap<impl Display, u64>, width: usize) -> String {
     let mut ordered: Vec<_> = errors.iter().collect();
     ordered.sort_by_key(|(_, number)| std::cmp::Reverse(**number));

@@ -1,23 +1,23 @@
-//! Settings as what one can run or paste: SQL, lines of a configuration, commands of a provider.
-//! Everything that is no command is a comment.
+//! Renders settings in a form that can be executed or pasted: SQL, lines of a configuration,
+//! commands of a provider. Everything other than commands is a comment.
 
 use capture_log::settings::{Plan, Provider, Setting};
 
 use crate::text::line::wrapped;
 
-/// In what form.
+/// Output form of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsForm {
-    /// `ALTER SYSTEM`, for psql. Only for a server of one's own.
+    /// `ALTER SYSTEM`, for psql. Only for a self-managed server.
     Sql,
     /// `name = 'value'`, as in postgresql.conf and in a console's list of parameters.
     Lines,
-    /// The provider's own command-line tool. Not for a server of one's own.
+    /// The provider's command-line tool. Not for a self-managed server.
     Command,
 }
 
 impl SettingsForm {
-    /// The form that one runs there.
+    /// Returns the usual form for a provider.
     pub fn usual(provider: Provider) -> Self {
         match provider {
             Provider::Own => SettingsForm::Sql,
@@ -25,7 +25,7 @@ impl SettingsForm {
         }
     }
 
-    /// Whether there is such a form for that provider.
+    /// Whether the form exists for a provider.
     pub fn fits(self, provider: Provider) -> bool {
         match self {
             SettingsForm::Sql => provider == Provider::Own,
@@ -37,7 +37,7 @@ impl SettingsForm {
 
 const WIDTH: usize = 100;
 
-/// The settings; or, where `undo`, what takes them back.
+/// Renders the settings; with `undo`, their reset.
 pub fn render_text(plan: &Plan, form: SettingsForm, undo: bool) -> String {
     let comment = match form {
         SettingsForm::Sql => "-- ",
@@ -48,11 +48,13 @@ pub fn render_text(plan: &Plan, form: SettingsForm, undo: bool) -> String {
         lines: Vec::new(),
     };
     if undo {
-        page.says("Takes back what `rehearse capture settings` sets: each goes to its default, or to what the configuration file says, and not to a value that it had between.");
+        page.add_comment("Takes back what `rehearse capture settings` sets: each goes to its default, or to what the configuration file says, and not to a value that it had between.");
     } else {
-        page.says("With these settings a server's log can be replayed wholly, with all durations.");
+        page.add_comment(
+            "With these settings a server's log can be replayed wholly, with all durations.",
+        );
         for text in plan.impossible.iter().chain(&plan.notes) {
-            page.says(text);
+            page.add_comment(text);
         }
         let unsure: Vec<&str> = plan
             .settings
@@ -61,7 +63,7 @@ pub fn render_text(plan: &Plan, form: SettingsForm, undo: bool) -> String {
             .map(|s| s.name)
             .collect();
         if !unsure.is_empty() {
-            page.says(&format!(
+            page.add_comment(&format!(
                 "Check first that the service knows {}{}; leave out what it does not know.",
                 unsure.join(", "),
                 match plan.provider {
@@ -77,7 +79,7 @@ pub fn render_text(plan: &Plan, form: SettingsForm, undo: bool) -> String {
         (SettingsForm::Sql, _) => page.sql(plan, undo),
         (SettingsForm::Lines, false) => page.conf(plan),
         (SettingsForm::Lines, true) => {
-            page.says("Remove or reset these:");
+            page.add_comment("Remove or reset these:");
             let names = plan.settings.iter().map(|setting| setting.name.to_owned());
             page.lines.extend(names);
         }
@@ -92,19 +94,20 @@ struct Page {
     lines: Vec<String>,
 }
 
-/// Quoted as SQL, postgresql.conf and a shell all read it: no value holds a quote.
+/// Quotes a value in a way that SQL, postgresql.conf and shells read alike: no value contains a
+/// quote.
 fn quoted(setting: &Setting) -> String {
     format!("'{}'", setting.value)
 }
 
 impl Page {
-    fn says(&mut self, text: &str) {
+    fn add_comment(&mut self, text: &str) {
         self.lines
             .extend(wrapped(text, self.comment, self.comment, WIDTH));
     }
 
-    /// Lines of code, each with a comment behind it.
-    fn explained(&mut self, lines: Vec<(String, &str)>) {
+    /// Adds lines of code, each with a comment after it.
+    fn add_commented_lines(&mut self, lines: Vec<(String, &str)>) {
         let width = lines.iter().map(|(code, _)| code.len()).max().unwrap_or(0);
         for (code, why) in lines {
             self.lines
@@ -123,8 +126,8 @@ impl Page {
                 .iter()
                 .map(|s| format!("'{}'", s.name))
                 .collect();
-            self.says("What is set now, to be kept:");
-            self.says(&format!(
+            self.add_comment("What is set now, to be kept:");
+            self.add_comment(&format!(
                 "SELECT name, setting, source FROM pg_settings WHERE name IN ({});",
                 names.join(", ")
             ));
@@ -132,13 +135,13 @@ impl Page {
                 let set = format!("ALTER SYSTEM SET {} = {};", setting.name, quoted(setting));
                 (set, setting.why)
             });
-            self.explained(sets.collect());
+            self.add_commented_lines(sets.collect());
         }
         self.lines.push("SELECT pg_reload_conf();".to_owned());
         if !undo {
-            self.says("A file is read with one log_line_prefix, so begin a new one (where logging_collector is on; else cut off what stands before).");
+            self.add_comment("A file is read with one log_line_prefix, so begin a new one (where logging_collector is on; else cut off what stands before).");
             self.lines.push("SELECT pg_rotate_logfile();".to_owned());
-            self.says("Afterwards: rehearse capture settings --undo");
+            self.add_comment("Afterwards: rehearse capture settings --undo");
         }
     }
 
@@ -149,21 +152,21 @@ impl Page {
                 setting.why,
             )
         });
-        self.explained(lines.collect());
+        self.add_commented_lines(lines.collect());
     }
 
-    fn why(&mut self, plan: &Plan) {
+    fn add_reasons(&mut self, plan: &Plan) {
         for setting in &plan.settings {
-            self.says(&format!("{}: {}", setting.name, setting.why));
+            self.add_comment(&format!("{}: {}", setting.name, setting.why));
         }
     }
 
     fn command(&mut self, plan: &Plan, undo: bool) {
         if !undo {
-            self.why(plan);
+            self.add_reasons(plan);
         }
         match plan.provider {
-            // No such form; the program refuses it.
+            // This form does not exist; the program rejects it.
             Provider::Own => (),
             Provider::Rds | Provider::Aurora => self.amazon(plan, undo),
             Provider::CloudSql | Provider::AlloyDb => self.google(plan, undo),
@@ -208,11 +211,11 @@ impl Page {
         };
         let flags = match undo {
             true => {
-                self.says("Put here the flags that the instance had before; all others go back to their defaults.");
+                self.add_comment("Put here the flags that the instance had before; all others go back to their defaults.");
                 "NAME=VALUE,NAME=VALUE".to_owned()
             }
             false => {
-                self.says("Add the flags that the instance has and is to keep.");
+                self.add_comment("Add the flags that the instance has and is to keep.");
                 let flags = plan.settings.iter();
                 let flags: Vec<String> = flags.map(|s| format!("{}={}", s.name, s.value)).collect();
                 flags.join(",")
@@ -245,7 +248,7 @@ mod tests {
     use capture_log::settings::for_replay;
 
     #[test]
-    fn whatever_is_no_command_is_a_comment() {
+    fn everything_but_commands_is_a_comment() {
         for provider in [
             Provider::Own,
             Provider::Rds,

@@ -1,12 +1,12 @@
-//! Text on a slice: what is in it, and the account of all events.
+//! Text on a slice: its contents, and the account of all events.
 
 use workload::SliceAccount;
 
-use crate::text::amount::{count, counted, duration};
 use crate::text::line::one_line;
 use crate::text::mask_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
+use crate::text::units::{count, counted, duration};
 use crate::view::workload::TransformReport;
 
 /// Renders the slice, ending with a line feed.
@@ -28,7 +28,7 @@ pub fn render_text(sliced: &TransformReport<SliceAccount>, style: &TextStyle) ->
     lines.join("\n")
 }
 
-/// The account of all events.
+/// Returns the account of all events.
 pub(crate) fn account(account: &SliceAccount, style: TextStyle) -> Vec<String> {
     let mut table = AccountTable::new();
     let there_were = counted(account.sessions, "session");

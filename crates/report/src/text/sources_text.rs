@@ -1,15 +1,15 @@
-//! Text on the files of a capture that have a flaw.
+//! Text on damaged or incomplete source files of a capture.
 
 use capture_log::LogReport;
 use clock::utc_text;
 
-use crate::text::amount::{counted, duration};
 use crate::text::line::one_line;
+use crate::text::units::{counted, duration};
 
-/// As many of a kind are shown.
+/// Maximum number of files of each kind.
 const SHOWN_MAX: usize = 5;
 
-/// The flaws, one a line.
+/// Returns a line for each flaw.
 pub(crate) fn lines(report: &LogReport, width: usize) -> Vec<String> {
     let damaged = report.sources.iter().filter_map(|file| {
         let damage = file.damage.as_ref()?;
@@ -75,7 +75,7 @@ pub(crate) fn lines(report: &LogReport, width: usize) -> Vec<String> {
     lines
 }
 
-/// Broken between words, and indented.
+/// Wraps a text between words, with indentation.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let text = one_line(text, usize::MAX);
     let mut lines = vec!["  ".to_owned()];

@@ -1,11 +1,11 @@
-//! How wide, and whether in colour.
+//! Width and colours of a text.
 
-/// How a text is to be rendered.
+/// Style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Columns. Statements are shortened to it; below 60 it is taken as 60.
+    /// Width in columns, at least 60. Statements are shortened to it.
     pub width: usize,
-    /// ANSI colours. Nothing is said by colour alone.
+    /// Whether to use ANSI colours. Colours never carry information alone.
     pub colour: bool,
 }
 
@@ -18,7 +18,7 @@ impl Default for TextStyle {
     }
 }
 
-/// What a piece of text is.
+/// Meaning of a piece of text, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Bad,
@@ -28,7 +28,7 @@ pub(crate) enum Tone {
     Aside,
 }
 
-/// Tables need this many columns.
+/// Minimum width of tables.
 const WIDTH_MIN: usize = 60;
 
 impl TextStyle {
@@ -36,7 +36,7 @@ impl TextStyle {
         self.width.max(WIDTH_MIN)
     }
 
-    /// The text in the tone's colour, where there are colours.
+    /// Adds the tone's colour to a text, if colours are enabled.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_owned();

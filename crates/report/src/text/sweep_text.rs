@@ -3,17 +3,17 @@
 use compare::sweep::{Estimate, GROWTH_MIN, NoKnee};
 use study::sweep::{Numbers, Trial, Variant};
 
-use crate::text::amount::{count, counted, duration, percent, rate, ratio};
 use crate::text::line::one_line;
 use crate::text::proof_text::more;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{count, counted, duration, percent, rate, ratio};
 use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
-/// The most trials that are named of those that were not done, and of those that failed.
+/// Maximum number of failed trials, and of trials not done, that are listed.
 const NAMED_MAX: usize = 8;
 
-/// The sweep as text, ending with a line feed.
+/// Renders the sweep, ending with a line feed.
 pub fn render_text(view: &SweepReport, style: &TextStyle) -> String {
     let mut lines = vec![format!(
         "{}: {} on {}",
@@ -73,7 +73,7 @@ fn extent(view: &SweepReport) -> String {
     text
 }
 
-/// What a point's column is called.
+/// Returns the column heads of points.
 pub(crate) fn heads(view: &SweepReport) -> Vec<&'static str> {
     let mut heads = vec![
         match view.axis {
@@ -102,7 +102,7 @@ fn has_counted(view: &SweepReport) -> bool {
     points.any(|point| point.calls.is_some())
 }
 
-/// A point's cells, as [`heads`] names them.
+/// Returns the cells of a point in the order of [`heads`].
 pub(crate) fn cells(view: &SweepReport, curve: &SweepCurve, point: &SweepPoint) -> Vec<String> {
     let dash = || "–".to_owned();
     let level = match (view.axis, curve.clients) {
@@ -151,7 +151,7 @@ fn points(view: &SweepReport, curve: &SweepCurve) -> Table {
     table
 }
 
-/// `12,345 (12,100 – 12,600)`, or the number alone.
+/// Formats an estimate with its interval: `12,345 (12,100 – 12,600)`, or the number alone.
 fn with_interval(estimate: &Estimate) -> String {
     let centre = rate(estimate.centre);
     match estimate.interval {
@@ -160,7 +160,7 @@ fn with_interval(estimate: &Estimate) -> String {
     }
 }
 
-/// A combination in words: `4 clients, prepared, closed loop, work_mem=64MB`.
+/// Describes a trial: `4 clients, prepared, closed loop, work_mem=64MB`.
 pub fn trial_text(trial: &Trial, variants: &[Variant]) -> String {
     let cell = &trial.cell;
     let clients = cell
@@ -174,7 +174,7 @@ pub fn trial_text(trial: &Trial, variants: &[Variant]) -> String {
     parts.join(", ")
 }
 
-/// What a trial came to, in a few words.
+/// Describes the result of a trial in a few words.
 pub fn numbers_text(numbers: &Numbers, unit: &str) -> String {
     let mut text = format!("{} {unit} a second", rate(numbers.per_s));
     if let Some(times) = numbers.response {
@@ -244,7 +244,7 @@ fn not_done(view: &SweepReport) -> Vec<String> {
     lines
 }
 
-/// The knee of a curve in a sentence; `None` if it has no levels.
+/// Describes the knee of a curve in a sentence; `None` if it has no levels.
 pub(crate) fn knee_sentence(curve: &SweepCurve, axis: Axis) -> Option<String> {
     let bend = curve.bend.as_ref()?;
     let at = |level: f64| level_text(axis, level);
@@ -299,7 +299,7 @@ pub(crate) fn knee_sentence(curve: &SweepCurve, axis: Axis) -> Option<String> {
     Some(text)
 }
 
-/// A level with its unit: `8 clients`, `500/s`, `speed 2`.
+/// Formats a level with its unit: `8 clients`, `500/s`, `speed 2`.
 pub(crate) fn level_text(axis: Axis, level: f64) -> String {
     let number = level_number(level);
     match axis {
@@ -310,7 +310,7 @@ pub(crate) fn level_text(axis: Axis, level: f64) -> String {
     }
 }
 
-/// A level without its unit.
+/// Formats a level without its unit.
 pub(crate) fn level_number(level: f64) -> String {
     match level.fract() == 0.0 {
         true => count(level as u64),

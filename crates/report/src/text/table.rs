@@ -1,15 +1,15 @@
-//! Aligned columns.
+//! Tables with aligned columns.
 
 use crate::text::line::cut;
 
-/// Where a cell's text stands in its column.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells; each column as wide as its widest cell, two blanks between columns.
+/// Rows of cells. Each column is as wide as its widest cell, with two blanks between columns.
 #[derive(Debug)]
 pub(crate) struct Table {
     align: Vec<Align>,
@@ -30,12 +30,12 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// A row whose columns are known only when the program runs.
+    /// Adds a row whose number of columns is only known at run time.
     pub(crate) fn line(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The rows as lines, without blanks at their ends.
+    /// Returns the rows as lines, without trailing blanks.
     pub(crate) fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.align.len())
             .map(|column| {
@@ -62,7 +62,7 @@ impl Table {
     }
 }
 
-/// An account: names, amounts and remarks.
+/// Table of names, amounts and remarks.
 pub(super) struct AccountTable(Table);
 
 impl AccountTable {
@@ -70,12 +70,12 @@ impl AccountTable {
         Self(Table::new(&[Align::Left, Align::Right, Align::Left]))
     }
 
-    /// Adds a row. A part of the row above it has no name.
+    /// Adds a row. A part of the row above has an empty name.
     pub(super) fn row(&mut self, name: &str, amount: String, remark: impl Into<String>) {
         self.0.row([format!("  {name}"), amount, remark.into()]);
     }
 
-    /// The rows as lines, cut to a width.
+    /// Returns the rows as lines, cut to a width.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         self.0.lines().iter().map(|line| cut(line, width)).collect()
     }

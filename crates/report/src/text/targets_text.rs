@@ -1,18 +1,18 @@
-//! What is different between two targets, in a few lines.
+//! Text on the differences of two targets.
 
 use compare::targets::{
-    Bearing, Detail, IndexDifference, ObjectDifference, SettingDifference, SettingSide,
+    Detail, IndexDifference, ObjectDifference, SettingArea, SettingDifference, SettingSide,
     SizeDifference, TargetsComparison,
 };
 
-use crate::text::amount::{count, counted};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
+use crate::text::units::{count, counted};
 
-/// Differences of one kind that are shown; of the rest, how many they are.
+/// Maximum number of differences of one kind; the rest is counted.
 const SHOWN_MAX: usize = 4;
 
-/// The lines; none where nothing differs and all is known.
+/// Returns the lines; none if nothing differs and everything is known.
 pub(crate) fn lines(view: &TargetsComparison, style: TextStyle) -> Vec<String> {
     let mut found: Vec<(&str, Vec<String>)> = Vec::new();
     let by_hand = view.settings.iter().filter(|one| !one.by_version);
@@ -35,7 +35,7 @@ pub(crate) fn lines(view: &TargetsComparison, style: TextStyle) -> Vec<String> {
         invalid.map(|one| format!("invalid {}: {} on {}", one.side.name(), one.name, one.table));
     found.push(("indexes", invalid.collect()));
     found.push(("sizes", view.sizes.iter().map(size).collect()));
-    // That secrets are not kept is so on either side, always.
+    // Secrets are never recorded, so this note is on both sides.
     let notes = view.notes.iter().filter(|one| one.note.about != "secrets");
     let notes = notes.map(|one| {
         let counted = one
@@ -84,9 +84,9 @@ pub(crate) fn lines(view: &TargetsComparison, style: TextStyle) -> Vec<String> {
     all
 }
 
-/// Where a server is and how it is watched differs anyhow.
+/// Whether a setting concerns the server's location or monitoring, which differ anyway.
 pub(crate) fn is_aside(setting: &SettingDifference) -> bool {
-    matches!(setting.bearing, Bearing::Place | Bearing::Watching)
+    matches!(setting.bearing, SettingArea::Place | SettingArea::Watching)
 }
 
 fn setting(one: &SettingDifference) -> String {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_and_many_are_counted() {
+    fn differences_are_listed_and_many_are_counted() {
         let names = ["a", "b", "c", "d", "e", "f"];
         let found = compare_targets(&facts("65536", &names), &facts("4096", &[]));
         let text = lines(&found, PLAIN).join("\n");
@@ -248,7 +248,7 @@ Targets, before → after
     }
 
     #[test]
-    fn nothing_is_said_of_targets_that_are_alike() {
+    fn equal_targets_give_no_lines() {
         let mut one = facts("4096", &["a"]);
         one.notes.truncate(2);
         let found = compare_targets(&one, &one);

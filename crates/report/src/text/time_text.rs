@@ -1,24 +1,24 @@
-//! Where the time of a run went, in a few lines.
+//! Text on the time breakdown of a run.
 
 use time_breakdown::time_model::{
     Basis, PartsChange, StatementTime, TimeCategory, TimeChange, TimeModel, TimePart, TimeRemark,
 };
 
-use crate::text::amount::{added, count, counted, duration_change, duration_ns, percent, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::processor_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{added, count, counted, duration_change, duration_ns, percent, ratio};
 
-/// Parts of the service time that are shown; the rest is summed up.
+/// Maximum number of parts of the service time; the rest is summed.
 const PARTS_MAX: usize = 10;
-/// Parts of less than this share of it are summed up, too.
+/// Minimum share of a part; smaller parts are summed.
 const PART_SHARE_MIN: f64 = 0.005;
-/// Statements that are shown, each with its largest parts.
+/// Maximum number of statements, each with its largest parts.
 const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
 
-/// The lines, with a blank one before them.
+/// Returns the lines, starting with a blank one.
 pub(crate) fn lines(view: &TimeModel, style: TextStyle) -> Vec<String> {
     let whole = &view.whole;
     if whole.parts.is_empty() {
@@ -93,7 +93,7 @@ fn is_lag(part: &TimePart<TimeCategory>) -> bool {
     )
 }
 
-/// The parts of the service time, the largest first.
+/// Returns the parts of the service time in descending order.
 fn of_service(time: &StatementTime) -> Vec<&TimePart<TimeCategory>> {
     let mut parts: Vec<_> = time.parts.iter().filter(|part| !is_lag(part)).collect();
     parts.sort_by(|one, other| other.ns.total_cmp(&one.ns));
@@ -124,10 +124,10 @@ fn statement(one: &StatementTime, whole_ns: f64, width: usize) -> Vec<String> {
     lines
 }
 
-/// Parts of a comparison that are shown.
+/// Maximum number of parts of a comparison.
 const CHANGES_MAX: usize = 4;
 
-/// What response times were made of before and after, with a blank line before it.
+/// Describes the components of response times before and after, starting with a blank line.
 pub(crate) fn change_lines(view: &TimeChange, style: TextStyle) -> Vec<String> {
     let response = &view.response;
     let title = format!(
@@ -147,7 +147,7 @@ pub(crate) fn change_lines(view: &TimeChange, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// The parts that changed most.
+/// Lists the parts that changed most.
 fn changes<C>(change: &PartsChange<C>, category: fn(&C) -> String) -> Vec<String> {
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
     for part in change.parts.iter().take(CHANGES_MAX) {
@@ -161,7 +161,7 @@ fn changes<C>(change: &PartsChange<C>, category: fn(&C) -> String) -> Vec<String
     table.lines()
 }
 
-/// Describes what the time went into.
+/// Describes a category.
 pub(crate) fn category(category: &TimeCategory) -> String {
     match category {
         TimeCategory::ToolLag => "tool lag".to_owned(),
@@ -176,7 +176,7 @@ pub(crate) fn category(category: &TimeCategory) -> String {
     }
 }
 
-/// Describes how a part is known, and how exactly.
+/// Describes the basis of a part and its error.
 pub(crate) fn basis(basis: Basis) -> String {
     match basis.error() {
         Some(error) if error < 1.0 => format!("{} ± {:.0} %", basis.name(), 100.0 * error),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_come_first_and_the_small_ones_are_summed_up() {
+    fn largest_parts_come_first_and_small_ones_are_summed() {
         let on = |phase: &str| TimeCategory::Processor(Some(phase.to_owned()));
         let lock = TimeCategory::Wait {
             kind: "Lock".to_owned(),

@@ -1,14 +1,14 @@
-//! Words for a comparison of times.
+//! Text on a comparison of times.
 
 use std::borrow::Cow;
 
 use compare::{Finding, StatementComparison, TimesComparison};
 use statistics::{LatencySummary, Measure};
 
-use crate::text::amount::{duration_change, ratio};
 use crate::text::line::statement_name;
+use crate::text::units::{duration_change, ratio};
 
-/// The finding, with its measure unless that is the median: `slower (p99)`.
+/// Describes the finding, with its measure unless that is the median: `slower (p99)`.
 pub(crate) fn finding(times: &TimesComparison) -> String {
     match times.measure() {
         Measure::Median => times.finding.name().to_owned(),
@@ -33,8 +33,8 @@ pub(crate) fn count_findings<'s>(
     counts
 }
 
-/// The ratio that the finding rests on, and its interval: `1.34x [1.21 – 1.48]`. `None` without an
-/// interval, since a ratio alone says nothing.
+/// Formats the ratio that the finding rests on, with its interval: `1.34x [1.21 – 1.48]`. `None`
+/// without an interval, because a ratio alone has no meaning.
 pub(crate) fn ratio_text(times: &TimesComparison, unit: &str) -> Option<String> {
     let shown = times.ratio(times.measure())?;
     let interval = shown.interval?;
@@ -46,7 +46,7 @@ pub(crate) fn ratio_text(times: &TimesComparison, unit: &str) -> Option<String> 
     ))
 }
 
-/// A number of the latency before and after: `1.20 → 3.40 ms`.
+/// Formats a latency before and after: `1.20 → 3.40 ms`.
 pub(crate) fn change(times: &TimesComparison, get: fn(&LatencySummary) -> f64) -> String {
     duration_change(
         times.before.as_ref().map(get),
@@ -54,7 +54,7 @@ pub(crate) fn change(times: &TimesComparison, get: fn(&LatencySummary) -> f64) -
     )
 }
 
-/// The measure that the finding rests on, before and after: `p99 1.20 → 3.40 ms`.
+/// Formats the measure that the finding rests on, before and after: `p99 1.20 → 3.40 ms`.
 pub(crate) fn measured_change(times: &TimesComparison) -> String {
     let measure = times.measure();
     let name = match measure {
@@ -66,17 +66,17 @@ pub(crate) fn measured_change(times: &TimesComparison) -> String {
     format!("{name} {change}")
 }
 
-/// The median, in nanoseconds.
+/// Returns the median, in nanoseconds.
 pub(crate) fn p50(latency: &LatencySummary) -> f64 {
     latency.p50_ns as f64
 }
 
-/// The 95th percentile, in nanoseconds.
+/// Returns the 95th percentile, in nanoseconds.
 pub(crate) fn p95(latency: &LatencySummary) -> f64 {
     latency.p95_ns as f64
 }
 
-/// The 99th percentile, in nanoseconds.
+/// Returns the 99th percentile, in nanoseconds.
 pub(crate) fn p99(latency: &LatencySummary) -> f64 {
     latency.p99_ns as f64
 }

@@ -1,48 +1,48 @@
-//! What is shown of an index that may serve: what the planner expects of it, before anything is replayed.
+//! Candidate index, with the planner's expectation before anything is replayed.
 
 use diagnose::ScreeningMethod;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An index that may serve.
+/// Candidate index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IndexCandidateView {
-    /// The statement that makes it.
+    /// CREATE INDEX statement.
     pub sql: String,
-    /// Its table, with its schema.
+    /// Its table, including the schema.
     pub table: String,
-    /// Its keys, what it has beside, and its condition: `(a, b) INCLUDE (c) WHERE d IS NULL`.
+    /// Its keys, included columns and condition: `(a, b) INCLUDE (c) WHERE d IS NULL`.
     pub shape: String,
-    /// Columns of it that statements of the workload update: such an update cannot be HOT with it.
+    /// Columns of the index that statements of the workload update; such an update cannot be HOT.
     pub updated: Vec<String>,
-    /// Its keys are in the order that is taught: equality, order, ranges.
+    /// Whether its keys are in the recommended order: equality, sort columns, ranges.
     pub is_classical: bool,
-    /// How the planner was asked; `null` if it was not.
+    /// Method by which the planner evaluated it; `null` if it was not evaluated.
     pub screened: Option<ScreeningMethod>,
-    /// Why the planner could not be asked.
+    /// Reason why the planner could not evaluate it.
     pub refused: Option<String>,
-    /// Its size in bytes, estimated of a hypothetical one.
+    /// Its size in bytes, estimated for a hypothetical index.
     pub bytes: Option<u64>,
-    /// The share of the time of all statements, from 0 to 1, that it saves if time goes as the planner's costs do:
-    /// an expectation, and without what writes pay.
+    /// Share of the time of all statements, from 0 to 1, that it saves if time is proportional to
+    /// the planner's costs: an expectation, without the cost for writes.
     pub expected_share: f64,
-    /// What the planner expects of each statement that it was made for.
+    /// The planner's expectation for each statement that the candidate serves.
     pub expected: Vec<ExpectedCostView>,
-    /// The change of the proof that measures it; `null` if it was not measured.
+    /// Name of the change of the proof that measures it; `null` if it was not measured.
     pub proved_as: Option<String>,
 }
 
-/// What the planner expects of a statement.
+/// The planner's expectation for a statement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectedCostView {
-    /// Which.
+    /// Fingerprint.
     pub fingerprint: String,
-    /// Its normal form.
+    /// Normalised SQL.
     pub sql: String,
-    /// Its cost without the candidate, in the planner's units.
+    /// Cost without the candidate, in the planner's units.
     pub cost_before: f64,
-    /// With it.
+    /// Cost with the candidate.
     pub cost_after: f64,
-    /// Its plan uses the candidate.
+    /// Whether the plan uses the candidate.
     pub is_used: bool,
 }

@@ -1,16 +1,16 @@
-//! JSON document on a case of the lab: what was published, and what was measured here.
+//! JSON document on a lab case: published facts, and measurements.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A case of the lab: `rehearse lab NAME --json`.
+/// Lab case: `rehearse lab NAME --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CaseReport {
     /// `rehearse/lab/1`
     pub schema: &'static str,
     /// Name of the case.
     pub name: &'static str,
-    /// One line on what it shows.
+    /// Summary of the case in one line.
     pub title: &'static str,
     /// Title of the publication.
     pub source: &'static str,
@@ -22,15 +22,15 @@ pub struct CaseReport {
     pub processors: usize,
     /// The published system and its trouble.
     pub context: String,
-    /// The cause that everyone suspected.
+    /// Cause that was generally suspected.
     pub hypothesis: String,
-    /// Steps that were done here, in order.
+    /// Steps that were carried out, in order.
     pub done: Vec<String>,
-    /// What was measured, in sentences.
+    /// Measurements, in sentences.
     pub measured: Vec<String>,
-    /// What cured it.
+    /// Cure.
     pub cure: String,
-    /// Effects that had to be seen.
+    /// Expected effects.
     pub checks: Vec<CaseCheck>,
     /// Published numbers with those measured here.
     pub numbers: Vec<CaseNumber>,
@@ -38,50 +38,50 @@ pub struct CaseReport {
     pub charts: Vec<CaseChart>,
     /// Flame graphs.
     pub flames: Vec<CaseFlame>,
-    /// What could not be looked at here, with the reasons.
+    /// Observations that were not possible here, with the reasons.
     pub unseen: Vec<String>,
-    /// Files that were left.
+    /// Files that were written.
     pub files: Vec<CaseFile>,
 }
 
-/// An effect that had to be seen.
+/// Expected effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseCheck {
-    /// The effect.
+    /// Description of the effect.
     pub what: String,
-    /// Whether it was seen.
+    /// Whether it was observed.
     pub holds: bool,
-    /// The numbers, in words.
+    /// Measured numbers, in words.
     pub measured: String,
 }
 
-/// A published number and the one measured here.
+/// Published number and the measured one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNumber {
     /// Name of the number.
     pub what: String,
     /// The published number; `null` if there is none.
     pub published: Option<String>,
-    /// The number measured here.
+    /// Measured number.
     pub measured: String,
-    /// The reason why the two differ.
+    /// Reason for the difference.
     pub why: String,
 }
 
-/// A chart: values over seconds, or over levels of something.
+/// Chart of values over seconds, or over levels.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CaseChart {
     /// Its title.
     pub title: String,
     /// Unit of the values.
     pub unit: String,
-    /// Text for those who do not see it.
+    /// Alternative text.
     pub alt_text: String,
     /// Name of the levels on the x axis, at equal distances; `null` if the x axis is time.
     pub x_categories: Option<String>,
-    /// Values are microseconds, on a logarithmic axis.
+    /// Whether values are microseconds on a logarithmic axis.
     pub durations: bool,
-    /// Its lines.
+    /// Lines of the chart.
     pub lines: Vec<CaseLine>,
 }
 
@@ -90,32 +90,32 @@ pub struct CaseChart {
 pub struct CaseLine {
     /// Its name.
     pub name: String,
-    /// Seconds from the start, or the level, and the value.
+    /// Points: seconds from the start or the index of the level, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A flame graph that was left as a file.
+/// Flame graph that was written to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseFlame {
     /// Its title.
     pub title: String,
-    /// Name of the file in the folder.
+    /// Name of the file in the directory.
     pub file: String,
-    /// Text for those who do not see it.
+    /// Alternative text.
     pub alt_text: String,
 }
 
-/// A file that was left.
+/// File that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseFile {
-    /// Its name in the folder.
+    /// Name in the directory.
     pub name: String,
-    /// Its contents.
+    /// Description of its contents.
     pub what: String,
 }
 
 impl CaseReport {
-    /// Returns whether every effect was seen that had to be.
+    /// Whether every expected effect was observed.
     pub fn is_shown(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }

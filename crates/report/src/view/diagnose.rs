@@ -5,71 +5,72 @@ use diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A diagnosis with what it is of.
+/// Diagnosis, with its source.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct DiagnosisReport {
     /// `rehearse/diagnose/1`.
     #[schemars(extend("const" = "rehearse/diagnose/1"))]
     pub schema: &'static str,
-    /// The run, workload or server.
+    /// Run, workload or server.
     pub source: String,
-    /// Name of the time that shares are of.
+    /// Name of the time that shares refer to.
     pub whole: &'static str,
     /// That time, in nanoseconds.
     pub whole_ns: f64,
-    /// Time over which it was observed, in seconds.
+    /// Observed time, in seconds.
     pub elapsed_s: f64,
-    /// Number of different statements that were looked at.
+    /// Number of distinct statements.
     pub statements: u64,
     /// Whether there is a problem or a warning.
     pub is_finding: bool,
     /// Findings and rules.
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
-    /// Thresholds that were set to another value than their default.
+    /// Thresholds with values other than the default.
     pub thresholds_set: Vec<ThresholdSetting>,
-    /// The suspects that were asked for.
+    /// Requested suspects.
     pub suspects: Vec<Suspect>,
-    /// Proofs of the findings that are problems or warnings (`--prove`); empty if they were not asked for.
+    /// Proofs of the findings that are problems or warnings (`--prove`); empty if they were not
+    /// requested.
     pub proofs: Vec<FindingProof>,
 }
 
-/// A finding, and the measurement of its changes.
+/// Finding, and the measurement of its changes.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct FindingProof {
-    /// The rule that found it.
+    /// Rule that found it.
     pub rule: &'static str,
-    /// A sentence without a full stop.
+    /// Title, a sentence without a full stop.
     pub title: String,
-    /// The most that fixing it could gain by the rule, a share from 0 to 1.
+    /// Maximum gain of a fix according to the rule, a share from 0 to 1.
     pub max_gain: Option<f64>,
-    /// The best verdict on its changes; `null` if none was measured.
+    /// Best verdict on its changes; `null` if none was measured.
     pub verdict: Option<Verdict>,
-    /// The reason why nothing was measured.
+    /// Reason why nothing was measured.
     pub not_measured_reason: Option<String>,
-    /// Its changes that were measured.
+    /// Measured changes.
     pub changes: Vec<FindingChange>,
     /// Directory of the proof.
     pub proof: Option<String>,
 }
 
-/// A change of a finding, as it was measured.
+/// Measured change of a finding.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct FindingChange {
     /// Name of the change.
     pub name: String,
     /// Verdict on the goal.
     pub verdict: Verdict,
-    /// The goal with the change divided by the goal without it.
+    /// Goal with the change divided by the goal without it.
     pub effect: Option<Effect>,
-    /// Something got worse: a statement, an error, or the goal.
+    /// Whether something got worse: a statement, an error, or the goal.
     pub is_worse: bool,
     /// Number of statements that got slower.
     pub slower: u64,
 }
 
 impl DiagnosisReport {
-    /// Makes the report of a diagnosis, without proofs.
+    /// Creates the report of a diagnosis, without proofs.
     pub fn new(
         source: &str,
         evidence: &Evidence,

@@ -1,4 +1,4 @@
-//! What a bundle of evidence has in it, and what not.
+//! Contents of an evidence bundle.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,47 +8,48 @@ use serde::Serialize;
 pub struct EvidenceView {
     /// `rehearse/evidence/1`
     pub schema: &'static str,
-    /// The version of the program that packed it.
+    /// Version of the program that created it.
     pub program: String,
-    /// The run's name, as it was given.
+    /// Name of the run, as it was given.
     pub run: String,
-    /// The run's id; equal for equal content.
+    /// Identifier of the run; equal for equal content.
     pub run_id: String,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The workload's id; empty where nothing was replayed.
+    /// Identifier of the workload; empty if nothing was replayed.
     pub workload_id: String,
-    /// How many artefacts are there.
+    /// Number of artefacts in the bundle.
     pub got: usize,
-    /// How many are not.
+    /// Number of missing artefacts.
     pub missing: usize,
-    /// What a sceptic may want and this does not have on purpose, and how to get it.
+    /// Evidence that is deliberately left out, and how to obtain it.
     pub left_out: Vec<String>,
-    /// All of them, by name.
+    /// All artefacts, by name.
     pub artefacts: Vec<ArtefactView>,
 }
 
-/// One artefact.
+/// Artefact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArtefactView {
-    /// What it is: `machine/kernel`.
+    /// Name: `machine/kernel`.
     pub name: String,
-    /// `before` the first statement, `after` the last, or `run`: of the whole of it.
+    /// Time of collection: `before` the first statement, `after` the last, or `run` for the whole
+    /// run.
     pub moment: &'static str,
-    /// How it was got, so that another can get it too.
+    /// Method of collection, so that it can be repeated.
     pub how: String,
-    /// Its file in the bundle; `null` where there is none.
+    /// Its file in the bundle; `null` if it is missing.
     pub file: Option<String>,
-    /// Its size in bytes; `null` where there is none.
+    /// Its size in bytes; `null` if it is missing.
     pub bytes: Option<u64>,
-    /// Its checksum (SHA-256), in hexadecimal digits; `null` where there is none.
+    /// Its SHA-256 checksum in hexadecimal digits; `null` if it is missing.
     pub sha256: Option<String>,
-    /// Why there is none; `null` where there is one.
+    /// Reason why it is missing; `null` if it is not.
     pub missing: Option<String>,
 }
 
 impl EvidenceView {
-    /// Of these artefacts.
+    /// Creates the view of a list of artefacts.
     pub fn new(
         name: &str,
         program: &str,

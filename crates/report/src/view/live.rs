@@ -1,73 +1,73 @@
-//! A replay while it runs: what it does now, and how that came about.
+//! Current state of a running replay, and its history.
 
 use serde::Serialize;
 
 use crate::sqlstate::condition_name;
 
-/// All that a viewer of a running replay is given first; later it gets [`LiveStepView`]s. For the page
-/// that this program serves, and so without a published schema.
+/// First message to a viewer of a running replay; [`LiveStepView`]s follow. It is only read by the
+/// page that this program serves, so it has no published schema.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveView {
     /// `rehearse/live/1`.
     pub schema: &'static str,
-    /// What does not change.
+    /// Constant facts.
     pub replay: LiveReplayView,
-    /// What one point of time covers, in seconds.
+    /// Time that one point covers, in seconds.
     pub step_s: f64,
-    /// What was so far, in the order of time. Where it grew long, neighbours were made one.
+    /// History in order of time. If it grows long, neighbouring points are merged.
     pub points: Vec<LivePointView>,
-    /// What is now.
+    /// Current state.
     pub now: LiveNowView,
 }
 
-/// What is new since the last.
+/// Changes since the previous message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveStepView {
-    /// The first of these points takes this place among those that the viewer has.
+    /// Index at which the first of these points replaces those of the viewer.
     pub from: usize,
-    /// Points behind those that the viewer has.
+    /// New points.
     pub points: Vec<LivePointView>,
-    /// What is now.
+    /// Current state.
     pub now: LiveNowView,
 }
 
-/// What is replayed, and how.
+/// Constant facts about a replay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveReplayView {
-    /// The workload's name, as the user gave it.
+    /// Name of the workload, as the user gave it.
     pub workload: String,
-    /// The run's name, as the user gave it.
+    /// Name of the run, as the user gave it.
     pub run: String,
-    /// The server's address.
+    /// Address of the server.
     pub target: String,
-    /// The server's version; empty if unknown.
+    /// Version of the server; empty if unknown.
     pub server_version: String,
-    /// Everything that was asked for, by option.
+    /// All given options.
     pub options: Vec<(String, String)>,
-    /// When the replay was started, in microseconds since 1970-01-01 UTC.
+    /// Start of the replay, in microseconds since 1970-01-01 UTC.
     pub started_wall_us: i64,
-    /// What it takes where it keeps its time, in microseconds; `null` where that is not known before.
+    /// Planned duration in microseconds; `null` if it is unknown in advance.
     pub span_us: Option<f64>,
-    /// Whether time says when a statement is due: not at full speed, nor in a closed loop.
+    /// Whether statements have due times: not at full speed, nor in a closed loop.
     pub is_timed: bool,
-    /// Statements, copies among them.
+    /// Statements, including copies.
     pub statements: u64,
 }
 
-/// What a replay is doing.
+/// State of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveState {
     /// Nothing was sent yet.
     #[default]
     Beginning,
-    /// It sends and receives.
+    /// Sending and receiving.
     Running,
-    /// Something is asked of the target, and nothing has come from it for a while.
+    /// A request to the target has been unanswered for a while.
     Waiting,
-    /// It was asked to stop, and what is in flight may end.
+    /// It was asked to stop; statements in flight may end.
     Stopping,
-    /// The last statement is over; what else is asked and written is.
+    /// The last statement ended; remaining observations are collected and written.
     Ending,
     /// It reached its end.
     Done,
@@ -78,7 +78,7 @@ pub enum LiveState {
 }
 
 impl LiveState {
-    /// As it is said.
+    /// Returns the state in words.
     pub fn words(self) -> &'static str {
         match self {
             LiveState::Beginning => "beginning",
@@ -92,108 +92,108 @@ impl LiveState {
         }
     }
 
-    /// Whether nothing follows.
+    /// Whether the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Stopped | Self::Failed)
     }
 }
 
-/// Where a replay is, and how it does.
+/// Progress and state of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LiveNowView {
-    /// What it is doing.
+    /// State.
     pub state: LiveState,
-    /// The same in words.
+    /// State in words.
     pub state_words: &'static str,
-    /// What there is to say of it, in a sentence.
+    /// Explanation in a sentence.
     pub note: Option<String>,
     /// Time since the start, in microseconds.
     pub elapsed_us: f64,
-    /// What is left of its time, in microseconds: by the plan, or else by the statements that are
-    /// over; `null` where nothing tells.
+    /// Estimated remaining time in microseconds, from the plan or else from the completed
+    /// statements; `null` if unknown.
     pub left_us: Option<f64>,
-    /// How long it is past its planned end, in microseconds.
+    /// Time beyond the planned end, in microseconds.
     pub overdue_us: Option<f64>,
-    /// How much of it is over, 0 to 1: of its time where that is planned, else of its statements.
+    /// Progress from 0 to 1: share of the planned time, or else of the statements.
     pub position: f64,
-    /// Statements whose time has come; `null` where no time decides.
+    /// Statements that are due by now; `null` if there are no due times.
     pub due: Option<u64>,
     /// Statements that were sent.
     pub sent: u64,
-    /// Statements that the server did.
+    /// Statements that succeeded.
     pub done: u64,
     /// Statements that failed.
     pub failed: u64,
     /// Statements that were never sent.
     pub skipped: u64,
-    /// The last seconds.
+    /// Rates of the last seconds.
     pub lately: LiveRates,
-    /// From the start until now.
+    /// Times since the start.
     pub whole: LiveTimesView,
-    /// Connections that are open.
+    /// Open connections.
     pub sessions_open: u64,
-    /// Connections that are being opened.
+    /// Connections being opened.
     pub sessions_connecting: u64,
     /// Statements in flight, whose sessions wait for the server.
     pub in_flight: u64,
     /// Statements that were read ahead or wait for their session.
     pub queued: u64,
-    /// Of these, those on disk.
+    /// Number of these on disk.
     pub queued_on_disk: u64,
-    /// What was done and is not yet written to the run.
+    /// Completed executions that are not yet written to the run.
     pub recorder_backlog: u64,
-    /// Failures by SQLSTATE, the most first.
+    /// Failures by SQLSTATE, the most frequent first.
     pub errors: Vec<LiveErrorView>,
-    /// What was never sent, by reason, the most first.
+    /// Skipped statements by reason, the most frequent first.
     pub skips: Vec<LiveReasonView>,
     /// Sessions whose connection could not be opened, by SQLSTATE.
     pub connections_failed: Vec<LiveErrorView>,
     /// Connections that were lost, by SQLSTATE.
     pub connections_lost: Vec<LiveErrorView>,
-    /// The statements that took the most time, the most first.
+    /// Statements by descending total time.
     pub top: Vec<LiveStatementView>,
     /// All other statements together.
     pub others: Option<LiveOthersView>,
-    /// What the target's backends wait for; why that is not known, where it is not.
+    /// Wait events of the target's backends, or the reason why they are unknown.
     pub waits: ObservedView,
-    /// What the target's processors do; why that is not known, where it is not.
+    /// Phases of the target's processors, or the reason why they are unknown.
     pub phases: ObservedView,
 }
 
 /// Rates and times in a stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LiveRates {
-    /// Statements that came due, a second; `null` where no time decides.
+    /// Statements that became due, per second; `null` if there are no due times.
     pub due_per_s: Option<f64>,
-    /// Statements that were sent, a second.
+    /// Statements that were sent, per second.
     pub sent_per_s: f64,
-    /// Statements that were answered, a second, failures among them.
+    /// Statements that were answered, including failures, per second.
     pub answered_per_s: f64,
-    /// Failures, a second.
+    /// Failures, per second.
     pub failed_per_s: f64,
-    /// Times of the statements that ended then.
+    /// Times of the statements that ended in it.
     pub times: LiveTimesView,
 }
 
-/// Quantiles in microseconds, within 7 %; `null` where there was no statement.
+/// Quantiles in microseconds, within 7 %; `null` without statements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LiveTimesView {
-    /// Due → done.
+    /// Response time (due → done).
     pub response: Option<LiveQuantilesView>,
-    /// Lag that is the tool's own doing.
+    /// Lag caused by the tool.
     pub tool_lag: Option<LiveQuantilesView>,
-    /// Lag because a session's previous statement was not done.
+    /// Lag caused by a session's previous statement.
     pub session_lag: Option<LiveQuantilesView>,
 }
 
-/// In microseconds.
+/// Quantiles in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LiveQuantilesView {
-    /// Half took no longer.
+    /// Median.
     pub p50_us: f64,
-    /// 95 % took no longer.
+    /// 95th percentile.
     pub p95_us: f64,
-    /// 99 % took no longer.
+    /// 99th percentile.
     pub p99_us: f64,
 }
 
@@ -207,27 +207,27 @@ pub struct LivePointView {
     pub rates: LiveRates,
     /// Statements in flight at its end.
     pub in_flight: u64,
-    /// Backends in each wait on average, by name.
+    /// Mean number of backends in each wait, by name.
     pub waits: Vec<(String, f64)>,
-    /// Processors busy with each phase on average, by name.
+    /// Mean number of processors in each phase, by name.
     pub phases: Vec<(String, f64)>,
 }
 
 /// An error code.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveErrorView {
-    /// The SQLSTATE; `other` for all past a number of different ones.
+    /// SQLSTATE; `other` for those beyond the maximum number of distinct ones.
     pub sqlstate: String,
-    /// The condition's name; empty where it is not known here.
+    /// Condition name; empty if it is not known.
     pub name: &'static str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// How often in the last seconds.
+    /// Number of occurrences in the last seconds.
     pub lately: u64,
 }
 
 impl LiveErrorView {
-    /// Of a count by SQLSTATE.
+    /// Creates the view from a count by SQLSTATE.
     pub fn new(sqlstate: &str, count: u64, lately: u64) -> Self {
         Self {
             sqlstate: sqlstate.to_owned(),
@@ -238,67 +238,67 @@ impl LiveErrorView {
     }
 }
 
-/// Why something was not sent.
+/// Reason why statements were not sent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveReasonView {
-    /// Its name.
+    /// Name of the reason.
     pub reason: String,
-    /// In words.
+    /// Explanation in words.
     pub explanation: String,
-    /// How often.
+    /// Number of statements.
     pub count: u64,
 }
 
-/// A statement's totals so far.
+/// Totals of a statement so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveStatementView {
     /// 16 hexadecimal digits.
     pub fingerprint: String,
-    /// The normalised SQL on one line, shortened; no literal is in it. `null` while it is looked up.
+    /// Normalised SQL on one line, shortened, without literals. `null` while it is looked up.
     pub sql: Option<String>,
-    /// How often it was answered, failures among it.
+    /// Number of answers, including failures.
     pub calls: u64,
-    /// How often it failed.
+    /// Number of failures.
     pub failed: u64,
-    /// The sum of its service times (sent → done).
+    /// Sum of its service times (sent → done).
     pub total_us: f64,
-    /// Their mean.
+    /// Mean service time.
     pub mean_us: f64,
-    /// The longest.
+    /// Longest service time.
     pub longest_us: f64,
-    /// Its part of the service time of all statements, 0 to 1.
+    /// Share of the service time of all statements, from 0 to 1.
     pub share: f64,
-    /// Its part of the service time of the last seconds, 0 to 1; `null` where it was not shown before
-    /// them.
+    /// Share of the service time of the last seconds, from 0 to 1; `null` if it was not shown
+    /// before.
     pub share_lately: Option<f64>,
-    /// The mean in the capture: the captured server's own time, without the network.
+    /// Mean in the capture: the captured server's own time, without the network.
     pub captured_mean_us: Option<f64>,
 }
 
-/// The statements that are not shown singly.
+/// Statements that are not shown individually.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LiveOthersView {
-    /// How many different ones, as far as they are told apart.
+    /// Number of distinct statements, as far as they are distinguished.
     pub different: u64,
-    /// How often they were answered.
+    /// Number of answers.
     pub calls: u64,
-    /// Their part of the service time of all statements, 0 to 1.
+    /// Share of the service time of all statements, from 0 to 1.
     pub share: f64,
 }
 
-/// Whether something of the target is observed.
+/// Observed values of the target, or the reason why they are missing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ObservedView {
-    /// Why not, as what follows "not observed: "; `null` where it is.
+    /// Reason, as it follows "not observed: "; `null` if it is observed.
     pub why_not: Option<String>,
-    /// Where it comes from, and how exact it is.
+    /// Source and accuracy.
     pub source: Option<String>,
-    /// The values of the last seconds by name, the most first.
+    /// Values of the last seconds by name, in descending order.
     pub lately: Vec<(String, f64)>,
 }
 
 impl ObservedView {
-    /// It is not observed, for this reason.
+    /// Creates a view of an unavailable observation.
     pub fn not(why: &str) -> Self {
         Self {
             why_not: Some(why.to_owned()),

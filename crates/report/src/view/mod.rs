@@ -1,4 +1,4 @@
-//! What is shown, apart from how.
+//! Contents of documents, independent of their rendering.
 
 pub(crate) mod candidate;
 pub(crate) mod case;

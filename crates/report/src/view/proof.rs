@@ -1,4 +1,4 @@
-//! JSON document on a proof: a verdict for each change, what else moved, and every run.
+//! JSON document on a proof: a verdict for each change, other changes, and every run.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use study::proof::ProofRecord;
 
 use crate::view::candidate::IndexCandidateView;
 
-/// The way in which a proof ended.
+/// Reason why a proof ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofEnd {
@@ -31,55 +31,57 @@ pub struct ProofView {
     /// `rehearse/proof/2`.
     #[schemars(extend("const" = "rehearse/proof/2"))]
     pub schema: &'static str,
-    /// The directory, as the user named it.
+    /// Directory, as the user named it.
     pub name: String,
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Its statements.
+    /// Number of its statements.
     pub statements: u64,
-    /// Where: a sandbox or an address.
+    /// Location: a sandbox or an address.
     pub place: String,
-    /// When it was begun, in microseconds since 1970-01-01 UTC.
+    /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_wall_us: i64,
-    /// What the order was made of.
+    /// Seed of the order of runs.
     pub seed: u64,
-    /// The number that was to get better.
+    /// Goal: the number that was to improve.
     pub goal: Goal,
-    /// Differences up to this share count as none: 0.05 is from 1/1.05 to 1.05.
+    /// Differences up to this share are ignored: 0.05 is from 1/1.05 to 1.05.
     pub margin: f64,
-    /// How long it was given, in seconds.
+    /// Time budget, in seconds.
     pub within_s: f64,
-    /// How long its runs took, with restoring, in seconds.
+    /// Time that its runs took, including restoring, in seconds.
     pub took_s: f64,
-    /// Runs of the unchanged before the first block.
+    /// Runs without changes before the first block.
     pub noise_runs: u32,
-    /// By which these differ: the standard deviation of the goal's logarithm, so that 0.05 is about 5 %.
+    /// Noise between these runs: the standard deviation of the goal's logarithm, so that 0.05 is
+    /// about 5 %.
     pub noise: Option<f64>,
-    /// With such noise, all blocks together can show differences from about this share on.
+    /// Smallest difference, as a share, that all blocks together can show at this noise.
     pub shows: Option<f64>,
-    /// The most blocks that were to be done, decided before the first; 0 where it did not come so far.
+    /// Maximum number of blocks, fixed before the first; 0 if it was not fixed.
     pub blocks_planned: u32,
-    /// The way in which it ended.
+    /// Reason why it ended.
     pub ended: ProofEnd,
-    /// Each change by itself, and all of them together.
+    /// Each change separately, and all of them combined.
     pub sides: Vec<ProofSideView>,
-    /// Every run, in the order in which it was done. `side` is 0 for the unchanged, else a place in `sides`, from 1.
+    /// Every run, in order. `side` is 0 for the runs without changes, else an index into `sides`,
+    /// from 1.
     pub runs: Vec<ProofRecord>,
-    /// Indexes that the planner was asked of before, where the changes are some of these (`rehearse indexes`); what is
-    /// expected the most of first.
+    /// Candidate indexes that the planner evaluated before, if the changes are some of these
+    /// (`rehearse indexes`), by descending expectation.
     pub candidates: Vec<IndexCandidateView>,
-    /// What shaped every run, by option.
+    /// Options that apply to every run.
     pub options: BTreeMap<String, String>,
-    /// What has to be known to read all this.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// A change, or all of them together.
+/// Change, or all changes combined.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProofSideView {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What is changed.
+    /// Descriptions of the changes.
     pub changes: Vec<String>,
     /// Verdict on the goal.
     pub verdict: Verdict,
@@ -87,37 +89,38 @@ pub struct ProofSideView {
     pub effect: Option<Effect>,
     /// All interim analyses, in order.
     pub interim_analyses: Vec<InterimAnalysis>,
-    /// Blocks that were done of it.
+    /// Number of completed blocks.
     pub blocks: u32,
-    /// All that is measured of whole runs, the goal among them. Their intervals are of all blocks, for one look.
+    /// Numbers of whole runs, including the goal. Their intervals cover all blocks, for one look.
     pub numbers: Vec<ProofNumber>,
-    /// Something got worse: a statement, an error, or the goal.
+    /// Whether something got worse: a statement, an error, or the goal.
     pub worse: bool,
-    /// Statements that got slower, noticeably; what costs most first.
+    /// Statements that got noticeably slower, by descending cost.
     pub slower: Vec<StatementComparison>,
-    /// Statements that look noticeably slower, where chance could not be ruled out.
+    /// Statements that look noticeably slower, but for which chance could not be ruled out.
     pub suspected: Vec<StatementComparison>,
-    /// Statements that got faster; what saves most first.
+    /// Statements that got faster, by descending saving.
     pub faster: Vec<StatementComparison>,
-    /// Statements that were on both sides and are none of these.
+    /// Number of other statements that are on both sides.
     pub others: u64,
-    /// Statements on one side only: there is nothing to compare them with.
+    /// Number of statements on one side only, which cannot be compared.
     pub one_sided: u64,
-    /// Errors that changed; those that got worse first.
+    /// Errors that changed; regressions first.
     pub errors: Vec<ErrorChange>,
-    /// Statements with other rows than before that do not differ by themselves.
+    /// Number of statements whose rows differ between the sides but not within one.
     pub other_rows: u64,
     /// Reasons to read the comparison of statements with care.
     pub warnings: Vec<Warning>,
-    /// Tables and indexes of which there was one side only, or whose size differs by a tenth and more behind the runs.
+    /// Tables and indexes that exist on one side only, or whose size after the runs differs by 10 %
+    /// or more.
     pub sizes: Vec<SizeChange>,
-    /// What the workload's rewriting did, and what it takes from comparing; sentences.
+    /// Effects of the workload's rewriting, and the comparisons that it prevents, in sentences.
     pub rewritten: Vec<String>,
-    /// The file with the whole comparison, in the proof's directory.
+    /// File of the full comparison, in the proof's directory.
     pub page: Option<String>,
 }
 
-/// An analysis before all blocks were done, or of all of them.
+/// Interim or final analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct InterimAnalysis {
     /// The effect on the goal.
@@ -127,48 +130,48 @@ pub struct InterimAnalysis {
     pub verdict: Verdict,
 }
 
-/// Direction in which a number moved beyond the margin.
+/// Direction in which a number changed beyond the margin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Movement {
-    /// To the better.
+    /// It improved.
     Better,
-    /// To the worse.
+    /// It got worse.
     Worse,
 }
 
-/// A number of whole runs.
+/// Number of whole runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ProofNumber {
-    /// `total`, `p50`, `p99`, `cpu`, `wal`, `throughput`, `reads` and `writes` (service times of what only reads, and of
-    /// what writes rows), `blocks` (of tables and indexes, read from memory or not), `hot` (the share of updates that
-    /// left all indexes alone), `indexes` or `tables` (their sizes).
+    /// `total`, `p50`, `p99`, `cpu`, `wal`, `throughput`, `reads` and `writes` (service times of
+    /// read-only statements, and of those that write rows), `blocks` (of tables and indexes, from
+    /// memory or not), `hot` (the share of HOT updates), `indexes` or `tables` (their sizes).
     pub name: &'static str,
-    /// The name in words.
+    /// Name in words.
     pub label: &'static str,
     /// Unit of `before` and `after`.
     pub unit: Unit,
-    /// A greater number is a better one.
+    /// Whether a greater number is better.
     pub more_is_better: bool,
-    /// Geometric mean of the runs without the change; of shares the mean.
+    /// Geometric mean of the runs without the change; for shares the arithmetic mean.
     pub before: f64,
     /// The same with the change.
     pub after: f64,
-    /// After / before; `null` of sizes, and of fewer than two blocks.
+    /// Ratio after / before; `null` for sizes, and for fewer than two blocks.
     pub effect: Option<Effect>,
-    /// Direction, if the interval lies wholly beyond the margin.
+    /// Direction, if the whole interval is beyond the margin.
     pub moved: Option<Movement>,
 }
 
-/// How large a table or index was behind the last run of each side.
+/// Size of a table or index after the last run of each side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SizeChange {
-    /// With its schema, where that is not on the search path.
+    /// Name, including the schema if it is not on the search path.
     pub name: String,
-    /// It is an index.
+    /// Whether it is an index.
     pub is_index: bool,
-    /// Without the change, in bytes; `null` where it was not there.
+    /// Bytes without the change; `null` if it did not exist.
     pub before_bytes: Option<u64>,
-    /// With it.
+    /// Bytes with the change.
     pub after_bytes: Option<u64>,
 }

@@ -26,27 +26,27 @@ pub struct RunReport {
     pub server_version: String,
     /// Speed of the replay.
     pub speed: String,
-    /// Everything that was asked for, by option.
+    /// All given options.
     pub options: BTreeMap<String, String>,
     /// Time from the replay's start to the last event due.
     pub span_due_ns: i64,
-    /// Statements of the workload that the run does not have, because it was killed.
+    /// Statements of the workload that are missing from the run because it was killed.
     pub missing: u64,
-    /// Statements answered per second; `null` of a run without time.
+    /// Statements answered per second; `null` if the run took no time.
     pub throughput_per_s: Option<f64>,
     /// Counts and times.
     #[serde(flatten)]
     pub summary: Summary,
     /// Differences from the capture.
     pub divergence: Divergence,
-    /// Observations of the server; `null` if it was not watched.
+    /// Observations of the server; `null` if it was not observed.
     pub observed: Option<Observation>,
-    /// Time breakdown; `null` if the target was not watched.
+    /// Time breakdown; `null` if the target was not observed.
     pub time: Option<TimeModel>,
 }
 
 impl RunReport {
-    /// Makes the report of a run that was not observed. `run` is the name to show.
+    /// Creates the report of a run that was not observed. `run` is the name to display.
     pub fn new(run: &str, info: &RunInfo, mut summary: Summary, divergence: Divergence) -> Self {
         let lacks = |all: u64| all.saturating_sub(summary.statements);
         let (unreached, missing) = match info.status {

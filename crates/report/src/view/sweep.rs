@@ -23,7 +23,7 @@ pub enum LoadUnit {
 pub enum Axis {
     /// Number of clients.
     Clients,
-    /// Transactions asked for per second.
+    /// Requested transactions per second.
     Rate,
     /// Factor of the captured speed.
     Speed,
@@ -35,7 +35,7 @@ pub struct SweepReport {
     /// `rehearse/sweep/1`.
     #[schemars(extend("const" = "rehearse/sweep/1"))]
     pub schema: &'static str,
-    /// The directory, as the user named it.
+    /// Directory, as the user named it.
     pub name: String,
     /// A script with its scale, or a workload.
     pub load: String,
@@ -45,13 +45,13 @@ pub struct SweepReport {
     pub started_wall_us: i64,
     /// Seed of the order of trials.
     pub seed: u64,
-    /// Trials of each combination in the plan.
+    /// Number of planned trials of each combination.
     pub repeat: u32,
     /// Unit of load.
     pub unit: LoadUnit,
     /// Statements in one unit of load.
     pub statements_of_one: u64,
-    /// All other options that shape trials.
+    /// All other options of the trials.
     pub options: BTreeMap<String, String>,
     /// Levels of settings. `variant` of a curve or trial is an index, from 0.
     pub variants: Vec<Variant>,
@@ -67,17 +67,17 @@ pub struct SweepReport {
     pub why_not_done: Option<String>,
     /// The x axis of the curves; `null` if no factor of load has two levels.
     pub axis: Option<Axis>,
-    /// Below this growth a step does not pay.
+    /// Growth below which a step does not pay.
     pub growth_min: f64,
     /// A curve for each combination of all other factors.
     pub curves: Vec<SweepCurve>,
-    /// Every trial that was done or failed, in the order in which it was done.
+    /// All trials, done or failed, in order.
     pub trials: Vec<Record>,
-    /// Remarks that are needed to read all this.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// A point of a curve: all trials at one level.
+/// Point of a curve: all trials at one level.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SweepPoint {
     /// The level on the x axis; 0 if there is none.
@@ -96,13 +96,13 @@ pub struct SweepPoint {
     pub server_cpu_us: Option<Estimate>,
     /// CPU time of this program per statement.
     pub client_cpu_us: Option<Estimate>,
-    /// Share of the machine's CPU time that was used, the mean of the trials.
+    /// Share of the machine's CPU time in use, averaged over the trials.
     pub machine_busy: Option<f64>,
-    /// Clients that waited for the server, the mean of the trials.
+    /// Number of clients waiting for the server, averaged over the trials.
     pub busy: f64,
-    /// Statements that failed, of all trials.
+    /// Failed statements of all trials.
     pub failed: u64,
-    /// Statements executed, of all trials, as `pg_stat_statements` counted them.
+    /// Statements executed in all trials, as `pg_stat_statements` counted them.
     pub calls: Option<u64>,
     /// Statements planned, if that was tracked.
     pub plans: Option<u64>,
@@ -110,10 +110,10 @@ pub struct SweepPoint {
     pub plan_share: Option<f64>,
 }
 
-/// A curve.
+/// Curve.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SweepCurve {
-    /// Name that distinguishes it from the others.
+    /// Name that distinguishes it from the other curves.
     pub name: String,
     /// Protocol mode.
     pub mode: Mode,

@@ -1,10 +1,10 @@
-//! JSON documents on a workload that was made: by a capture, or from another workload.
+//! JSON documents on a workload that was created, by a capture or from another workload.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{MaskAccount, MaskNote, RewriteNote, SliceAccount, WorkloadInfo};
 
-/// Result of a capture: the workload that was made, and the account of what was read.
+/// Result of a capture: the workload, and the account of what was read.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct CaptureReport<R> {
     /// `rehearse/capture/1` or `rehearse/capture-pcap/1`.
@@ -26,7 +26,7 @@ pub struct CaptureReport<R> {
     pub mask: Option<Masking>,
 }
 
-/// Account of a masking, without the values that were to stay as they are.
+/// Account of a masking, without the list of unmasked values.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Masking {
     /// Fingerprint of the key.
@@ -52,7 +52,7 @@ pub struct Rewritings {
     pub rewritings: Vec<RewriteNote>,
 }
 
-/// Result of making a workload from another one.
+/// Result of creating a workload from another one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransformReport<A> {
     /// `rehearse/slice/1`, `rehearse/mask/1` or `rehearse/rewrite/1`.
@@ -76,7 +76,7 @@ pub struct TransformReport<A> {
 }
 
 impl<A> TransformReport<A> {
-    /// Makes one of the two workloads' paths and what the manifest of the one that was made has.
+    /// Creates a report from both workloads' paths and the manifest of the new one.
     pub fn new(
         schema: &'static str,
         [source, workload]: [String; 2],

@@ -1,8 +1,8 @@
-//! What holds for the markup of every page, without a browser.
+//! Checks of the markup of every page, without a browser.
 
 #![allow(dead_code)] // each test file uses a part of it
 
-/// The elements, in order: opened and closed as they must be, without what is in scripts and style.
+/// Checks that elements are opened and closed correctly, without the contents of scripts and style.
 pub fn check_nesting(html: &str) {
     const EMPTY: [&str; 6] = ["meta", "input", "br", "link", "img", "hr"];
     let mut open: Vec<String> = Vec::new();
@@ -41,7 +41,7 @@ pub fn check_nesting(html: &str) {
     assert_eq!(open, Vec::<String>::new());
 }
 
-/// What stands in the data element of that id.
+/// Returns the content of a data element by its id.
 pub fn data(html: &str, id: &str) -> serde_json::Value {
     let start = format!("<script type=\"application/json\" id=\"{id}\">");
     let from = html.find(&start).unwrap() + start.len();
@@ -49,7 +49,7 @@ pub fn data(html: &str, id: &str) -> serde_json::Value {
     serde_json::from_str(&html[from..to]).unwrap()
 }
 
-/// It names nothing that would have to be fetched.
+/// Checks that the page refers to nothing that would have to be fetched.
 pub fn check_self_contained(html: &str) {
     for outside in [
         "http:", "https:", "//www", "src=", "url(", "@import", "<link", "fetch(",
@@ -58,7 +58,7 @@ pub fn check_self_contained(html: &str) {
     }
 }
 
-/// Scripts find what they read by its id.
+/// Checks that ids are unique, because scripts find elements by id.
 pub fn check_ids(html: &str) {
     let mut ids: Vec<&str> = html
         .split(" id=\"")

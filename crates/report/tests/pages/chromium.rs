@@ -1,7 +1,7 @@
-//! A headless Chromium, driven by the DevTools protocol over a pipe: JSON messages, each ended by a
+//! Headless Chromium, driven by the DevTools protocol over a pipe: JSON messages, each ended by a
 //! zero byte, on the browser's file descriptors 3 and 4.
 //!
-//! Facts of the protocol: <https://chromedevtools.github.io/devtools-protocol/>.
+//! Protocol: <https://chromedevtools.github.io/devtools-protocol/>.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long an answer may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Says that there must be a browser.
-const MUST: &str = "REHEARSE_TEST_BROWSER";
-/// Where a browser is looked for, where `CHROMIUM` does not name one.
+/// Maximum time for an answer before the test fails.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Environment variable that requires a browser.
+const REQUIRE_VARIABLE: &str = "REHEARSE_TEST_BROWSER";
+/// Names under which a browser is searched, unless `CHROMIUM` names one.
 const NAMES: [&str; 4] = [
     "chromium",
     "chromium-browser",
     "google-chrome",
     "google-chrome-stable",
 ];
-/// The shell gives the pipes the numbers that the browser expects, before it becomes the browser.
+/// Shell command that gives the pipes the expected file descriptors and then executes the browser.
 const PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
-/// A browser of a test's own, with one tab.
+/// Browser of a test, with one tab.
 pub struct Browser {
     process: Child,
     input: Option<ChildStdin>,
@@ -34,11 +34,11 @@ pub struct Browser {
     asked: u64,
     session: Option<String>,
     events: VecDeque<Value>,
-    /// The browser writes here, and pages are opened from here.
+    /// Directory for the browser's files and the test's pages.
     directory: tempfile::TempDir,
 }
 
-/// The program, or `None` where there is none and none is asked for.
+/// Returns the program, or `None` if there is none and none is required.
 fn program() -> Option<PathBuf> {
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -49,18 +49,18 @@ fn program() -> Option<PathBuf> {
             .find(|file| file.is_file())
     });
     assert!(
-        found.is_some() || std::env::var_os(MUST).is_none_or(|value| value != "1"),
-        "{MUST}=1 asks for a browser, and there is no chromium in PATH"
+        found.is_some() || std::env::var_os(REQUIRE_VARIABLE).is_none_or(|value| value != "1"),
+        "{REQUIRE_VARIABLE}=1 asks for a browser, and there is no chromium in PATH"
     );
     found
 }
 
 impl Browser {
-    /// Starts one. `None`, and a word of it, where the machine has none.
+    /// Starts a browser. Prints a note and returns `None` if the machine has none.
     pub fn start() -> Option<Self> {
         let Some(program) = program() else {
             println!(
-                "not tested: there is no chromium in PATH, and CHROMIUM names none; with {MUST}=1 this fails"
+                "not tested: there is no chromium in PATH, and CHROMIUM names none; with {REQUIRE_VARIABLE}=1 this fails"
             );
             return None;
         };
@@ -71,7 +71,7 @@ impl Browser {
             .args([
                 "--headless=new",
                 "--remote-debugging-pipe",
-                // The pages are our own, and the sandbox does not start for root.
+                // The pages are our own, and the browser's sandbox does not start for root.
                 "--no-sandbox",
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
@@ -121,12 +121,12 @@ impl Browser {
         Some(browser)
     }
 
-    /// Where a file of this browser's is.
+    /// Returns the path of a file in this browser's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Asks, and waits for the answer. Events that come before it are kept.
+    /// Calls a method and waits for the answer. Events that arrive before it are kept.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.asked += 1;
         let mut message = json!({"id": self.asked, "method": method, "params": params});
@@ -149,11 +149,11 @@ impl Browser {
     }
 
     fn next(&self, waiting_for: &str) -> Value {
-        let message = self.messages.recv_timeout(PATIENCE);
+        let message = self.messages.recv_timeout(REPLY_TIMEOUT);
         message.unwrap_or_else(|error| panic!("the browser does not answer {waiting_for}: {error}"))
     }
 
-    /// Waits for an event; those before it are kept.
+    /// Waits for an event; earlier events are kept.
     pub fn wait_for(&mut self, event: &str) {
         let is = |message: &Value| message["method"] == event;
         if let Some(at) = self.events.iter().position(is) {
@@ -169,7 +169,7 @@ impl Browser {
         }
     }
 
-    /// The parameters of all events of a kind so far.
+    /// Returns the parameters of all events of a kind so far.
     pub fn events(&self, method: &str) -> Vec<&Value> {
         let of = self.events.iter();
         of.filter(|message| message["method"] == method)
@@ -180,7 +180,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends when nobody is at the other end of its pipe; its own processes end with it.
+        // The browser ends when its pipe is closed, and its processes end with it.
         self.input = None;
         for _ in 0..100 {
             if matches!(self.process.try_wait(), Ok(Some(_)) | Err(_)) {

@@ -1,4 +1,4 @@
-//! The page of a comparison.
+//! Page of a comparison in a browser.
 
 use report::compare_page::render_html;
 use serde_json::json;
@@ -8,12 +8,12 @@ use crate::tab::Tab;
 
 const SLOW: &str = "0000000000000002";
 
-/// How many statements the table shows.
+/// Number of statements in the table.
 const SHOWN: &str = "document.querySelectorAll('#statement-table td.what').length";
 const STATUS: &str = "#statement-table [role=status]";
 
 #[test]
-fn the_verdict_and_what_is_slower_are_seen_at_once() {
+fn verdict_and_slower_statements_are_visible_at_once() {
     let Some(mut tab) = Tab::open(&render_html(&compared(true))) else {
         return;
     };
@@ -40,7 +40,7 @@ fn the_verdict_and_what_is_slower_are_seen_at_once() {
 }
 
 #[test]
-fn the_table_sorts_filters_and_searches() {
+fn statement_table_sorts_filters_and_searches() {
     let Some(mut tab) = Tab::open(&render_html(&compared(true))) else {
         return;
     };
@@ -77,7 +77,7 @@ fn the_table_sorts_filters_and_searches() {
     assert!(tab.eval(first).as_str().unwrap().contains("from orders o"));
     tab.eval("(() => { const one = document.getElementById('search'); one.value = ''; one.dispatchEvent(new Event('input')); })()");
 
-    // The calls, the most first; then the fewest.
+    // The calls in descending order, then in ascending order.
     let calls = "[...document.querySelectorAll('#statement-table tbody tr')].map((row) => Number(row.cells[4].innerText.split(' ')[0].replaceAll(',', '')))";
     let head = "#statement-table th:nth-child(5) button";
     for (sort, ascending) in [("descending", false), ("ascending", true)] {
@@ -96,7 +96,7 @@ fn the_table_sorts_filters_and_searches() {
 }
 
 #[test]
-fn a_statement_opens_by_click_by_key_and_by_address() {
+fn statement_opens_by_click_key_and_address() {
     let Some(mut tab) = Tab::open(&render_html(&compared(true))) else {
         return;
     };
@@ -130,7 +130,7 @@ fn a_statement_opens_by_click_by_key_and_by_address() {
     tab.assert_readable();
     tab.colours("light");
 
-    // The keyboard is at the statement: it closes it, goes down, opens the next.
+    // The keyboard focus is on the statement: close it, move down, open the next.
     let expanded = "document.activeElement.getAttribute('aria-expanded')";
     assert_eq!(tab.eval(expanded), json!("true"));
     tab.press("Enter");
@@ -158,7 +158,7 @@ fn a_statement_opens_by_click_by_key_and_by_address() {
 }
 
 #[test]
-fn what_got_slower_is_open_on_paper() {
+fn slower_statements_are_open_in_print() {
     let Some(mut tab) = Tab::open(&render_html(&compared(true))) else {
         return;
     };
@@ -181,7 +181,7 @@ fn what_got_slower_is_open_on_paper() {
 }
 
 #[test]
-fn of_no_change_and_of_nothing_it_is_a_page_too() {
+fn unchanged_and_empty_comparisons_are_pages() {
     for (name, view, said) in [
         ("same", compared(false), "No regression"),
         ("nothing", nothing(), "Not enough data"),
@@ -196,10 +196,10 @@ fn of_no_change_and_of_nothing_it_is_a_page_too() {
     }
 }
 
-/// How long it takes is measured, not asserted: a busy machine proves nothing. It is in
+/// The time is measured, not asserted, because a busy machine proves nothing. It is in
 /// docs/compare-page.md.
 #[test]
-fn five_thousand_statements_open_and_are_found() {
+fn page_of_five_thousand_statements_loads_and_searches() {
     let html = render_html(&many());
     let Some(mut tab) = Tab::open(&html) else {
         return;

@@ -1,4 +1,4 @@
-//! Flame graphs: drawn, zoomed and searched by mouse and keyboard, and the difference of two.
+//! Flame graphs in a browser: drawing, zoom and search by mouse and keyboard, and differences.
 
 use report::flame::{
     FlameOf, FlameTitles, difference, flame_difference_svg, flame_page, flame_svg,
@@ -35,14 +35,14 @@ fn titles(of: FlameOf) -> FlameTitles {
     }
 }
 
-/// Something of the box whose name begins so.
+/// Reads a property of the box whose name begins with a text.
 fn of(name: &str, what: &str) -> String {
     format!(
         "(() => {{ const g = [...document.querySelectorAll('#frames > g')].find(g => g.querySelector('title').textContent.startsWith('{name}')); return {what}; }})()"
     )
 }
 
-/// How much of the ground's width a box has, in percent.
+/// Reads the width of a box in percent of the base.
 fn share(name: &str) -> String {
     let width = |name| {
         of(
@@ -53,7 +53,8 @@ fn share(name: &str) -> String {
     format!("Math.round({} * 100 / {})", width(name), width("all"))
 }
 
-/// Names of boxes stand out from the boxes, 4.5 to 1 (WCAG 2.2, success criterion 1.4.3).
+/// Whether names have a contrast of at least 4.5 to 1 to their boxes (WCAG 2.2, success criterion
+/// 1.4.3).
 const READABLE_BOXES: &str = r"[...document.querySelectorAll('#frames > g')].every((g) => {
     const parts = (colour) => colour.match(/[\d.]+/g).map(Number).slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     const luminance = (colour) => parts(colour).reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
@@ -70,7 +71,7 @@ fn focused(tab: &mut Tab) -> String {
 }
 
 #[test]
-fn a_flame_graph_is_zoomed_and_searched() {
+fn flame_graph_zooms_and_searches() {
     let titles = titles(FlameOf::Processor);
     let svg = flame_svg(&before(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
@@ -82,7 +83,7 @@ fn a_flame_graph_is_zoomed_and_searched() {
     assert_eq!(tab.number(&share("ExecOpenIndices")), 60);
     tab.picture("flame", true);
 
-    // A click makes what was clicked as wide as the picture, and the button shows all again.
+    // A click zooms to a box, and the button resets the zoom.
     tab.eval(&of(
         "ExecOpenIndices",
         "g.querySelector('rect').id = 'open'",
@@ -94,7 +95,7 @@ fn a_flame_graph_is_zoomed_and_searched() {
     assert_eq!(tab.number(&share("ExecOpenIndices")), 60);
     assert!(tab.is("document.getElementById('all').disabled"));
 
-    // What is searched for is marked while it is typed, and its share told.
+    // Matches are marked while the search is typed, and their share is shown.
     let fill = of(
         "ExecOpenIndices",
         "g.querySelector('rect').getAttribute('fill')",
@@ -118,7 +119,7 @@ fn a_flame_graph_is_zoomed_and_searched() {
 }
 
 #[test]
-fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
+fn flame_graph_is_navigable_by_keys_in_all_layouts() {
     let titles = titles(FlameOf::Waiting);
     let svg = flame_svg(&before(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
@@ -131,7 +132,7 @@ fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
         tab.press("ArrowUp");
         assert_eq!(focused(&mut tab), expected);
     }
-    // Up goes to the widest of those above.
+    // The up key moves to the widest box above.
     tab.press("ArrowUp");
     assert_eq!(focused(&mut tab), "ExecOpenIndices");
     tab.press("ArrowLeft");
@@ -148,7 +149,7 @@ fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
     );
     tab.press("Enter");
     assert_eq!(tab.number(&share("ExecOpenIndices")), 100);
-    // What is hidden is not reached.
+    // Hidden boxes cannot be focused.
     tab.press("ArrowLeft");
     assert_eq!(focused(&mut tab), "ExecOpenIndices");
     tab.press("Escape");
@@ -168,14 +169,14 @@ fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
     tab.picture("flame-narrow-dark", true);
     tab.colours("light");
     tab.picture("flame-narrow", true);
-    // As long as a tab has no width, nothing is narrower than nothing.
+    // While a tab has no width, comparing widths is meaningless.
     tab.size(1, 800);
     assert!(tab.number("document.getElementById('frames').getAttribute('width') * 1") > 0);
     tab.assert_clean();
 }
 
 #[test]
-fn the_difference_of_two_has_the_seconds_widths_and_says_more_or_less() {
+fn flame_difference_has_the_second_widths_and_directions() {
     let titles = titles(FlameOf::Processor);
     let svg = flame_difference_svg(&before(), &after(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
@@ -207,7 +208,7 @@ fn the_difference_of_two_has_the_seconds_widths_and_says_more_or_less() {
 }
 
 #[test]
-fn folded_differences_have_both_numbers_and_nothing_cannot_be_drawn() {
+fn folded_difference_has_both_numbers_and_empty_is_an_error() {
     let of_index = |of| {
         let lines = difference(&before(), &after(), of).unwrap();
         let line = lines.lines().find(|line| line.contains("BuildIndexInfo"));
@@ -215,7 +216,7 @@ fn folded_differences_have_both_numbers_and_nothing_cannot_be_drawn() {
             .rsplit_once("BuildIndexInfo ")
             .map(|(_, numbers)| numbers.to_owned())
     };
-    // Scaled to as many samples; waiting stands as it is.
+    // Scaled to equally many samples; waits are not scaled.
     assert_eq!(of_index(FlameOf::Processor).as_deref(), Some("30 10"));
     assert_eq!(of_index(FlameOf::Waiting).as_deref(), Some("60 10"));
     assert!(flame_svg(&[], &titles(FlameOf::Processor)).is_err());

@@ -1,9 +1,9 @@
-//! The harness sees what it has to see.
+//! Tests of the harness itself.
 
 use crate::tab::Tab;
 
 #[test]
-fn what_goes_wrong_on_a_page_is_seen() {
+fn harness_detects_page_errors() {
     let page = |body: &str| format!("<!DOCTYPE html><title>t</title><body>{body}</body>");
     for (name, body, said) in [
         (
@@ -41,7 +41,7 @@ fn what_goes_wrong_on_a_page_is_seen() {
 
 #[test]
 #[should_panic(expected = "contrast 1.6")]
-fn what_cannot_be_read_is_seen() {
+fn harness_detects_unreadable_text() {
     let page = "<!DOCTYPE html><body><h1>t</h1><p style='color:#ccc'>pale</p></body>";
     match Tab::open(page) {
         Some(mut tab) => tab.assert_readable(),

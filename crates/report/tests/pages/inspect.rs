@@ -1,25 +1,27 @@
-//! The page of a workload.
+//! Page of a workload in a browser.
 
 use report::inspect_page;
 use serde_json::json;
 
-use crate::made_up::{Made, inspected};
+use crate::synthetic::{WorkloadOptions, inspected};
 use crate::tab::Tab;
 
 const CHARTS: &str = "data('data-charts')";
 
 fn open() -> Option<Tab> {
-    Tab::open(&inspect_page::render_html(&inspected(Made::default())))
+    Tab::open(&inspect_page::render_html(&inspected(
+        WorkloadOptions::default(),
+    )))
 }
 
 #[test]
-fn it_opens_sorts_searches_and_shows_a_statement() {
+fn inspect_page_sorts_searches_and_opens_a_statement() {
     let Some(mut tab) = open() else { return };
     let names = "[...document.querySelectorAll('#statement-table td.what')].map((one) => one.innerText.split(' ')[0])";
     let rows = "document.querySelectorAll('#statement-table tbody tr').length";
     assert_eq!(tab.eval(names), json!(["select", "insert", "select"]));
 
-    // By calls, and the other way round.
+    // By calls, in both directions.
     tab.click("#statement-table th:nth-child(4) button");
     assert_eq!(
         tab.eval("document.querySelector('th[aria-sort]').innerText"),
@@ -43,7 +45,7 @@ fn it_opens_sorts_searches_and_shows_a_statement() {
         "1 of 3 statements"
     );
 
-    // By the keyboard, from the search on: class, heads, the statement.
+    // By keyboard from the search: class, heads, the statement.
     let focused = "document.activeElement.getAttribute('aria-expanded')";
     for _ in 0..20 {
         tab.press("Tab");
@@ -62,7 +64,7 @@ fn it_opens_sorts_searches_and_shows_a_statement() {
 }
 
 #[test]
-fn it_is_read_in_the_dark_on_a_phone_and_on_paper() {
+fn inspect_page_is_readable_dark_narrow_and_printed() {
     let Some(mut tab) = open() else { return };
     let paper = "getComputedStyle(document.body).backgroundColor";
     let light = tab.eval(paper);
@@ -79,7 +81,7 @@ fn it_is_read_in_the_dark_on_a_phone_and_on_paper() {
 }
 
 #[test]
-fn inspect_charts_are_read_together_by_pointer_and_keys() {
+fn inspect_charts_share_a_cursor_by_pointer_and_keys() {
     let Some(mut tab) = open() else { return };
     let idle = tab.text(".reading");
     let shown = "[...document.querySelectorAll('.plot .cursor')].map((one) => one.getAttribute('visibility'))";
@@ -95,7 +97,7 @@ fn inspect_charts_are_read_together_by_pointer_and_keys() {
     tab.point("h1", 0.5, 0.5);
     assert_eq!(tab.text(".reading"), idle);
 
-    // A lane's value has its own unit, and what did not happen is not named.
+    // A lane's value has its own unit, and kinds that did not occur are not named.
     tab.eval("document.querySelectorAll('.plot')[5].focus(); 1");
     let mut said = Vec::new();
     for _ in 0..tab.number(&format!("{CHARTS}[5].series[0].values.length")) {
@@ -116,7 +118,7 @@ fn inspect_charts_fit_a_narrow_window() {
     tab.picture("inspect-resized", false);
     let widths = "[...document.querySelectorAll('.plot svg')].every((one) => one.viewBox.baseVal.width === one.parentElement.clientWidth && one.parentElement.clientWidth < 390)";
     assert!(tab.is(widths));
-    // Labels across do not run into each other.
+    // Labels of the x axis do not overlap.
     let apart = "[...document.querySelectorAll('.plot svg')].every((one) => {
         const boxes = [...one.querySelectorAll('text[text-anchor=middle]')].map((label) => label.getBoundingClientRect());
         return boxes.length > 1 && boxes.every((box, at) => !at || box.left > boxes[at - 1].right);

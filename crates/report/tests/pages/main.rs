@@ -1,19 +1,18 @@
-//! Pages in a real browser: they open without a complaint and without a request, and what one can
-//! do with them works. Where there is no browser these tests say so and pass, unless
-//! `REHEARSE_TEST_BROWSER=1` asks for one. `REHEARSE_TEST_PICTURES=FOLDER` keeps pictures of the
-//! pages, to be looked at.
+//! Pages in a real browser: they load without errors and without requests, and their controls work.
+//! Without a browser these tests print a note and pass, unless `REHEARSE_TEST_BROWSER=1` requires
+//! one. `REHEARSE_TEST_PICTURES=FOLDER` keeps screenshots of the pages.
 
 mod chromium;
 mod compare;
 mod flame;
 mod harness;
 mod inspect;
-#[path = "../made_up/mod.rs"]
-mod made_up;
-#[path = "../../../analysis/compare/tests/made_up/mod.rs"]
-mod made_up_runs;
 mod shop_runs;
 mod sweep;
-// The tests of the program open what it serves, and use more of it.
+#[path = "../synthetic/mod.rs"]
+mod synthetic;
+#[path = "../../../analysis/compare/tests/made_up/mod.rs"]
+mod synthetic_runs;
+// The tests of the program use more of it, on pages that the program serves.
 #[allow(dead_code)]
 mod tab;

@@ -1,8 +1,8 @@
-//! Two runs of a shop, made up: of a dozen statements one got much slower, one a little faster, one
-//! has few calls, one fails now, one returns other rows.
+//! Two synthetic runs of a shop: of a dozen statements one got much slower, one a little faster,
+//! one has few calls, one fails now, and one returns other rows.
 
 use compare::targets::{
-    Bearing, IndexDifference, Presence, SettingDifference, SettingSide, TargetNote,
+    IndexDifference, Presence, SettingArea, SettingDifference, SettingSide, TargetNote,
     TargetsComparison,
 };
 use compare::{CompareOptions, Comparison, RunProfile, Runs, Side, compare};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use sql::Fingerprint;
 use workload::Literals;
 
-use crate::made_up_runs::{Chance, connect, done, failed, info, text};
+use crate::synthetic_runs::{Chance, connect, done, failed, info, text};
 
-/// Statements of the shop, with their usual service time in nanoseconds and what the change makes
-/// of it.
+/// Statements of the shop, with their usual service time in nanoseconds and the factor of the
+/// change.
 const STATEMENTS: [(&str, f64, f64); 12] = [
     ("select * from customers where id = $1", 2e5, 1.0),
     (
@@ -68,7 +68,7 @@ fn traffic(seed: u64, change: bool) -> Vec<Execution> {
         };
         let (_, usual_ns, factor) = STATEMENTS[which];
         let mut factor = if change { factor } else { 1.0 };
-        // A checkpoint, in either run.
+        // A checkpoint, in both runs.
         if (4_000..4_300).contains(&number) {
             factor *= 2.5;
         }
@@ -103,7 +103,7 @@ fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProf
     profile
 }
 
-/// The comparison without the change, or with it.
+/// Compares the runs, with or without the change.
 pub fn compared(change: bool) -> Comparison {
     let (before, after) = (traffic(1, false), traffic(2, change));
     let mut view = view(
@@ -141,7 +141,7 @@ fn targets() -> TargetsComparison {
         version_after: Some("17.2".to_owned()),
         settings: vec![SettingDifference {
             name: "random_page_cost".to_owned(),
-            bearing: Bearing::Planner,
+            bearing: SettingArea::Planner,
             by_version: false,
             before: side("4", true),
             after: side("1.1", false),
@@ -211,12 +211,12 @@ fn view(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> Com
     compare(runs, CompareOptions::default())
 }
 
-/// Nothing was done at all.
+/// Compares runs without any execution.
 pub fn nothing() -> Comparison {
     view(Vec::new(), Vec::new(), RunStatus::Complete)
 }
 
-/// The same with 5,000 statements: those of the shop, each under many names.
+/// Compares runs of 5,000 statements: those of the shop, each under many names.
 pub fn many() -> Comparison {
     let mut view = compared(true);
     let few = std::mem::take(&mut view.statements);

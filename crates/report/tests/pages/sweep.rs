@@ -1,4 +1,4 @@
-//! The page of a sweep.
+//! Page of a sweep in a browser.
 
 use compare::sweep::{Estimate, bend, estimates};
 use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport, sweep_page};
@@ -9,7 +9,7 @@ use crate::tab::Tab;
 
 const LEVELS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Throughput that grows up to `most`, three trials a level.
+/// Returns throughputs that grow up to `most`, with three trials for each level.
 fn throughputs(most: f64) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
     let at = |level: u32| {
         let clients = f64::from(level);
@@ -159,14 +159,14 @@ fn sweep_page_shows_knees_curves_and_numbers() {
         tab.number("document.querySelectorAll('figure svg').length"),
         4
     );
-    // Two curves have a knee: a ring each, in the first chart only.
+    // Two curves have a knee: one ring each, in the first chart only.
     let rings = "[...document.querySelectorAll('figure')].map((one) => one.querySelectorAll('circle[r=\"8\"]').length)";
     assert_eq!(tab.eval(rings), json!([2, 0, 0, 0]));
     assert_eq!(
         tab.number("document.querySelectorAll('#numbers ~ .scroll tbody tr').length"),
         18 + 11
     );
-    // By the keyboard: the last level, with its interval.
+    // By keyboard: the last level, with its interval.
     tab.eval("document.querySelector('.plot').focus(); 1");
     tab.press("ArrowLeft");
     let read = tab.text(".reading");

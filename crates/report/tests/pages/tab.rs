@@ -1,4 +1,4 @@
-//! A page in a browser, as a reader has it: looked at, clicked on, typed into, printed.
+//! Page in a browser, with a user's actions: reading, clicking, typing, printing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::chromium::Browser;
 
-/// Where pictures are kept to be looked at, if anywhere.
+/// Environment variable with the directory for screenshots.
 const PICTURES: &str = "REHEARSE_TEST_PICTURES";
 
-/// A page that is open.
+/// Open page.
 pub struct Tab {
     browser: Browser,
     address: String,
 }
 
 impl Tab {
-    /// Opens a page from a file. `None` where there is no browser.
+    /// Opens a page from a file. `None` without a browser.
     pub fn open(html: &str) -> Option<Self> {
         let browser = Browser::start()?;
         let file = browser.file("page.html");
@@ -25,7 +25,7 @@ impl Tab {
         Some(Self::at(browser, address))
     }
 
-    /// Opens a page that is served there. `None` where there is no browser.
+    /// Opens a page that is served at an address. `None` without a browser.
     pub fn visit(address: &str) -> Option<Self> {
         Some(Self::at(Browser::start()?, address.to_owned()))
     }
@@ -41,9 +41,9 @@ impl Tab {
         tab
     }
 
-    /// Opens the page anew at a place of it, such as `#statements`.
+    /// Reloads the page at a fragment, such as `#statements`.
     pub fn go(&mut self, place: &str) {
-        // Only another address is loaded.
+        // A browser only reloads if the address changes.
         self.browser
             .call("Page.navigate", json!({"url": "about:blank"}));
         self.browser.wait_for("Page.loadEventFired");
@@ -52,7 +52,7 @@ impl Tab {
         self.browser.wait_for("Page.loadEventFired");
     }
 
-    /// What an expression gives, as JSON.
+    /// Evaluates an expression and returns its value as JSON.
     pub fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.browser.call("Runtime.evaluate", params);
@@ -61,18 +61,18 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Whether an expression holds.
+    /// Evaluates a boolean expression.
     pub fn is(&mut self, expression: &str) -> bool {
         self.eval(expression).as_bool().expect(expression)
     }
 
-    /// A whole number that an expression gives.
+    /// Evaluates an expression that is a whole number.
     pub fn number(&mut self, expression: &str) -> i64 {
         let value = self.eval(expression);
         value.as_f64().expect(expression) as i64
     }
 
-    /// What an element says.
+    /// Returns the text of an element.
     pub fn text(&mut self, selector: &str) -> String {
         let text = self.eval(&format!(
             "document.querySelector({})?.innerText",
@@ -83,7 +83,7 @@ impl Tab {
             .to_owned()
     }
 
-    /// Whether an element is within what is seen without scrolling.
+    /// Whether an element is visible without scrolling.
     pub fn seen(&mut self, selector: &str) -> bool {
         self.is(&format!(
             "(() => {{ const box = document.querySelector({}).getBoundingClientRect();
@@ -92,7 +92,7 @@ impl Tab {
         ))
     }
 
-    /// A click of the mouse in the middle of an element.
+    /// Clicks the mouse in the middle of an element.
     pub fn click(&mut self, selector: &str) {
         let at = self.eval(&format!(
             "(() => {{ const one = document.querySelector({}); if (!one) return null;
@@ -108,7 +108,7 @@ impl Tab {
         }
     }
 
-    /// A key of the keyboard, by its name: `Tab`, `Enter`, `ArrowDown`.
+    /// Presses a key, by its name: `Tab`, `Enter`, `ArrowDown`.
     pub fn press(&mut self, key: &str) {
         let (code, text) = match key {
             "Tab" => (9, ""),
@@ -127,12 +127,12 @@ impl Tab {
         self.browser.call("Input.dispatchKeyEvent", up);
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub fn write(&mut self, text: &str) {
         self.browser.call("Input.insertText", json!({"text": text}));
     }
 
-    /// Makes the window so large.
+    /// Resizes the window.
     pub fn size(&mut self, width: u32, height: u32) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
@@ -140,7 +140,7 @@ impl Tab {
             .call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Opens the page anew, and its scripts do not run.
+    /// Reloads the page with scripts disabled.
     pub fn without_scripts(&mut self) {
         let params = json!({"value": true});
         self.browser
@@ -148,7 +148,7 @@ impl Tab {
         self.go("");
     }
 
-    /// Moves the mouse to a place in an element, in parts of its width and height.
+    /// Moves the mouse to a position in an element, in fractions of its width and height.
     pub fn point(&mut self, selector: &str, across: f64, down: f64) {
         let at = self.eval(&format!(
             "(() => {{ const box = document.querySelector({}).getBoundingClientRect();
@@ -159,37 +159,37 @@ impl Tab {
         self.browser.call("Input.dispatchMouseEvent", event);
     }
 
-    /// The reader's system is `light` or `dark`.
+    /// Sets the preferred colour scheme, `light` or `dark`.
     pub fn colours(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.browser
             .call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// The page is laid out as for paper, so that one can look at it.
+    /// Lays the page out for print on the screen.
     pub fn as_on_paper(&mut self) {
         self.browser
             .call("Emulation.setEmulatedMedia", json!({"media": "print"}));
     }
 
-    /// A picture of what is seen, or of the whole page.
+    /// Takes a screenshot of the visible part, or of the whole page.
     pub fn picture(&mut self, name: &str, whole: bool) -> Vec<u8> {
-        // What is drawn at the next frame is on it.
+        // Wait until the next frame is drawn.
         self.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
         let params = json!({"format": "png", "captureBeyondViewport": whole});
         let answer = self.browser.call("Page.captureScreenshot", params);
         kept(&format!("{name}.png"), &answer)
     }
 
-    /// The page on paper, as PDF.
+    /// Prints the page as PDF.
     pub fn print(&mut self, name: &str) -> Vec<u8> {
         let params = json!({"printBackground": true, "preferCSSPageSize": true});
         let answer = self.browser.call("Page.printToPDF", params);
         kept(&format!("{name}.pdf"), &answer)
     }
 
-    /// Milliseconds from the beginning of the navigation until the page's scripts have run and the
-    /// page is laid out.
+    /// Returns the milliseconds from the start of the navigation until the page's scripts have run
+    /// and the page is laid out.
     pub fn opened_in_ms(&mut self) -> f64 {
         let timing = self.eval(
             "(() => { document.body.offsetHeight; return performance.getEntriesByType('navigation')[0].loadEventEnd; })()",
@@ -197,10 +197,10 @@ impl Tab {
         timing.as_f64().unwrap()
     }
 
-    /// What went wrong so far: exceptions, what was written to the console, what the browser noted,
-    /// and requests for anything but the page itself.
+    /// Returns all errors so far: exceptions, console output, browser notes, and requests for
+    /// anything but the page itself.
     pub fn complaints(&mut self) -> Vec<String> {
-        // An answer to this comes behind all that was noted before it.
+        // The answer to this arrives after all earlier notes.
         self.eval("1");
         let browser = &self.browser;
         let exceptions = browser.events("Runtime.exceptionThrown").into_iter();
@@ -223,7 +223,7 @@ impl Tab {
         found
     }
 
-    /// Which addresses were asked for.
+    /// Returns the requested addresses.
     pub fn requests(&self) -> Vec<String> {
         let sent = self.browser.events("Network.requestWillBeSent");
         let url = |event: &Value| {
@@ -235,28 +235,29 @@ impl Tab {
         sent.into_iter().map(url).collect()
     }
 
-    /// The reader's system asks for less movement.
+    /// Sets the preference for reduced motion.
     pub fn without_motion(&mut self) {
         let features = json!([{"name": "prefers-reduced-motion", "value": "reduce"}]);
         self.browser
             .call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Nothing went wrong.
+    /// Checks that there were no errors.
     #[track_caller]
     pub fn assert_clean(&mut self) {
         assert_eq!(self.complaints(), Vec::<String>::new());
     }
 
-    /// Text stands out from what is behind it (WCAG 2.2, success criterion 1.4.3: 4.5 to 1, large
-    /// text 3 to 1), headings leave out no level, and what can be used has a name.
+    /// Checks accessibility: text has enough contrast to its background (WCAG 2.2, success
+    /// criterion 1.4.3: 4.5 to 1, large text 3 to 1), headings skip no level, and controls have
+    /// names.
     #[track_caller]
     pub fn assert_readable(&mut self) {
         let found = self.eval(READABLE);
         assert_eq!(found, json!([]));
     }
 
-    /// Nothing of the page is wider than the window, so that nobody scrolls sideways.
+    /// Checks that nothing is wider than the window, so that there is no horizontal scrolling.
     #[track_caller]
     pub fn assert_no_sideways_scrolling(&mut self) {
         let wider = self.eval(
@@ -268,7 +269,7 @@ impl Tab {
     }
 }
 
-/// What cannot be read, at most ten of it.
+/// Script that returns at most ten accessibility faults.
 const READABLE: &str = r#"(() => {
     const found = [], parts = (colour) => colour.match(/[\d.]+/g).map(Number);
     const luminance = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
@@ -293,7 +294,7 @@ const READABLE: &str = r#"(() => {
     return found.slice(0, 10);
 })()"#;
 
-/// The bytes of an answer; also in a file where somebody wants to look at it.
+/// Returns the bytes of an answer, and saves them if a directory for screenshots is given.
 fn kept(name: &str, answer: &Value) -> Vec<u8> {
     let bytes = STANDARD.decode(answer["data"].as_str().unwrap()).unwrap();
     if let Some(folder) = std::env::var_os(PICTURES) {

@@ -1,4 +1,4 @@
-//! What was seen of a server, as a reader sees it: however much there is, in forty lines.
+//! Observations of a server as text, in forty lines however many there are.
 
 use report::{TextStyle, observed_text, to_document};
 use run::{ProbeNote, ProbeState};
@@ -123,7 +123,7 @@ fn shown(observed: Observed, width: usize) -> (Observation, String) {
 }
 
 #[test]
-fn what_was_seen_is_told_in_forty_lines() {
+fn observations_fit_into_forty_lines() {
     for width in [60, 100, 140] {
         let (_, text) = shown(all_of_it(), width);
         let lines: Vec<&str> = text.lines().collect();
@@ -140,14 +140,14 @@ fn what_was_seen_is_told_in_forty_lines() {
     );
     assert!(text.contains("and 492 more"), "{text}");
     assert!(text.contains("Lock transactionid"), "{text}");
-    // Three of a thousand that are off or not seen.
+    // Three of a thousand that are disabled or unavailable.
     assert!(text.contains("and 997 more"), "{text}");
     let json = to_document(&view);
     assert!(json.contains("rehearse/observe/1"), "{json}");
 }
 
 #[test]
-fn what_was_not_counted_is_not_nothing() {
+fn uncounted_numbers_are_unknown_not_zero() {
     let totals = StatementTotals {
         calls: 5,
         exec_ns: 1_000_000,
@@ -178,6 +178,6 @@ fn what_was_not_counted_is_not_nothing() {
     assert!(json["statements"][0]["counted"]["plans"].is_null());
     assert!(json["statements"][1]["counted"].is_null());
     assert!(!text.contains("Machine"), "{text}");
-    // Nothing was sampled: nobody knows how many were active.
+    // Without samples the number of active sessions is unknown.
     assert!(!text.contains("Active sessions"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What a side is, in numbers that need no judgement.
+//! Facts about a side: counts and latencies without a judgement.
 
 use std::collections::BTreeSet;
 
@@ -8,52 +8,52 @@ use serde::Serialize;
 use sql::Fingerprint;
 
 use crate::over_time::{ComparedOverTime, SideStretch, TimesByStretch};
-use crate::profile::RunProfile;
+use crate::run_stats::RunProfile;
 use statistics::Histogram;
 use statistics::LatencySummary;
 use statistics::STRETCHES_MAX;
 
-/// All runs of one side. Counts are sums over them.
+/// All runs of one side. Counts are sums over the runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SideFacts {
-    /// Each run by itself, in the order in which they were given.
+    /// Each run separately, in the given order.
     pub runs: Vec<RunFacts>,
-    /// Statements that the server did.
+    /// Statements that succeeded.
     pub done: u64,
     /// Statements that failed.
     pub failed: u64,
     /// Statements that were never sent.
     pub skipped: u64,
-    /// Statements answered per second of replay; `None` of runs without time.
+    /// Statements answered per second of replay; `None` if the runs took no time.
     pub throughput_per_s: Option<f64>,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the statements that succeeded.
     pub response: Option<LatencySummary>,
-    /// The tool's own delay, of what was sent.
+    /// Tool lag of the statements that were sent.
     pub tool_lag: Option<LatencySummary>,
-    /// Waiting for the session's previous statement, of what was sent.
+    /// Session lag (waiting for the session's previous statement) of the statements that were sent.
     pub session_lag: Option<LatencySummary>,
 }
 
-/// One run, in all.
+/// Facts about one run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunFacts {
-    /// The run's name, as the user gave it.
+    /// Name of the run, as the user gave it.
     pub name: String,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
     /// Whether the replay reached its end.
     pub status: RunStatus,
-    /// The server's address.
+    /// Address of the server.
     pub target: String,
-    /// The server's version as it reports it; empty if unknown.
+    /// Version that the server reports; empty if unknown.
     pub server_version: String,
-    /// The replay's speed.
+    /// Speed of the replay.
     pub speed: String,
-    /// When the replay began, in microseconds since 1970-01-01 UTC.
+    /// Start of the replay, in microseconds since 1970-01-01 UTC.
     pub started_wall_us: i64,
-    /// When the last statement was done, in nanoseconds from the start.
+    /// Completion time of the last statement, in nanoseconds from the start.
     pub elapsed_ns: i64,
-    /// Statements that the server did.
+    /// Statements that succeeded.
     pub done: u64,
     /// Statements that failed.
     pub failed: u64,
@@ -63,31 +63,31 @@ pub struct RunFacts {
     pub connects: u64,
     /// Connections that could not be opened.
     pub connects_failed: u64,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the statements that succeeded.
     pub response: Option<LatencySummary>,
-    /// The tool's own delay, of what was sent.
+    /// Tool lag of the statements that were sent.
     pub tool_lag: Option<LatencySummary>,
-    /// Waiting for the session's previous statement, of what was sent.
+    /// Session lag (waiting for the session's previous statement) of the statements that were sent.
     pub session_lag: Option<LatencySummary>,
 }
 
-/// The latency summary of several histograms together.
-pub(super) fn together<'a>(
+/// Returns the latency summary of several histograms merged.
+pub(super) fn merged_summary<'a>(
     histograms: impl Iterator<Item = &'a Histogram>,
 ) -> Option<LatencySummary> {
     let mut all: Option<Histogram> = None;
     for one in histograms {
         match &mut all {
             None => all = Some(one.clone()),
-            Some(sum) => sum.absorb(one),
+            Some(sum) => sum.merge(one),
         }
     }
     all?.latency_summary()
 }
 
-/// A side's facts; the response times of all its runs together are known already.
-pub(super) fn side(runs: &[RunProfile], response: Option<LatencySummary>) -> SideFacts {
-    let each: Vec<RunFacts> = runs.iter().map(facts).collect();
+/// Collects a side's facts; `response` is the latency summary of all its runs.
+pub(super) fn side_facts(runs: &[RunProfile], response: Option<LatencySummary>) -> SideFacts {
+    let each: Vec<RunFacts> = runs.iter().map(run_facts).collect();
     let sum = |count: fn(&RunFacts) -> u64| each.iter().map(count).sum::<u64>();
     let (done, failed) = (sum(|run| run.done), sum(|run| run.failed));
     let elapsed_ns: i64 = each.iter().map(|run| run.elapsed_ns).sum();
@@ -98,13 +98,13 @@ pub(super) fn side(runs: &[RunProfile], response: Option<LatencySummary>) -> Sid
         throughput_per_s: (elapsed_ns > 0)
             .then(|| (done + failed) as f64 * 1e9 / elapsed_ns as f64),
         response,
-        tool_lag: together(runs.iter().map(|run| &run.tool_lag)),
-        session_lag: together(runs.iter().map(|run| &run.session_lag)),
+        tool_lag: merged_summary(runs.iter().map(|run| &run.tool_lag)),
+        session_lag: merged_summary(runs.iter().map(|run| &run.session_lag)),
         runs: each,
     }
 }
 
-fn facts(run: &RunProfile) -> RunFacts {
+fn run_facts(run: &RunProfile) -> RunFacts {
     RunFacts {
         name: run.name.clone(),
         workload: run.info.workload.name.clone(),
@@ -114,18 +114,18 @@ fn facts(run: &RunProfile) -> RunFacts {
         speed: run.speed().to_owned(),
         started_wall_us: run.info.started_wall_us,
         elapsed_ns: run.last_done_ns,
-        done: run.all.account.done,
-        failed: run.all.account.failed(),
-        skipped: run.all.account.skipped,
-        connects: run.connects.account.done,
-        connects_failed: run.connects.account.failed(),
+        done: run.all.outcomes.done,
+        failed: run.all.outcomes.failed(),
+        skipped: run.all.outcomes.skipped,
+        connects: run.connects.outcomes.done,
+        connects_failed: run.connects.outcomes.failed(),
         response: run.response.latency_summary(&run.response.sorted()),
         tool_lag: run.tool_lag.latency_summary(),
         session_lag: run.session_lag.latency_summary(),
     }
 }
 
-/// The statements of all runs.
+/// Returns the fingerprints of all runs.
 pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> Vec<Fingerprint> {
     let all: BTreeSet<Fingerprint> = runs
         .flat_map(|run| run.statements.keys().copied())
@@ -133,7 +133,7 @@ pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> Ve
     all.into_iter().collect()
 }
 
-/// How many stretches, from the first, have anything in any of the runs.
+/// Returns the number of stretches up to the last that is not empty in any of the runs.
 pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> usize {
     runs.filter_map(|run| {
         run.counts_by_stretch
@@ -144,7 +144,7 @@ pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> 
     .map_or(0, |last| last + 1)
 }
 
-/// Both sides from stretch to stretch.
+/// Returns both sides by stretch.
 pub(super) fn over_time(
     before: &[RunProfile],
     after: &[RunProfile],
@@ -162,7 +162,7 @@ fn side_over_time(runs: &[RunProfile], used: usize) -> Vec<SideStretch> {
     let sum = |get: fn(&RunProfile) -> &TimesByStretch| {
         let mut all = TimesByStretch::new();
         for run in runs {
-            all.absorb(get(run));
+            all.merge(get(run));
         }
         all
     };

@@ -1,303 +1,53 @@
-//! Runs before a change and runs after it, side by side.
+//! Compares runs before a change with runs after it.
 //!
-//! How a difference becomes a finding, for each statement:
+//! A difference of a statement becomes a finding in four steps:
 //!
-//! 1. ratios of the medians, means and 99th percentiles, with intervals: from a block bootstrap over
-//!    time where there is one run a side ([`statistics::bootstrap`]), from how much runs of one side differ
-//!    where there are several ([`statistics::between_runs`]);
-//! 2. where an interval is clear of the margin, a test by exchange ([`statistics::exchange`]);
-//! 3. of all statements that were tested, those are findings that keep the false discovery rate
-//!    ([`statistics::discovery`]); of three measures tested, a p-value counts three times (Bonferroni);
-//! 4. one word for the three measures ([`crate::judgement`]).
+//! 1. Compute the ratios of the medians, means and 99th percentiles with their intervals. With one
+//!    run a side, intervals come from a block bootstrap over time ([`statistics::bootstrap`]); with
+//!    several, from the variance between runs of one side ([`statistics::variance_components`]).
+//! 2. If an interval is clear of the margin, run a permutation test
+//!    ([`statistics::permutation_test`]).
+//! 3. Of all statements that were tested, those are findings that keep the false discovery rate
+//!    ([`statistics::false_discovery_rate`]). P-values are multiplied by the three measures tested
+//!    (Bonferroni).
+//! 4. Combine the three measures into one finding ([`crate::judgement`]).
 
+mod comparison;
 mod facts;
-mod many;
 mod noise;
+mod parallel;
 mod times;
+mod verdict;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use sql::{Fingerprint, StatementClass};
+use std::collections::HashSet;
 
-use crate::anomaly::Anomaly;
-use crate::condition::ConditionOutcome;
+use sql::Fingerprint;
+
 use crate::details::{DETAILED_MAX, Details};
-use crate::error_change::{ErrorChange, changes};
-use crate::judgement::{Finding, InsufficientData, MARGIN_DEFAULT};
-use crate::over_time::ComparedOverTime;
-use crate::profile::RunProfile;
-use crate::rows_change::{RowsComparison, rows};
+use crate::error_change::changes;
+use crate::rows_change::compare_rows;
+use crate::run_stats::RunProfile;
 use crate::slowest::slowest;
-use crate::targets::TargetsComparison;
-use crate::tracked::{Account, Tracked};
-use crate::warning::{Warning, warnings};
+use crate::statement_stats::{OutcomeCounts, StatementStats};
+use crate::warning::warnings;
+pub use comparison::{
+    CompareOptions, Comparison, Noise, NoiseSource, Runs, StatementComparison, TimesComparison,
+    Verdict,
+};
 pub use facts::{RunFacts, SideFacts};
-use many::in_parallel;
-pub use noise::{Noise, NoiseSource};
-use plans::StatementPlans;
-use statistics::FALSE_DISCOVERY_RATE;
+use parallel::map_in_parallel;
+use statistics::INTERVAL_LEVEL_PERCENT;
 use statistics::LatencySummary;
-use statistics::Measure;
 use statistics::bootstrap::Draws;
 use statistics::series::Series;
-use statistics::{INTERVAL_LEVEL_PERCENT, Ratio};
-use time_breakdown::observed::ObservedChange;
-use time_breakdown::time_model::TimeChange;
-use times::{Both, Family, Judged, Measured, Sampled};
-use workload::Literals;
+use times::{Judgement, Measurement, SampledSides, Sides, TestFamily};
+pub use verdict::{NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE};
+use verdict::{is_regression, is_suspected, verdict};
 
-/// A slower statement is a regression if it adds at least this share of all service time.
-pub const NOTICEABLE_SHARE: f64 = 0.001;
-
-/// …or if a call of it takes at least this much longer, in nanoseconds: a tenth of a second is
-/// where people begin to notice (Miller 1968; Nielsen, "Usability Engineering", 1993).
-pub const NOTICEABLE_CALL_NS: f64 = 100_000_000.0;
-
-/// In no case if a call takes less than this much longer, in nanoseconds: the network and the
-/// scheduler make as much of a difference between any two runs.
-pub const NOTICEABLE_CALL_NS_MIN: f64 = 20_000.0;
-
-/// All statements together are judged only where both runs did the same number of them within
-/// this share: what was done in one run only would pass for a difference in time.
-const OVERALL_CALLS_DIFFERENCE: f64 = 0.01;
-
-/// Options of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CompareOptions {
-    /// Differences up to this share count as none: 0.1 is from 1/1.1 to 1.1.
-    pub margin: f64,
-    /// Of statements called slower or faster, at most this share is expected to be neither.
-    pub false_discovery_rate: f64,
-    /// Threads that compute; the result does not depend on it. 0 is as 1.
-    pub threads: usize,
-    /// Whether messages and plans keep values of the user's data.
-    pub literals: Literals,
-}
-
-impl Default for CompareOptions {
-    fn default() -> Self {
-        Self {
-            margin: MARGIN_DEFAULT,
-            false_discovery_rate: FALSE_DISCOVERY_RATE,
-            threads: 1,
-            literals: Literals::Hidden,
-        }
-    }
-}
-
-/// The runs to compare.
-#[derive(Debug, Default)]
-pub struct Runs {
-    /// Before the change; at least one.
-    pub before: Vec<RunProfile>,
-    /// After the change; at least one.
-    pub after: Vec<RunProfile>,
-    /// Of one unchanged server: what these differ by is noise. None, or two at least.
-    pub noise: Vec<RunProfile>,
-}
-
-/// Runs before a change and after it, compared.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Comparison {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Whether messages and plans hold values of the user's data.
-    pub literals: Literals,
-    /// Reasons to read this with care.
-    pub warnings: Vec<Warning>,
-    /// Differences of medians up to this share count as none: 0.1 is from 1/1.1 to 1.1. It is what was
-    /// asked for, or the noise that was given if that is more. A statement that is noisier has its own.
-    pub margin: f64,
-    /// Confidence level of the intervals, in percent.
-    pub interval_level_percent: u32,
-    /// Of statements called slower or faster, at most this share is expected to be neither.
-    pub false_discovery_rate: f64,
-    /// Whether the same stretches of the workload were compared with each other.
-    pub paired: bool,
-    /// Differences between runs of the same server; `null` if each side has one run and none were given.
-    pub noise: Option<Noise>,
-    /// The runs before.
-    pub before: SideFacts,
-    /// The runs after.
-    pub after: SideFacts,
-    /// Service time (sent → done) of all statements together.
-    pub all: TimesComparison,
-    /// Response time (due → done) of all statements together: what a stall adds to those who wait.
-    pub response: TimesComparison,
-    /// Both sides from stretch to stretch.
-    pub over_time: ComparedOverTime,
-    /// Captured durations of all statements: another machine, another day, server time only.
-    pub captured: Option<LatencySummary>,
-    /// Time to open connections.
-    pub connects: TimesComparison,
-    /// Each statement, by the time that it adds, the most first; those in one run only last.
-    pub statements: Vec<StatementComparison>,
-    /// Errors that changed; regressions first.
-    pub errors: Vec<ErrorChange>,
-    /// Numbers of rows that differ. They are no part of the verdict.
-    pub rows: RowsComparison,
-    /// Outcomes of the conditions that were checked. The caller adds them.
-    pub conditions: Vec<ConditionOutcome>,
-    /// The targets compared; `null` if a run does not know its own. The caller adds it.
-    pub targets: Option<TargetsComparison>,
-    /// Components of response time; `null` unless all runs were observed. The caller adds it.
-    pub time: Option<TimeChange>,
-    /// Numbers observed of the targets; `null` unless all runs were observed. The caller adds it.
-    pub observed: Option<ObservedChange>,
-}
-
-/// The verdict of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Verdict {
-    /// Something got worse.
-    Regression {
-        /// Number of statements that got slower, noticeably.
-        slower: usize,
-        /// Number of errors, by statement and code, that are new or more frequent.
-        errors: usize,
-        /// Whether all statements together got slower.
-        overall: bool,
-    },
-    /// Nothing got worse that could be shown.
-    NoRegression {
-        /// Number of statements that got faster.
-        faster: usize,
-    },
-    /// Nothing could be shown at all.
-    InsufficientData,
-}
-
-impl Verdict {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Regression { .. } => "regression",
-            Verdict::NoRegression { .. } => "no_regression",
-            Verdict::InsufficientData => "insufficient_data",
-        }
-    }
-}
-
-/// One kind of time, of what was done, on both sides.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct TimesComparison {
-    /// Before; `None` where nothing was done.
-    pub before: Option<LatencySummary>,
-    /// After; `None` where nothing was done.
-    pub after: Option<LatencySummary>,
-    /// The ratio of the medians.
-    pub median_ratio: Option<Ratio>,
-    /// The ratio of the means: of the totals, at equal calls.
-    pub mean_ratio: Option<Ratio>,
-    /// The ratio of the 99th percentiles; without interval where there are too few calls.
-    pub p99_ratio: Option<Ratio>,
-    /// What the change costs: the difference of the means times the calls of a run before, in
-    /// nanoseconds.
-    pub added_ns: Option<f64>,
-    /// The chance of such a difference without a cause, in the measure where it is smallest, times
-    /// the measures that were looked at; `None` where no interval was clear of the margin.
-    pub p_value: Option<f64>,
-    /// Judgement of the difference.
-    #[serde(flatten)]
-    pub finding: Finding,
-}
-
-/// One statement in both runs.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct StatementComparison {
-    /// Which.
-    pub fingerprint: Fingerprint,
-    /// Its normalised SQL, where the runs know it.
-    pub sql: Option<String>,
-    /// Its class, where the runs know it.
-    pub class: Option<StatementClass>,
-    /// Service time (sent → done) of what was done.
-    pub service: TimesComparison,
-    /// Response time (due → done) of what was done before.
-    pub response_before: Option<LatencySummary>,
-    /// Response time of what was done after.
-    pub response_after: Option<LatencySummary>,
-    /// Waiting for the session's previous statement, before.
-    pub session_lag_before: Option<LatencySummary>,
-    /// Waiting for the session's previous statement, after.
-    pub session_lag_after: Option<LatencySummary>,
-    /// Anomalies in its times.
-    pub anomalies: Vec<Anomaly>,
-    /// For a reader who opens it; of the [`DETAILED_MAX`] with the most time.
-    pub details: Option<Details>,
-    /// How often it was sent before.
-    pub calls_before: u64,
-    /// How often it was sent after.
-    pub calls_after: u64,
-    /// How often it failed before.
-    pub errors_before: u64,
-    /// How often it failed after.
-    pub errors_after: u64,
-    /// How often it failed where it was captured.
-    pub errors_captured: u64,
-    /// How often it was not sent before.
-    pub skipped_before: u64,
-    /// How often it was not sent after.
-    pub skipped_after: u64,
-    /// Captured durations: another machine, another day, server time only.
-    pub captured: Option<LatencySummary>,
-    /// It is slower, and noticeably so.
-    pub regression: bool,
-    /// It looks slower, and noticeably so; but chance could not be ruled out.
-    pub suspected: bool,
-    /// Its plans; `null` if no run asked for them. The caller adds them.
-    pub plans: Option<StatementPlans>,
-}
-
-impl TimesComparison {
-    /// Returns the measure that the finding rests on; the median if it rests on none.
-    pub fn measure(&self) -> Measure {
-        self.finding.measure().unwrap_or(Measure::Median)
-    }
-
-    /// Returns the ratio of a measure.
-    pub fn ratio(&self, measure: Measure) -> Option<Ratio> {
-        match measure {
-            Measure::Median => self.median_ratio,
-            Measure::Mean => self.mean_ratio,
-            Measure::P99 => self.p99_ratio,
-        }
-    }
-}
-
-impl Comparison {
-    /// Whether something got worse.
-    pub fn has_regression(&self) -> bool {
-        matches!(self.verdict, Verdict::Regression { .. })
-    }
-
-    /// Counts the statements that look slower, noticeably, but for which chance could not be ruled out.
-    /// They are no part of the verdict.
-    pub fn suspected(&self) -> usize {
-        self.statements.iter().filter(|one| one.suspected).count()
-    }
-
-    /// Counts the statements that returned other rows than before, and do not so between runs of one
-    /// side. They are no part of the verdict.
-    pub fn other_rows(&self) -> usize {
-        let changes = self.rows.changes.iter();
-        changes.filter(|change| !change.unsteady).count()
-    }
-
-    /// Whether it is known how much two runs of the same server differ: from several runs of a side, or
-    /// from runs that were given for it. Otherwise no share of chance findings can be promised.
-    pub fn is_noise_known(&self) -> bool {
-        let given = |noise: &Noise| noise.source == NoiseSource::Given;
-        self.before.runs.len().max(self.after.runs.len()) > 1
-            || self.noise.as_ref().is_some_and(given)
-    }
-}
-
-/// Compares runs. Takes them, since the stretches of the shorter ones may have to be widened.
+/// Compares runs. It takes ownership, because stretches of shorter runs may be widened.
 ///
 /// # Panics
-/// Where there is no run before or none after.
+/// If there is no run before or no run after.
 pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     let Runs {
         mut before,
@@ -310,111 +60,73 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     );
     let paired = times::same_stretches(before.iter().chain(&after));
     times::widen(before.iter_mut().chain(&mut after));
-    let (before, after) = (before.as_slice(), after.as_slice());
-    let aa = noise::between(noise, options);
-    let runs = (before.len(), after.len());
-    let fingerprints = facts::fingerprints(before.iter().chain(after));
-    let used = facts::stretches_used(before.iter().chain(after));
-    let draws = Draws::new(runs.0 + runs.1, used, paired);
-    let detailed = detailed(&fingerprints, before, after);
-    let both_of = |fingerprint: Fingerprint| {
-        let times = |side| -> Vec<_> {
-            let tracked: Vec<&Tracked> = tracked(side, fingerprint);
-            tracked.into_iter().map(|one| &one.service).collect()
-        };
-        Both {
-            before: times(before),
-            after: times(after),
-            draws: &draws,
-            seed: fingerprint.0,
-        }
+    let noise_model = noise::estimate_noise(noise, options);
+    let fingerprints = facts::fingerprints(before.iter().chain(&after));
+    let used = facts::stretches_used(before.iter().chain(&after));
+    let comparer = Comparer {
+        before: &before,
+        after: &after,
+        draws: Draws::new(before.len() + after.len(), used, paired),
+        used,
+        detailed: statements_with_details(&fingerprints, &before, &after),
     };
 
-    // Each statement by itself first; what they know of each other second.
-    let one_statement = |fingerprint: &Fingerprint| {
-        let sampled = Sampled::new(both_of(*fingerprint));
-        let mut measured = sampled.measure(runs);
-        if measured.lack.is_none() {
-            measured.anomalies = sampled.anomalies(used);
-        }
-        if detailed.contains(fingerprint) {
-            let slowest_of =
-                |side| slowest(tracked(side, *fingerprint).iter().map(|one| &one.slowest));
-            measured.details = Some(Details {
-                slowest_before: slowest_of(before),
-                slowest_after: slowest_of(after),
-                ..sampled.details(used)
-            });
-        }
-        measured
-    };
-    let mut measured = in_parallel(&fingerprints, options.threads, one_statement);
-    let family = Family::of(&mut measured, aa.as_ref());
-    let judged = family.judge(&measured, options, |at| both_of(fingerprints[at]));
-    // All of them together are one more test beside the statements'.
-    let tested = measured.iter().filter(|one| one.lack.is_none()).count();
-    let differs = |one: &&Judged| one.finding.measure().is_some();
-    let beside = (tested, judged.iter().filter(differs).count());
-    let alone = |get: fn(&RunProfile) -> &Series, seed| {
-        let both = || Both {
-            before: before.iter().map(get).collect(),
-            after: after.iter().map(get).collect(),
-            draws: &draws,
-            seed,
-        };
-        let mut measured = [Sampled::new(both()).measure(runs)];
+    // Measure each statement separately first; then estimate the variance between runs from all of
+    // them.
+    let mut measured = map_in_parallel(&fingerprints, options.threads, |fingerprint| {
+        comparer.measure_statement(*fingerprint)
+    });
+    let family = TestFamily::estimate(&mut measured, noise_model.as_ref());
+    let judged = family.judge(&measured, options, |at| {
+        comparer.service_times(fingerprints[at])
+    });
+    let prior_tests = count_tests(&measured, &judged);
+    let [all, connects, response] = WHOLES.map(|(series, seed)| {
+        let sides = || comparer.whole_times(series, seed);
+        let mut measured = [SampledSides::new(sides()).measure(comparer.runs())];
         family.widen_intervals(&mut measured);
-        let judged = family.judge_beside(&measured, options, beside, |_| both())[0];
+        let judged = family.judge_with_prior_tests(&measured, options, prior_tests, |_| sides())[0];
         let [measured] = measured;
-        comparison(measured, judged, runs.0)
-    };
-    let [all, connects, response] = WHOLES.map(|(get, seed)| alone(get, seed));
-    let all_ns = all.before.map_or(0.0, |latency| latency.total_ns) / runs.0 as f64;
-
+        times_comparison(measured, judged, before.len())
+    });
+    let all_ns = all.before.map_or(0.0, |latency| latency.total_ns) / before.len() as f64;
     let mut statements: Vec<StatementComparison> = fingerprints
         .iter()
         .zip(measured)
         .zip(judged)
         .map(|((fingerprint, measured), judged)| {
-            statement(*fingerprint, (before, after), measured, judged, all_ns)
+            comparer.statement_comparison(*fingerprint, measured, judged, all_ns)
         })
         .collect();
-    statements.sort_by(|a, b| {
-        let added = |statement: &StatementComparison| statement.service.added_ns;
-        let key = |added: Option<f64>| added.unwrap_or(f64::NEG_INFINITY);
-        key(added(b))
-            .total_cmp(&key(added(a)))
-            .then(a.fingerprint.cmp(&b.fingerprint))
-    });
-
-    let errors = changes(before, after, options.literals);
+    sort_by_added_time(&mut statements);
+    let errors = changes(&before, &after, options.literals);
     Comparison {
         verdict: verdict(&all, &statements, &errors, all_ns),
-        margin: aa
-            .as_ref()
-            .map_or(options.margin, |aa| options.margin.max(aa.noise.median)),
+        margin: noise_model.as_ref().map_or(options.margin, |model| {
+            options.margin.max(model.noise.median)
+        }),
         literals: options.literals,
         interval_level_percent: INTERVAL_LEVEL_PERCENT,
         false_discovery_rate: options.false_discovery_rate,
-        before: facts::side(before, response.before),
-        after: facts::side(after, response.after),
+        before: facts::side_facts(&before, response.before),
+        after: facts::side_facts(&after, response.after),
         paired,
-        noise: aa
+        noise: noise_model
             .as_ref()
-            .map(|aa| aa.noise.clone())
+            .map(|model| model.noise.clone())
             .or_else(|| family.noise()),
-        captured: captured(
+        captured: captured_summary(
             before.iter().map(|run| &run.all),
             after.iter().map(|run| &run.all),
         ),
         all,
         response,
         connects,
-        over_time: facts::over_time(before, after, used),
+        over_time: facts::over_time(&before, &after, used),
         statements,
         errors,
-        rows: rows(before, after),
-        warnings: warnings(before, after),
+        rows: compare_rows(&before, &after),
+        warnings: warnings(&before, &after),
         conditions: Vec::new(),
         targets: None,
         time: None,
@@ -422,8 +134,145 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     }
 }
 
-/// What is compared of a run as a whole, with the number under which its noise is known: service times,
-/// times of connecting, response times.
+/// Runs of both sides with equally wide stretches, and the bootstrap draws that all statements share.
+struct Comparer<'a> {
+    before: &'a [RunProfile],
+    after: &'a [RunProfile],
+    draws: Draws,
+    /// Number of stretches up to the last that is not empty.
+    used: usize,
+    /// Statements that get details.
+    detailed: HashSet<Fingerprint>,
+}
+
+impl Comparer<'_> {
+    /// Returns the numbers of runs before and after.
+    fn runs(&self) -> (usize, usize) {
+        (self.before.len(), self.after.len())
+    }
+
+    /// Returns the service times of a statement in the runs that have it.
+    fn service_times(&self, fingerprint: Fingerprint) -> Sides<'_> {
+        let times = |side| -> Vec<_> {
+            let stats = run_stats_of(side, fingerprint);
+            stats.into_iter().map(|one| &one.service).collect()
+        };
+        Sides {
+            before: times(self.before),
+            after: times(self.after),
+            draws: &self.draws,
+            seed: fingerprint.0,
+        }
+    }
+
+    /// Returns a series of each run as a whole.
+    fn whole_times(&self, series: fn(&RunProfile) -> &Series, seed: u64) -> Sides<'_> {
+        Sides {
+            before: self.before.iter().map(series).collect(),
+            after: self.after.iter().map(series).collect(),
+            draws: &self.draws,
+            seed,
+        }
+    }
+
+    fn measure_statement(&self, fingerprint: Fingerprint) -> Measurement {
+        let sampled = SampledSides::new(self.service_times(fingerprint));
+        let mut measured = sampled.measure(self.runs());
+        if measured.insufficient_data.is_none() {
+            measured.anomalies = sampled.anomalies(self.used);
+        }
+        if self.detailed.contains(&fingerprint) {
+            let slowest_of = |side| {
+                let stats = run_stats_of(side, fingerprint);
+                slowest(stats.iter().map(|one| &one.slowest))
+            };
+            measured.details = Some(Details {
+                slowest_before: slowest_of(self.before),
+                slowest_after: slowest_of(self.after),
+                ..sampled.details(self.used)
+            });
+        }
+        measured
+    }
+
+    fn statement_comparison(
+        &self,
+        fingerprint: Fingerprint,
+        mut measured: Measurement,
+        judged: Judgement,
+        all_ns: f64,
+    ) -> StatementComparison {
+        let (before, after) = (self.before, self.after);
+        let (one, other) = (
+            run_stats_of(before, fingerprint),
+            run_stats_of(after, fingerprint),
+        );
+        let outcomes = |side: &[&StatementStats]| merged_outcomes(side.iter().copied());
+        let (outcomes_before, outcomes_after) = (outcomes(&one), outcomes(&other));
+        let (anomalies, details) = (
+            std::mem::take(&mut measured.anomalies),
+            measured.details.take(),
+        );
+        let times = times_comparison(measured, judged, before.len());
+        let text = after
+            .iter()
+            .chain(before)
+            .find_map(|run| run.text(fingerprint));
+        let response =
+            |side: &[&StatementStats]| facts::merged_summary(side.iter().map(|one| &one.response));
+        let session_lag = |side: &[&StatementStats]| {
+            facts::merged_summary(side.iter().map(|one| &one.session_lag))
+        };
+        StatementComparison {
+            fingerprint,
+            sql: text.map(|text| text.sql.clone()),
+            class: text.map(|text| text.class),
+            regression: is_regression(&times, all_ns),
+            suspected: is_suspected(&times, all_ns),
+            service: times,
+            response_before: response(&one),
+            response_after: response(&other),
+            session_lag_before: session_lag(&one),
+            session_lag_after: session_lag(&other),
+            anomalies,
+            details,
+            calls_before: outcomes_before.calls(),
+            calls_after: outcomes_after.calls(),
+            errors_before: outcomes_before.failed(),
+            errors_after: outcomes_after.failed(),
+            errors_captured: outcomes_before
+                .captured_failed()
+                .max(outcomes_after.captured_failed()),
+            skipped_before: outcomes_before.skipped,
+            skipped_after: outcomes_after.skipped,
+            captured: captured_summary(one.into_iter(), other.into_iter()),
+            plans: None,
+        }
+    }
+}
+
+/// Counts the tests of statements, and the findings among them. All statements together are tested in
+/// addition to these.
+fn count_tests(measured: &[Measurement], judged: &[Judgement]) -> (usize, usize) {
+    let tested = measured
+        .iter()
+        .filter(|one| one.insufficient_data.is_none());
+    let found = judged.iter().filter(|one| one.finding.measure().is_some());
+    (tested.count(), found.count())
+}
+
+/// Sorts statements by the time that the change adds, in descending order.
+fn sort_by_added_time(statements: &mut [StatementComparison]) {
+    let key = |one: &StatementComparison| one.service.added_ns.unwrap_or(f64::NEG_INFINITY);
+    statements.sort_by(|a, b| {
+        key(b)
+            .total_cmp(&key(a))
+            .then(a.fingerprint.cmp(&b.fingerprint))
+    });
+}
+
+/// Series that are compared for a run as a whole, each with the seed of its noise: service times,
+/// connection times, response times.
 const WHOLES: [Whole; 3] = [
     (|run| &run.all.service, 1),
     (|run| &run.connects.service, 2),
@@ -432,26 +281,26 @@ const WHOLES: [Whole; 3] = [
 
 type Whole = (fn(&RunProfile) -> &Series, u64);
 
-/// What each run of a side knows of a statement; runs that do not have it are left out.
-fn tracked(side: &[RunProfile], fingerprint: Fingerprint) -> Vec<&Tracked> {
+/// Returns the statistics of a statement in each run of a side; runs without it are left out.
+fn run_stats_of(side: &[RunProfile], fingerprint: Fingerprint) -> Vec<&StatementStats> {
     side.iter()
         .filter_map(|run| run.statements.get(&fingerprint))
         .collect()
 }
 
-/// The statements with the most time.
-fn detailed(
+/// Returns the statements with the most time.
+fn statements_with_details(
     fingerprints: &[Fingerprint],
     before: &[RunProfile],
     after: &[RunProfile],
-) -> std::collections::HashSet<Fingerprint> {
+) -> HashSet<Fingerprint> {
     if fingerprints.len() <= DETAILED_MAX {
         return fingerprints.iter().copied().collect();
     }
     let time = |fingerprint: Fingerprint| -> f64 {
         let runs = before.iter().chain(after);
         let all = runs.filter_map(|run| run.statements.get(&fingerprint));
-        all.map(|tracked| tracked.service.total_ns()).sum()
+        all.map(|stats| stats.service.total_ns()).sum()
     };
     let mut by_time: Vec<(f64, Fingerprint)> = fingerprints
         .iter()
@@ -465,13 +314,13 @@ fn detailed(
         .collect()
 }
 
-/// `runs` are those before.
-fn comparison(measured: Measured, judged: Judged, runs: usize) -> TimesComparison {
+/// Combines measurement and judgement. `runs` is the number of runs before.
+fn times_comparison(measured: Measurement, judged: Judgement, runs: usize) -> TimesComparison {
     let added_ns = measured.before.zip(measured.after).map(|(before, after)| {
         let calls = before.count as f64 / runs as f64;
         (after.mean_ns - before.mean_ns) * calls
     });
-    let ratios = measured.resampled.ratios;
+    let ratios = measured.estimates.ratios;
     TimesComparison {
         before: measured.before,
         after: measured.after,
@@ -484,129 +333,19 @@ fn comparison(measured: Measured, judged: Judged, runs: usize) -> TimesCompariso
     }
 }
 
-fn statement(
-    fingerprint: Fingerprint,
-    (before, after): (&[RunProfile], &[RunProfile]),
-    mut measured: Measured,
-    judged: Judged,
-    all_ns: f64,
-) -> StatementComparison {
-    let (one, other) = (tracked(before, fingerprint), tracked(after, fingerprint));
-    let account = |side: &[&Tracked]| account_of(side.iter().copied());
-    let (account_before, account_after) = (account(&one), account(&other));
-    let (anomalies, details) = (
-        std::mem::take(&mut measured.anomalies),
-        measured.details.take(),
-    );
-    let times = comparison(measured, judged, before.len());
-    let text = after
-        .iter()
-        .chain(before)
-        .find_map(|run| run.text(fingerprint));
-    let response = |side: &[&Tracked]| facts::together(side.iter().map(|one| &one.response));
-    let session_lag = |side: &[&Tracked]| facts::together(side.iter().map(|one| &one.session_lag));
-    StatementComparison {
-        fingerprint,
-        sql: text.map(|text| text.sql.clone()),
-        class: text.map(|text| text.class),
-        regression: is_regression(&times, all_ns),
-        suspected: is_suspected(&times, all_ns),
-        service: times,
-        response_before: response(&one),
-        response_after: response(&other),
-        session_lag_before: session_lag(&one),
-        session_lag_after: session_lag(&other),
-        anomalies,
-        details,
-        calls_before: account_before.calls(),
-        calls_after: account_after.calls(),
-        errors_before: account_before.failed(),
-        errors_after: account_after.failed(),
-        errors_captured: account_before
-            .captured_failed()
-            .max(account_after.captured_failed()),
-        skipped_before: account_before.skipped,
-        skipped_after: account_after.skipped,
-        captured: captured(one.into_iter(), other.into_iter()),
-        plans: None,
-    }
-}
-
-/// The counts of several runs together.
-fn account_of<'a>(runs: impl Iterator<Item = &'a Tracked>) -> Account {
-    let mut sum = Account::default();
+/// Merges the counts of several runs.
+fn merged_outcomes<'a>(runs: impl Iterator<Item = &'a StatementStats>) -> OutcomeCounts {
+    let mut sum = OutcomeCounts::default();
     for run in runs {
-        sum.absorb(&run.account);
+        sum.merge(&run.outcomes);
     }
     sum
 }
 
-/// Slower, and noticeably so. `all_ns` is the service time of all statements before.
-fn is_regression(times: &TimesComparison, all_ns: f64) -> bool {
-    match times.finding {
-        Finding::Slower { measure } => is_noticeable(times, measure, all_ns),
-        _ => false,
-    }
-}
-
-/// A measure's interval is clear of the margin for the worse, noticeably so, and chance may have made it.
-fn is_suspected(times: &TimesComparison, all_ns: f64) -> bool {
-    let may_be_chance = Finding::InsufficientData {
-        reason: InsufficientData::MayBeChance,
-    };
-    let measures = [Measure::Median, Measure::Mean, Measure::P99];
-    times.finding == may_be_chance
-        && measures.into_iter().any(|measure| {
-            let interval = times.ratio(measure).and_then(|ratio| ratio.interval);
-            interval.is_some_and(|interval| interval.low > 1.0 + MARGIN_DEFAULT)
-                && is_noticeable(times, measure, all_ns)
-        })
-}
-
-fn is_noticeable(times: &TimesComparison, measure: Measure, all_ns: f64) -> bool {
-    let (Some(before), Some(after)) = (times.before, times.after) else {
-        return false;
-    };
-    let longer_ns = after.measure_ns(measure) - before.measure_ns(measure);
-    let added_ns = times.added_ns.unwrap_or(0.0);
-    longer_ns >= NOTICEABLE_CALL_NS_MIN
-        && (longer_ns >= NOTICEABLE_CALL_NS || added_ns >= NOTICEABLE_SHARE * all_ns)
-}
-
-fn verdict(
-    all: &TimesComparison,
-    statements: &[StatementComparison],
-    errors: &[ErrorChange],
-    all_ns: f64,
-) -> Verdict {
-    let slower = statements.iter().filter(|one| one.regression).count();
-    let errors = errors.iter().filter(|change| change.regression).count();
-    let done = |side: Option<LatencySummary>| side.map_or(0, |latency| latency.count);
-    let (before, after) = (done(all.before), done(all.after));
-    let alike = before.abs_diff(after) as f64 <= OVERALL_CALLS_DIFFERENCE * before as f64;
-    let overall = alike && is_regression(all, all_ns);
-    if slower > 0 || errors > 0 || overall {
-        return Verdict::Regression {
-            slower,
-            errors,
-            overall,
-        };
-    }
-    let known =
-        |times: &TimesComparison| !matches!(times.finding, Finding::InsufficientData { .. });
-    if !known(all) && !statements.iter().any(|one| known(&one.service)) {
-        return Verdict::InsufficientData;
-    }
-    let faster = |one: &&StatementComparison| matches!(one.service.finding, Finding::Faster { .. });
-    Verdict::NoRegression {
-        faster: statements.iter().filter(faster).count(),
-    }
-}
-
-/// What was captured: each run carries it, a partial one less of it.
-fn captured<'a>(
-    before: impl Iterator<Item = &'a Tracked>,
-    after: impl Iterator<Item = &'a Tracked>,
+/// Returns the captured durations from the run with the most of them; a partial run has fewer.
+fn captured_summary<'a>(
+    before: impl Iterator<Item = &'a StatementStats>,
+    after: impl Iterator<Item = &'a StatementStats>,
 ) -> Option<LatencySummary> {
     let fullest = before.chain(after).max_by_key(|run| run.captured.count());
     fullest.and_then(|run| run.captured.latency_summary())

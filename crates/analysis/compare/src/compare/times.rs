@@ -1,28 +1,28 @@
-//! From the times of both sides to ratios, and from ratios to findings.
+//! Computes ratios from the times of both sides, and findings from the ratios.
 
 use crate::anomaly::{Anomaly, anomalies};
 use crate::details::Details;
 use crate::judgement::{CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, STRETCHES_MIN, judge};
-use crate::profile::RunProfile;
+use crate::run_stats::RunProfile;
 use statistics::LatencySummary;
-use statistics::between_runs::{Components, Statement};
-use statistics::blocks::block_bits;
-use statistics::bootstrap::{Draws, MEASURES, Request, Resampled, Resampler, ratios};
-use statistics::discovery;
-use statistics::exchange::Exchange;
+use statistics::block_length::block_bits;
+use statistics::bootstrap::{Draws, MEASURES, RatioEstimates, RatioOptions, Resampler, ratios};
+use statistics::false_discovery_rate::rejection_level;
+use statistics::permutation_test::PermutationTest;
 use statistics::quantile;
 use statistics::quantile::{P50, P95, P99};
 use statistics::series::{Series, value_of};
 use statistics::timeline::Timeline;
+use statistics::variance_components::{RunLogarithms, VarianceComponents};
 use statistics::{INTERVAL_LEVEL_PERCENT, Interval, Ratio};
 
 use super::CompareOptions;
-use super::many::in_parallel;
-use super::noise::Aa;
+use super::noise::NoiseModel;
+use super::parallel::map_in_parallel;
 use super::{Noise, NoiseSource};
 
-/// How often it is looked closer where a small p-value decides among many statements.
-const CLOSER_LOOKS: usize = 6;
+/// Maximum number of refinements of small p-values.
+const REFINEMENTS_MAX: usize = 6;
 
 /// Whether all runs did the same things at the same times.
 pub(super) fn same_stretches<'a>(mut runs: impl Iterator<Item = &'a RunProfile>) -> bool {
@@ -35,7 +35,7 @@ pub(super) fn same_stretches<'a>(mut runs: impl Iterator<Item = &'a RunProfile>)
     first.speed() != "max" && runs.all(same)
 }
 
-/// Makes the stretches of all runs as wide as the widest.
+/// Widens the stretches of all runs to the widest.
 pub(super) fn widen<'a>(runs: impl Iterator<Item = &'a mut RunProfile>) {
     let mut runs: Vec<&mut RunProfile> = runs.collect();
     let widest = runs
@@ -46,61 +46,61 @@ pub(super) fn widen<'a>(runs: impl Iterator<Item = &'a mut RunProfile>) {
     }
 }
 
-/// The times of both sides, a series a run.
-pub(super) struct Both<'a> {
+/// Times of both sides, one series for each run.
+pub(super) struct Sides<'a> {
     pub(super) before: Vec<&'a Series>,
     pub(super) after: Vec<&'a Series>,
     pub(super) draws: &'a Draws,
     pub(super) seed: u64,
 }
 
-/// Made ready for resampling.
-pub(super) struct Sampled<'a> {
-    both: Both<'a>,
+/// Sides prepared for resampling.
+pub(super) struct SampledSides<'a> {
+    sides: Sides<'a>,
     before: Vec<Resampler>,
     after: Vec<Resampler>,
 }
 
-/// What was measured of one statement, before it is judged.
+/// Measurement of one statement, before it is judged.
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) before: Option<LatencySummary>,
     pub(super) after: Option<LatencySummary>,
-    pub(super) lack: Option<InsufficientData>,
-    pub(super) resampled: Resampled,
+    pub(super) insufficient_data: Option<InsufficientData>,
+    pub(super) estimates: RatioEstimates,
     pub(super) block_bits: u32,
     pub(super) seed: u64,
     pub(super) anomalies: Vec<Anomaly>,
     pub(super) details: Option<Details>,
 }
 
-impl<'a> Sampled<'a> {
-    pub(super) fn new(both: Both<'a>) -> Self {
+impl<'a> SampledSides<'a> {
+    pub(super) fn new(sides: Sides<'a>) -> Self {
         let ready = |runs: &[&Series]| runs.iter().map(|run| Resampler::new(run)).collect();
         Self {
-            before: ready(&both.before),
-            after: ready(&both.after),
-            both,
+            before: ready(&sides.before),
+            after: ready(&sides.after),
+            sides,
         }
     }
 
-    /// Ratios with the intervals that a bootstrap within runs gives. `runs` are how many runs each
-    /// side has, whether the statement is in them or not.
-    pub(super) fn measure(&self, runs: (usize, usize)) -> Measured {
-        let Both { draws, seed, .. } = self.both;
+    /// Computes the ratios with intervals from a bootstrap within runs. `runs` is the number of
+    /// runs of each side, including those without the statement.
+    pub(super) fn measure(&self, runs: (usize, usize)) -> Measurement {
+        let Sides { draws, seed, .. } = self.sides;
         let paired = draws.paired();
         let least = |series: &[&Series], runs: usize| {
             let known = series.iter().map(|one| one.count()).min().unwrap_or(0);
             if series.len() < runs { 0 } else { known }
         };
-        let calls = least(&self.both.before, runs.0).min(least(&self.both.after, runs.1));
+        let calls = least(&self.sides.before, runs.0).min(least(&self.sides.after, runs.1));
         let stretches = self
             .before
             .iter()
             .chain(&self.after)
             .map(Resampler::stretches);
         let none = |side: &[&Series]| side.iter().all(|one| one.count() == 0);
-        let lack = if none(&self.both.before) || none(&self.both.after) {
+        let lack = if none(&self.sides.before) || none(&self.sides.after) {
             Some(InsufficientData::OneSided)
         } else if calls < CALLS_MIN {
             Some(InsufficientData::FewCalls)
@@ -113,45 +113,45 @@ impl<'a> Sampled<'a> {
             None => block_bits(&self.before, &self.after, paired),
             Some(_) => 0,
         };
-        let request = Request {
+        let request = RatioOptions {
             intervals: lack.is_none(),
             tail: calls >= CALLS_P99_MIN,
             block_bits,
         };
-        Measured {
-            before: latency_summary(&self.both.before, &self.before),
-            after: latency_summary(&self.both.after, &self.after),
-            lack,
-            resampled: ratios(&self.before, &self.after, draws, request),
+        Measurement {
+            before: latency_summary(&self.sides.before, &self.before),
+            after: latency_summary(&self.sides.after, &self.after),
+            insufficient_data: lack,
+            estimates: ratios(&self.before, &self.after, draws, request),
             block_bits,
             seed,
-            ..Measured::default()
+            ..Measurement::default()
         }
     }
 
-    /// What is odd, of what has enough to say anything.
+    /// Returns the anomalies; only called with sufficient data.
     pub(super) fn anomalies(&self, used: usize) -> Vec<Anomaly> {
-        anomalies(&self.before, &self.after, self.both.draws.paired(), used)
+        anomalies(&self.before, &self.after, self.sides.draws.paired(), used)
     }
 
     pub(super) fn details(&self, used: usize) -> Details {
         Details::new(&self.before, &self.after, used)
     }
 
-    /// The chance of the difference without a cause, by measure, in one direction.
-    fn exchange(&self, bits: u32, margin: f64, longer: bool) -> Exchange {
-        let how = (self.both.draws.paired(), bits);
-        Exchange::new(
+    /// Creates a permutation test in one direction.
+    fn permutation_test(&self, bits: u32, margin: f64, longer: bool) -> PermutationTest {
+        let how = (self.sides.draws.paired(), bits);
+        PermutationTest::new(
             &self.before,
             &self.after,
             how,
             (margin, longer),
-            self.both.seed,
+            self.sides.seed,
         )
     }
 }
 
-/// The latency summary of all runs of a side together: a call counts as much, whichever run it is of.
+/// Returns the latency summary of all runs of a side together. Each call has the same weight.
 fn latency_summary(series: &[&Series], ready: &[Resampler]) -> Option<LatencySummary> {
     if let ([series], [ready]) = (series, ready) {
         return series.latency_summary(ready.sorted());
@@ -186,7 +186,7 @@ fn latency_summary(series: &[&Series], ready: &[Resampler]) -> Option<LatencySum
         let mut seen = 0.0;
         let found = samples.iter().find(|(_, stands_for)| {
             seen += stands_for;
-            // A hair less, for sums of fractions.
+            // Tolerance for rounding errors of the sum.
             seen >= rank - 1e-6
         });
         found
@@ -202,49 +202,49 @@ fn latency_summary(series: &[&Series], ready: &[Resampler]) -> Option<LatencySum
     })
 }
 
-impl Measured {
-    /// What is known of a measure where there are several runs.
-    fn of_runs(&self, measure: usize) -> Option<Statement> {
+impl Measurement {
+    /// Returns the logarithms of a measure by run, if all of them are known.
+    fn run_logarithms(&self, measure: usize) -> Option<RunLogarithms> {
         let logs = |side: &[[Option<f64>; MEASURES]]| -> Option<Vec<f64>> {
             side.iter().map(|logs| logs[measure]).collect()
         };
-        let [before, after] = &self.resampled.logs;
-        Some(Statement {
+        let [before, after] = &self.estimates.logs;
+        Some(RunLogarithms {
             before: logs(before)?,
             after: logs(after)?,
-            variance_within: self.resampled.variance_within[measure]?,
+            variance_within: self.estimates.variance_within[measure]?,
         })
     }
 
     fn intervals(&self) -> [Option<Interval>; MEASURES] {
-        let ratios = self.resampled.ratios.as_array();
+        let ratios = self.estimates.ratios.as_array();
         ratios.map(|ratio: Option<Ratio>| ratio?.interval)
     }
 }
 
-/// What is said of a statement.
+/// Judgement of a statement.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judged {
+pub(super) struct Judgement {
     pub(super) finding: Finding,
     pub(super) p_value: Option<f64>,
 }
 
-/// All statements that are judged together, and what they know of runs.
-pub(super) struct Family<'a> {
-    components: [Option<Components>; MEASURES],
-    aa: Option<&'a Aa>,
+/// Statements that are tested together, with the noise estimated from all of them.
+pub(super) struct TestFamily<'a> {
+    components: [Option<VarianceComponents>; MEASURES],
+    noise_model: Option<&'a NoiseModel>,
 }
 
-/// Measures whose interval is clear of the margin, with the direction and the p-value.
+/// Statement with a measure whose interval is clear of the margin.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     at: usize,
-    /// Slower is true; `None` where it is not clear.
+    /// Whether each measure is slower (true) or faster; `None` if it is not clear.
     clear: [Option<bool>; MEASURES],
-    /// Two-sided, times the measures that were looked at.
+    /// Two-sided p-values, multiplied by the number of measures.
     p_values: [f64; MEASURES],
-    /// More exchanges could make the smallest of them smaller.
-    open: bool,
+    /// Whether more permutations could make the smallest p-value smaller.
+    is_refinable: bool,
 }
 
 impl Candidate {
@@ -255,29 +255,41 @@ impl Candidate {
     }
 }
 
-impl<'a> Family<'a> {
-    /// Learns how much runs differ, and gives the statements the intervals that follow from it.
-    pub(super) fn of(measured: &mut [Measured], aa: Option<&'a Aa>) -> Self {
+impl<'a> TestFamily<'a> {
+    /// Estimates the variance between runs, and gives the statements the intervals that follow from
+    /// it.
+    pub(super) fn estimate(
+        measured: &mut [Measurement],
+        noise_model: Option<&'a NoiseModel>,
+    ) -> Self {
         let components = std::array::from_fn(|measure| {
-            let known = measured.iter().filter(|one| one.lack.is_none());
-            let statements: Vec<Statement> = known.filter_map(|one| one.of_runs(measure)).collect();
-            Components::estimate(&statements)
+            let known = measured
+                .iter()
+                .filter(|one| one.insufficient_data.is_none());
+            let statements: Vec<RunLogarithms> = known
+                .filter_map(|one| one.run_logarithms(measure))
+                .collect();
+            VarianceComponents::estimate(&statements)
         });
-        let family = Self { components, aa };
+        let family = Self {
+            components,
+            noise_model,
+        };
         family.widen_intervals(measured);
         family
     }
 
-    /// Gives the intervals that know how much runs differ, where there are several.
-    pub(super) fn widen_intervals(&self, measured: &mut [Measured]) {
+    /// Replaces the intervals by those that include the variance between runs, if there are several
+    /// runs.
+    pub(super) fn widen_intervals(&self, measured: &mut [Measurement]) {
         for one in measured {
             for measure in 0..MEASURES {
                 let (Some(components), Some(statement)) =
-                    (&self.components[measure], one.of_runs(measure))
+                    (&self.components[measure], one.run_logarithms(measure))
                 else {
                     continue;
                 };
-                let ratios = one.resampled.ratios.as_array_mut();
+                let ratios = one.estimates.ratios.as_array_mut();
                 if let Some(ratio) = ratios.into_iter().nth(measure)
                     && let Some(ratio) = ratio
                     && ratio.interval.is_some()
@@ -289,9 +301,13 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// What runs of one side differ by, where there are several.
+    /// Returns the noise between runs of one side, if there are several.
     pub(super) fn noise(&self) -> Option<Noise> {
-        let shift = |measure: usize| self.components[measure].as_ref().map(Components::shift);
+        let shift = |measure: usize| {
+            self.components[measure]
+                .as_ref()
+                .map(VarianceComponents::shift)
+        };
         Some(Noise {
             source: NoiseSource::Repeats,
             runs: Vec::new(),
@@ -302,115 +318,132 @@ impl<'a> Family<'a> {
     }
 
     fn margins(&self, seed: u64, margin: f64) -> [f64; MEASURES] {
-        self.aa
-            .map_or([margin; MEASURES], |aa| aa.margins(seed, margin))
+        self.noise_model
+            .map_or([margin; MEASURES], |model| model.margins(seed, margin))
     }
 
-    /// Judges all together.
+    /// Judges all statements together.
     pub(super) fn judge<'b>(
         &self,
-        measured: &[Measured],
+        measured: &[Measurement],
         options: CompareOptions,
-        both: impl Fn(usize) -> Both<'b> + Sync,
-    ) -> Vec<Judged> {
-        self.judge_beside(measured, options, (0, 0), both)
+        sides_of: impl Fn(usize) -> Sides<'b> + Sync,
+    ) -> Vec<Judgement> {
+        self.judge_with_prior_tests(measured, options, (0, 0), sides_of)
     }
 
-    /// Judges these beside others, which are so many tests and findings already.
-    pub(super) fn judge_beside<'b>(
+    /// Judges statements together with tests and findings that were counted elsewhere.
+    pub(super) fn judge_with_prior_tests<'b>(
         &self,
-        measured: &[Measured],
+        measured: &[Measurement],
         options: CompareOptions,
         (tests, findings): (usize, usize),
-        both: impl Fn(usize) -> Both<'b> + Sync,
-    ) -> Vec<Judged> {
-        let tests = tests + measured.iter().filter(|one| one.lack.is_none()).count();
-        let clear: Vec<(usize, [Option<bool>; MEASURES])> = measured
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.lack.is_none())
-            .filter_map(|(at, one)| {
-                let margins = self.margins(one.seed, options.margin);
-                let clear = directions(one.intervals(), margins);
-                clear.iter().any(Option::is_some).then_some((at, clear))
-            })
-            .collect();
+        sides_of: impl Fn(usize) -> Sides<'b> + Sync,
+    ) -> Vec<Judgement> {
+        let tests = tests
+            + measured
+                .iter()
+                .filter(|one| one.insufficient_data.is_none())
+                .count();
+        let rate = options.false_discovery_rate;
+        let rejection_level = |p_values: &[f64]| rejection_level(p_values, (tests, findings), rate);
+        let clear = self.clear_measures(measured, options.margin);
         let test = |(at, clear): &(usize, [Option<bool>; MEASURES]), wanted: Option<f64>| {
-            let sampled = Sampled::new(both(*at));
+            let sampled = SampledSides::new(sides_of(*at));
             self.test(&measured[*at], *at, *clear, (&sampled, options, wanted))
         };
-        let mut candidates = in_parallel(&clear, options.threads, |one| test(one, None));
-        let rate = options.false_discovery_rate;
-        for _ in 0..CLOSER_LOOKS {
-            // As if a closer look at each would make its p-value as small as can be.
+        let mut candidates = map_in_parallel(&clear, options.threads, |one| test(one, None));
+        for _ in 0..REFINEMENTS_MAX {
+            // Assume that refining makes each p-value as small as possible.
             let hopeful: Vec<f64> = candidates
                 .iter()
-                .map(|one| if one.open { 0.0 } else { one.p_value() })
+                .map(|one| if one.is_refinable { 0.0 } else { one.p_value() })
                 .collect();
-            let Some(wanted) = discovery::level(&hopeful, (tests, findings), rate) else {
+            let Some(wanted) = rejection_level(&hopeful) else {
                 break;
             };
-            let closer: Vec<usize> = (0..candidates.len())
-                .filter(|at| candidates[*at].open && candidates[*at].p_value() > wanted)
+            let open: Vec<usize> = (0..candidates.len())
+                .filter(|at| candidates[*at].is_refinable && candidates[*at].p_value() > wanted)
                 .collect();
-            if closer.is_empty() {
+            if open.is_empty() {
                 break;
             }
-            let looked = in_parallel(&closer, options.threads, |at| {
-                test(&clear[*at], Some(wanted))
-            });
-            for (at, candidate) in closer.into_iter().zip(looked) {
+            let refined =
+                map_in_parallel(&open, options.threads, |at| test(&clear[*at], Some(wanted)));
+            for (at, candidate) in open.into_iter().zip(refined) {
                 candidates[at] = candidate;
             }
         }
         let p_values: Vec<f64> = candidates.iter().map(Candidate::p_value).collect();
-        let level = discovery::level(&p_values, (tests, findings), rate);
-        let mut found: Vec<Judged> = measured
+        self.judgements(measured, &candidates, rejection_level(&p_values), options)
+    }
+
+    /// Returns the statements with a measure that is clear of the margin, with the directions.
+    fn clear_measures(
+        &self,
+        measured: &[Measurement],
+        margin: f64,
+    ) -> Vec<(usize, [Option<bool>; MEASURES])> {
+        measured
             .iter()
-            .map(|one| Judged {
-                finding: match one.lack {
-                    Some(lack) => Finding::InsufficientData { reason: lack },
-                    None => {
-                        let margins = self.margins(one.seed, options.margin);
-                        judge(
-                            &one.resampled.ratios,
-                            options.margin,
-                            margins,
-                            [false; MEASURES],
-                        )
-                    }
+            .enumerate()
+            .filter(|(_, one)| one.insufficient_data.is_none())
+            .filter_map(|(at, one)| {
+                let margins = self.margins(one.seed, margin);
+                let clear = directions(one.intervals(), margins);
+                clear.iter().any(Option::is_some).then_some((at, clear))
+            })
+            .collect()
+    }
+
+    /// Judges all statements; p-values up to `level` rule out chance.
+    fn judgements(
+        &self,
+        measured: &[Measurement],
+        candidates: &[Candidate],
+        level: Option<f64>,
+        options: CompareOptions,
+    ) -> Vec<Judgement> {
+        let finding = |one: &Measurement, sure| {
+            let margins = self.margins(one.seed, options.margin);
+            judge(&one.estimates.ratios, options.margin, margins, sure)
+        };
+        let mut judged: Vec<Judgement> = measured
+            .iter()
+            .map(|one| Judgement {
+                finding: match one.insufficient_data {
+                    Some(reason) => Finding::InsufficientData { reason },
+                    None => finding(one, [false; MEASURES]),
                 },
                 p_value: None,
             })
             .collect();
         for candidate in candidates {
-            let one = &measured[candidate.at];
-            let margins = self.margins(one.seed, options.margin);
             let sure = candidate
                 .p_values
                 .map(|p| level.is_some_and(|level| p <= level));
-            found[candidate.at] = Judged {
-                finding: judge(&one.resampled.ratios, options.margin, margins, sure),
+            judged[candidate.at] = Judgement {
+                finding: finding(&measured[candidate.at], sure),
                 p_value: Some(candidate.p_value()),
             };
         }
-        found
+        judged
     }
 
     /// Tests the measures of one statement that are clear of the margin.
     fn test(
         &self,
-        measured: &Measured,
+        measured: &Measurement,
         at: usize,
         clear: [Option<bool>; MEASURES],
-        (sampled, options, wanted): (&Sampled<'_>, CompareOptions, Option<f64>),
+        (sampled, options, wanted): (&SampledSides<'_>, CompareOptions, Option<f64>),
     ) -> Candidate {
         let looked_at = measured.intervals().iter().flatten().count() as f64;
         let margins = self.margins(measured.seed, options.margin);
         let mut p_values = [1.0; MEASURES];
         let mut could_be_smaller = [false; MEASURES];
         for longer in [true, false] {
-            // Measures with one margin are tested in one go.
+            // Measures with the same margin share one test.
             let mut margin_done: Vec<f64> = Vec::new();
             for measure in 0..MEASURES {
                 if clear[measure] != Some(longer) || margin_done.contains(&margins[measure]) {
@@ -418,26 +451,27 @@ impl<'a> Family<'a> {
                 }
                 let margin = margins[measure];
                 margin_done.push(margin);
-                let mut exchange = sampled.exchange(measured.block_bits, margin, longer);
+                let mut exchange = sampled.permutation_test(measured.block_bits, margin, longer);
                 if let Some(wanted) = wanted {
-                    exchange.look_closer(wanted / looked_at);
+                    exchange.refine_p_values(wanted / looked_at);
                 }
                 let found = exchange.p_values();
                 for other in 0..MEASURES {
                     if clear[other] == Some(longer) && margins[other] == margin {
                         p_values[other] = found[other];
-                        could_be_smaller[other] = exchange.could_be_smaller(other);
+                        could_be_smaller[other] = exchange.is_refinable(other);
                     }
                 }
             }
         }
         for measure in 0..MEASURES {
             if let (Some(components), Some(statement)) =
-                (&self.components[measure], measured.of_runs(measure))
+                (&self.components[measure], measured.run_logarithms(measure))
                 && clear[measure].is_some()
             {
                 let between = components.p_value(&statement, margins[measure]);
-                // What runs differ by decides where it is the greater: then exchanges have no part in it.
+                // The test based on variance between runs decides if its p-value is greater; then
+                // permutations have no influence.
                 could_be_smaller[measure] &= p_values[measure] > between;
                 p_values[measure] = p_values[measure].max(between);
             }
@@ -447,12 +481,12 @@ impl<'a> Family<'a> {
             at,
             clear,
             p_values,
-            open: could_be_smaller.contains(&true),
+            is_refinable: could_be_smaller.contains(&true),
         }
     }
 }
 
-/// Where each interval lies clear of the margin: slower is true.
+/// Returns the direction in which each interval is clear of the margin: true is slower.
 fn directions(
     intervals: [Option<Interval>; MEASURES],
     margins: [f64; MEASURES],

@@ -1,57 +1,13 @@
-//! A condition is asked of a comparison.
-
-use schemars::JsonSchema;
-use serde::Serialize;
-use sql::Fingerprint;
+//! Evaluates conditions on a comparison.
 
 use crate::compare::{Comparison, SideFacts, StatementComparison, TimesComparison, Verdict};
 use crate::error_change::ErrorDirection;
 use crate::judgement::Finding;
 use crate::rows_change::RowsChange;
 
-use super::quantity::{End, Flag, Kind, Name, Quantity, RunSide, Subject, TextName};
+use super::outcome::{ConditionOutcome, ConditionStatement, MeasuredQuantity};
+use super::quantity::{Flag, IntervalEnd, Kind, Name, Quantity, RunSide, Subject, TextName};
 use super::{Condition, Test, Tree};
-
-/// Outcome of a condition.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct ConditionOutcome {
-    /// The condition as it was given.
-    pub condition: String,
-    /// Whether it holds, for the whole comparison or for a statement.
-    pub holds: bool,
-    /// Names of all quantities in it.
-    pub quantities: Vec<&'static str>,
-    /// Number of statements that were checked; `null` for a condition on the whole comparison.
-    pub statements_checked: Option<usize>,
-    /// Number of statements, or 1 for the whole, for which there is too little data to tell.
-    pub unknown: usize,
-    /// Measured quantities; empty unless the condition holds whatever the statement.
-    pub measured: Vec<MeasuredQuantity>,
-    /// Statements for which it holds; empty if it holds for the whole.
-    pub statements: Vec<ConditionStatement>,
-}
-
-/// A statement for which a condition holds.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct ConditionStatement {
-    /// Fingerprint of the statement.
-    pub fingerprint: Fingerprint,
-    /// Normalised SQL, if known.
-    pub sql: Option<String>,
-    /// Measured quantities.
-    pub measured: Vec<MeasuredQuantity>,
-}
-
-/// The measured value of a quantity.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct MeasuredQuantity {
-    /// The quantity as the condition names it.
-    pub quantity: String,
-    /// Unit of the value.
-    pub unit: Kind,
-    /// The value; `null` if unknown.
-    pub value: Option<f64>,
-}
 
 /// True, false or not known.
 type Truth = Option<bool>;
@@ -59,8 +15,8 @@ type Truth = Option<bool>;
 impl Condition {
     /// Evaluates the condition on a comparison.
     pub fn check(&self, comparison: &Comparison) -> ConditionOutcome {
-        // Of no statement, what is of statements is not known; where it holds all the same, it does
-        // for any.
+        // Without a statement, tests of statements are unknown. If the condition still holds, it
+        // holds for any statement.
         let of_whole = truth(&self.tree, comparison, None);
         let of_statements = self.is_of_statements();
         let holds = of_whole == Some(true);
@@ -148,7 +104,7 @@ fn of_test(test: &Test, comparison: &Comparison, statement: Option<&StatementCom
     }
 }
 
-/// Every number that a condition asks for, once, in its order.
+/// Returns every quantity that a condition refers to with its value, without repetition, in order.
 fn measured(
     tree: &Tree,
     comparison: &Comparison,
@@ -176,7 +132,7 @@ fn measured(
             unit: kind,
             value: value(quantity, kind, comparison, statement),
         };
-        // Where nothing is said of statements, nothing is known of one.
+        // A quantity of statements has no value without a statement.
         let of_none = statement.is_none() && quantity.subject == Subject::Statement;
         if !of_none && !found.contains(&measured) {
             found.push(measured);
@@ -218,7 +174,7 @@ fn value(
     }
 }
 
-/// After / before, where there is enough data for it: that is where the interval is known.
+/// Returns the ratio after / before, if there is enough data: that is, if its interval is known.
 fn ratio(quantity: Quantity, times: &TimesComparison) -> Option<f64> {
     let measured = match quantity.name {
         Name::Median | Name::P95 => times.median_ratio?,
@@ -227,8 +183,8 @@ fn ratio(quantity: Quantity, times: &TimesComparison) -> Option<f64> {
     };
     let interval = measured.interval?;
     match (quantity.end, quantity.name) {
-        (Some(End::Low), _) => Some(interval.low),
-        (Some(End::High), _) => Some(interval.high),
+        (Some(IntervalEnd::Low), _) => Some(interval.low),
+        (Some(IntervalEnd::High), _) => Some(interval.high),
         (None, Name::P95) => {
             let (before, after) = (times.before?.p95_ns, times.after?.p95_ns);
             (before > 0).then(|| after as f64 / before as f64)
@@ -259,7 +215,7 @@ fn side(quantity: Quantity) -> RunSide {
     quantity.side.unwrap_or(RunSide::After)
 }
 
-/// Calls, failures among them, and what was not sent.
+/// Returns counts of calls, failures and skipped executions.
 fn counts(
     quantity: Quantity,
     comparison: &Comparison,
@@ -282,7 +238,7 @@ fn counts(
     Some(counts.map(|count| count as f64))
 }
 
-/// What there is of the whole only.
+/// Returns quantities of the whole comparison.
 fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64> {
     let errors = |direction: ErrorDirection| {
         let is = comparison
@@ -304,7 +260,7 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
     let slower = comparison.statements.iter().filter(|one| one.regression);
     let faster = (comparison.statements.iter())
         .filter(|one| matches!(one.service.finding, Finding::Faster { .. }));
-    // What differs between runs of one side too is not the change's.
+    // Rows that also differ between runs of one side are not caused by the change.
     let rows = |is: &dyn Fn(&RowsChange) -> bool| {
         let changes = comparison.rows.changes.iter();
         changes
@@ -320,7 +276,7 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
         Name::GoneErrors => Some(errors(ErrorDirection::Gone)),
         Name::Slower => Some(slower.count() as f64),
         Name::Faster => Some(faster.count() as f64),
-        // Where nothing could be compared, it is not known whether rows differ.
+        // If no rows could be compared, it is unknown whether they differ.
         Name::RowsDiffer => (comparison.rows.compared > 0).then(|| rows(&|_| true)),
         Name::DigestsDiffer => {
             (comparison.rows.digests > 0).then(|| rows(&|change| change.only_values))
@@ -329,12 +285,12 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
     }
 }
 
-/// Statements answered a second.
+/// Returns the statements answered per second.
 fn throughput(comparison: &Comparison, side: RunSide) -> Option<f64> {
     facts(comparison, side).throughput_per_s
 }
 
-/// In nanoseconds, on average of the side's runs.
+/// Returns the mean elapsed time of the side's runs, in nanoseconds.
 fn elapsed(comparison: &Comparison, side: RunSide) -> Option<f64> {
     let runs = &facts(comparison, side).runs;
     let whole_ns: i64 = runs.iter().map(|run| run.elapsed_ns).sum();

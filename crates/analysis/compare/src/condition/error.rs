@@ -1,26 +1,26 @@
-//! Why a text is no condition.
+//! Syntax errors of conditions.
 
 use std::fmt;
 
-/// Why a text is no condition: what is wrong, what is allowed, and the place.
+/// Syntax error of a condition: the fault, the allowed input, and the position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionError {
     pub(super) text: String,
-    /// From where to where, in bytes.
+    /// Byte range of the fault.
     pub(super) at: (usize, usize),
     pub(super) message: String,
 }
 
-/// So many characters of the condition are shown around the place.
+/// Number of characters of the condition shown on each side of the fault.
 const SHOWN_AROUND: usize = 60;
 
 impl ConditionError {
-    /// What is wrong and what is allowed, in one sentence.
+    /// Returns the fault and the allowed input in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// From where to where in the text, in bytes.
+    /// Returns the byte range of the fault.
     pub fn place(&self) -> (usize, usize) {
         self.at
     }
@@ -29,10 +29,10 @@ impl ConditionError {
 impl std::error::Error for ConditionError {}
 
 impl fmt::Display for ConditionError {
-    /// The sentence, the condition, and carets under the place.
+    /// Writes the sentence, the condition, and carets under the fault.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to) = self.at;
-        // A line feed or a tab would move the carets away.
+        // Line feeds and tabs would shift the carets.
         let shown = |text: &str| -> Vec<char> {
             let one = |character: char| match character.is_control() {
                 true => ' ',
@@ -58,8 +58,8 @@ impl fmt::Display for ConditionError {
     }
 }
 
-/// The names of `known` that are nearest to a misspelt word, if a third of its letters leads to them;
-/// at most three.
+/// Returns at most three names from `known` with the smallest edit distance to a misspelt word, if
+/// it is at most a third of the word's length.
 pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_ascii_lowercase();
     let most = (word.chars().count() / 3).max(1);
@@ -73,11 +73,11 @@ pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> V
     found.into_iter().take(3).map(|(_, known)| known).collect()
 }
 
-/// How many letters have to be put in, taken out, replaced or swapped with their neighbour (Damerau
-/// 1964, in the restricted form).
+/// Returns the Damerau-Levenshtein distance: insertions, deletions, substitutions and swaps of
+/// neighbouring letters (Damerau 1964, in the restricted form).
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    // A name is at most so long; what is longer is none.
+    // No known name is longer.
     if one.len() > 40 {
         return usize::MAX;
     }

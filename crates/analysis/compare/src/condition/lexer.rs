@@ -1,21 +1,21 @@
-//! A condition's text in pieces.
+//! Splits the text of a condition into tokens.
 
 use super::error::ConditionError;
 use super::{Operator, Unit};
 
-/// A condition is at most so long.
+/// Maximum length of a condition in bytes.
 const BYTES_MAX: usize = 16_384;
 
-/// A piece, and from where to where it stands.
+/// Token with its byte range.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Piece {
+pub(super) struct SpannedToken {
     pub(super) token: Token,
     pub(super) at: (usize, usize),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// A name, with dots in it, in lower case.
+    /// Name in lower case, including dots.
     Word(String),
     Number(f64, Unit),
     Text(String),
@@ -26,7 +26,7 @@ pub(super) enum Token {
     Close,
 }
 
-pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, ConditionError> {
+pub(super) fn tokenize(text: &str) -> Result<Vec<SpannedToken>, ConditionError> {
     let fault = |at: (usize, usize), message: String| ConditionError {
         text: text.to_owned(),
         at,
@@ -58,9 +58,9 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, ConditionError> {
                 number(rest).map_err(|(length, message)| fault((from, from + length), message))?;
             at += length;
             token
-        } else if is_of_word(first) {
+        } else if is_word_character(first) {
             let length = rest
-                .find(|next: char| !is_of_word(next) && next != '.')
+                .find(|next: char| !is_word_character(next) && next != '.')
                 .unwrap_or(rest.len());
             at += length;
             Token::Word(rest[..length].to_ascii_lowercase())
@@ -101,7 +101,7 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, ConditionError> {
             at += word.len();
             token
         };
-        pieces.push(Piece {
+        pieces.push(SpannedToken {
             token,
             at: (from, at),
         });
@@ -109,11 +109,12 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, ConditionError> {
     Ok(pieces)
 }
 
-fn is_of_word(character: char) -> bool {
+fn is_word_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// A number with its unit, and its bytes; or what is wrong with so many of them.
+/// Reads a number with its unit, and returns its length in bytes; or the length and message of the
+/// fault.
 fn number(rest: &str) -> Result<(Token, usize), (usize, String)> {
     let sign = usize::from(rest.starts_with(['-', '+']));
     let digits = sign
@@ -125,14 +126,15 @@ fn number(rest: &str) -> Result<(Token, usize), (usize, String)> {
     let Some(value) = value else {
         return Err((digits, format!("'{}' is no number", &rest[..digits])));
     };
-    // A unit may stand apart; what stands apart and is none belongs to what follows.
+    // A unit may be separated by blanks. A separate word that is not a unit belongs to the next
+    // token.
     let behind = &rest[digits..];
     let blanks = behind.len() - behind.trim_start().len();
     let word = &behind[blanks..];
     let length = match word.starts_with('%') {
         true => 1,
         false => word
-            .find(|next: char| !is_of_word(next))
+            .find(|next: char| !is_word_character(next))
             .unwrap_or(word.len()),
     };
     let word = &word[..length];
@@ -150,7 +152,7 @@ fn number(rest: &str) -> Result<(Token, usize), (usize, String)> {
     }
 }
 
-/// What stands between quotes, and all its bytes; a quote within is written twice.
+/// Reads a quoted text, in which a doubled quote stands for one, and returns its length in bytes.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut content = String::new();
     let mut characters = rest.char_indices().skip(1).peekable();

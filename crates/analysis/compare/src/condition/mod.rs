@@ -1,30 +1,33 @@
 //! Conditions on a comparison: `p99 > 1.2x and calls > 100`.
 //!
-//! [`Condition::parse`] makes a tree of a text, in which every quantity is compared with what it can
-//! be compared with; [`Condition::check`] asks a [`Comparison`](crate::compare::Comparison). What a quantity is
-//! stands in [`QUANTITIES`], what a text looks like in `docs/fail-on.md`.
+//! [`Condition::parse`] parses a text into a tree, in which every quantity is compared with a value
+//! of its kind. [`Condition::check`] evaluates it on a [`Comparison`](crate::compare::Comparison).
+//! [`QUANTITIES`] describes the quantities, `docs/fail-on.md` the syntax.
 //!
-//! Quantities of statements are asked of each statement: the condition holds where it does for any.
-//! What is not known, such as the ratio of a statement with too few calls, is neither true nor false
-//! (Kleene, "Introduction to Metamathematics", 1952, section 64), so that nothing fails for want of data.
+//! Quantities of statements are evaluated for each statement; the condition holds if it holds for
+//! any. Unknown values, such as the ratio of a statement with too few calls, are neither true nor
+//! false (Kleene, "Introduction to Metamathematics", 1952, section 64), so that missing data never
+//! makes a condition hold.
 //!
-//! Deliberately absent: arithmetic, and quantities of several statements together.
+//! There is no arithmetic, and no aggregate over several statements.
 
 mod check;
 mod error;
 mod lexer;
-mod naming;
+mod outcome;
 mod parse;
 mod quantity;
+mod quantity_path;
 
 use std::fmt;
 
 use sql::Pattern;
 
-pub use check::{ConditionOutcome, ConditionStatement, MeasuredQuantity};
 pub use error::ConditionError;
+pub use outcome::{ConditionOutcome, ConditionStatement, MeasuredQuantity};
 pub use quantity::{
-    Described, End, Flag, Kind, Name, QUANTITIES, Quantity, RunSide, Subject, TextName,
+    Flag, IntervalEnd, Kind, Name, QUANTITIES, Quantity, QuantityDescription, RunSide, Subject,
+    TextName,
 };
 
 /// A condition on a comparison.
@@ -34,7 +37,7 @@ pub struct Condition {
     tree: Tree,
 }
 
-/// What a condition says. Lists have at least two members.
+/// Syntax tree of a condition. Lists have at least two members.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Tree {
     Any(Vec<Tree>),
@@ -43,11 +46,11 @@ pub(crate) enum Tree {
     Test(Test),
 }
 
-/// One question.
+/// Single test.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Test {
     Flag(Flag),
-    /// A count that stands alone.
+    /// A count on its own: it holds if the count is not zero.
     IsThere(Quantity),
     Number(Quantity, Operator, Value),
     Sql {
@@ -61,7 +64,7 @@ pub(crate) enum Test {
     },
 }
 
-/// How two numbers are compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     Above,
@@ -72,14 +75,14 @@ pub(crate) enum Operator {
     Unequal,
 }
 
-/// What a quantity is compared with.
+/// Value that a quantity is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Value {
     pub(crate) number: f64,
     pub(crate) unit: Unit,
 }
 
-/// As it was written.
+/// Unit as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     None,
@@ -116,7 +119,7 @@ impl Operator {
 }
 
 impl Unit {
-    /// The first of each is how it is written.
+    /// Spellings of the units; the first of each is used for printing.
     const WORDS: [(&'static str, Unit); 11] = [
         ("", Unit::None),
         ("x", Unit::Times),
@@ -138,10 +141,10 @@ impl Unit {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// Where it is none, with the place and what is allowed there.
+    /// If the text is not a condition; the error has the position and the allowed input.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         Ok(Condition {
             tree: parse::parse(text)?,
@@ -149,12 +152,12 @@ impl Condition {
         })
     }
 
-    /// Two that say the same in the same order, however they are written.
+    /// Whether two conditions have the same tree, regardless of spelling.
     pub fn says_the_same(&self, other: &Condition) -> bool {
         self.tree == other.tree
     }
 
-    /// Lists the names of its quantities, each once, in their order.
+    /// Returns the names of its quantities in order, without repetition.
     pub fn quantities(&self) -> Vec<&'static str> {
         fn of(tree: &Tree, words: &mut Vec<&'static str>) {
             let word = match tree {
@@ -178,7 +181,7 @@ impl Condition {
         words
     }
 
-    /// Whether it is checked for each statement.
+    /// Whether it is evaluated for each statement.
     fn is_of_statements(&self) -> bool {
         self.tree.is_of_statements()
     }
@@ -206,7 +209,7 @@ impl Test {
     }
 }
 
-/// The one way to write it, which is read as the same.
+/// Writes the canonical form, which parses to the same tree.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tree.fmt(f)
@@ -262,7 +265,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// A quote within is written twice.
+/// Quotes a text; quotes within it are doubled.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

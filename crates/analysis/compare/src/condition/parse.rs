@@ -1,26 +1,26 @@
-//! A text becomes a tree.
+//! Recursive-descent parser of conditions.
 
 use sql::Pattern;
 use sql::StatementClass;
 
 use super::error::ConditionError;
-use super::lexer::{Piece, Token, pieces};
-use super::naming::{Place, allowed, example};
-use super::quantity::{Kind, Name, Quantity, TextName, What};
+use super::lexer::{SpannedToken, Token, tokenize};
+use super::quantity::{Kind, Name, Quantity, QuantityKind, TextName};
+use super::quantity_path::{QuantityPath, allowed_values, example_test};
 use super::{Operator, Test, Tree, Unit, Value};
 
-/// Brackets and `not` within each other.
+/// Maximum nesting depth of brackets and `not`.
 const DEPTH_MAX: u32 = 64;
 
 pub(super) fn parse(text: &str) -> Result<Tree, ConditionError> {
-    let pieces = pieces(text)?;
+    let tokens = tokenize(text)?;
     let mut parser = Parser {
         text,
-        pieces: &pieces,
+        tokens: &tokens,
         depth: 0,
     };
-    let tree = parser.any()?;
-    match parser.pieces.first() {
+    let tree = parser.parse_disjunction()?;
+    match parser.tokens.first() {
         None => Ok(tree),
         Some(piece) if piece.token == Token::Close => {
             Err(parser.fault(piece.at, "this bracket closes none; take it out"))
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, ConditionError> {
 
 struct Parser<'a> {
     text: &'a str,
-    pieces: &'a [Piece],
+    tokens: &'a [SpannedToken],
     depth: u32,
 }
 
@@ -47,47 +47,47 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn next(&mut self) -> Option<&'a Piece> {
-        let (first, rest) = self.pieces.split_first()?;
-        self.pieces = rest;
+    fn next(&mut self) -> Option<&'a SpannedToken> {
+        let (first, rest) = self.tokens.split_first()?;
+        self.tokens = rest;
         Some(first)
     }
 
-    fn takes(&mut self, token: &Token) -> bool {
+    fn accept(&mut self, token: &Token) -> bool {
         let takes = self
-            .pieces
+            .tokens
             .first()
             .is_some_and(|piece| piece.token == *token);
         if takes {
-            self.pieces = &self.pieces[1..];
+            self.tokens = &self.tokens[1..];
         }
         takes
     }
 
-    fn takes_word(&mut self, word: &str) -> bool {
-        let is = |piece: &Piece| matches!(&piece.token, Token::Word(found) if found == word);
-        let takes = self.pieces.first().is_some_and(is);
+    fn accept_word(&mut self, word: &str) -> bool {
+        let is = |piece: &SpannedToken| matches!(&piece.token, Token::Word(found) if found == word);
+        let takes = self.tokens.first().is_some_and(is);
         if takes {
-            self.pieces = &self.pieces[1..];
+            self.tokens = &self.tokens[1..];
         }
         takes
     }
 
-    /// Behind the last piece.
+    /// Returns the empty range after the last token.
     fn end(&self) -> (usize, usize) {
         let end = self.text.trim_end().len();
         (end, end)
     }
 
-    fn any(&mut self) -> Result<Tree, ConditionError> {
-        self.list("or", Parser::every, Tree::Any)
+    fn parse_disjunction(&mut self) -> Result<Tree, ConditionError> {
+        self.parse_list("or", Parser::parse_conjunction, Tree::Any)
     }
 
-    fn every(&mut self) -> Result<Tree, ConditionError> {
-        self.list("and", Parser::one, Tree::Every)
+    fn parse_conjunction(&mut self) -> Result<Tree, ConditionError> {
+        self.parse_list("and", Parser::parse_operand, Tree::Every)
     }
 
-    fn list(
+    fn parse_list(
         &mut self,
         word: &str,
         part: impl Fn(&mut Self) -> Result<Tree, ConditionError>,
@@ -95,7 +95,7 @@ impl<'a> Parser<'a> {
     ) -> Result<Tree, ConditionError> {
         let first = part(self)?;
         let mut parts = vec![first];
-        while self.takes_word(word) {
+        while self.accept_word(word) {
             parts.push(part(self)?);
         }
         Ok(match parts.len() {
@@ -104,8 +104,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn one(&mut self) -> Result<Tree, ConditionError> {
-        let at = self.pieces.first().map_or(self.end(), |piece| piece.at);
+    fn parse_operand(&mut self) -> Result<Tree, ConditionError> {
+        let at = self.tokens.first().map_or(self.end(), |piece| piece.at);
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.fault(
@@ -113,12 +113,12 @@ impl<'a> Parser<'a> {
                 format!("more than {DEPTH_MAX} brackets and nots stand within each other; say it in fewer"),
             ));
         }
-        let tree = if self.takes_word("not") {
-            Tree::Not(Box::new(self.one()?))
-        } else if self.takes(&Token::Open) {
-            let inner = self.any()?;
-            if !self.takes(&Token::Close) {
-                let place = self.pieces.first().map_or(self.end(), |piece| piece.at);
+        let tree = if self.accept_word("not") {
+            Tree::Not(Box::new(self.parse_operand()?))
+        } else if self.accept(&Token::Open) {
+            let inner = self.parse_disjunction()?;
+            if !self.accept(&Token::Close) {
+                let place = self.tokens.first().map_or(self.end(), |piece| piece.at);
                 return Err(self.fault(
                     place,
                     format!(
@@ -129,13 +129,13 @@ impl<'a> Parser<'a> {
             }
             inner
         } else {
-            Tree::Test(self.test()?)
+            Tree::Test(self.parse_test()?)
         };
         self.depth -= 1;
         Ok(tree)
     }
 
-    fn test(&mut self) -> Result<Test, ConditionError> {
+    fn parse_test(&mut self) -> Result<Test, ConditionError> {
         let Some(piece) = self.next() else {
             return Err(self.fault(
                 self.end(),
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
                 "a test begins with the name of a quantity, such as p99, calls or errors; the value stands behind",
             ));
         };
-        let mut place = Place::default();
+        let mut place = QuantityPath::default();
         let mut from = piece.at.0;
         for part in word.split('.') {
             let at = (from, from + part.len());
@@ -160,14 +160,14 @@ impl<'a> Parser<'a> {
                 piece.at,
                 format!("the name of a quantity is missing behind this, such as {word}.p99"),
             )),
-            Some((what @ (What::Flag(_) | What::Text(_)), word)) => {
+            Some((what @ (QuantityKind::Flag(_) | QuantityKind::Text(_)), word)) => {
                 if place.subject.is_some() || place.side.is_some() || place.end.is_some() {
                     return Err(self.fault(piece.at, format!("{word} stands alone, without a dot")));
                 }
                 match what {
-                    What::Text(name) => self.text_test(name),
-                    What::Flag(flag) => match self.pieces.first() {
-                        Some(Piece {
+                    QuantityKind::Text(name) => self.parse_text_test(name),
+                    QuantityKind::Flag(flag) => match self.tokens.first() {
+                        Some(SpannedToken {
                             token: Token::Compare(_),
                             at,
                         }) => Err(self.fault(
@@ -176,96 +176,36 @@ impl<'a> Parser<'a> {
                         )),
                         _ => Ok(Test::Flag(flag)),
                     },
-                    What::Number(_) => unreachable!("matched above"),
+                    QuantityKind::Number(_) => unreachable!("matched above"),
                 }
             }
-            Some((What::Number(name), _)) => {
+            Some((QuantityKind::Number(name), _)) => {
                 let quantity = place
                     .quantity(name)
                     .map_err(|message| self.fault(piece.at, message))?;
-                self.number_test(quantity, piece.at)
+                self.parse_number_test(quantity, piece.at)
             }
         }
     }
 
-    fn number_test(
+    fn parse_number_test(
         &mut self,
         quantity: Quantity,
         place: (usize, usize),
     ) -> Result<Test, ConditionError> {
         let name = quantity.name;
-        let example = example(quantity);
-        let operator = match self.pieces.first() {
-            Some(Piece {
-                token: Token::Compare(operator),
-                ..
-            }) => {
-                self.next();
-                *operator
-            }
-            Some(Piece {
-                token: Token::Matches | Token::MatchesNot,
-                at,
-            }) => {
-                return Err(self.fault(*at, format!("~ is for sql alone; write such as {example}")));
-            }
-            Some(Piece {
-                token: Token::Number(..) | Token::Text(_),
-                at,
-            }) => {
-                return Err(self.fault(
-                    *at,
-                    format!(
-                        "one of > >= < <= = != is missing before this; write such as {example}"
-                    ),
-                ));
-            }
-            _ if name.may_stand_alone() => return Ok(Test::IsThere(quantity)),
-            _ => {
-                return Err(self.fault(
-                    place,
-                    format!("{quantity} is compared with something; write such as {example}"),
-                ));
-            }
+        let example = example_test(quantity);
+        let Some(operator) = self.parse_operator(quantity, &example, place)? else {
+            return Ok(Test::IsThere(quantity));
         };
-        let (value, at) = match self.next() {
-            Some(Piece {
-                token: Token::Number(number, unit),
-                at,
-            }) => (
-                Value {
-                    number: *number,
-                    unit: *unit,
-                },
-                *at,
-            ),
-            Some(Piece {
-                token: Token::Word(_),
-                at,
-            }) => {
-                return Err(self.fault(*at, format!("{quantity} is compared with a number, not with another quantity; write such as {example}")));
-            }
-            Some(piece) => {
-                return Err(self.fault(
-                    piece.at,
-                    format!("a number is missing here; write such as {example}"),
-                ));
-            }
-            None => {
-                return Err(self.fault(
-                    self.end(),
-                    format!("a number is missing here; write such as {example}"),
-                ));
-            }
-        };
-        let kind = value.kind(name);
-        let Some(kind) = kind else {
+        let (value, at) = self.parse_value(quantity, &example)?;
+        let Some(kind) = value.kind(name) else {
             return Err(self.fault(
                 at,
                 format!(
                     "{} is {}; write such as {example}",
                     name.word(),
-                    allowed(name)
+                    allowed_values(name)
                 ),
             ));
         };
@@ -285,7 +225,79 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn text_test(&mut self, name: TextName) -> Result<Test, ConditionError> {
+    /// Parses the operator after a quantity; `None` if the quantity is a test on its own.
+    fn parse_operator(
+        &mut self,
+        quantity: Quantity,
+        example: &str,
+        place: (usize, usize),
+    ) -> Result<Option<Operator>, ConditionError> {
+        match self.tokens.first() {
+            Some(SpannedToken {
+                token: Token::Compare(operator),
+                ..
+            }) => {
+                self.next();
+                Ok(Some(*operator))
+            }
+            Some(SpannedToken {
+                token: Token::Matches | Token::MatchesNot,
+                at,
+            }) => Err(self.fault(*at, format!("~ is for sql alone; write such as {example}"))),
+            Some(SpannedToken {
+                token: Token::Number(..) | Token::Text(_),
+                at,
+            }) => Err(self.fault(
+                *at,
+                format!("one of > >= < <= = != is missing before this; write such as {example}"),
+            )),
+            _ if quantity.name.may_stand_alone() => Ok(None),
+            _ => Err(self.fault(
+                place,
+                format!("{quantity} is compared with something; write such as {example}"),
+            )),
+        }
+    }
+
+    /// Parses the number that a quantity is compared with, and returns its byte range.
+    fn parse_value(
+        &mut self,
+        quantity: Quantity,
+        example: &str,
+    ) -> Result<(Value, (usize, usize)), ConditionError> {
+        match self.next() {
+            Some(SpannedToken {
+                token: Token::Number(number, unit),
+                at,
+            }) => {
+                let value = Value {
+                    number: *number,
+                    unit: *unit,
+                };
+                Ok((value, *at))
+            }
+            Some(SpannedToken {
+                token: Token::Word(_),
+                at,
+            }) => {
+                Err(self.fault(*at, format!("{quantity} is compared with a number, not with another quantity; write such as {example}")))
+            }
+            Some(piece) => {
+                Err(self.fault(
+                    piece.at,
+                    format!("a number is missing here; write such as {example}"),
+                ))
+            }
+            None => {
+                Err(self.fault(
+                    self.end(),
+                    format!("a number is missing here; write such as {example}"),
+                ))
+            }
+        }
+    }
+
+    fn parse_text_test(&mut self, name: TextName) -> Result<Test, ConditionError> {
         let word = name.word();
         let example = match name {
             TextName::Sql => "sql ~ 'from orders'",
@@ -320,7 +332,7 @@ impl<'a> Parser<'a> {
         let place = content.map_or(self.end(), |piece| piece.at);
         let text = match content.map(|piece| &piece.token) {
             Some(Token::Text(text)) => text.clone(),
-            // What is no other word may stand without quotes.
+            // A word that is not a keyword needs no quotes.
             Some(Token::Word(text)) if name != TextName::Sql => text.clone(),
             _ => {
                 return Err(self.fault(
@@ -377,7 +389,7 @@ fn character(text: &str, at: usize) -> usize {
 }
 
 impl Value {
-    /// Which of what a quantity can be compared with this is.
+    /// Returns which of the quantity's kinds this value has.
     pub(super) fn kind(self, name: Name) -> Option<Kind> {
         let kinds: &[Kind] = match self.unit {
             Unit::None => &[Kind::Count],
@@ -398,7 +410,8 @@ impl Value {
         }
     }
 
-    /// In the measure of its kind: a ratio as such, times in nanoseconds, shares from 0 to 1.
+    /// Returns the value in the base unit of its kind: ratios unchanged, times in nanoseconds,
+    /// shares from 0 to 1.
     pub(super) fn measured(self, kind: Kind) -> f64 {
         let of_unit = match self.unit {
             Unit::Nanoseconds => 1.0,

@@ -1,57 +1,57 @@
-//! What a condition can ask for.
+//! Quantities that a condition can refer to.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The unit of a quantity, which decides what it can be compared with.
+/// Unit of a quantity, which determines the values that it can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// After divided by before: `1.2x`, or as a change: `20%`.
+    /// Ratio after / before: `1.2x`, or as a change: `20%`.
     Ratio,
-    /// A time in nanoseconds: `20ms`.
+    /// Time in nanoseconds: `20ms`.
     #[serde(rename = "ns")]
     Time,
-    /// A plain number.
+    /// Plain number.
     Count,
-    /// A part of a whole, from 0 to 1: `1%`.
+    /// Share, from 0 to 1: `1%`.
     Share,
 }
 
-/// Of what a quantity is.
+/// Subject that a quantity describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// Of each statement by itself.
+    /// Each statement separately.
     Statement,
-    /// `all.`: of all statements together.
+    /// `all.`: all statements together.
     All,
     /// `response.`: the response times (due → done) of all statements together.
     Response,
-    /// `connects.`: of opening connections.
+    /// `connects.`: the opening of connections.
     Connects,
 }
 
-/// Which run an absolute value is of.
+/// Side of an absolute value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RunSide {
     /// `before.`
     Before,
-    /// `after.`, also where nothing is said.
+    /// `after.`, also the default.
     After,
 }
 
-/// Which end of a ratio's interval.
+/// End of a ratio's interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum End {
+pub enum IntervalEnd {
     /// `.low`
     Low,
     /// `.high`
     High,
 }
 
-/// A quantity's name.
+/// Name of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)] // QUANTITIES says what each is
 pub enum Name {
@@ -78,19 +78,19 @@ pub enum Name {
     DigestsDiffer,
 }
 
-/// What stands alone: it holds or does not.
+/// Boolean quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flag {
     /// The verdict is a regression.
     Regression,
-    /// The statement is a part of it.
+    /// The statement is part of the regression.
     Regressed,
 }
 
-/// What is compared with a text.
+/// Quantity that is compared with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TextName {
-    /// The normalised statement.
+    /// Normalised SQL.
     Sql,
     /// `select`, `insert` …
     Class,
@@ -98,40 +98,40 @@ pub enum TextName {
     Fingerprint,
 }
 
-/// A quantity with all that stands around its name.
+/// Quantity with its prefixes and suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Quantity {
-    /// Of what.
+    /// Subject.
     pub subject: Subject,
-    /// Of which run, where that was said.
+    /// Side, if it was given.
     pub side: Option<RunSide>,
     /// Its name.
     pub name: Name,
-    /// The end of the ratio's interval.
-    pub end: Option<End>,
+    /// End of the ratio's interval.
+    pub end: Option<IntervalEnd>,
 }
 
-/// What is known of a name: the table in `docs/fail-on.md` has the same.
+/// Description of a quantity; the table in `docs/fail-on.md` has the same content.
 #[derive(Debug, Clone, Copy)]
-pub struct Described {
-    /// As it is written.
+pub struct QuantityDescription {
+    /// Name as it is written.
     pub word: &'static str,
-    /// What it is.
+    /// Meaning of the quantity.
     pub meaning: &'static str,
-    pub(super) what: What,
+    pub(super) what: QuantityKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum QuantityKind {
     Number(Name),
     Flag(Flag),
     Text(TextName),
 }
 
-/// Everything that a condition can ask for.
-pub const QUANTITIES: [Described; 26] = {
+/// All quantities of conditions.
+pub const QUANTITIES: [QuantityDescription; 26] = {
     use Name::*;
-    use What::*;
+    use QuantityKind::*;
     [
         of("median", Number(Median), "half of the calls took no longer"),
         of("mean", Number(Mean), "the arithmetic mean"),
@@ -214,18 +214,18 @@ pub const QUANTITIES: [Described; 26] = {
     ]
 };
 
-const fn of(word: &'static str, what: What, meaning: &'static str) -> Described {
-    Described {
+const fn of(word: &'static str, what: QuantityKind, meaning: &'static str) -> QuantityDescription {
+    QuantityDescription {
         word,
         meaning,
         what,
     }
 }
 
-impl Described {
-    /// The words before it that are allowed: `all`, `response`, `connects`, `before`, `after`.
+impl QuantityDescription {
+    /// Returns the allowed prefixes: `all`, `response`, `connects`, `before`, `after`.
     pub fn takes_before_it(&self) -> Vec<&'static str> {
-        let What::Number(name) = self.what else {
+        let QuantityKind::Number(name) = self.what else {
             return Vec::new();
         };
         let mut words = Vec::new();
@@ -240,31 +240,32 @@ impl Described {
         words
     }
 
-    /// What it can be compared with.
+    /// Returns the kinds of values that it can be compared with.
     pub fn kinds(&self) -> &'static [Kind] {
         match self.what {
-            What::Number(name) => name.kinds(),
-            What::Flag(_) | What::Text(_) => &[],
+            QuantityKind::Number(name) => name.kinds(),
+            QuantityKind::Flag(_) | QuantityKind::Text(_) => &[],
         }
     }
 
-    /// It has `.low` and `.high`.
+    /// Whether it has `.low` and `.high`.
     pub fn has_interval(&self) -> bool {
-        matches!(self.what, What::Number(name) if name.has_interval())
+        matches!(self.what, QuantityKind::Number(name) if name.has_interval())
     }
 
-    /// It is of each statement where nothing else is said.
+    /// Whether its default subject is each statement.
     pub fn is_of_statements(&self) -> bool {
         match self.what {
-            What::Number(name) => name.subjects().contains(&Subject::Statement),
-            What::Flag(flag) => flag == Flag::Regressed,
-            What::Text(_) => true,
+            QuantityKind::Number(name) => name.subjects().contains(&Subject::Statement),
+            QuantityKind::Flag(flag) => flag == Flag::Regressed,
+            QuantityKind::Text(_) => true,
         }
     }
 }
 
 impl Name {
-    /// What it can be compared with. A ratio is of both runs, all else of one.
+    /// Returns the kinds of values that it can be compared with. A ratio covers both runs, other
+    /// kinds one.
     pub fn kinds(self) -> &'static [Kind] {
         use Name::*;
         match self {
@@ -310,38 +311,38 @@ impl Name {
         matches!(self, Name::Median | Name::Mean | Name::P99)
     }
 
-    /// A count of the whole may stand alone: it is then asked whether there is one.
+    /// Whether it may be a test on its own, which holds if the count is not zero.
     pub(super) fn may_stand_alone(self) -> bool {
         self.kinds() == [Kind::Count] && self.subjects() == [Subject::All]
     }
 
-    /// As it is written.
+    /// Returns the name as it is written.
     pub fn word(self) -> &'static str {
-        word_of(What::Number(self))
+        word_of(QuantityKind::Number(self))
     }
 }
 
 impl Flag {
-    /// As it is written.
+    /// Returns the name as it is written.
     pub fn word(self) -> &'static str {
-        word_of(What::Flag(self))
+        word_of(QuantityKind::Flag(self))
     }
 }
 
 impl TextName {
-    /// As it is written.
+    /// Returns the name as it is written.
     pub fn word(self) -> &'static str {
-        word_of(What::Text(self))
+        word_of(QuantityKind::Text(self))
     }
 }
 
-fn word_of(what: What) -> &'static str {
+fn word_of(what: QuantityKind) -> &'static str {
     let found = QUANTITIES.iter().find(|described| described.what == what);
     found.map_or("", |described| described.word)
 }
 
 impl Subject {
-    /// What stands before the quantity for it.
+    /// Returns the prefix for this subject.
     pub(super) fn word(self) -> Option<&'static str> {
         match self {
             Subject::Statement => None,
@@ -354,7 +355,7 @@ impl Subject {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is of the whole only needs no word for it.
+        // A quantity that only exists for all statements needs no prefix.
         if self.name.subjects() != [Subject::All]
             && let Some(word) = self.subject.word()
         {
@@ -367,8 +368,8 @@ impl fmt::Display for Quantity {
         }
         f.write_str(self.name.word())?;
         match self.end {
-            Some(End::Low) => f.write_str(".low"),
-            Some(End::High) => f.write_str(".high"),
+            Some(IntervalEnd::Low) => f.write_str(".low"),
+            Some(IntervalEnd::High) => f.write_str(".high"),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::quantity::What;
+use super::quantity::QuantityKind;
 use super::*;
 
 fn message(text: &str) -> String {
@@ -8,7 +8,7 @@ fn message(text: &str) -> String {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn valid_conditions_are_parsed() {
     for (text, canonical) in [
         ("regression", "regression"),
         ("P99>1.2X AND calls>100", "p99 > 1.2x and calls > 100"),
@@ -52,7 +52,7 @@ fn what_is_written_is_read() {
             "fingerprint != '0123456789abcdef'",
         ),
     ] {
-        // What begins with a digit needs quotes.
+        // A text that begins with a digit needs quotes.
         let text = text.replace("0123456789ABCDEf", "'0123456789ABCDEf'");
         let condition = Condition::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(condition.to_string(), canonical);
@@ -61,7 +61,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn invalid_conditions_report_fault_and_position() {
     for (text, sentence, marked) in [
         (
             "p9 > 1.2x",
@@ -154,7 +154,7 @@ fn quantity(name: Name) -> impl Strategy<Value = Quantity> {
         false => vec![None],
     };
     let ends = match name.has_interval() {
-        true => vec![None, Some(End::Low), Some(End::High)],
+        true => vec![None, Some(IntervalEnd::Low), Some(IntervalEnd::High)],
         false => vec![None],
     };
     (
@@ -172,7 +172,7 @@ fn quantity(name: Name) -> impl Strategy<Value = Quantity> {
 
 fn number() -> impl Strategy<Value = Test> {
     let names = QUANTITIES.iter().filter_map(|known| match known.what {
-        What::Number(name) => Some(name),
+        QuantityKind::Number(name) => Some(name),
         _ => None,
     });
     let operators = Operator::ALL.map(|(_, operator)| operator);
@@ -212,7 +212,7 @@ fn number() -> impl Strategy<Value = Test> {
 
 fn test() -> impl Strategy<Value = Test> {
     let counts = QUANTITIES.iter().filter_map(|known| match known.what {
-        What::Number(name) if name.may_stand_alone() => Some(name),
+        QuantityKind::Number(name) if name.may_stand_alone() => Some(name),
         _ => None,
     });
     prop_oneof![
@@ -239,7 +239,7 @@ fn test() -> impl Strategy<Value = Test> {
     ]
 }
 
-/// An `or` of which a part is an `or` reads as it is written: brackets stay.
+/// Generates trees. A disjunction within a disjunction keeps its brackets.
 fn tree() -> impl Strategy<Value = Tree> {
     test()
         .prop_map(Tree::Test)
@@ -254,7 +254,7 @@ fn tree() -> impl Strategy<Value = Tree> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_as_the_same(tree in tree()) {
+    fn printed_condition_parses_to_the_same_tree(tree in tree()) {
         let text = tree.to_string();
         let read = Condition::parse(&text);
         let read = read.map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_condition_or_says_where_it_is_none(
+    fn any_text_parses_or_reports_a_valid_position(
         text in "(all\\.|before\\.|p99|calls|errors|slower|sql|class|regression| and | or | not |\\(|\\)|>|<=|=|~|!|'|\"|1\\.2|x|%|ms|\\PC|\\.|-|\\n| ){0,12}"
     ) {
         match Condition::parse(&text) {

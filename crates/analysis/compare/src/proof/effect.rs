@@ -1,58 +1,58 @@
-//! The effect of a change on one number of a run, from runs in blocks.
+//! Estimates the effect of a change on one number of a run, from runs in blocks.
 //!
-//! A block has as many runs of both sides, mirrored in time (A B B A): what a block has in common, and what
-//! drifts evenly within it, falls on both alike. So the model is additive, log y = block + side +
-//! rest, solved by least squares (a randomised block design with two runs of each side in a block;
-//! Fisher, "The Design of Experiments", 1935; Box, Hunter & Hunter, "Statistics for Experimenters",
-//! 2nd ed. 2005, chapter 4), and the interval is Student's with the degrees of freedom of the rest:
-//! with k blocks of four runs 4k − k − 1.
+//! A block has equally many runs of both sides, mirrored in time (A B B A). Effects common to a
+//! block, and linear drift within it, affect both sides equally. The model is additive, log y =
+//! block + side + residual, and solved by least squares (a randomised block design with two runs of
+//! each side in a block; Fisher, "The Design of Experiments", 1935; Box, Hunter & Hunter,
+//! "Statistics for Experimenters", 2nd ed. 2005, chapter 4). The interval is Student's with the
+//! residual degrees of freedom: with k blocks of four runs, 4k − k − 1.
 //!
-//! The rest is taken as independent from run to run. Where neighbouring runs are alike, with a correlation of ρ
-//! that fades with the distance, the difference of A B B A has the variance σ²(1 − (ρ + 2ρ² − ρ³)/2), and the
-//! rest says σ²(1 − (3ρ + 2ρ² + ρ³)/6), which is never less: the interval is then too wide rather than too
-//! narrow. Of several changes in one block (A B C C B A) those that lie apart from A lose that; with ρ = 0.3
-//! the interval of C is 6 % too narrow.
+//! Residuals are assumed to be independent between runs. If neighbouring runs are correlated by ρ,
+//! fading with the distance, the difference of A B B A has the variance σ²(1 − (ρ + 2ρ² − ρ³)/2),
+//! and the residual variance is σ²(1 − (3ρ + 2ρ² + ρ³)/6), which is never less. The interval is
+//! then too wide rather than too narrow. With several changes in one block (A B C C B A), those
+//! farther from A lose that property: with ρ = 0.3 the interval of C is 6 % too narrow.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::ContinuousCDF;
 
-use statistics::between_runs::students_t;
+use statistics::variance_components::students_t;
 
-/// Runs of a side in a block.
+/// Runs of each side in a block.
 pub const RUNS_A_SIDE: usize = 2;
-/// A logarithm's standard deviation is no less than this: numbers are counted in parts of their own.
+/// Minimum standard deviation of a logarithm, because numbers have finite resolution.
 const DEVIATION_MIN: f64 = 1e-9;
 
-/// One number of each run of a block, more than 0.
+/// One number of each run of a block; all are greater than 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedBlock {
-    /// Without the change.
+    /// Values without the change.
     pub before: [f64; RUNS_A_SIDE],
-    /// With it.
+    /// Values with the change.
     pub after: [f64; RUNS_A_SIDE],
 }
 
-/// After divided by before.
+/// Ratio after / before.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
-    /// The geometric mean of the ratios.
+    /// Geometric mean of the ratios.
     pub ratio: f64,
-    /// The interval's lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// The chance that it does not hold the truth: 0.05, or the part of it that this look has.
+    /// Probability that the interval misses the truth: 0.05, or the share of it allotted to this
+    /// look.
     pub error: f64,
-    /// Blocks that it rests on.
+    /// Number of blocks.
     pub blocks: u32,
-    /// By which a run differs from another of its side and block: the standard deviation of the
-    /// logarithm.
+    /// Standard deviation of the logarithm between runs of the same side and block.
     pub deviation: f64,
 }
 
-/// The effect on a number, with the interval that misses the truth with the chance `error`. `None` of
-/// less than [`super::BLOCKS_MIN`] blocks, and where a number is not more than 0.
+/// Estimates the effect with an interval that misses the truth with probability `error`. `None` if
+/// there are fewer than [`super::BLOCKS_MIN`] blocks, or a number is not greater than 0.
 pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
     let numbers = || {
         blocks
@@ -72,7 +72,7 @@ pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
     let mean = |runs: &[f64]| runs.iter().sum::<f64>() / runs.len() as f64;
     let side = |at: usize| logs.iter().map(|block| mean(&block[at])).sum::<f64>() / count;
     let difference = side(1) - side(0);
-    // What is left of each run beside its block's middle and its side's part.
+    // Residual of each run after subtracting its block's mean and its side's effect.
     let mut rest = 0.0;
     for block in &logs {
         let middle = (mean(&block[0]) + mean(&block[1])) / 2.0;
@@ -97,8 +97,7 @@ pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
     })
 }
 
-/// How far the interval of so many blocks reaches to either side, as a logarithm, where runs differ
-/// by `deviation`.
+/// Returns the half width of the interval as a logarithm, if runs differ by `deviation`.
 pub fn half_width(deviation: f64, blocks: u32, error: f64) -> f64 {
     let runs = f64::from(blocks) * RUNS_A_SIDE as f64;
     let t = students_t(freedom(blocks)).inverse_cdf(1.0 - error / 2.0);

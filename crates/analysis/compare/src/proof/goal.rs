@@ -1,4 +1,4 @@
-//! What a change is to better.
+//! Goals that a change is to improve.
 
 use std::str::FromStr;
 
@@ -7,26 +7,26 @@ use serde::Serialize;
 
 use statistics::Unit;
 
-/// What a change is to better: one number of a run.
+/// Number of a run that a change is to improve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// The response times (due → done) of all statements, summed.
+    /// Sum of the response times (due → done) of all statements.
     Total,
-    /// The median of response times.
+    /// Median of the response times.
     P50,
-    /// Their 99th percentile.
+    /// 99th percentile of the response times.
     P99,
     /// CPU time of the server's processes, as the kernel counts it.
     Cpu,
-    /// Bytes of WAL that were written.
+    /// Bytes of WAL written.
     Wal,
-    /// The workload's statements a second, over the time that the replay took.
+    /// Statements per second over the time of the replay.
     Throughput,
 }
 
 impl Goal {
-    /// All of them, as they are shown.
+    /// All goals, in display order.
     pub const ALL: [Goal; 6] = [
         Goal::Total,
         Goal::P50,
@@ -36,7 +36,7 @@ impl Goal {
         Goal::Throughput,
     ];
 
-    /// As it is asked for.
+    /// Returns the name of the option value.
     pub fn name(self) -> &'static str {
         match self {
             Goal::Total => "total",
@@ -48,7 +48,7 @@ impl Goal {
         }
     }
 
-    /// In words.
+    /// Returns the goal in words.
     pub fn words(self) -> &'static str {
         match self {
             Goal::Total => "total response time",
@@ -60,7 +60,7 @@ impl Goal {
         }
     }
 
-    /// Returns the unit in which its number is shown.
+    /// Returns the unit in which its number is displayed.
     pub fn unit(self) -> Unit {
         match self {
             Goal::Total | Goal::P50 | Goal::P99 | Goal::Cpu => Unit::Nanoseconds,
@@ -69,7 +69,7 @@ impl Goal {
         }
     }
 
-    /// Returns a run's number, which has seconds or microseconds, in the goal's unit.
+    /// Converts a run's number, in seconds or microseconds, to the goal's unit.
     pub fn in_unit(self, number: f64) -> f64 {
         match self {
             Goal::Total | Goal::Cpu => number * 1e9,
@@ -78,7 +78,7 @@ impl Goal {
         }
     }
 
-    /// A greater number is a better one.
+    /// Whether a greater number is better.
     pub fn more_is_better(self) -> bool {
         self == Goal::Throughput
     }

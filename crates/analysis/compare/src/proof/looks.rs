@@ -1,35 +1,37 @@
-//! When a proof may be judged.
+//! Schedules the interim looks of a proof (group-sequential design).
 //!
-//! Who looks after each block and stops when it pleases errs more often than he says (Armitage,
-//! McPherson & Rowe, "Repeated Significance Tests on Accumulating Data", JRSS A 132, 1969). So it is
-//! decided before the first block after how many there will be a look, and the chance of error is dealt out to the looks:
-//! what is spent up to a share t of the blocks is 5 % · t² (the power family of Kim & DeMets,
-//! Biometrika 74, 1987; spending as such is Lan & DeMets, Biometrika 70, 1983). A look has what was
-//! added since the one before, and its interval misses the truth with that chance: with all of them together it
-//! is no more than 5 %, whatever hangs on what (Bonferroni). These are repeated confidence intervals
-//! (Jennison & Turnbull, JRSS B 51, 1989): that a proof stops early, or does not, takes
-//! nothing away from them, for all of its verdicts at once. The dealing asks for nothing but each
-//! look's own interval, so that it holds for Student's with few degrees of freedom, where tables
-//! of group-sequential limits, made for known variances, do not.
+//! Unplanned interim looks inflate the error rate (Armitage, McPherson & Rowe, "Repeated
+//! Significance Tests on Accumulating Data", JRSS A 132, 1969). So the looks are fixed before the
+//! first block, and the probability of error is distributed over them. The error spent up to a
+//! share t of the blocks is 5 % · t² (the power family of Kim & DeMets, Biometrika 74, 1987; alpha
+//! spending is by Lan & DeMets, Biometrika 70, 1983). Each look gets the error added since the
+//! previous one, and its interval misses the truth with that probability. Over all looks it is at
+//! most 5 %, whatever their dependence (Bonferroni). These are repeated confidence intervals
+//! (Jennison & Turnbull, JRSS B 51, 1989), so stopping early or continuing does not affect the
+//! guarantee for all verdicts together. The method needs only each look's own interval. Therefore
+//! it holds for Student's distribution with few degrees of freedom, unlike tables of
+//! group-sequential limits for known variances.
 
-/// The chance that any look's interval misses the truth.
+/// Probability that any look's interval misses the truth.
 pub const ERROR: f64 = 0.05;
-/// With fewer blocks there is no look: the spread within them would be known by next to nothing.
+/// Minimum number of blocks for a look: with fewer, the variance within blocks is hardly known.
 pub const BLOCKS_MIN: u32 = 2;
 
-/// A time at which a proof is judged.
+/// Scheduled interim look.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Look {
-    /// After so many blocks.
+    /// Number of blocks after which the look takes place.
     pub blocks: u32,
-    /// The chance of error that it has.
+    /// Probability of error allotted to this look.
     pub error: f64,
-    /// What is not spent before the last look: this look has it where no further block can be done.
+    /// Error that is not spent before the last look. This look gets it if no further block can be
+    /// done.
     pub last_error: f64,
 }
 
-/// The looks of a proof of at most so many blocks, the last of them after all; none where that is less than
-/// [`BLOCKS_MIN`]. Each comes after about 1.4 times as many blocks as the one before.
+/// Schedules the looks of a proof of at most `blocks_max` blocks; the last look is after all of
+/// them. There are none for fewer than [`BLOCKS_MIN`]. Each comes after about 1.4 times as many
+/// blocks as the previous one.
 pub fn looks(blocks_max: u32) -> Vec<Look> {
     let mut at = Vec::new();
     let mut next = BLOCKS_MIN;

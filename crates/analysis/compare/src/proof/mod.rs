@@ -1,19 +1,20 @@
-//! Whether a change wins: the effect on a goal from replays in blocks, and when it may be looked at.
+//! Decides whether a change wins: the effect on a goal from replays in blocks, judged at scheduled
+//! looks.
 //!
 //! ```text
 //! blocks of A B B A (or B A A B) ─► one number a run ─► effect() ─► interval ─► verdict()
 //!                                          at the looks of looks(), decided before
 //! ```
 //!
-//! - [`Goal`]: which number of a run, and whether more of it is better;
-//! - [`effect()`]: the ratio after / before, with an interval that knows of blocks ([`Effect`]);
-//! - [`looks()`]: when the proof may be judged, and which part of the chance of error each time has,
-//!   so that stopping at a clear verdict does not spoil it;
+//! - [`Goal`]: the number of a run, and whether more of it is better;
+//! - [`effect()`]: the ratio after / before, with an interval from the block design ([`Effect`]);
+//! - [`looks()`]: the schedule of looks and the error allotted to each, so that stopping at a clear
+//!   verdict does not inflate the error rate;
 //! - [`verdict()`]: won, lost, same or not proven.
 //!
-//! What else moved, statement by statement, is [`crate::compare()`]'s. Who drives: the crate
-//! `experiment` asks for looks and stops where the verdict is clear; the program shows. Deliberately
-//! absent: how a run comes about, and how its number is read.
+//! Statement-level changes are found by [`crate::compare()`]. The crate `study` makes the runs,
+//! calls this module and stops when the verdict is clear; the program displays it. Making runs and
+//! reading their numbers is not part of this module.
 
 mod effect;
 mod goal;
@@ -30,18 +31,18 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval is wholly better than the margin.
+    /// The whole interval is better than the margin.
     Won,
-    /// It is wholly worse.
+    /// The whole interval is worse than the margin.
     Lost,
-    /// It is wholly within the margin: shown, not assumed.
+    /// The whole interval is within the margin: shown, not assumed.
     Same,
-    /// Neither could be shown.
+    /// None of these could be shown.
     NotProven,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Won => "won",
@@ -51,13 +52,13 @@ impl Verdict {
         }
     }
 
-    /// More runs would not change it.
+    /// Whether more runs cannot change it.
     pub fn is_clear(self) -> bool {
         self != Verdict::NotProven
     }
 }
 
-/// Judges an effect. `margin`: differences up to this share count as none: 0.05 is from 1/1.05 to 1.05.
+/// Judges an effect. Differences up to the share `margin` are ignored: 0.05 is from 1/1.05 to 1.05.
 pub fn verdict(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
     let (low, high) = (1.0 / (1.0 + margin), 1.0 + margin);
     let (less, more) = match goal.more_is_better() {

@@ -1,4 +1,4 @@
-//! How often a proof errs, and what it finds, on made-up runs.
+//! Error rates and power of a proof, on synthetic runs.
 
 use super::*;
 use statistics::SplitMix64;
@@ -12,16 +12,16 @@ impl Normal {
     }
 }
 
-/// What runs of one server differ by.
+/// Noise of the runs of one server.
 #[derive(Clone, Copy)]
 struct Noise {
-    /// From run to run.
+    /// Standard deviation between runs.
     run: f64,
-    /// From block to block.
+    /// Standard deviation between blocks.
     block: f64,
-    /// How alike neighbouring runs are, from 0 to 1.
+    /// Correlation of neighbouring runs, from 0 to 1.
     alike: f64,
-    /// How much slower each run is than the one before.
+    /// Slowdown of each run relative to the previous one.
     drift: f64,
 }
 
@@ -32,7 +32,8 @@ const CALM: Noise = Noise {
     drift: 0.0,
 };
 
-/// A proof of up to `blocks` blocks that stops where it is clear, of a change by `factor`.
+/// Simulates a proof of up to `blocks` blocks that stops at a clear verdict, of a change by
+/// `factor`.
 fn prove(seed: u64, blocks: u32, factor: f64, noise: Noise, margin: f64) -> (Verdict, Effect) {
     let mut normal = Normal(SplitMix64::new(seed));
     let (mut done, mut rest, mut drift) = (Vec::new(), 0.0, 0.0);
@@ -73,7 +74,7 @@ fn share(tries: u64, is: impl Fn(u64) -> bool) -> f64 {
 }
 
 #[test]
-fn the_chance_of_error_is_dealt_out_whole() {
+fn looks_spend_the_whole_error() {
     assert!(looks(0).is_empty() && looks(1).is_empty());
     for blocks in [2, 3, 4, 7, 16, 40] {
         let looks = looks(blocks);
@@ -87,7 +88,7 @@ fn the_chance_of_error_is_dealt_out_whole() {
 }
 
 #[test]
-fn an_unchanged_server_is_hardly_ever_won_or_lost_whatever_its_noise() {
+fn unchanged_server_is_rarely_won_or_lost() {
     let noises = [
         CALM,
         Noise { run: 0.10, ..CALM },
@@ -104,7 +105,7 @@ fn an_unchanged_server_is_hardly_ever_won_or_lost_whatever_its_noise() {
     ];
     for noise in noises {
         for blocks in [2, 6, 12] {
-            // Without a margin an error is the interval that misses: 5 % are promised.
+            // Without a margin an error is an interval that misses the truth: 5 % are promised.
             let wrong = share(2_000, |seed| {
                 let (_, effect) = prove(seed, blocks, 1.0, noise, 0.0);
                 effect.low > 1.0 || effect.high < 1.0
@@ -120,7 +121,7 @@ fn an_unchanged_server_is_hardly_ever_won_or_lost_whatever_its_noise() {
 }
 
 #[test]
-fn a_change_at_the_margins_edge_is_misjudged_no_more_often_than_is_promised() {
+fn change_beyond_the_margin_is_rarely_misjudged() {
     // Just beyond the margin: neither same nor lost is true.
     let wrong = share(2_000, |seed| {
         let verdict = prove(seed, 12, 1.0 / 1.051, CALM, 0.05).0;
@@ -130,7 +131,7 @@ fn a_change_at_the_margins_edge_is_misjudged_no_more_often_than_is_promised() {
 }
 
 #[test]
-fn what_is_there_is_found_and_early_where_it_is_great() {
+fn effects_are_found_and_large_ones_early() {
     let won = |factor, blocks| {
         share(500, |seed| {
             prove(seed, blocks, factor, CALM, 0.05).0 == Verdict::Won
@@ -152,7 +153,7 @@ fn what_is_there_is_found_and_early_where_it_is_great() {
 }
 
 #[test]
-fn blocks_that_differ_take_nothing_away() {
+fn block_differences_do_not_affect_power() {
     let noise = Noise { block: 0.5, ..CALM };
     let won = share(500, |seed| {
         prove(seed, 8, 0.85, noise, 0.05).0 == Verdict::Won
@@ -161,7 +162,7 @@ fn blocks_that_differ_take_nothing_away() {
 }
 
 #[test]
-fn more_is_better_of_throughput_only() {
+fn more_is_better_only_for_throughput() {
     let block = PairedBlock {
         before: [100.0, 101.0],
         after: [200.0, 202.0],
@@ -177,7 +178,7 @@ fn more_is_better_of_throughput_only() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_not() {
+fn insufficient_blocks_have_no_effect() {
     let block = PairedBlock {
         before: [1.0, 2.0],
         after: [1.0, 2.0],
@@ -188,7 +189,7 @@ fn what_cannot_be_judged_is_not() {
         ..block
     };
     assert_eq!(effect(&[block, none], 0.05), None);
-    // Equal to the last digit: an interval all the same.
+    // Equal to the last digit: there is still an interval.
     let equal = PairedBlock {
         before: [3.0; 2],
         after: [3.0; 2],

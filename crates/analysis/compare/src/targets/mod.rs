@@ -1,7 +1,7 @@
-//! Two targets side by side: settings, extensions, databases, relations and indexes.
+//! Compares two targets: settings, extensions, databases, relations and indexes.
 //!
-//! What one run does not know (older runs, roles without privileges, what was left out) is no
-//! difference: nothing is said to be missing on a side that was not fully looked at.
+//! Facts that one run does not know (older runs, roles without privileges, facts left out) are not
+//! differences: nothing is reported as missing on a side that was not fully inspected.
 
 mod schema;
 mod settings;
@@ -17,53 +17,53 @@ use crate::warning::Side;
 pub use schema::{
     Detail, IndexDifference, InvalidIndex, ObjectDifference, Presence, SIZE_FACTOR, SizeDifference,
 };
-pub use settings::{Bearing, SettingDifference, SettingSide, readable};
+pub use settings::{SettingArea, SettingDifference, SettingSide, readable};
 
-/// What is different between two targets.
+/// Differences between two targets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TargetsComparison {
-    /// Whether the targets are alike, as far as is known, except for sizes and for places such as ports
-    /// and directories.
+    /// Whether the targets are equal as far as is known, except for sizes and for locations such as
+    /// ports and directories.
     pub same: bool,
     /// `server_version` before, if known.
     pub version_before: Option<String>,
     /// `server_version` after, if known.
     pub version_after: Option<String>,
-    /// Settings; those that bear on plans first.
+    /// Settings that differ; those that affect plans first.
     pub settings: Vec<SettingDifference>,
-    /// Settings that only the server before has, and that are as by default there.
+    /// Number of settings that only the server before has, with their default value.
     pub settings_gone: usize,
-    /// Settings that only the server after has, and that are as by default there.
+    /// Number of settings that only the server after has, with their default value.
     pub settings_new: usize,
-    /// Databases' encoding, locale and collation versions.
+    /// Databases whose encoding, locale or collation version differs.
     pub databases: Vec<ObjectDifference>,
-    /// Extensions that are in one only, or of another version.
+    /// Extensions that exist on one side only, or in different versions.
     pub extensions: Vec<ObjectDifference>,
-    /// Tables and the like that are in one only, or defined otherwise.
+    /// Relations that exist on one side only, or with different definitions.
     pub relations: Vec<ObjectDifference>,
-    /// Indexes that are in one only, or defined otherwise.
+    /// Indexes that exist on one side only, or with different definitions.
     pub indexes: Vec<IndexDifference>,
-    /// Indexes that queries may not use, on either side.
+    /// Indexes that queries cannot use, on either side.
     pub invalid_indexes: Vec<InvalidIndex>,
-    /// Sizes and estimates that differ by more than [`SIZE_FACTOR`], the greatest factor first.
+    /// Sizes and estimates that differ by more than [`SIZE_FACTOR`], by descending factor.
     pub sizes: Vec<SizeDifference>,
-    /// What a side does not know.
+    /// Facts that a side does not know.
     pub notes: Vec<TargetNote>,
 }
 
-/// Something that is not known of a side.
+/// Fact that is not known about a side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TargetNote {
     /// The side.
     pub side: Side,
-    /// What is not known.
+    /// The note.
     #[serde(flatten)]
     pub note: FactNote,
 }
 
 impl TargetsComparison {
     fn is_same(&self) -> bool {
-        let matters = |one: &&SettingDifference| one.bearing != Bearing::Place;
+        let matters = |one: &&SettingDifference| one.bearing != SettingArea::Place;
         self.settings.iter().find(matters).is_none()
             && self.version_before == self.version_after
             && self.databases.is_empty()
@@ -73,7 +73,8 @@ impl TargetsComparison {
             && self.invalid_on(Side::Before) == self.invalid_on(Side::After)
     }
 
-    /// Tables and names; a copy has the same under the name of another database.
+    /// Returns table and name of the invalid indexes; the database may have a different name in a
+    /// copy.
     fn invalid_on(&self, side: Side) -> BTreeSet<(&str, &str)> {
         let all = self.invalid_indexes.iter();
         all.filter(|one| one.side == side)
@@ -82,7 +83,7 @@ impl TargetsComparison {
     }
 }
 
-/// Compares what two runs know of their targets.
+/// Compares the facts of two targets.
 pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
     let (settings, [settings_gone, settings_new]) = settings::differences(before, after);
     let version = |facts: &Facts| {
@@ -111,7 +112,7 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
                 details,
             });
         }
-        let pair = schema::Pair {
+        let pair = schema::DatabasePair {
             before,
             after,
             names: [&one.name, &other.name],
@@ -127,7 +128,7 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
         .sort_by(|a, b| b.factor().total_cmp(&a.factor()));
     for (side, facts) in [(Side::Before, before), (Side::After, after)] {
         found.invalid_indexes.extend(schema::invalid(side, facts));
-        // The first says only that it was asked.
+        // The first note only says that the fact was requested.
         let notes = facts.notes.iter().skip(1);
         found
             .notes
@@ -137,7 +138,7 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
     found
 }
 
-/// The databases that correspond: those of one name, and the last one on either side.
+/// Returns the corresponding databases: those of the same name, and the last one on either side.
 fn databases<'f>(before: &'f Facts, after: &'f Facts) -> Vec<(&'f DatabaseFact, &'f DatabaseFact)> {
     let by_name = |facts: &'f Facts| -> BTreeMap<&'f str, &'f DatabaseFact> {
         let all = facts.databases.iter();
@@ -162,7 +163,7 @@ fn database(one: &DatabaseFact, other: &DatabaseFact) -> Vec<Detail> {
     let text = |text: &str| Some(text.to_owned());
     let mut details = Vec::new();
     let mut differ = |what: &str, was: Option<String>, is: Option<String>| {
-        // What a version does not tell is no difference.
+        // An attribute that a version does not have is not a difference.
         if was.is_some() && is.is_some() && was != is {
             details.push(Detail {
                 what: what.to_owned(),

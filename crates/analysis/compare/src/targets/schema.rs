@@ -1,4 +1,4 @@
-//! Extensions, relations, indexes and sizes that differ.
+//! Differences of extensions, relations, indexes and sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +8,27 @@ use serde::Serialize;
 
 use crate::warning::Side;
 
-/// Sizes and estimates that differ by more than this factor are named.
+/// Sizes and estimates that differ by more than this factor are reported.
 pub const SIZE_FACTOR: f64 = 2.0;
-/// No smaller difference of rows is.
+/// Minimum difference of rows that is reported.
 const ROWS_MIN: u64 = 1_000;
-/// No smaller difference of sizes is, in bytes.
+/// Minimum difference of sizes that is reported, in bytes.
 const BYTES_MIN: u64 = 1 << 20;
 
-/// On which sides something is.
+/// Sides on which an object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
-    /// On both, and not the same.
+    /// On both sides, with differences.
     Differs,
-    /// Before only.
+    /// Only before.
     OnlyBefore,
-    /// After only.
+    /// Only after.
     OnlyAfter,
 }
 
 impl Presence {
-    /// In words.
+    /// Returns the presence in words.
     pub fn name(self) -> &'static str {
         match self {
             Presence::Differs => "differs",
@@ -38,76 +38,76 @@ impl Presence {
     }
 }
 
-/// One thing that is not the same.
+/// Attribute that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Detail {
-    /// What.
+    /// Name of the attribute.
     pub what: String,
-    /// Before; `None` where there is none.
+    /// Value before; `None` if there is none.
     pub before: Option<String>,
-    /// After.
+    /// Value after; `None` if there is none.
     pub after: Option<String>,
 }
 
-/// A table, an extension or a database that is not the same.
+/// Table, extension or database that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ObjectDifference {
     /// Its database.
     pub database: String,
-    /// Its name; with its schema where it has one.
+    /// Its name, including the schema if it has one.
     pub name: String,
-    /// On which side it is.
+    /// Sides on which it exists.
     pub presence: Presence,
-    /// What differs, where it is on both.
+    /// Attributes that differ, if it exists on both sides.
     pub details: Vec<Detail>,
 }
 
-/// An index that is not the same.
+/// Index that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IndexDifference {
     /// Its database.
     pub database: String,
-    /// Its table, with the schema.
+    /// Its table, including the schema.
     pub table: String,
-    /// Its name; before, where it has two.
+    /// Its name; the name before if there are two.
     pub name: String,
-    /// Its name after, where the same index is called otherwise there.
+    /// Its name after, if the same index has another name there.
     pub renamed: Option<String>,
-    /// On which side it is.
+    /// Sides on which it exists.
     pub presence: Presence,
-    /// `CREATE INDEX …`, of the side that has it, or before.
+    /// `CREATE INDEX …` of the side that has it, or of the side before.
     pub definition: String,
-    /// What differs, where it is on both.
+    /// Attributes that differ, if it exists on both sides.
     pub details: Vec<Detail>,
 }
 
-/// An index that queries may not use.
+/// Index that queries cannot use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InvalidIndex {
-    /// On which side.
+    /// The side.
     pub side: Side,
     /// Its database.
     pub database: String,
-    /// Its table, with the schema.
+    /// Its table, including the schema.
     pub table: String,
     /// Its name.
     pub name: String,
-    /// Whether writes keep it up to date all the same.
+    /// Whether writes maintain it.
     pub ready: bool,
 }
 
-/// A table or an index of another size, or with other estimates.
+/// Table or index whose size or estimates differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SizeDifference {
     /// Its database.
     pub database: String,
-    /// Its name, with the schema.
+    /// Its name, including the schema.
     pub name: String,
-    /// It is an index.
+    /// Whether it is an index.
     pub index: bool,
-    /// The planner's estimate of rows before; `null` if never analysed, and for an index.
+    /// The planner's row estimate before; `null` for an index, and if the table was never analysed.
     pub rows_before: Option<u64>,
-    /// The planner's estimate of rows after.
+    /// The planner's row estimate after.
     pub rows_after: Option<u64>,
     /// Size before, in bytes; `null` if unknown.
     pub bytes_before: Option<u64>,
@@ -116,7 +116,7 @@ pub struct SizeDifference {
 }
 
 impl SizeDifference {
-    /// The greater one of its two factors.
+    /// Returns the greater of its two factors.
     pub fn factor(&self) -> f64 {
         factor(self.rows(), 1).max(factor(self.bytes(), 1))
     }
@@ -135,7 +135,8 @@ impl SizeDifference {
     }
 }
 
-/// How many times the one is the other; 1 where either is not known, or they differ by less.
+/// Returns the factor between two numbers; 1 if either is unknown or they differ by less than
+/// `least`.
 fn factor([one, other]: [Option<u64>; 2], least: u64) -> f64 {
     match (one, other) {
         (Some(one), Some(other)) if one.abs_diff(other) >= least => {
@@ -146,21 +147,22 @@ fn factor([one, other]: [Option<u64>; 2], least: u64) -> f64 {
     }
 }
 
-/// Two databases that correspond.
-pub(super) struct Pair<'f> {
+/// Pair of corresponding databases.
+pub(super) struct DatabasePair<'f> {
     pub(super) before: &'f Facts,
     pub(super) after: &'f Facts,
     pub(super) names: [&'f str; 2],
     pub(super) shown: &'f str,
 }
 
-impl<'f> Pair<'f> {
-    /// Whether each side has all of these in this database: so that what is not there is missing.
+impl<'f> DatabasePair<'f> {
+    /// Whether each side knows all of these objects in this database, so that absent ones are
+    /// missing.
     fn complete(&self, about: &str) -> [bool; 2] {
         let complete = |facts: &Facts, name: &str| {
             let here = |of: &String| of == name;
             let mut notes = facts.notes.iter().filter(|note| note.about == about);
-            // Those of older runs do not say which database they are about.
+            // Notes of older runs do not name their database.
             !notes.any(|note| note.database.as_ref().is_none_or(here))
         };
         [
@@ -169,7 +171,7 @@ impl<'f> Pair<'f> {
         ]
     }
 
-    /// What is on which side, by key.
+    /// Returns the objects of both sides by key.
     fn both<T, K: Ord>(
         &self,
         all: impl Fn(&'f Facts) -> &'f [T],
@@ -248,7 +250,7 @@ impl<'f> Pair<'f> {
     pub(super) fn indexes(&self) -> Vec<IndexDifference> {
         let complete = self.complete("indexes");
         let both = self.both_indexes();
-        // What is only there under another name.
+        // Find objects that were renamed.
         let mut after_only: BTreeMap<String, Vec<&IndexFact>> = BTreeMap::new();
         for sides in both.values() {
             if let [None, Some(index)] = sides {
@@ -341,7 +343,7 @@ impl<'f> Pair<'f> {
                 let [Some(one), Some(other)] = sides else {
                     return None;
                 };
-                // What has no rows of its own has none to estimate.
+                // Some relation kinds have no rows of their own to estimate.
                 let (rows_before, rows_after) = match one.kind.as_str() {
                     "table" | "materialized view" => (one.rows, other.rows),
                     _ => (None, None),
@@ -383,7 +385,7 @@ impl<'f> Pair<'f> {
     }
 }
 
-/// The indexes of a side that queries may not use.
+/// Returns the indexes of a side that queries cannot use.
 pub(super) fn invalid(side: Side, facts: &Facts) -> Vec<InvalidIndex> {
     let invalid = facts.indexes.iter().filter(|index| !index.valid);
     invalid
@@ -431,7 +433,7 @@ fn relation(one: &RelationFact, other: &RelationFact) -> Vec<Detail> {
         names.zip(relation.columns.iter().cloned()).collect()
     };
     let (was, is) = (columns(one), columns(other));
-    // A relation that was locked shows none.
+    // A locked relation has no columns in the facts.
     let known = !was.is_empty() && !is.is_empty();
     let names: BTreeSet<&String> = was.keys().chain(is.keys()).filter(|_| known).collect();
     for name in names {
@@ -446,7 +448,7 @@ fn relation(one: &RelationFact, other: &RelationFact) -> Vec<Detail> {
     details
 }
 
-/// The definition of an index without its name: `CREATE UNIQUE INDEX … ON …`.
+/// Returns an index definition without the index name: `CREATE UNIQUE INDEX … ON …`.
 fn without_name(definition: &str) -> String {
     let Some((head, rest)) = definition.split_once(" INDEX ") else {
         return definition.to_owned();

@@ -1,4 +1,4 @@
-//! Settings that differ.
+//! Differences of settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +6,24 @@ use run::{Facts, SettingFact};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a setting bears on. In the order in which differences are shown.
+/// Area that a setting affects, in display order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Bearing {
-    /// Which plans are chosen.
+pub enum SettingArea {
+    /// Choice of plans.
     Planner,
-    /// Memory, disk, processes, the log of changes: how fast plans are carried out.
+    /// Memory, disk, processes, WAL: the speed of execution.
     Resources,
     /// Anything else.
     Other,
-    /// Logging and the like, which every server has in its own way.
+    /// Logging and monitoring, which differ between servers anyway.
     Watching,
-    /// Where the server is and what it is called.
+    /// Location and name of the server.
     Place,
 }
 
-impl Bearing {
-    fn of(setting: &SettingFact) -> Bearing {
+impl SettingArea {
+    fn of(setting: &SettingFact) -> SettingArea {
         const PLANNER: [&str; 7] = [
             "work_mem",
             "hash_mem_multiplier",
@@ -66,51 +66,51 @@ impl Bearing {
         let category = setting.category.as_str();
         let is_under = |start: &str| category.starts_with(start);
         if PLACES.contains(&name) {
-            Bearing::Place
+            SettingArea::Place
         } else if PLANNER.contains(&name)
             || name.starts_with("jit_")
             || name.starts_with("max_parallel_workers_per")
             || is_under("Query Tuning")
         {
-            Bearing::Planner
+            SettingArea::Planner
         } else if RESOURCES.iter().any(|start| is_under(start)) {
-            Bearing::Resources
+            SettingArea::Resources
         } else if is_under("Reporting and Logging")
             || is_under("Statistics")
             || is_under("Process Title")
         {
-            Bearing::Watching
+            SettingArea::Watching
         } else {
-            Bearing::Other
+            SettingArea::Other
         }
     }
 }
 
-/// A setting that is not the same.
+/// Setting that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingDifference {
-    /// Which.
+    /// Name of the setting.
     pub name: String,
-    /// What it bears on.
-    pub bearing: Bearing,
-    /// Before; `None` where that server has no such setting, or it may not be seen.
+    /// Area that it affects.
+    pub bearing: SettingArea,
+    /// Value before; `None` if that server has no such setting, or the role may not see it.
     pub before: Option<SettingSide>,
-    /// After.
+    /// Value after.
     pub after: Option<SettingSide>,
-    /// Both are as by default: it is the versions that differ.
+    /// Whether both have default values that differ between versions.
     pub by_version: bool,
 }
 
-/// A setting on one side.
+/// Setting on one side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingSide {
-    /// Its value in a unit that can be read; `None` where it was not kept.
+    /// Value in a readable unit; `None` if it was not recorded.
     pub value: Option<String>,
-    /// Where it comes from, in the server's words.
+    /// Source of the value, as the server names it.
     pub source: String,
-    /// It is as by default.
+    /// Whether it has its default value.
     pub default: bool,
-    /// A change in a file waits for a restart.
+    /// Whether a change in a file waits for a restart.
     pub pending_restart: bool,
 }
 
@@ -132,7 +132,8 @@ fn is_default(setting: &SettingFact) -> bool {
     setting.source == "default" || setting.value.is_some() && setting.value == setting.boot_value
 }
 
-/// What differs, and how many settings in their default only the one and the other side has.
+/// Returns the differing settings, and the numbers of settings with default values that only one
+/// side has.
 pub(super) fn differences(before: &Facts, after: &Facts) -> (Vec<SettingDifference>, [usize; 2]) {
     let mut only = [0, 0];
     if before.settings.is_empty() || after.settings.is_empty() {
@@ -148,7 +149,7 @@ pub(super) fn differences(before: &Facts, after: &Facts) -> (Vec<SettingDifferen
     for name in names {
         let (was, is) = (one.get(name), other.get(name));
         match (was, is) {
-            // Not kept on either side: nobody can tell.
+            // Not recorded on either side, so it cannot be compared.
             (Some(was), Some(is)) if was.value == is.value && same_unit(was, is) => continue,
             (Some(was), Some(is)) if SettingSide::of(was).value == SettingSide::of(is).value => {
                 continue;
@@ -166,24 +167,25 @@ pub(super) fn differences(before: &Facts, after: &Facts) -> (Vec<SettingDifferen
         let Some(any) = was.or(is) else { continue };
         found.push(SettingDifference {
             name: name.clone(),
-            bearing: Bearing::of(any),
+            bearing: SettingArea::of(any),
             before: was.map(SettingSide::of),
             after: is.map(SettingSide::of),
             by_version: was.is_some_and(is_default) && is.is_some_and(is_default),
         });
     }
-    // What somebody set before what versions brought.
+    // Settings changed by a user come before changes of version defaults.
     found.sort_by_key(|one| (one.bearing, one.by_version, one.name.clone()));
     (found, only)
 }
 
-/// Some units have a name in later versions only (`track_activity_query_size`: bytes, from 13 on).
+/// Whether units are equal. Some units are named in later versions only
+/// (`track_activity_query_size`: bytes, from version 13).
 fn same_unit(one: &SettingFact, other: &SettingFact) -> bool {
     one.unit == other.unit || one.unit.is_none() || other.unit.is_none()
 }
 
-/// A setting's value in a unit that can be read, as `SHOW` has it: `16384` in units of `8kB` is `128MB`.
-/// Values that are no amounts (0, -1, words) stay as they are.
+/// Formats a setting's value with a readable unit, as `SHOW` does: `16384` in units of `8kB` is
+/// `128MB`. Values that are not amounts (0, -1, words) are unchanged.
 pub fn readable(value: &str, unit: Option<&str>) -> String {
     const BYTES: [(&str, u64); 5] = [
         ("TB", 1 << 40),
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_that_got_its_name_later_is_no_difference() {
+    fn unit_named_in_later_versions_is_no_difference() {
         let facts = |value: &str, unit: Option<&str>| Facts {
             settings: vec![SettingFact {
                 name: "track_activity_query_size".to_owned(),
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_as_show_has_them() {
+    fn readable_values_match_show() {
         for (value, unit, wanted) in [
             ("16384", Some("8kB"), "128MB"),
             ("4096", Some("kB"), "4MB"),

@@ -1,5 +1,4 @@
-//! Pairs of runs of which the truth is known, because they were made up: what differs, by how much,
-//! and what noise lies over it.
+//! Pairs of synthetic runs with known differences and known noise.
 
 #![allow(dead_code)] // the tests and the example use a part of it each
 
@@ -8,41 +7,41 @@ use run::Execution;
 
 use crate::made_up::{Chance, done, info, text};
 
-/// Statements of a workload, where it is not said otherwise.
+/// Default number of statements of a workload.
 pub const STATEMENTS: u64 = 200;
-/// The one that differs, where one does.
+/// Number of the statement that changes, if one does.
 pub const CHANGED: u64 = 22;
-/// The one that is unsteady of its own, where one is.
+/// Number of the unsteady statement, if there is one.
 const UNSTEADY: u64 = 31;
 const SPAN_NS: i64 = 60_000_000_000;
 
-/// What is true of the runs after, and what noise lies over all runs.
+/// Differences of the runs after, and noise of all runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Truth {
-    /// Every call of the changed statement takes so many times as long; 0 is 1.
+    /// Factor on every call of the changed statement; 0 is 1.
     pub factor: f64,
-    /// One in fifty calls of the changed statement takes so many times as long; 0 is 1.
+    /// Factor on one in fifty calls of the changed statement; 0 is 1.
     pub tail: f64,
-    /// The changed statement gets slower in the course of the run after, up to this factor; 0 is 1.
+    /// Factor that the changed statement reaches in the course of the run after; 0 is 1.
     pub grows_to: f64,
-    /// All statements get slower in the course of every run, up to this factor; 0 is 1.
+    /// Factor that all statements reach in the course of every run; 0 is 1.
     pub all_grow_to: f64,
-    /// Statements have so few calls.
+    /// Whether statements have few calls.
     pub few_calls: bool,
-    /// Disturbances that last for seconds, in each run at other times: all calls in them take up to
-    /// so many times as long; 0 is 1.
+    /// Maximum factor on all calls during disturbances of several seconds, at different times in
+    /// each run; 0 is 1.
     pub disturbed: f64,
-    /// Runs of the same server differ as a whole, and each statement of its own, by this standard
-    /// deviation of the logarithm.
+    /// Standard deviation of the logarithm by which runs of the same server differ as a whole, and
+    /// each statement separately.
     pub between_runs: f64,
-    /// One statement that did not change differs from run to run of its own by this standard deviation
-    /// of the logarithm: its plan flips, say.
+    /// Standard deviation of the logarithm by which one unchanged statement differs from run to
+    /// run: its plan flips, for example.
     pub unsteady: f64,
-    /// The changed statement has 25 calls, in ten stretches.
+    /// Whether the changed statement has only 25 calls, in ten stretches.
     pub clustered: bool,
     /// Runs on each side; 0 is 1.
     pub runs: usize,
-    /// Every call of all other statements takes so many times as long after; 0 is 1.
+    /// Factor after on every call of all other statements; 0 is 1.
     pub others: f64,
     /// Statements of the workload; 0 is [`STATEMENTS`].
     pub statements: u64,
@@ -52,7 +51,7 @@ fn or_one(factor: f64) -> f64 {
     if factor == 0.0 { 1.0 } else { factor }
 }
 
-/// A call of a statement for each of its turns: some have many, most have few.
+/// Returns the number of calls of a statement: some have many, most have few.
 fn calls_of(statement: u64, truth: &Truth) -> u64 {
     if truth.few_calls {
         return 20 + statement % 20;
@@ -65,8 +64,8 @@ fn calls_of(statement: u64, truth: &Truth) -> u64 {
     }
 }
 
-/// One run. The workload (which calls, when, and how dear their parameters are) is the same for all
-/// runs of a repetition; what a run adds is noise.
+/// Creates one run. The workload (calls, times and expensive parameters) is the same for all runs
+/// of a repetition; each run adds noise.
 fn executions(truth: &Truth, workload: u64, seed: u64, after: bool) -> Vec<Execution> {
     let mut parameters = Chance::new(workload);
     let mut noise = Chance::new(seed ^ 0x00c0_ffee);
@@ -136,7 +135,7 @@ fn profile(executions: Vec<Execution>) -> RunProfile {
     RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
 }
 
-/// The total response time of each run of one side, as a proof reads it.
+/// Returns the total response time of each run of one side, as a proof reads it.
 pub fn totals(truth: &Truth, repetition: u64, after: bool) -> Vec<f64> {
     let total = |run: u64| {
         let seed = repetition * 1_000 + run * 2 + u64::from(after);
@@ -147,7 +146,7 @@ pub fn totals(truth: &Truth, repetition: u64, after: bool) -> Vec<f64> {
     (0..truth.runs.max(1) as u64).map(total).collect()
 }
 
-/// Compares runs made up, the `repetition`th time.
+/// Compares the runs of a repetition.
 pub fn compared(truth: &Truth, repetition: u64, margin: f64) -> Comparison {
     let runs = truth.runs.max(1) as u64;
     let side = |after: bool| -> Vec<RunProfile> {
@@ -170,23 +169,23 @@ pub fn compared(truth: &Truth, repetition: u64, margin: f64) -> Comparison {
     compare(runs, options)
 }
 
-/// What a comparison said of statements that did not change, and of the one that did.
+/// Correct and wrong findings of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Said {
+pub struct CallCounts {
     /// Statements called slower or faster that are neither.
     pub wrong: usize,
-    /// The changed statement was called slower.
+    /// Whether the changed statement was called slower.
     pub found: bool,
-    /// All statements together, or opening connections, were called slower or faster.
+    /// Whether all statements together, or opening connections, were called slower or faster.
     pub as_a_whole: bool,
 }
 
-/// Sets a comparison against the truth.
-pub fn said(comparison: &Comparison) -> Said {
+/// Compares the findings with the truth.
+pub fn count_calls(comparison: &Comparison) -> CallCounts {
     let differs = |finding| matches!(finding, Finding::Slower { .. } | Finding::Faster { .. });
     let statements = || comparison.statements.iter();
     let is_changed = |fingerprint: u64| fingerprint == CHANGED + 1;
-    Said {
+    CallCounts {
         wrong: statements()
             .filter(|one| !is_changed(one.fingerprint.0) && differs(one.service.finding))
             .count(),

@@ -1,4 +1,4 @@
-//! Executions made up for tests.
+//! Synthetic executions for tests.
 
 #![allow(dead_code)] // each test file uses a part of it
 
@@ -11,7 +11,7 @@ use run::{
 use sql::{Fingerprint, StatementClass};
 use workload::{Sqlstate, StatementText};
 
-/// Numbers that look random and are the same each time (Knuth's linear congruential generator).
+/// Deterministic pseudo-random numbers (Knuth's linear congruential generator).
 pub struct Chance(u64);
 
 impl Chance {
@@ -21,7 +21,7 @@ impl Chance {
         chance
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub fn uniform(&mut self) -> f64 {
         self.0 = self
             .0
@@ -30,7 +30,7 @@ impl Chance {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Around 1, with a tail to the right: about log-normal with sigma 0.3.
+    /// Returns a number around 1 with a tail to the right: about log-normal with sigma 0.3.
     pub fn skewed(&mut self) -> f64 {
         let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
         (0.3 * normal).exp()
@@ -68,7 +68,7 @@ pub fn info() -> RunInfo {
     }
 }
 
-/// A statement that was sent 50 µs after it was due.
+/// Creates a statement that was sent 50 µs after it was due.
 pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Execution {
     let sent_ns = due_ns + 50_000;
     Execution {

@@ -1,5 +1,5 @@
-//! Checkpoints that come because the WAL is full, and not because it is time: each makes the next change of every page
-//! write the whole page again.
+//! Checkpoints that are caused by WAL volume instead of time. After each checkpoint, the next
+//! change of every page writes the whole page to the WAL again.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -29,29 +29,15 @@ pub(super) const RULE: Rule = Rule {
     name: "checkpoints",
     looks_at: "checkpoints by time and by WAL, and whole pages in the WAL",
     thresholds: &[REQUESTED, EVERY],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
-    let (requested, timed, from) = match (&evidence.observed, &evidence.log) {
-        (Ok(_), _) => {
-            let of = |new: &str, old: &str| {
-                evidence.gained("pg_stat_checkpointer", "", new)
-                    + evidence.gained("pg_stat_bgwriter", "", old)
-            };
-            (
-                of("num_requested", "checkpoints_req"),
-                of("num_timed", "checkpoints_timed"),
-                "pg_stat_bgwriter, from 17 on pg_stat_checkpointer",
-            )
-        }
-        (Err(_), Ok(log)) => (
-            log.checkpoints_by_wal as f64,
-            log.checkpoints.saturating_sub(log.checkpoints_by_wal) as f64,
-            "the server's log (log_checkpoints)",
-        ),
-        (Err(missing), Err(_)) => return Err(missing.clone()),
-    };
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    let Checkpoints {
+        requested,
+        timed,
+        source,
+    } = checkpoints(evidence)?;
     let every_s = evidence.elapsed_s / (requested + timed).max(1.0);
     if requested < thresholds.of(&REQUESTED)
         || requested <= timed
@@ -59,46 +45,23 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     {
         return Ok(Vec::new());
     }
-    let wal = evidence.gained("pg_stat_wal", "", "wal_bytes");
-    let pages = evidence.gained("pg_stat_wal", "", "wal_fpi");
-    // What waits for the disk is what the writing of a checkpoint can cost.
-    let waits: u64 = evidence.observed.as_ref().map_or(0, |observed| {
-        let all = observed.waits.iter().filter(|wait| {
-            let name = wait.wait.as_deref().unwrap_or_default();
-            wait.kind.as_deref() == Some("IO")
-                && (name.starts_with("DataFile")
-                    || name.starts_with("WAL")
-                    || name.starts_with("Wal"))
-                || wait.kind.as_deref() == Some("LWLock") && name.starts_with("WALWrite")
-        });
-        all.map(|wait| wait.samples).sum()
-    });
+    let wal = evidence.increase("pg_stat_wal", "", "wal_bytes");
+    let pages = evidence.increase("pg_stat_wal", "", "wal_fpi");
     let ns = evidence
         .sample_ns
         .as_ref()
-        .map_or(0.0, |each_ns| each_ns * waits as f64);
+        .map_or(0.0, |each_ns| each_ns * disk_wait_samples(evidence) as f64);
     let share = evidence.share(ns);
-    let now = evidence
-        .setting("max_wal_size")
-        .and_then(|mb| mb.parse::<f64>().ok());
-    // So much that checkpoints come by time: what is written in their time, and a half more.
-    let timeout_s = evidence
-        .setting("checkpoint_timeout")
-        .and_then(|s| s.parse::<f64>().ok())
-        .unwrap_or(300.0);
-    let needed_mib = 1.5 * wal / MIB / evidence.elapsed_s.max(1.0) * timeout_s;
-    let wanted_mib = needed_mib.max(now.unwrap_or(1_024.0) * 2.0).min(65_536.0);
-    let wanted_mib = (wanted_mib / 1_024.0).ceil() * 1_024.0;
     let mut facts = vec![
         Fact::new(
             "checkpoints that were not by time",
             requested,
             Unit::Count,
-            from,
+            source,
         )
         .check("SELECT * FROM pg_stat_bgwriter (from 17 on pg_stat_checkpointer)"),
-        Fact::new("checkpoints by time", timed, Unit::Count, from),
-        Fact::new("between them", every_s * 1e9, Unit::Nanoseconds, from),
+        Fact::new("checkpoints by time", timed, Unit::Count, source),
+        Fact::new("between them", every_s * 1e9, Unit::Nanoseconds, source),
     ];
     if wal > 0.0 {
         facts.push(
@@ -126,7 +89,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         changes: vec![Change::setting(
             "room for the WAL of a whole checkpoint_timeout",
             "max_wal_size",
-            format!("{wanted_mib:.0}MB"),
+            format!("{:.0}MB", wanted_wal_mib(evidence, wal)),
         )],
         risk: "the WAL takes so much room on disk, and recovery after a crash takes longer; checkpoints that somebody asks for \
                (CHECKPOINT, a base backup) are counted among these"
@@ -134,14 +97,79 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     }])
 }
 
+/// Numbers of checkpoints by cause.
+struct Checkpoints {
+    requested: f64,
+    timed: f64,
+    source: &'static str,
+}
+
+/// Counts checkpoints from the server's counters, or else from its log.
+fn checkpoints(evidence: &Evidence) -> Result<Checkpoints, Missing> {
+    let (requested, timed, source) = match (&evidence.observed, &evidence.log) {
+        (Ok(_), _) => {
+            let of = |new: &str, old: &str| {
+                evidence.increase("pg_stat_checkpointer", "", new)
+                    + evidence.increase("pg_stat_bgwriter", "", old)
+            };
+            (
+                of("num_requested", "checkpoints_req"),
+                of("num_timed", "checkpoints_timed"),
+                "pg_stat_bgwriter, from 17 on pg_stat_checkpointer",
+            )
+        }
+        (Err(_), Ok(log)) => (
+            log.checkpoints_by_wal as f64,
+            log.checkpoints.saturating_sub(log.checkpoints_by_wal) as f64,
+            "the server's log (log_checkpoints)",
+        ),
+        (Err(missing), Err(_)) => return Err(missing.clone()),
+    };
+    Ok(Checkpoints {
+        requested,
+        timed,
+        source,
+    })
+}
+
+/// Returns the samples that waited for the disk, which is the cost that checkpoint writes can cause.
+fn disk_wait_samples(evidence: &Evidence) -> u64 {
+    evidence.observed.as_ref().map_or(0, |observed| {
+        let all = observed.waits.iter().filter(|wait| {
+            let name = wait.wait.as_deref().unwrap_or_default();
+            wait.kind.as_deref() == Some("IO")
+                && (name.starts_with("DataFile")
+                    || name.starts_with("WAL")
+                    || name.starts_with("Wal"))
+                || wait.kind.as_deref() == Some("LWLock") && name.starts_with("WALWrite")
+        });
+        all.map(|wait| wait.samples).sum()
+    })
+}
+
+/// Returns the WAL size in MiB at which checkpoints are timed: the WAL of one checkpoint timeout, plus a
+/// half. It is at least twice the current size, and a multiple of 1 GiB.
+fn wanted_wal_mib(evidence: &Evidence, wal: f64) -> f64 {
+    let now = evidence
+        .setting("max_wal_size")
+        .and_then(|mb| mb.parse::<f64>().ok());
+    let timeout_s = evidence
+        .setting("checkpoint_timeout")
+        .and_then(|s| s.parse::<f64>().ok())
+        .unwrap_or(300.0);
+    let needed_mib = 1.5 * wal / MIB / evidence.elapsed_s.max(1.0) * timeout_s;
+    let wanted_mib = needed_mib.max(now.unwrap_or(1_024.0) * 2.0).min(65_536.0);
+    (wanted_mib / 1_024.0).ceil() * 1_024.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::finding::Form;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
-    fn with(requested: f64, timed: f64) -> MadeUp {
-        MadeUp::new()
+    fn with(requested: f64, timed: f64) -> EvidenceBuilder {
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "insert into t values ($1)")
                     .took(100, 10.0)
@@ -167,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_for_want_of_wal_are_found() {
-        let found = with(4.0, 0.0).find(&RULE);
-        // 1 GiB a minute, five minutes, a half more.
+    fn checkpoints_by_wal_volume_are_found() {
+        let found = with(4.0, 0.0).findings(&RULE);
+        // 1 GiB a minute, five minutes, plus a half.
         assert_eq!(
             found[0].changes[0].form,
             Form::Setting("max_wal_size".to_owned(), "8192MB".to_owned())
@@ -178,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_by_time_are_well() {
-        assert_eq!(with(1.0, 0.0).find(&RULE), []);
-        assert_eq!(with(2.0, 2.0).find(&RULE), []);
+    fn checkpoints_by_time_are_no_finding() {
+        assert_eq!(with(1.0, 0.0).findings(&RULE), []);
+        assert_eq!(with(2.0, 2.0).findings(&RULE), []);
     }
 }

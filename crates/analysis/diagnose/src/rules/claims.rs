@@ -1,10 +1,10 @@
-//! Statements that claim work from a table: what a claim costs, whether claims wait for one another or take the
-//! same work twice, and whether they step over dead rows.
+//! Statements that claim work from a queue table: the cost of a claim, claims that wait for each
+//! other or take the same work twice, and claims that skip dead rows.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
-use crate::statement_text::{tables, words, written};
+use crate::statement_text::{tables, words, written_table};
 use crate::threshold::{Threshold, Thresholds};
 use run::RelationFact;
 use sql::StatementClass;
@@ -38,19 +38,19 @@ pub(super) const RULE: Rule = Rule {
     name: "claims",
     looks_at: "statements that claim rows with a limit: locks, cost, dead rows",
     thresholds: &[BLOCKS, DEAD, CALLS],
-    look,
+    evaluate,
 };
 
-/// Whether it takes a limited number of rows to change or lock them.
+/// Whether the statement changes or locks a limited number of rows.
 pub(super) fn is_claim(sql: &str) -> bool {
     let words = words(sql);
     let locks = words.windows(2).any(|pair| pair == ["for", "update"]);
-    let writes =
-        matches!(words.first(), Some(&"update" | &"delete" | &"with")) && written(sql).is_some();
+    let writes = matches!(words.first(), Some(&"update" | &"delete" | &"with"))
+        && written_table(sql).is_some();
     words.contains(&"limit") && (locks || writes && words.contains(&"select"))
 }
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     if evidence.statements.is_empty() {
         return Err(Missing::because("no statement was seen"));
     }
@@ -74,7 +74,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         } else if locks && !skips {
             findings.extend(waiting(evidence, thresholds, one));
         }
-        findings.extend(dear(evidence, thresholds, one));
+        findings.extend(expensive(evidence, thresholds, one));
     }
     Ok(findings)
 }
@@ -103,7 +103,7 @@ fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
     }
 }
 
-/// It locks, and waits for what others have locked.
+/// Claims that lock rows and wait for rows locked by others.
 fn waiting(
     evidence: &Evidence,
     thresholds: &Thresholds,
@@ -136,15 +136,19 @@ fn waiting(
     })
 }
 
-/// It reads much for what it claims.
-fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -> Option<Finding> {
+/// Claims that read many blocks for each claimed row.
+fn expensive(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+) -> Option<Finding> {
     let counted = one.counted.filter(|counted| counted.calls > 0)?;
     let blocks = (counted.shared_hit + counted.shared_read) as f64;
     let each = blocks / counted.rows.max(counted.calls) as f64;
     if each < thresholds.of(&BLOCKS) {
         return None;
     }
-    let named = written(&one.sql).or_else(|| tables(&one.sql).into_iter().next())?;
+    let named = written_table(&one.sql).or_else(|| tables(&one.sql).into_iter().next())?;
     let table: Option<&RelationFact> = evidence.table(&named);
     let object = match (table, &named) {
         (Some(table), _) => format!("{}.{}", table.schema, table.name),
@@ -152,7 +156,7 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
         (None, (None, table)) => format!("public.{table}"),
     };
     let last = |counter: &str| {
-        let moved = evidence.moved("pg_stat_user_tables", &object, counter);
+        let moved = evidence.counter_change("pg_stat_user_tables", &object, counter);
         moved.map(|one| one.max)
     };
     let live = last("n_live_tup").or(table.and_then(|table| table.rows).map(|rows| rows as f64));
@@ -207,12 +211,12 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, table};
+    use crate::synthetic::{EvidenceBuilder, table};
 
     const SKIPS: &str = "update jobs set queued_at = now() where id in (select id from jobs where queued_at is null order by due limit $1 for update skip locked) returning id";
 
     fn claim(sql: &str, blocks: u64) -> StatementEvidence {
-        let mut one = crate::made_up::statement(1, sql)
+        let mut one = crate::synthetic::statement(1, sql)
             .took(100, 9.0)
             .with_rows(1_000)
             .with_counted(|counted| counted.shared_hit = blocks);
@@ -221,18 +225,20 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_race_wait_or_cost_are_found() {
-        let races =
-            MadeUp::new().statement(claim(&SKIPS.replace(" for update skip locked", ""), 100));
-        assert!(races.find(&RULE)[0].title.contains("same rows"));
+    fn racing_waiting_and_expensive_claims_are_found() {
+        let races = EvidenceBuilder::new()
+            .statement(claim(&SKIPS.replace(" for update skip locked", ""), 100));
+        assert!(races.findings(&RULE)[0].title.contains("same rows"));
         let waits = claim(&SKIPS.replace(" skip locked", ""), 100).waiting("Lock", "tuple", 100);
-        let found = MadeUp::new().statement(waits).find(&RULE);
+        let found = EvidenceBuilder::new().statement(waits).findings(&RULE);
         // 100 samples of 50 ms, of 9 s.
         assert_eq!(found.len(), 1);
         assert!((found[0].max_gain.unwrap() - 5.0 / 9.0).abs() < 1e-9);
-        let dear = MadeUp::new().statement(claim(SKIPS, 1_000_000)).find(&RULE);
+        let dear = EvidenceBuilder::new()
+            .statement(claim(SKIPS, 1_000_000))
+            .findings(&RULE);
         assert!(dear[0].title.contains("1000 blocks"), "{}", dear[0].title);
-        let dead = MadeUp::new()
+        let dead = EvidenceBuilder::new()
             .statement(claim(SKIPS, 1_000_000))
             .table(table(
                 "jobs",
@@ -247,18 +253,23 @@ mod tests {
                 90_000.0,
             );
         assert!(
-            dead.find(&RULE)[0]
+            dead.findings(&RULE)[0]
                 .title
                 .contains("90000 dead rows of public.jobs")
         );
     }
 
     #[test]
-    fn cheap_claims_that_skip_and_those_of_one_worker_are_well() {
-        assert_eq!(MadeUp::new().statement(claim(SKIPS, 5_000)).find(&RULE), []);
+    fn cheap_skipping_claims_and_single_workers_are_no_finding() {
+        assert_eq!(
+            EvidenceBuilder::new()
+                .statement(claim(SKIPS, 5_000))
+                .findings(&RULE),
+            []
+        );
         let mut alone = claim(&SKIPS.replace(" for update skip locked", ""), 100);
         alone.by_many_sessions = Some(false);
-        assert_eq!(MadeUp::new().statement(alone).find(&RULE), []);
+        assert_eq!(EvidenceBuilder::new().statement(alone).findings(&RULE), []);
         assert!(!is_claim("select * from jobs order by due limit $1"));
         assert!(!is_claim("update jobs set queued_at = now() where id = $1"));
     }

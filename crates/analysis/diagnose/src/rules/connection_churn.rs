@@ -1,4 +1,5 @@
-//! Connections that are opened for a few statements each: a process is made, and fills its caches, for nothing.
+//! Connections that are opened for few statements each: every one starts a process and fills its
+//! caches.
 
 use super::Rule;
 use crate::evidence::{Basis, Evidence, Missing};
@@ -23,20 +24,20 @@ const STATEMENTS: Threshold = Threshold {
     source: "ours",
 };
 
-/// What a connection costs the server where nobody measured it.
+/// Assumed cost of a connection for the server, if it was not measured.
 const EACH_NS: f64 = 2e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "connection-churn",
     looks_at: "connections that are opened, and how many statements each is used for",
     thresholds: &[RATE, STATEMENTS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let (came, statements, measured_ns, from) = match (&evidence.sessions, &evidence.observed) {
         (Ok(sessions), _) => (
-            sessions.came as f64,
+            sessions.connected as f64,
             sessions.statements as f64,
             (evidence.basis == Basis::Run).then_some(sessions.connecting_ns),
             "sessions of the run or workload",
@@ -63,7 +64,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         return Ok(Vec::new());
     }
     let ns = measured_ns.unwrap_or(came * EACH_NS);
-    // Not a part of the statements' time, but beside it.
+    // Connecting is not part of the statements' time, so it is added to the whole.
     let share = ns / (ns + evidence.whole_ns).max(1.0);
     let mut facts = vec![
         Fact::new("connections a second", rate, Unit::PerSecond, from)
@@ -119,29 +120,30 @@ mod tests {
     use super::*;
     use crate::finding::Severity;
     use crate::history::SessionAccount;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
-    fn with(came: u64, statements: u64) -> MadeUp {
-        let mut made_up = MadeUp::new().statement(statement(1, "select $1").took(statements, 1.0));
+    fn with(came: u64, statements: u64) -> EvidenceBuilder {
+        let mut made_up =
+            EvidenceBuilder::new().statement(statement(1, "select $1").took(statements, 1.0));
         made_up.evidence.sessions = Ok(SessionAccount {
-            came,
+            connected: came,
             connecting_ns: came as f64 * 5e6,
             statements,
-            most: 10,
+            max_concurrent: 10,
         });
         made_up
     }
 
     #[test]
-    fn connections_for_a_statement_each_are_found() {
-        let found = with(600, 600).find(&RULE);
+    fn connections_for_single_statements_are_found() {
+        let found = with(600, 600).findings(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].max_gain, Some(0.75));
     }
 
     #[test]
-    fn connections_that_stay_are_well() {
-        assert_eq!(with(600, 60_000).find(&RULE), []);
-        assert_eq!(with(10, 10).find(&RULE), []);
+    fn long_connections_are_no_finding() {
+        assert_eq!(with(600, 60_000).findings(&RULE), []);
+        assert_eq!(with(10, 10).findings(&RULE), []);
     }
 }

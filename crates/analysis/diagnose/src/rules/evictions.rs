@@ -1,5 +1,5 @@
-//! Statements that fall out of the server's statistics because there are more of them than it keeps: what is
-//! counted then is less than what was done.
+//! Evictions from `pg_stat_statements`: there are more statements than it keeps, so its counts are
+//! too low.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -19,14 +19,14 @@ pub(super) const RULE: Rule = Rule {
     name: "evictions",
     looks_at: "statements that the statistics threw away",
     thresholds: &[EVICTIONS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.counted.clone()?;
     let source = "pg_stat_statements";
-    let rounds = evidence.gained(source, "", "evictions");
-    let vanished = evidence.gained(source, "", "vanished");
+    let rounds = evidence.increase(source, "", "evictions");
+    let vanished = evidence.increase(source, "", "vanished");
     if rounds < thresholds.of(&EVICTIONS) && (rounds > 0.0 || vanished < 1.0) {
         return Ok(Vec::new());
     }
@@ -76,16 +76,16 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::MadeUp;
+    use crate::synthetic::EvidenceBuilder;
 
     #[test]
-    fn evictions_are_noted_and_their_absence_is_well() {
+    fn evictions_are_noted_and_their_absence_is_no_finding() {
         let with = |rounds| {
-            MadeUp::new()
+            EvidenceBuilder::new()
                 .setting("pg_stat_statements.max", "5000")
                 .counter("pg_stat_statements", "", "evictions", 4.0, 4.0 + rounds)
         };
-        assert_eq!(with(2.0).find(&RULE)[0].severity, Severity::Note);
-        assert_eq!(with(0.0).find(&RULE), []);
+        assert_eq!(with(2.0).findings(&RULE)[0].severity, Severity::Note);
+        assert_eq!(with(0.0).findings(&RULE), []);
     }
 }

@@ -1,5 +1,5 @@
-//! Statements that lock more tables and indexes than a session has places on the fast path: the rest goes to the
-//! lock table that all sessions share, and on many processors they wait there for one another.
+//! Statements that lock more relations than a session has fast-path slots. The remaining locks go
+//! to the shared lock table, for which sessions on many processors contend.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -27,10 +27,10 @@ pub(super) const RULE: Rule = Rule {
     name: "fast-path-locks",
     looks_at: "locks past the fast path, waits for the lock manager, plans over many partitions",
     thresholds: &[PLACES, WAITS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let Some(locks) = &observed.locks else {
         return Err(Missing::because("locks were not looked at"));
@@ -104,7 +104,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     }])
 }
 
-/// The statement with the most time whose plan opens more than so many relations.
+/// Returns the statement with the most time whose plan opens more than `places` relations.
 fn widest(evidence: &Evidence, places: f64) -> Option<(&StatementEvidence, usize)> {
     evidence.statements.iter().find_map(|one| {
         let plan = one.plan.as_ref()?;
@@ -120,11 +120,11 @@ fn widest(evidence: &Evidence, places: f64) -> Option<(&StatementEvidence, usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
     use time_breakdown::observed::Locks;
 
-    fn with(past: u64, waits: u64) -> MadeUp {
-        MadeUp::new()
+    fn with(past: u64, waits: u64) -> EvidenceBuilder {
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "select * from events where user_id = $1")
                     .took(1_000, 10.0)
@@ -143,15 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn locks_past_the_fast_path_are_told_and_waits_for_them_found() {
-        assert_eq!(with(80, 0).find(&RULE)[0].severity, Severity::Note);
-        let found = with(80, 300).find(&RULE);
+    fn locks_beyond_the_fast_path_are_noted_and_waits_found() {
+        assert_eq!(with(80, 0).findings(&RULE)[0].severity, Severity::Note);
+        let found = with(80, 300).findings(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].max_gain, Some(0.3));
     }
 
     #[test]
-    fn within_the_fast_path_all_is_well() {
-        assert_eq!(with(0, 0).find(&RULE), []);
+    fn locks_within_the_fast_path_are_no_finding() {
+        assert_eq!(with(0, 0).findings(&RULE), []);
     }
 }

@@ -1,5 +1,5 @@
-//! Inserts of one row into a table of many indexes: each statement opens every index, reads the predicates
-//! of partial ones, and closes them again, whatever it inserts.
+//! Single-row inserts into a table with many indexes. Each statement opens every index, reads the
+//! predicates of partial ones and closes them again, regardless of the number of rows.
 
 use std::collections::BTreeSet;
 
@@ -35,10 +35,10 @@ const SHARE: Threshold = Threshold {
     source: "ours",
 };
 
-/// The rows that a batch is suggested to have.
+/// Suggested number of rows in a batch.
 const BATCH: u32 = 50;
 
-/// What opening an index is spent in: done once a statement.
+/// Phases of opening an index, which occur once for each statement.
 const OPENING: [Phase; 4] = [
     Phase::OpenIndexes,
     Phase::Caches,
@@ -50,25 +50,27 @@ pub(super) const RULE: Rule = Rule {
     name: "index-open-tax",
     looks_at: "inserts of single rows into tables with many indexes",
     thresholds: &[INDEXES, ROWS, SHARE],
-    look,
+    evaluate,
 };
 
-/// Fewer stacks of one statement say little; then those of all of its kind are taken together.
+/// Minimum number of stacks for judging one statement; with fewer, all statements of its kind are
+/// taken together.
 const STACKS_MIN: u64 = 50;
 
-/// Inserts of single rows into one table of many indexes.
-struct Single<'e> {
+/// Single-row inserts into one table with many indexes.
+struct SingleRowInserts<'e> {
     one: &'e StatementEvidence,
     table: String,
     indexes: usize,
     partial: usize,
     rows: f64,
-    /// What of its processor time is opening, and of how many stacks; its own or those of all.
+    /// Share of its processor time spent opening indexes, and the number of stacks; its own or
+    /// those of all.
     stacks: Option<(f64, u64)>,
     won_ns: f64,
 }
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut all = Vec::new();
     for one in &evidence.statements {
@@ -85,7 +87,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         if rows >= thresholds.of(&ROWS) || (indexes.len() as f64) < thresholds.of(&INDEXES) {
             continue;
         }
-        all.push(Single {
+        all.push(SingleRowInserts {
             one,
             table: format!("{}.{}", table.schema, table.name),
             indexes: indexes.len(),
@@ -98,11 +100,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             won_ns: 0.0,
         });
     }
-    let pooled = together(&all);
+    let pooled = joint_opening_share(&all);
     for single in &mut all {
         let own = single.stacks.filter(|(_, samples)| *samples >= STACKS_MIN);
         single.stacks = own.or(pooled);
-        // What is done once a statement is done once for a batch.
+        // Work done once for each statement is done once for each batch.
         let saved = 1.0 - single.rows / f64::from(BATCH);
         single.won_ns = single.one.ns * single.stacks.map_or(1.0, |(share, _)| share) * saved;
     }
@@ -118,8 +120,8 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     })
 }
 
-/// The share of opening in the stacks of all of them.
-fn together(all: &[Single<'_>]) -> Option<(f64, u64)> {
+/// Returns the share of opening indexes in the stacks of all statements.
+fn joint_opening_share(all: &[SingleRowInserts<'_>]) -> Option<(f64, u64)> {
     let stacks = || all.iter().filter_map(|single| single.stacks);
     let samples: u64 = stacks().map(|(_, samples)| samples).sum();
     let opening: f64 = stacks()
@@ -128,8 +130,61 @@ fn together(all: &[Single<'_>]) -> Option<(f64, u64)> {
     (samples > 0).then(|| (opening / samples as f64, samples))
 }
 
-/// One for all tables: sharded ones are alike, and each by itself is a small part.
-fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> Finding {
+/// Creates one finding for all tables: sharded tables are similar, and each alone is a small part.
+fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[SingleRowInserts<'_>]) -> Finding {
+    let first = &all[0];
+    let ns: f64 = all.iter().map(|single| single.one.ns).sum();
+    let name = &first.table;
+    let tables: BTreeSet<&str> = all.iter().map(|single| &*single.table).collect();
+    let stacks = match all.len() {
+        1 => first.stacks,
+        _ => joint_opening_share(all),
+    };
+    let share = evidence.share(all.iter().map(|single| single.won_ns).sum());
+    let title = match tables.len() {
+        1 => format!(
+            "inserts of single rows into {name} open {} indexes each time",
+            first.indexes
+        ),
+        tables => format!(
+            "inserts of single rows into {tables} tables, such as {name}, open {} indexes each time",
+            first.indexes
+        ),
+    };
+    Finding {
+        rule: "",
+        severity: thresholds.severity(share),
+        subject: Subject::statement(first.one.fingerprint, first.one.sql.clone()),
+        title,
+        evidence: facts(all, tables.len(), stacks),
+        cost: Some(match all.len() {
+            1 => evidence.cost(first.one, first.one.ns),
+            _ => evidence.cost_of(ns),
+        }),
+        max_gain: Some(share),
+        changes: vec![
+            Change::rewrite(
+                format!("insert about {BATCH} rows a statement"),
+                format!("batch-inserts={BATCH}"),
+            ),
+            Change::by_hand(
+                "send the rows of one table to one connection, whose caches then know its indexes",
+            ),
+        ],
+        risk: match stacks {
+            Some(_) => {
+                "a batch fails as a whole, and a row waits until its batch is full".to_owned()
+            }
+            None => "a batch fails as a whole, and a row waits until its batch is full; without \
+                     stacks (--profile) the most to win is all of the statement's time, and how much \
+                     of that is opening indexes is not known"
+                .to_owned(),
+        },
+    }
+}
+
+/// Returns the facts of the finding on statements for this number of tables.
+fn facts(all: &[SingleRowInserts<'_>], tables: usize, stacks: Option<(f64, u64)>) -> Vec<Fact> {
     let first = &all[0];
     let ns: f64 = all.iter().map(|single| single.one.ns).sum();
     let calls: u64 = all.iter().map(|single| single.one.calls).sum();
@@ -164,16 +219,11 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> 
             "the statement's own times",
         ),
     ];
-    let tables: BTreeSet<&str> = all.iter().map(|single| &*single.table).collect();
-    if tables.len() > 1 {
-        let count = tables.len() as f64;
+    if tables > 1 {
+        let count = tables as f64;
         let fact = Fact::new("tables of this kind", count, Unit::Count, "pg_index");
         facts.insert(1, fact);
     }
-    let stacks = match all.len() {
-        1 => first.stacks,
-        _ => together(all),
-    };
     if let Some((share, samples)) = stacks {
         let what = match all.len() {
             1 => format!("of {samples} stacks, opening indexes and what is done once a statement"),
@@ -187,57 +237,17 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> 
             )),
         );
     }
-    let share = evidence.share(all.iter().map(|single| single.won_ns).sum());
-    let title = match tables.len() {
-        1 => format!(
-            "inserts of single rows into {name} open {} indexes each time",
-            first.indexes
-        ),
-        tables => format!(
-            "inserts of single rows into {tables} tables, such as {name}, open {} indexes each time",
-            first.indexes
-        ),
-    };
-    Finding {
-        rule: "",
-        severity: thresholds.severity(share),
-        subject: Subject::statement(first.one.fingerprint, first.one.sql.clone()),
-        title,
-        evidence: facts,
-        cost: Some(match all.len() {
-            1 => evidence.cost(first.one, first.one.ns),
-            _ => evidence.cost_of(ns),
-        }),
-        max_gain: Some(share),
-        changes: vec![
-            Change::rewrite(
-                format!("insert about {BATCH} rows a statement"),
-                format!("batch-inserts={BATCH}"),
-            ),
-            Change::by_hand(
-                "send the rows of one table to one connection, whose caches then know its indexes",
-            ),
-        ],
-        risk: match stacks {
-            Some(_) => {
-                "a batch fails as a whole, and a row waits until its batch is full".to_owned()
-            }
-            None => "a batch fails as a whole, and a row waits until its batch is full; without \
-                     stacks (--profile) the most to win is all of the statement's time, and how much \
-                     of that is opening indexes is not known"
-                .to_owned(),
-        },
-    }
+    facts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::finding::{Form, Severity};
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
-    fn with(indexes: usize, calls: u64, rows: u64, opening: u64) -> MadeUp {
-        let mut made_up = MadeUp::new()
+    fn with(indexes: usize, calls: u64, rows: u64, opening: u64) -> EvidenceBuilder {
+        let mut made_up = EvidenceBuilder::new()
             .statement(
                 statement(1, "insert into public.events (a, b) values ($1, ...)")
                     .took(calls, 30.0)
@@ -258,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn single_rows_into_many_indexes_are_found() {
-        let found = with(50, 1_000, 1_000, 60).find(&RULE);
+    fn single_row_inserts_into_many_indexes_are_found() {
+        let found = with(50, 1_000, 1_000, 60).findings(&RULE);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(found[0].severity, Severity::Problem);
         // 30 of 40 s, 60 % of it opening, 49 of 50 times.
@@ -271,8 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_one_kind_are_one_finding() {
-        let mut made_up = MadeUp::new().statement(statement(9, "select $1").took(100, 10.0));
+    fn similar_tables_are_one_finding() {
+        let mut made_up =
+            EvidenceBuilder::new().statement(statement(9, "select $1").took(100, 10.0));
         for number in 0..20 {
             let name = format!("events_{number}");
             made_up = made_up
@@ -293,7 +304,7 @@ mod tests {
                 ));
             }
         }
-        let found = made_up.find(&RULE);
+        let found = made_up.findings(&RULE);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert!(found[0].title.contains("20 tables"), "{}", found[0].title);
         // 20 of 30 s, 75 % of it opening, 49 of 50 times.
@@ -302,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn batches_few_indexes_and_costly_predicates_are_none() {
-        assert_eq!(with(50, 1_000, 50_000, 60).find(&RULE), []);
-        assert_eq!(with(10, 1_000, 1_000, 60).find(&RULE), []);
-        assert_eq!(with(50, 1_000, 1_000, 5).find(&RULE), []);
+    fn batches_few_indexes_and_costly_predicates_are_no_finding() {
+        assert_eq!(with(50, 1_000, 50_000, 60).findings(&RULE), []);
+        assert_eq!(with(10, 1_000, 1_000, 60).findings(&RULE), []);
+        assert_eq!(with(50, 1_000, 1_000, 5).findings(&RULE), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Indexes that nobody may use, that are there twice, or that nobody used: every write keeps them up to date.
+//! Invalid, duplicate and unused indexes, which every write maintains.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -28,10 +28,10 @@ pub(super) const RULE: Rule = Rule {
     name: "indexes",
     looks_at: "invalid, duplicate and unused indexes",
     thresholds: &[BYTES, WRITES],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let facts = evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings = Vec::new();
     for index in facts.indexes.iter().filter(|index| !index.valid) {
@@ -59,10 +59,10 @@ fn size(index: &IndexFact) -> Fact {
     .check(check)
 }
 
-/// Rows written into its table.
+/// Returns the rows written into its table.
 fn writes(evidence: &Evidence, index: &IndexFact) -> f64 {
     let table = format!("{}.{}", index.schema, index.table);
-    let of = |counter: &str| evidence.gained("pg_stat_user_tables", &table, counter);
+    let of = |counter: &str| evidence.increase("pg_stat_user_tables", &table, counter);
     of("n_tup_ins") + of("n_tup_upd") - of("n_tup_hot_upd") + of("n_tup_del")
 }
 
@@ -105,13 +105,13 @@ fn invalid(evidence: &Evidence, index: &IndexFact) -> Finding {
     }
 }
 
-/// Of two that are alike, or of which one begins as the other, the one that is not needed.
+/// Finds indexes that duplicate another one or are a prefix of it.
 fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Finding> {
     let all: Vec<(&IndexFact, IndexShape)> = facts
         .indexes
         .iter()
         .filter(|index| index.valid)
-        .map(|index| (index, IndexShape::of(index)))
+        .map(|index| (index, IndexShape::parse(index)))
         .collect();
     let mut findings = Vec::new();
     for (place, (index, shape)) in all.iter().enumerate() {
@@ -129,7 +129,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
                 && shape.method == wider.method
                 && shape.predicate == wider.predicate
                 && shape.include.iter().all(|column| wider.include.contains(column))
-                // Of two that are quite alike, the second goes.
+                // Of two equal indexes, the second is redundant.
                 && (begins && !same || same && (other.unique || *at < place))
         };
         let Some((_, (other, wider))) = all.iter().enumerate().find(is_covered) else {
@@ -175,7 +175,7 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
         .filter(|index| index.valid && !index.unique)
     {
         let object = format!("{}.{} on {}", index.schema, index.name, index.table);
-        let scanned = evidence.gained("pg_stat_user_indexes", &object, "idx_scan") > 0.0;
+        let scanned = evidence.increase("pg_stat_user_indexes", &object, "idx_scan") > 0.0;
         let bytes = index.bytes.unwrap_or(0) as f64;
         if scanned
             || bytes < thresholds.of(&BYTES)
@@ -210,10 +210,10 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, table};
+    use crate::synthetic::{EvidenceBuilder, table};
 
-    fn with(definitions: &[&str], used: &str) -> MadeUp {
-        let mut made_up = MadeUp::new()
+    fn with(definitions: &[&str], used: &str) -> EvidenceBuilder {
+        let mut made_up = EvidenceBuilder::new()
             .table(table("t", 100_000, &["a int", "b int"]))
             .counter("pg_stat_user_tables", "public.t", "n_tup_ins", 0.0, 5_000.0)
             .counter(
@@ -232,8 +232,8 @@ mod tests {
         made_up
     }
 
-    fn titles(made_up: &MadeUp) -> Vec<(Severity, String)> {
-        let found = made_up.find(&RULE);
+    fn titles(made_up: &EvidenceBuilder) -> Vec<(Severity, String)> {
+        let found = made_up.findings(&RULE);
         found
             .into_iter()
             .map(|one| (one.severity, one.title))
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_duplicate_and_unused_indexes_are_told() {
+    fn invalid_duplicate_and_unused_indexes_are_found() {
         let mut broken = with(&["CREATE INDEX i ON public.t USING btree (a)"], "i");
         broken.facts().indexes[0].valid = false;
         assert_eq!(titles(&broken)[0].0, Severity::Warning);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_that_differ_and_are_used_are_well() {
+    fn distinct_used_indexes_are_no_finding() {
         let used = with(&["CREATE INDEX i ON public.t USING btree (a)"], "i");
         assert_eq!(titles(&used), []);
         let partial = with(

@@ -1,11 +1,11 @@
-//! Keys that cost more than they must: random ones, whose entries go into pages all over the index, so that each
-//! row writes whole pages into the WAL; and wide ones, which every index and every foreign key has again.
+//! Expensive keys. Random keys spread their entries over the whole index, so that each row writes
+//! full pages to the WAL. Wide keys are repeated in every index and every foreign key.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::index_shape::IndexShape;
-use crate::statement_text::quoted;
+use crate::statement_text::quote_identifier;
 use crate::threshold::{Threshold, Thresholds};
 use run::{IndexFact, RelationFact};
 use sql::StatementClass;
@@ -47,10 +47,10 @@ pub(super) const RULE: Rule = Rule {
     name: "keys",
     looks_at: "whole pages in the WAL of inserts, and the width of keys",
     thresholds: &[PAGES, INSERTS, WIDE, WIDE_ROWS],
-    look,
+    evaluate,
 };
 
-/// Types whose values are made up of chance, or are digests, more often than not.
+/// Returns the type of a column whose values are usually random or digests.
 fn may_be_random(table: &RelationFact, column: &str) -> Option<String> {
     let place = table.column_names.iter().position(|name| name == column)?;
     let definition = table.columns.get(place)?;
@@ -60,7 +60,7 @@ fn may_be_random(table: &RelationFact, column: &str) -> Option<String> {
         .then(|| definition.clone())
 }
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings = Vec::new();
     for one in evidence
@@ -74,7 +74,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(findings)
 }
 
-/// The unique index on a random column that comes first, if any.
+/// Returns the first unique index on a random column.
 fn random_key<'e>(
     evidence: &'e Evidence,
     table: &RelationFact,
@@ -93,22 +93,29 @@ fn random_key<'e>(
         .collect();
     indexes.sort_by_key(|index| (!index.primary, !index.unique, index.name.clone()));
     indexes.into_iter().find_map(|index| {
-        let shape = IndexShape::of(index);
+        let shape = IndexShape::parse(index);
         let column = shape.columns().first().map(|column| (*column).to_owned())?;
         let kind = may_be_random(table, &column)?;
         (shape.method == "btree").then_some((index, column, kind))
     })
 }
 
-/// Proposes the migrations of a random key to one that grows, cheapest first.
+/// Proposes the migrations of a random key to a monotonic one, cheapest first.
 fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str) -> Vec<Change> {
-    if !index.primary || IndexShape::of(index).columns() != [column] {
+    if !index.primary || IndexShape::parse(index).columns() != [column] {
         return vec![Change::by_hand(
             "a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)",
         )];
     }
-    let name = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
-    let (key, new) = (quoted(column), quoted(&format!("{column}_new")));
+    let name = format!(
+        "{}.{}",
+        quote_identifier(&table.schema),
+        quote_identifier(&table.name)
+    );
+    let (key, new) = (
+        quote_identifier(column),
+        quote_identifier(&format!("{column}_new")),
+    );
     let time_ordered = kind.starts_with("uuid").then(|| {
         Change::by_hand(format!(
             "generate new keys in time order: ALTER TABLE {name} ALTER COLUMN {key} SET DEFAULT uuidv7() from PostgreSQL 18 on, or UUIDv7 in the application; existing keys stay, and REINDEX INDEX CONCURRENTLY compacts the index"
@@ -144,7 +151,7 @@ fn random(
     let (index, column, kind) = random_key(evidence, table)?;
     let name = format!("{}.{}", table.schema, table.name);
     let wal = counted.wal_bytes.unwrap_or(0) as f64;
-    // What a row would write without whole pages is known; its time is taken to go with its WAL.
+    // The WAL without full pages is known; time is assumed to be proportional to WAL.
     let saved = (counted.wal_full_pages.unwrap_or(0) as f64 * 8_192.0 / wal.max(1.0)).min(1.0);
     let ns = one.ns * saved;
     let share = evidence.share(ns);
@@ -187,7 +194,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             continue;
         };
         let each = index.bytes.unwrap_or(0) as f64 / rows.max(1) as f64;
-        let shape = IndexShape::of(index);
+        let shape = IndexShape::parse(index);
         let columns = shape.columns();
         let [column] = columns.as_slice() else {
             continue;
@@ -223,11 +230,11 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::finding::Form;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
-    fn with(kind: &str, pages: u64) -> MadeUp {
+    fn with(kind: &str, pages: u64) -> EvidenceBuilder {
         let column = format!("id {kind}");
-        MadeUp::new()
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "insert into links (id, url) values ($1, ...)")
                     .took(10_000, 5.0)
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn random_and_wide_keys_are_found() {
-        let found = with("bytea not null", 9_000).find(&RULE);
+        let found = with("bytea not null", 9_000).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert!(
             found[0]
@@ -253,12 +260,12 @@ mod tests {
         assert!(found[0].max_gain.unwrap() > 0.9);
         let mut wide = with("bytea not null", 10);
         wide.facts().indexes[0].bytes = Some(110_000_000);
-        assert_eq!(wide.find(&RULE)[0].severity, Severity::Note);
+        assert_eq!(wide.findings(&RULE)[0].severity, Severity::Note);
     }
 
     #[test]
-    fn random_key_is_migrated_by_hand() {
-        let changes = |made_up: MadeUp| made_up.find(&RULE).remove(0).changes;
+    fn random_key_is_migrated_manually() {
+        let changes = |made_up: EvidenceBuilder| made_up.findings(&RULE).remove(0).changes;
         let digest = changes(with("bytea not null", 9_000));
         assert_eq!(digest.len(), 2);
         assert_eq!(digest[0].form, Form::ByHand);
@@ -285,12 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_grow_and_are_small_are_well() {
-        assert_eq!(with("bigint not null", 9_000).find(&RULE), []);
+    fn monotonic_narrow_keys_are_no_finding() {
+        assert_eq!(with("bigint not null", 9_000).findings(&RULE), []);
         assert_eq!(
-            with("uuid not null default uuidv7()", 9_000).find(&RULE),
+            with("uuid not null default uuidv7()", 9_000).findings(&RULE),
             []
         );
-        assert_eq!(with("uuid not null", 100).find(&RULE), []);
+        assert_eq!(with("uuid not null", 100).findings(&RULE), []);
     }
 }

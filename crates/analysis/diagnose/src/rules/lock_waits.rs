@@ -1,4 +1,4 @@
-//! Statements that wait for locks, who holds them, and deadlocks.
+//! Statements that wait for locks, the holders of these locks, and deadlocks.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -16,17 +16,17 @@ const SHARE: Threshold = Threshold {
 };
 
 const DEADLOCK: Sqlstate = Sqlstate(*b"40P01");
-/// Fewer samples say nothing.
+/// Minimum number of samples.
 const SAMPLES_MIN: u64 = 5;
 
 pub(super) const RULE: Rule = Rule {
     name: "lock-waits",
     looks_at: "waits for locks, who held them, and deadlocks",
     thresholds: &[SHARE],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     if let (Err(missing), Err(_)) = (&evidence.sample_ns, &evidence.log) {
         let failed = evidence.statements.iter().any(|one| !one.failed.is_empty());
         if !failed {
@@ -212,12 +212,12 @@ fn deadlocks(evidence: &Evidence) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::evidence::ServerLog;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
     use sql::Fingerprint;
     use std::collections::HashMap;
 
-    fn with(samples: u64) -> MadeUp {
-        MadeUp::new()
+    fn with(samples: u64) -> EvidenceBuilder {
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "update branches set b = b + $1")
                     .took(100, 10.0)
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn waits_and_deadlocks_are_found() {
-        let found = with(160).find(&RULE);
+        let found = with(160).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].max_gain, Some(0.4));
         assert!(
@@ -245,7 +245,7 @@ mod tests {
         dead.evidence.statements[0].failed.insert(DEADLOCK, 3);
         let (a, b) = (Fingerprint(1), Fingerprint(2));
         dead.evidence.orders = Ok(HashMap::from([((a, b), 5), ((b, a), 7)]));
-        let found = dead.find(&RULE);
+        let found = dead.findings(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].evidence.len(), 3);
         let log = ServerLog {
@@ -254,11 +254,11 @@ mod tests {
         };
         let mut logged = with(0).log(log);
         logged.evidence.sample_ns = Err(Missing::because("nobody looked"));
-        assert_eq!(logged.find(&RULE)[0].max_gain, Some(0.25));
+        assert_eq!(logged.findings(&RULE)[0].max_gain, Some(0.25));
     }
 
     #[test]
-    fn a_short_wait_is_well() {
-        assert_eq!(with(4).find(&RULE), []);
+    fn short_wait_is_no_finding() {
+        assert_eq!(with(4).findings(&RULE), []);
     }
 }

@@ -1,4 +1,5 @@
-//! Plans whose estimate of rows is far from what came: the planner chose by a wrong number.
+//! Plans whose row estimates are far from the actual rows, so that the planner chose by a wrong
+//! number.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -37,10 +38,10 @@ pub(super) const RULE: Rule = Rule {
     name: "misestimates",
     looks_at: "the planner's estimates of rows beside the rows that came",
     thresholds: &[FACTOR, ROWS, CALL_MS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.plans.clone()?;
     let all = evidence.statements.iter();
     Ok(all
@@ -48,18 +49,19 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         .collect())
 }
 
-/// The step whose rows are those of the statement's answer: below what changes tables.
+/// Returns the node whose rows are the statement's result: below nodes that modify tables.
 fn answering(node: &PlanNode) -> Option<&PlanNode> {
     match node.kind.as_str() {
         "ModifyTable" => answering(node.children.first()?),
-        // How many rows a limit leaves is no estimate.
+        // The row count after a limit is not an estimate.
         "Limit" => None,
         _ => Some(node),
     }
 }
 
-/// The step whose groups are those rows, if they are groups: their number is not estimated from how many rows a
-/// condition leaves, but from how many values what is grouped by has.
+/// Returns the node that produces the groups, if the result rows are groups. Their number is
+/// estimated from the distinct values of the grouping columns, not from the selectivity of a
+/// condition.
 fn grouping(node: &PlanNode) -> Option<&PlanNode> {
     match node.kind.as_str() {
         "Aggregate" | "Group" | "Unique" | "SetOp" => Some(node),
@@ -82,7 +84,7 @@ fn finding(
     one: &StatementEvidence,
 ) -> Option<Finding> {
     let plan = one.plan.as_ref()?;
-    // A limit within makes the rest of the plan's numbers those of a whole that was not read.
+    // With a limit inside, the plan's other numbers describe a full scan that did not happen.
     let is_told = matches!(
         one.class,
         StatementClass::Select | StatementClass::Update | StatementClass::Delete
@@ -123,7 +125,7 @@ fn finding(
     }
     Some(Finding {
         rule: "",
-        // That it is off is known, and not that another plan would be faster.
+        // It is known that the estimate is wrong, but not that another plan would be faster.
         severity: thresholds.severity(share).max(Severity::Warning),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(
@@ -149,9 +151,9 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
-    fn with(expected: u64, rows: u64, limit: bool) -> MadeUp {
+    fn with(expected: u64, rows: u64, limit: bool) -> EvidenceBuilder {
         let scan = format!(
             r#"{{"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": {expected}}}"#
         );
@@ -161,7 +163,7 @@ mod tests {
             ),
             false => format!(r#"[{{"Plan": {scan}}}]"#),
         };
-        MadeUp::new()
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "select * from orders where a = $1 and b = $2")
                     .took(10, 5.0)
@@ -172,19 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn estimates_that_are_far_off_are_found() {
-        let found = with(2, 50_000, false).find(&RULE);
+    fn wrong_estimates_are_found() {
+        let found = with(2, 50_000, false).findings(&RULE);
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(found[0].changes[0].option().unwrap(), "--change fix.sql");
-        assert_eq!(with(50_000, 10, false).find(&RULE).len(), 1);
+        assert_eq!(with(50_000, 10, false).findings(&RULE).len(), 1);
     }
 
     #[test]
-    fn groups_are_not_helped_by_rows_being_counted_anew() {
+    fn wrong_group_estimates_do_not_suggest_analyze() {
         let plan = r#"[{"Plan": {"Node Type": "Sort", "Plan Rows": 50000, "Plans": [{"Node Type": "Aggregate",
             "Strategy": "Hashed", "Plan Rows": 50000, "Group Key": ["(id % 64)"], "Plans": [
             {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 50000}]}]}}]"#;
-        let all = MadeUp::new()
+        let all = EvidenceBuilder::new()
             .statement(
                 statement(1, "select id % 64, count(*) from orders group by 1")
                     .took(10, 5.0)
@@ -192,7 +194,7 @@ mod tests {
                     .with_plan(plan),
             )
             .table(table("orders", 100_000, &["id int"]));
-        let found = all.find(&RULE);
+        let found = all.findings(&RULE);
         assert_eq!(found.len(), 1);
         assert!(
             found[0].title.contains("50000 groups and 64.0 come"),
@@ -203,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn near_ones_small_ones_and_limits_are_well() {
-        assert_eq!(with(1_000, 50_000, false).find(&RULE), []);
-        assert_eq!(with(1, 500, false).find(&RULE), []);
-        assert_eq!(with(2, 50_000, true).find(&RULE), []);
+    fn close_estimates_small_results_and_limits_are_no_finding() {
+        assert_eq!(with(1_000, 50_000, false).findings(&RULE), []);
+        assert_eq!(with(1, 500, false).findings(&RULE), []);
+        assert_eq!(with(2, 50_000, true).findings(&RULE), []);
     }
 }

@@ -1,15 +1,16 @@
-//! Plans that read many rows and keep few: no index serves the condition, or one that serves a part of it.
+//! Plans that read many rows and keep few, because no index serves the condition or only a part of
+//! it.
 //!
-//! The index that is suggested has the columns that are compared for equality first, then those that the rows
-//! are ordered by, then ranges: a b-tree is read from one place to another only as far as its leading columns
-//! are fixed (documentation, 11.3). What is asked to be NULL, or true, and hangs on no value makes a partial
-//! index, which is a second candidate.
+//! The suggested index has the columns compared for equality first, then the sort columns, then
+//! ranges: a B-tree range scan is limited only as far as its leading columns are fixed
+//! (documentation, 11.3). Conditions on NULL or booleans without parameters make a partial index,
+//! which is a second candidate.
 
 use super::Rule;
-use crate::asked::{asked, is_there, shapes};
+use crate::access_predicates::{access_predicates, btree_shapes, has_index};
 use crate::evidence::{Evidence, Missing, StatementEvidence};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
-use crate::statement_text::{quoted, set_columns, written};
+use crate::statement_text::{quote_identifier, set_columns, written_table};
 use crate::threshold::{Threshold, Thresholds};
 use plans::{Plan, PlanNode};
 use run::RelationFact;
@@ -43,27 +44,27 @@ pub(super) const RULE: Rule = Rule {
     name: "missing-index",
     looks_at: "plans: rows read and not kept",
     thresholds: &[ROWS, KEPT, BLOCKS],
-    look,
+    evaluate,
 };
 
-/// A step that reads much and keeps little.
-struct Wasteful<'p> {
+/// Node that reads many rows and keeps few.
+struct WastefulStep<'p> {
     node: &'p PlanNode,
     read: f64,
     kept: f64,
-    /// Where these are from.
+    /// Source of these numbers.
     from: &'static str,
     order: Option<&'p str>,
     limited: bool,
 }
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.plans.clone()?;
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings: Vec<Finding> = Vec::new();
     for one in &evidence.statements {
         let Some(plan) = &one.plan else { continue };
-        for wasteful in wasteful(evidence, thresholds, one, plan) {
+        for wasteful in wasteful_step(evidence, thresholds, one, plan) {
             if let Some(finding) = finding(evidence, thresholds, one, &wasteful) {
                 findings.push(finding);
             }
@@ -72,8 +73,8 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(findings)
 }
 
-/// Whether this rule has something to say of how a statement reads a table.
-pub(super) fn speaks_of(
+/// Whether this rule reports a statement's scan of a table.
+pub(super) fn reports_scan(
     evidence: &Evidence,
     thresholds: &Thresholds,
     one: &StatementEvidence,
@@ -81,19 +82,19 @@ pub(super) fn speaks_of(
 ) -> bool {
     let Some(plan) = &one.plan else { return false };
     evidence.facts.is_ok()
-        && wasteful(evidence, thresholds, one, plan)
+        && wasteful_step(evidence, thresholds, one, plan)
             .iter()
             .any(|one| one.node.relation.as_deref() == Some(table))
 }
 
-fn wasteful<'p>(
+fn wasteful_step<'p>(
     evidence: &Evidence,
     thresholds: &Thresholds,
     one: &StatementEvidence,
     plan: &'p Plan,
-) -> Vec<Wasteful<'p>> {
+) -> Vec<WastefulStep<'p>> {
     let mut found = Vec::new();
-    // The steps above the one that is visited.
+    // Ancestors of the visited node.
     let mut above: Vec<&PlanNode> = Vec::new();
     plan.root.each(&mut |node, depth| {
         above.truncate(depth);
@@ -109,7 +110,7 @@ fn wasteful<'p>(
                     false => read >= thresholds.of(&ROWS) && kept <= read * thresholds.of(&KEPT),
                 }
             {
-                found.push(Wasteful {
+                found.push(WastefulStep {
                     node,
                     read,
                     kept,
@@ -128,8 +129,9 @@ fn table_of<'e>(evidence: &'e Evidence, node: &PlanNode) -> Option<&'e RelationF
     evidence.table(&(None, node.relation.clone()?))
 }
 
-/// What a step reads and keeps each time; of index scans, blocks read and rows given by the statement as a
-/// whole, since a plan does not say what their filter takes away.
+/// Returns the rows that a node reads and keeps in each execution. For index scans these are blocks
+/// read and rows returned by the whole statement, because a plan does not show how many rows their
+/// filter removes.
 fn read_and_kept(
     node: &PlanNode,
     table: &RelationFact,
@@ -162,11 +164,15 @@ fn finding(
     evidence: &Evidence,
     thresholds: &Thresholds,
     one: &StatementEvidence,
-    wasteful: &Wasteful<'_>,
+    wasteful: &WastefulStep<'_>,
 ) -> Option<Finding> {
     let node = wasteful.node;
     let table = table_of(evidence, node)?;
-    let name = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
+    let name = format!(
+        "{}.{}",
+        quote_identifier(&table.schema),
+        quote_identifier(&table.name)
+    );
     let candidates = candidates(evidence, table, wasteful);
     let share = evidence.share(one.ns);
     let blocks = wasteful.from.starts_with("blocks");
@@ -244,19 +250,23 @@ fn finding(
     })
 }
 
-/// An index that would serve.
+/// Suggested index.
 #[derive(Debug, PartialEq)]
 struct Candidate {
     columns: Vec<String>,
     predicate: Vec<String>,
-    /// The columns of the predicate.
-    hangs_on: Vec<String>,
+    /// Columns of the predicate.
+    predicate_columns: Vec<String>,
 }
 
 impl Candidate {
     fn change(name: &str) -> impl Fn(&Candidate) -> Change {
         move |one| {
-            let columns: Vec<String> = one.columns.iter().map(|column| quoted(column)).collect();
+            let columns: Vec<String> = one
+                .columns
+                .iter()
+                .map(|column| quote_identifier(column))
+                .collect();
             let (predicate, words) = match one.predicate.is_empty() {
                 true => (String::new(), "an index on"),
                 false => (
@@ -278,46 +288,46 @@ impl Candidate {
 fn candidates(
     evidence: &Evidence,
     table: &RelationFact,
-    wasteful: &Wasteful<'_>,
+    wasteful: &WastefulStep<'_>,
 ) -> Vec<Candidate> {
-    let asked = asked(evidence, table, wasteful.node, wasteful.order);
-    let columns = asked.classical(wasteful.limited);
+    let asked = access_predicates(evidence, table, wasteful.node, wasteful.order);
+    let columns = asked.classical_key_order(wasteful.limited);
     let mut all = Vec::new();
     if !columns.is_empty() {
         all.push(Candidate {
             columns: columns.clone(),
             predicate: Vec::new(),
-            hangs_on: Vec::new(),
+            predicate_columns: Vec::new(),
         });
     }
     if !asked.predicate.is_empty() {
         let columns = match columns.is_empty() {
-            true => vec![asked.hangs_on[0].clone()],
+            true => vec![asked.predicate_columns[0].clone()],
             false => columns,
         };
         all.push(Candidate {
             columns,
             predicate: asked.predicate,
-            hangs_on: asked.hangs_on,
+            predicate_columns: asked.predicate_columns,
         });
     }
-    // One that begins so is there, and was not taken.
-    let there = shapes(evidence, table);
-    all.retain(|one| !is_there(&there, &one.columns, !one.predicate.is_empty()));
+    // An index that begins with these columns exists and was not chosen.
+    let there = btree_shapes(evidence, table);
+    all.retain(|one| !has_index(&there, &one.columns, !one.predicate.is_empty()));
     all
 }
 
-/// A word on updates that would no longer be HOT.
+/// Describes the updates that could no longer be HOT.
 fn hot_risk(evidence: &Evidence, table: &RelationFact, candidates: &[Candidate]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     for one in &evidence.statements {
-        let is_of = written(&one.sql).is_some_and(|(_, name)| name == table.name);
+        let is_of = written_table(&one.sql).is_some_and(|(_, name)| name == table.name);
         if !is_of {
             continue;
         }
         let set = set_columns(&one.sql);
         for candidate in candidates {
-            let own = candidate.columns.iter().chain(&candidate.hangs_on);
+            let own = candidate.columns.iter().chain(&candidate.predicate_columns);
             columns.extend(
                 own.filter(|column| set.contains(column))
                     .map(String::as_str),
@@ -339,14 +349,14 @@ fn hot_risk(evidence: &Evidence, table: &RelationFact, candidates: &[Candidate])
 mod tests {
     use super::*;
     use crate::finding::Form;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
     const CLAIM: &str = "update image_links set queued_at = now() from (select id from image_links where \
         queued_at is null and download_after < now() order by download_after limit $1 for update skip locked) \
         as c where image_links.id = c.id returning image_links.id";
 
-    /// The claim of a queue, as it is planned without an index.
-    fn claim(rows: u64, kept: u64) -> MadeUp {
+    /// Claim of a queue, planned without an index.
+    fn claim(rows: u64, kept: u64) -> EvidenceBuilder {
         let plan = format!(
             r#"[{{"Plan": {{"Node Type": "ModifyTable", "Operation": "Update", "Relation Name": "image_links",
             "Plans": [{{"Node Type": "Limit", "Plan Rows": 100, "Plans": [{{"Node Type": "Sort",
@@ -355,7 +365,7 @@ mod tests {
             "Filter": "((queued_at IS NULL) AND (download_after < now()) AND (referenced_at > (now() - '36:00:00'::interval)))"
             }}]}}]}}]}}}}]"#
         );
-        MadeUp::new()
+        EvidenceBuilder::new()
             .statement(statement(1, CLAIM).took(100, 9.0).with_plan(&plan))
             .statement(statement(2, "select $1").took(100, 1.0))
             .table(table(
@@ -371,8 +381,8 @@ mod tests {
     }
 
     #[test]
-    fn the_composite_index_of_a_queue_and_the_partial_one_are_found() {
-        let found = claim(1_000_000, 479).find(&RULE);
+    fn composite_and_partial_index_of_a_queue_are_suggested() {
+        let found = claim(1_000_000, 479).findings(&RULE);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(found[0].max_gain, Some(0.9));
         let sql: Vec<&Form> = found[0].changes.iter().map(|change| &change.form).collect();
@@ -396,25 +406,25 @@ mod tests {
     }
 
     #[test]
-    fn small_tables_and_steps_that_keep_much_need_none() {
-        assert_eq!(claim(1_000, 4).find(&RULE), []);
-        assert_eq!(claim(1_000_000, 400_000).find(&RULE), []);
+    fn small_tables_and_unselective_scans_need_no_index() {
+        assert_eq!(claim(1_000, 4).findings(&RULE), []);
+        assert_eq!(claim(1_000_000, 400_000).findings(&RULE), []);
     }
 
     #[test]
-    fn an_index_that_is_there_is_not_suggested_again() {
+    fn existing_index_is_not_suggested() {
         let found = claim(1_000_000, 479)
             .index("CREATE INDEX a ON public.image_links USING btree (download_after, referenced_at)")
             .index("CREATE INDEX b ON public.image_links USING btree (download_after, referenced_at) WHERE (queued_at IS NULL)")
-            .find(&RULE);
+            .findings(&RULE);
         assert_eq!(found[0].severity, Severity::Note);
         assert!(matches!(&found[0].changes[0].form, Form::Sql(sql) if sql.starts_with("ANALYZE")));
     }
 
     #[test]
-    fn an_index_scan_that_reads_much_for_a_row_has_the_wrong_index() {
+    fn index_scan_with_many_reads_per_row_needs_another_index() {
         let with = |hit| {
-            MadeUp::new()
+            EvidenceBuilder::new()
                 .statement(
                     statement(1, "select * from orders where customer = $1 and state = $2")
                         .took(10, 9.0)
@@ -427,14 +437,14 @@ mod tests {
                 )
                 .table(table("orders", 1_000_000, &["customer int", "state text"]))
                 .index("CREATE INDEX i ON public.orders USING btree (customer)")
-                .find(&RULE)
+                .findings(&RULE)
         };
         let found = with(100_000);
         assert_eq!(
             found[0].changes[0].form,
             Form::Sql("CREATE INDEX ON public.orders (customer, state);".to_owned())
         );
-        // A claim of an empty queue gives no row, and what it reads is no less.
+        // A claim of an empty queue returns no row, but reads no less.
         assert_eq!(with(9_000).len(), 1);
         assert_eq!(with(300), []);
     }

@@ -1,7 +1,7 @@
-//! The rules, one a file, in a table.
+//! Table of the rules, each in its own file.
 //!
-//! A rule looks at the evidence and hands back what it found, nothing where it looked and all was well, and
-//! [`Missing`] where it could not look.
+//! A rule evaluates the evidence. It returns its findings, nothing if all is well, and [`Missing`]
+//! if its evidence is unavailable.
 
 mod checkpoints;
 mod claims;
@@ -41,14 +41,14 @@ pub struct Rule {
     /// Name of the rule, as `docs/diagnose.md` has it.
     #[serde(rename = "rule")]
     pub name: &'static str,
-    /// What it looks at, in a few words.
+    /// Short description of what it examines.
     pub looks_at: &'static str,
-    /// What it goes by.
+    /// Thresholds that it uses.
     #[serde(skip)]
     pub thresholds: &'static [Threshold],
-    /// Looks.
+    /// Evaluates the rule.
     #[serde(skip)]
-    pub look: fn(&Evidence, &Thresholds) -> Result<Vec<Finding>, Missing>,
+    pub evaluate: fn(&Evidence, &Thresholds) -> Result<Vec<Finding>, Missing>,
 }
 
 impl PartialEq for Rule {
@@ -57,7 +57,7 @@ impl PartialEq for Rule {
     }
 }
 
-/// All of them.
+/// All rules.
 pub const RULES: &[Rule] = &[
     index_open_tax::RULE,
     missing_index::RULE,
@@ -98,10 +98,10 @@ mod tests {
         assert_eq!(sections, names);
     }
 
-    /// What nobody looked at is said, and never passes for well.
+    /// Missing evidence must be reported, and must not count as well.
     #[test]
-    fn a_rule_without_its_evidence_says_so() {
-        let mut made_up = crate::made_up::MadeUp::new();
+    fn rule_without_evidence_reports_it() {
+        let mut made_up = crate::synthetic::EvidenceBuilder::new();
         let missing = || Missing::because("nobody looked");
         let evidence = &mut made_up.evidence;
         evidence.observed = Err(missing());
@@ -113,7 +113,7 @@ mod tests {
         evidence.sessions = Err(missing());
         evidence.orders = Err(missing());
         for rule in RULES {
-            let looked = (rule.look)(evidence, &Thresholds::default());
+            let looked = (rule.evaluate)(evidence, &Thresholds::default());
             assert!(
                 looked.is_err(),
                 "{} looked at nothing and found all well",

@@ -1,5 +1,5 @@
-//! Rows that are fetched one by one: a statement gives a list, and the session then asks for each element with a
-//! statement of its own, a round trip each.
+//! N+1 queries: a statement returns a list, and the session then fetches each element with a
+//! separate statement and round trip.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -28,11 +28,11 @@ pub(super) const RULE: Rule = Rule {
     name: "n-plus-one",
     looks_at: "statements that sessions send again and again behind another one",
     thresholds: &[SERIES, MATCHING],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
-    // Whoever has no order of statements has no sessions either.
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    // Without an order of statements there are no sessions either.
     evidence.transactions.clone()?;
     let all = evidence.statements.iter();
     Ok(all
@@ -47,7 +47,7 @@ fn finding(
     one: &StatementEvidence,
 ) -> Option<Finding> {
     let series = one.repetition;
-    let behind = evidence.statement(series.behind?)?;
+    let behind = evidence.statement(series.preceding?)?;
     if (series.series as f64) < thresholds.of(&SERIES) || !behind.is_work() {
         return None;
     }
@@ -56,7 +56,7 @@ fn finding(
     if rows_known && matching < thresholds.of(&MATCHING) {
         return None;
     }
-    // Of what the calls took, the first of each series has to be done in any case.
+    // The first call of each series is needed in any case.
     let saved = 1.0 - series.series as f64 / series.calls as f64;
     let ns = one.ns_per_call() * series.calls as f64 * saved;
     let share = evidence.share(ns);
@@ -96,10 +96,10 @@ fn finding(
 mod tests {
     use super::*;
     use crate::history::Repetition;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
     use sql::Fingerprint;
 
-    fn with(one_for_each_row: u64, behind: Option<u64>) -> MadeUp {
+    fn with(one_for_each_row: u64, behind: Option<u64>) -> EvidenceBuilder {
         let mut many = statement(1, "select * from items where order_id = $1")
             .took(1_000, 9.0)
             .with_rows(3_000);
@@ -109,10 +109,10 @@ mod tests {
             longest: 20,
             ns: 15e9,
             rows: 3_000,
-            behind: behind.map(Fingerprint),
+            preceding: behind.map(Fingerprint),
             one_for_each_row,
         };
-        MadeUp::new().statement(many).statement(
+        EvidenceBuilder::new().statement(many).statement(
             statement(2, "select id from orders where customer = $1")
                 .took(100, 1.0)
                 .with_rows(1_000),
@@ -120,15 +120,15 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_for_each_row_is_found() {
-        let found = with(95, Some(2)).find(&RULE);
+    fn statement_for_each_row_is_found() {
+        let found = with(95, Some(2)).findings(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
         assert!((found[0].max_gain.unwrap() - 0.81).abs() < 1e-9);
     }
 
     #[test]
-    fn a_session_that_always_asks_the_same_is_well() {
-        assert_eq!(with(3, Some(2)).find(&RULE), []);
-        assert_eq!(with(0, None).find(&RULE), []);
+    fn constantly_repeated_statement_is_no_finding() {
+        assert_eq!(with(3, Some(2)).findings(&RULE), []);
+        assert_eq!(with(0, None).findings(&RULE), []);
     }
 }

@@ -1,4 +1,5 @@
-//! Transactions that stay open for so long that vacuum may not remove what they could still see.
+//! Transactions that stay open for so long that vacuum cannot remove rows that they might still
+//! see.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -26,10 +27,10 @@ pub(super) const RULE: Rule = Rule {
     name: "old-snapshots",
     looks_at: "the oldest transaction and the oldest snapshot",
     thresholds: &[AGE, TRANSACTIONS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let off = observed
         .probes
@@ -41,14 +42,18 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         )));
     }
     let source = "transactions";
-    let most = |name: &str| evidence.moved(source, "", name).map_or(0.0, |one| one.max);
+    let most = |name: &str| {
+        evidence
+            .counter_change(source, "", name)
+            .map_or(0.0, |one| one.max)
+    };
     let (age_s, passed) = (most("oldest_seconds"), most("oldest_snapshot_transactions"));
     let is_old = age_s >= thresholds.of(&AGE);
     let is_passed = passed >= thresholds.of(&TRANSACTIONS);
     if !is_old && !is_passed {
         return Ok(Vec::new());
     }
-    // Where dead rows gather meanwhile.
+    // Tables in which dead rows accumulate meanwhile.
     let dead = observed
         .counters
         .iter()
@@ -95,10 +100,10 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::MadeUp;
+    use crate::synthetic::EvidenceBuilder;
 
-    fn with(seconds: f64, passed: f64) -> MadeUp {
-        MadeUp::new()
+    fn with(seconds: f64, passed: f64) -> EvidenceBuilder {
+        EvidenceBuilder::new()
             .counter("transactions", "", "oldest_seconds", 0.0, seconds)
             .counter(
                 "transactions",
@@ -110,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_many_passed_is_a_warning() {
+    fn old_snapshot_passed_by_many_is_a_warning() {
         assert_eq!(
-            with(300.0, 50_000.0).find(&RULE)[0].severity,
+            with(300.0, 50_000.0).findings(&RULE)[0].severity,
             Severity::Warning
         );
-        assert_eq!(with(300.0, 5.0).find(&RULE)[0].severity, Severity::Note);
+        assert_eq!(with(300.0, 5.0).findings(&RULE)[0].severity, Severity::Note);
     }
 
     #[test]
-    fn short_transactions_are_well() {
-        assert_eq!(with(20.0, 4_000.0).find(&RULE), []);
+    fn short_transactions_are_no_finding() {
+        assert_eq!(with(20.0, 4_000.0).findings(&RULE), []);
     }
 }

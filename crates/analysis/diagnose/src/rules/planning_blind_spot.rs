@@ -1,5 +1,5 @@
-//! Nobody counts planning, although it would cost nothing here: `track_planning` is off, and the cliff that
-//! speaks against it is far.
+//! Planning is not tracked although it would be cheap here: `track_planning` is off, and the call
+//! rate is far below the contention limit.
 
 use super::Rule;
 use super::statistics_cliff::{LIMIT, most_frequent};
@@ -20,10 +20,10 @@ pub(super) const RULE: Rule = Rule {
     name: "planning-blind-spot",
     looks_at: "whether planning is counted, and what speaks against it",
     thresholds: &[DISTANCE],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.counted.clone()?;
     let counted = evidence.statements.iter().filter_map(|one| one.counted);
     let (mut any, mut planned) = (false, false);
@@ -78,10 +78,10 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
-    fn with(calls: u64, plans: Option<u64>) -> MadeUp {
-        MadeUp::new().statement(statement(1, "select $1").took(calls, 1.0).with_counted(
+    fn with(calls: u64, plans: Option<u64>) -> EvidenceBuilder {
+        EvidenceBuilder::new().statement(statement(1, "select $1").took(calls, 1.0).with_counted(
             |counted| {
                 counted.plans = plans;
                 counted.plan_ns = plans;
@@ -90,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn blindness_far_from_the_cliff_is_noted() {
-        let found = with(60_000, None).find(&RULE);
+    fn untracked_planning_far_from_the_limit_is_noted() {
+        let found = with(60_000, None).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Note);
         assert_eq!(
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn near_the_cliff_or_with_planning_counted_nothing_is_said() {
-        assert_eq!(with(60 * 100_000, None).find(&RULE), []);
-        assert_eq!(with(60_000, Some(60_000)).find(&RULE), []);
+    fn near_the_limit_or_with_tracked_planning_is_no_finding() {
+        assert_eq!(with(60 * 100_000, None).findings(&RULE), []);
+        assert_eq!(with(60_000, Some(60_000)).findings(&RULE), []);
     }
 }

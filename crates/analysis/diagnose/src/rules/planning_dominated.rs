@@ -1,5 +1,5 @@
-//! Statements whose planning takes more than their execution: prepared, they are planned a few times a session
-//! and not at each call.
+//! Statements whose planning takes longer than their execution. Prepared, they are planned only a
+//! few times for each session instead of at each call.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -24,17 +24,17 @@ const CALLS: Threshold = Threshold {
     source: "ours",
 };
 
-/// What is not done again for a prepared statement with a generic plan.
-const ONCE: [Phase; 4] = [Phase::Parse, Phase::Analyse, Phase::Rewrite, Phase::Plan];
+/// Phases that a prepared statement with a generic plan skips.
+const PLANNING_PHASES: [Phase; 4] = [Phase::Parse, Phase::Analyse, Phase::Rewrite, Phase::Plan];
 
 pub(super) const RULE: Rule = Rule {
     name: "planning-dominated",
     looks_at: "planning beside execution of each statement",
     thresholds: &[SHARE, CALLS],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let tracked = evidence
         .statements
         .iter()
@@ -79,7 +79,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(findings)
 }
 
-/// Planning's share, and what it rests on.
+/// Returns planning's share and the facts that it is based on.
 fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
     let counted = one.counted.and_then(|counted| {
         let plan_ns = counted.plan_ns? as f64;
@@ -88,7 +88,7 @@ fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
     });
     if let Some((counted, share)) = counted {
         let plans = counted.plans.unwrap_or(0);
-        // Planned seldom: it is prepared already.
+        // It is rarely planned, so it is already prepared.
         if plans * 2 < counted.calls {
             return None;
         }
@@ -112,7 +112,7 @@ fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
             ],
         ));
     }
-    let (share, samples) = one.phase_share(&ONCE)?;
+    let (share, samples) = one.phase_share(&PLANNING_PHASES)?;
     (samples >= 50).then(|| {
         let what = format!("of {samples} stacks, parsing, analysing and planning");
         let check = format!("rehearse phases RUN --statement {}", one.fingerprint);
@@ -127,10 +127,10 @@ fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
 mod tests {
     use super::*;
     use crate::finding::{Form, Severity};
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
-    fn with(plans: u64, plan_ns: u64) -> MadeUp {
-        MadeUp::new().statement(
+    fn with(plans: u64, plan_ns: u64) -> EvidenceBuilder {
+        EvidenceBuilder::new().statement(
             statement(1, "select * from a join b using (x) where a.y = $1")
                 .took(1_000, 1.0)
                 .with_counted(|counted| {
@@ -142,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn planning_that_takes_most_is_found() {
-        let found = with(1_000, 700_000_000).find(&RULE);
+    fn dominating_planning_is_found() {
+        let found = with(1_000, 700_000_000).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Problem);
         assert!((found[0].max_gain.unwrap() - 0.7).abs() < 1e-9);
@@ -151,24 +151,24 @@ mod tests {
             found[0].changes[0].form,
             Form::Rewrite("prepare".to_owned())
         );
-        let stacks = MadeUp::new().statement(
+        let stacks = EvidenceBuilder::new().statement(
             statement(1, "select $1")
                 .took(1_000, 1.0)
                 .with_phases(&[(Phase::Plan, 60), (Phase::Scan, 40)]),
         );
-        assert_eq!(stacks.stacks(Default::default()).find(&RULE).len(), 1);
+        assert_eq!(stacks.stacks(Default::default()).findings(&RULE).len(), 1);
     }
 
     #[test]
-    fn what_is_prepared_or_planned_fast_is_none_and_blindness_is_said() {
-        assert_eq!(with(24, 700_000_000).find(&RULE), []);
-        assert_eq!(with(1_000, 200_000_000).find(&RULE), []);
-        let blind = MadeUp::new().statement(
+    fn prepared_or_quickly_planned_statements_are_no_finding_and_untracked_planning_is_reported() {
+        assert_eq!(with(24, 700_000_000).findings(&RULE), []);
+        assert_eq!(with(1_000, 200_000_000).findings(&RULE), []);
+        let blind = EvidenceBuilder::new().statement(
             statement(1, "select $1")
                 .took(1_000, 1.0)
                 .with_counted(|_| ()),
         );
-        let missing = (RULE.look)(&blind.evidence, &Thresholds::default()).unwrap_err();
+        let missing = (RULE.evaluate)(&blind.evidence, &Thresholds::default()).unwrap_err();
         assert!(missing.to_string().contains("track_planning"));
     }
 }

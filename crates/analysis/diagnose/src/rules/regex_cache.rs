@@ -1,4 +1,5 @@
-//! More regular expressions than a backend keeps compiled: past 32 every one is compiled again at each use.
+//! More regular expressions than a backend caches: with more than 32, each is compiled again at
+//! every use.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +23,10 @@ pub(super) const RULE: Rule = Rule {
     name: "regex-cache",
     looks_at: "regular expressions in the predicates and expressions of indexes that writes evaluate",
     thresholds: &[DISTINCT],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut expressions: BTreeSet<String> = BTreeSet::new();
     let mut written: Vec<String> = Vec::new();
@@ -64,7 +65,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         return Ok(Vec::new());
     };
     let all_ns: f64 = guilty.iter().map(|one| one.ns).sum();
-    // Predicates are where they are evaluated; without stacks all of the time is the bound.
+    // Predicates are evaluated in this phase; without stacks, the whole time is the bound.
     let phase = [Phase::IndexPredicate];
     let stacked: Vec<f64> = guilty
         .iter()
@@ -108,7 +109,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     }])
 }
 
-/// The constants behind operators of regular expressions, each with its operator.
+/// Returns the constants after regular-expression operators, each with its operator.
 fn regexes(definition: &str) -> Vec<String> {
     let mut found = Vec::new();
     for operator in [" ~ '", " ~* '", " !~ '", " !~* '"] {
@@ -125,7 +126,8 @@ fn regexes(definition: &str) -> Vec<String> {
                 }
                 end += 1;
             }
-            // Whether it does not match is told after it was compiled; whether case counts, before.
+            // Negation is applied after compiling; case sensitivity is part of the compiled
+            // expression.
             let flag = if operator.contains('*') { "i" } else { "" };
             found.push(format!("{flag}/{}", &text[..end.min(text.len())]));
         }
@@ -136,10 +138,10 @@ fn regexes(definition: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
-    fn with(indexes: usize, different: usize) -> MadeUp {
-        let mut made_up = MadeUp::new()
+    fn with(indexes: usize, different: usize) -> EvidenceBuilder {
+        let mut made_up = EvidenceBuilder::new()
             .statement(statement(1, "insert into events (path) values ($1)").took(1_000, 5.0))
             .table(table("events", 1_000, &["path text"]));
         for number in 0..indexes {
@@ -152,18 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn more_expressions_than_are_kept_are_found() {
-        let found = with(40, 40).find(&RULE);
+    fn more_expressions_than_cached_are_found() {
+        let found = with(40, 40).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert!(found[0].title.contains("40 different"));
         let mut stacked = with(40, 40);
         stacked.evidence.statements[0].phases = vec![(Phase::IndexPredicate, 25), (Phase::Wal, 75)];
-        assert_eq!(stacked.find(&RULE)[0].max_gain, Some(0.25));
+        assert_eq!(stacked.findings(&RULE)[0].max_gain, Some(0.25));
     }
 
     #[test]
-    fn as_many_as_are_kept_are_well() {
-        assert_eq!(with(32, 32).find(&RULE), []);
-        assert_eq!(with(100, 20).find(&RULE), []);
+    fn as_many_expressions_as_cached_are_no_finding() {
+        assert_eq!(with(32, 32).findings(&RULE), []);
+        assert_eq!(with(100, 20).findings(&RULE), []);
     }
 }

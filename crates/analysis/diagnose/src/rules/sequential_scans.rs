@@ -1,5 +1,5 @@
-//! Sequential scans of tables that grow: what is fast today takes longer with every row. What an index would win of
-//! them is `missing-index`'s to say, and is not counted a second time here.
+//! Sequential scans of growing tables, which take longer with every row. The gain of an index is
+//! reported by `missing-index` and not counted again here.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -36,10 +36,10 @@ pub(super) const RULE: Rule = Rule {
     name: "sequential-scans",
     looks_at: "tables that grow and are read as a whole again and again",
     thresholds: &[ROWS, SCANS, GROWTH],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let view = "pg_stat_user_tables";
     let mut findings = Vec::new();
@@ -49,7 +49,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         .filter(|one| one.source == view && one.name == "seq_scan")
     {
         let name = scans.object.as_str();
-        let of = |counter: &str| evidence.gained(view, name, counter);
+        let of = |counter: &str| evidence.increase(view, name, counter);
         let each = of("seq_tup_read") / scans.delta.max(1.0);
         let growth = of("n_tup_ins") - of("n_tup_del");
         if scans.delta < thresholds.of(&SCANS)
@@ -59,7 +59,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             continue;
         }
         let (schema, table) = name.split_once('.').unwrap_or(("", name));
-        // By its plan where there is one, else by its text.
+        // Judged by the plan if there is one, else by the text.
         let reads = |one: &&StatementEvidence| match &one.plan {
             Some(plan) => {
                 let mut scanned = false;
@@ -74,7 +74,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         };
         let guilty: Vec<_> = evidence.statements.iter().filter(reads).collect();
         let speaks = |one: &StatementEvidence| {
-            super::missing_index::speaks_of(evidence, thresholds, one, table)
+            super::missing_index::reports_scan(evidence, thresholds, one, table)
         };
         let (told, rest): (Vec<_>, Vec<_>) = guilty.iter().partition(|one| speaks(one));
         let sum = |all: &[&&StatementEvidence]| all.iter().map(|one| one.ns).sum::<f64>();
@@ -87,7 +87,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             title: {
                 let by = match (rest.first(), told.first()) {
                     (Some(one), _) => format!(", by statements such as {}", one.fingerprint),
-                    // The bound is of none of them.
+                    // The bound belongs to none of them.
                     (None, Some(one)) => {
                         format!(", by {}, of which missing-index speaks", one.fingerprint)
                     }
@@ -122,11 +122,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement, table};
+    use crate::synthetic::{EvidenceBuilder, statement, table};
 
-    fn with(each: f64, inserted: f64) -> MadeUp {
+    fn with(each: f64, inserted: f64) -> EvidenceBuilder {
         let view = "pg_stat_user_tables";
-        MadeUp::new()
+        EvidenceBuilder::new()
             .statement(statement(1, "select * from orders where note = $1").took(100, 6.0))
             .statement(statement(2, "select $1").took(100, 4.0))
             .counter(view, "public.orders", "seq_scan", 5.0, 105.0)
@@ -135,15 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_grows_and_is_scanned_is_found() {
-        let found = with(20_000.0, 500.0).find(&RULE);
+    fn growing_table_with_scans_is_found() {
+        let found = with(20_000.0, 500.0).findings(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].max_gain, Some(0.6));
         assert!(found[0].title.contains("0000000000000001"));
     }
 
     #[test]
-    fn what_an_index_would_win_is_not_counted_twice() {
+    fn gain_of_an_index_is_not_counted_twice() {
         let plan = r#"[{"Plan": {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 10,
             "Filter": "(note = 'x'::text)"}}]"#;
         let all = with(20_000.0, 500.0)
@@ -153,7 +153,7 @@ mod tests {
                     .with_plan(plan),
             )
             .table(table("orders", 20_000, &["id int8", "note text"]));
-        let found = all.find(&RULE);
+        let found = all.findings(&RULE);
         assert_eq!(found[0].max_gain, Some(0.06), "{found:#?}");
         assert!(
             found[0].title.ends_with("such as 0000000000000001"),
@@ -163,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn small_or_standing_tables_are_well() {
-        assert_eq!(with(1_000.0, 500.0).find(&RULE), []);
-        assert_eq!(with(20_000.0, 10.0).find(&RULE), []);
+    fn small_or_constant_tables_are_no_finding() {
+        assert_eq!(with(1_000.0, 500.0).findings(&RULE), []);
+        assert_eq!(with(20_000.0, 10.0).findings(&RULE), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Sorts and hashes that do not fit into `work_mem` and go to temporary files.
+//! Sorts and hashes that exceed `work_mem` and use temporary files.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -22,7 +22,7 @@ const MOST: Threshold = Threshold {
     source: "ours: 256 MiB, since every sort and hash of every session may take it",
 };
 
-/// What is written to a file is packed more tightly than in memory.
+/// Ratio of the size in memory to the size in a file.
 const IN_MEMORY: f64 = 3.0;
 const BLOCK: f64 = 8_192.0;
 const MIB: f64 = 1_048_576.0;
@@ -31,10 +31,10 @@ pub(super) const RULE: Rule = Rule {
     name: "spills",
     looks_at: "temporary files of each statement",
     thresholds: &[BYTES, MOST],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     if let (Err(missing), Err(_)) = (&evidence.counted, &evidence.log) {
         return Err(missing.clone());
     }
@@ -53,7 +53,7 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
             "the server's log (log_temp_files)",
         ))
     });
-    // What is written is read again, so that both together are twice the size.
+    // Data is written and read again, so the sum is twice the size.
     let counted = one.counted.map(|counted| {
         let bytes = counted.temp_blocks as f64 * BLOCK / 2.0;
         (
@@ -112,10 +112,10 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
 mod tests {
     use super::*;
     use crate::finding::Form;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
-    fn with(temp_blocks: u64) -> MadeUp {
-        MadeUp::new()
+    fn with(temp_blocks: u64) -> EvidenceBuilder {
+        EvidenceBuilder::new()
             .statement(
                 statement(1, "select * from orders order by note")
                     .took(10, 5.0)
@@ -125,21 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_that_spills_is_found_with_the_memory_that_holds_it() {
+    fn spilling_sort_is_found_with_the_memory_it_needs() {
         // 10 MiB a call, written and read.
-        let found = with(10 * 2 * 1_280).find(&RULE);
+        let found = with(10 * 2 * 1_280).findings(&RULE);
         assert_eq!(
             found[0].changes[0].form,
             Form::Setting("work_mem".to_owned(), "32MB".to_owned())
         );
         assert_eq!(found[0].max_gain, Some(1.0));
-        let huge = with(10 * 2 * 128_000).find(&RULE);
+        let huge = with(10 * 2 * 128_000).findings(&RULE);
         assert_eq!(huge[0].changes[0].form, Form::ByHand);
     }
 
     #[test]
-    fn little_or_nothing_is_well() {
-        assert_eq!(with(0).find(&RULE), []);
-        assert_eq!(with(10 * 2 * 100).find(&RULE), []);
+    fn small_spills_are_no_finding() {
+        assert_eq!(with(0).findings(&RULE), []);
+        assert_eq!(with(10 * 2 * 100).findings(&RULE), []);
     }
 }

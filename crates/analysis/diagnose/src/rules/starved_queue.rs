@@ -1,9 +1,9 @@
-//! A queue whose workers starve: what is due grows while nothing is claimed, so that the claim is what is slow, not
-//! the work. And work that is stuck: claimed by a worker that is gone.
+//! Queues whose workers starve: due work grows while nothing is claimed, so the claim is slow, not
+//! the work. Also stuck work, claimed by a worker that is gone.
 //!
-//! It goes by the names that the series of `--queue` have: `stalled` (or due, waiting, ready, pending) is due and
-//! not claimed; `queued` (or claimed, running, in_progress) is claimed and not done; `stuck` is what it says, and a
-//! series with `oldest` or `age` in its name is in seconds.
+//! The rule depends on the names of the `--queue` series. `stalled` (or due, waiting, ready,
+//! pending) is due and not claimed. `queued` (or claimed, running, in_progress) is claimed and not
+//! done. `stuck` is stuck work. A series with `oldest` or `age` in its name is in seconds.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -43,10 +43,10 @@ pub(super) const RULE: Rule = Rule {
     name: "starved-queue",
     looks_at: "the user's queue (--queue): what is due beside what is claimed, and how old it becomes",
     thresholds: &[ZERO, GROWTH, AGE],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     if observed.queue.is_empty() {
         return Err(Missing::because(
@@ -92,7 +92,7 @@ fn starved(
     (name, waiting): (&str, &QueueSeries),
     (claimed, idle): (&QueueSeries, f64),
 ) -> Finding {
-    // The claim is what workers wait for.
+    // The claim is what the workers wait for.
     let claim = evidence
         .statements
         .iter()
@@ -176,7 +176,7 @@ fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
 
     fn series(name: &str, first: f64, last: f64, zeros: u64) -> QueueSeries {
         QueueSeries {
@@ -193,32 +193,32 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_starve_and_work_that_is_stuck_are_found() {
+    fn starving_workers_and_stuck_work_are_found() {
         let claim = "update jobs set queued_at = now() where id in (select id from jobs limit $1 for update skip locked)";
-        let starving = MadeUp::new()
+        let starving = EvidenceBuilder::new()
             .statement(statement(1, claim).took(60, 55.0))
             .queue(series("stalled", 100.0, 5_000.0, 0))
             .queue(series("queued", 0.0, 10.0, 40));
-        let found = starving.find(&RULE);
+        let found = starving.findings(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].max_gain, Some(1.0));
-        let stuck = MadeUp::new().queue(series("oldest_queued_s", 3_600.0, 3_660.0, 0));
-        assert!(stuck.find(&RULE)[0].title.contains("stuck"));
+        let stuck = EvidenceBuilder::new().queue(series("oldest_queued_s", 3_600.0, 3_660.0, 0));
+        assert!(stuck.findings(&RULE)[0].title.contains("stuck"));
     }
 
     #[test]
-    fn a_backlog_with_busy_workers_and_ages_that_fall_are_well() {
-        let busy = MadeUp::new()
+    fn backlog_with_busy_workers_and_falling_age_is_no_finding() {
+        let busy = EvidenceBuilder::new()
             .queue(series("stalled", 100.0, 5_000.0, 0))
             .queue(series("queued", 64.0, 64.0, 0));
-        assert_eq!(busy.find(&RULE), []);
-        let drained = MadeUp::new()
+        assert_eq!(busy.findings(&RULE), []);
+        let drained = EvidenceBuilder::new()
             .queue(series("stalled", 5_000.0, 100.0, 0))
             .queue(series("queued", 0.0, 64.0, 40));
-        assert_eq!(drained.find(&RULE), []);
-        let moving = MadeUp::new().queue(series("oldest_queued_s", 30.0, 32.0, 0));
-        assert_eq!(moving.find(&RULE), []);
-        assert!((RULE.look)(&MadeUp::new().evidence, &Thresholds::default()).is_err());
+        assert_eq!(drained.findings(&RULE), []);
+        let moving = EvidenceBuilder::new().queue(series("oldest_queued_s", 30.0, 32.0, 0));
+        assert_eq!(moving.findings(&RULE), []);
+        assert!((RULE.evaluate)(&EvidenceBuilder::new().evidence, &Thresholds::default()).is_err());
     }
 }

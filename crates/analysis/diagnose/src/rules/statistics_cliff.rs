@@ -1,5 +1,5 @@
-//! How far the most frequent statement is from the rate at which its entry in `pg_stat_statements`, which a
-//! spin lock guards, slows everybody down.
+//! Distance of the most frequent statement from the call rate at which the spin lock of its entry
+//! in `pg_stat_statements` becomes a bottleneck.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing, StatementEvidence};
@@ -31,17 +31,17 @@ const SPIN: Threshold = Threshold {
     source: "ours",
 };
 
-/// The functions that take the lock.
-const HOLDERS: [&str; 2] = ["pgss_store", "pgss_post_parse_analyze"];
+/// Functions that take the spin lock.
+const LOCK_FUNCTIONS: [&str; 2] = ["pgss_store", "pgss_post_parse_analyze"];
 
 pub(super) const RULE: Rule = Rule {
     name: "statistics-cliff",
     looks_at: "the rate of the most frequent statement, and spin locks under the statistics of statements",
     thresholds: &[LIMIT, NEAR, SPIN],
-    look,
+    evaluate,
 };
 
-/// The most calls a second of one statement, and which.
+/// Returns the highest call rate of a statement, with the statement.
 pub(super) fn most_frequent(evidence: &Evidence) -> Option<(f64, &StatementEvidence)> {
     let calls = |one: &StatementEvidence| one.counted.map_or(one.calls, |counted| counted.calls);
     let most = evidence.statements.iter().max_by_key(|one| calls(one))?;
@@ -49,7 +49,7 @@ pub(super) fn most_frequent(evidence: &Evidence) -> Option<(f64, &StatementEvide
         .then(|| (calls(most) as f64 / evidence.elapsed_s, most))
 }
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.counted.clone()?;
     let Some((rate, statement)) = most_frequent(evidence) else {
         return Ok(Vec::new());
@@ -63,7 +63,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         let spins = stacks
             .spin_locks
             .iter()
-            .filter(|(by, _)| HOLDERS.contains(&by.as_str()));
+            .filter(|(by, _)| LOCK_FUNCTIONS.contains(&by.as_str()));
         let spins: u64 = spins.map(|(_, samples)| samples).sum();
         spins as f64 / stacks.samples().max(1) as f64
     });
@@ -135,11 +135,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 mod tests {
     use super::*;
     use crate::evidence::StackEvidence;
-    use crate::made_up::{MadeUp, statement};
+    use crate::synthetic::{EvidenceBuilder, statement};
     use cpu_profile::phases::Phase;
 
-    fn with(calls: u64, plan_ns: Option<u64>) -> MadeUp {
-        MadeUp::new().statement(
+    fn with(calls: u64, plan_ns: Option<u64>) -> EvidenceBuilder {
+        EvidenceBuilder::new().statement(
             statement(1, "select $1")
                 .took(calls, 1.0)
                 .with_counted(|counted| counted.plan_ns = plan_ns),
@@ -147,29 +147,29 @@ mod tests {
     }
 
     #[test]
-    fn a_near_cliff_and_spinning_are_found() {
-        assert_eq!(with(60 * 150_000, Some(1)).find(&RULE).len(), 1);
+    fn near_limit_and_spinning_are_found() {
+        assert_eq!(with(60 * 150_000, Some(1)).findings(&RULE).len(), 1);
         let spinning = with(60_000, Some(1)).stacks(StackEvidence {
             hz: 99,
             all: vec![(Phase::SpinLock, 30), (Phase::Scan, 70)],
             spin_locks: vec![("pgss_store".to_owned(), 30)],
             ..StackEvidence::default()
         });
-        let found = spinning.find(&RULE);
+        let found = spinning.findings(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].max_gain, Some(0.3));
     }
 
     #[test]
-    fn a_far_cliff_is_none() {
-        assert_eq!(with(60 * 90_000, Some(1)).find(&RULE), []);
-        assert_eq!(with(60 * 150_000, None).find(&RULE), []);
+    fn call_rate_far_from_the_limit_is_no_finding() {
+        assert_eq!(with(60 * 90_000, Some(1)).findings(&RULE), []);
+        assert_eq!(with(60 * 150_000, None).findings(&RULE), []);
         let other = with(60_000, Some(1)).stacks(StackEvidence {
             hz: 99,
             all: vec![(Phase::SpinLock, 30), (Phase::Scan, 70)],
             spin_locks: vec![("LWLockAcquire".to_owned(), 30)],
             ..StackEvidence::default()
         });
-        assert_eq!(other.find(&RULE), []);
+        assert_eq!(other.findings(&RULE), []);
     }
 }

@@ -1,5 +1,5 @@
-//! Transactions in which the client has the word most of the time: they hold their locks and keep vacuum from
-//! what they can see, while nothing is done.
+//! Transactions that mostly wait for their client: they hold their locks and their snapshot while
+//! nothing runs.
 
 use super::Rule;
 use crate::evidence::{Evidence, Missing};
@@ -39,17 +39,17 @@ const SAMPLED: Threshold = Threshold {
     source: "ours",
 };
 
-/// Fewer transactions tell nothing of how an application goes about it.
+/// Minimum number of transactions for judging an application.
 const TRANSACTIONS_MIN: u64 = 10;
 
 pub(super) const RULE: Rule = Rule {
     name: "transactions",
     looks_at: "how long transactions are open while nothing is done in them",
     thresholds: &[IDLE, EACH, LONGEST, SAMPLED],
-    look,
+    evaluate,
 };
 
-fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     match (&evidence.transactions, &evidence.observed) {
         (Ok(_), _) => Ok(of_sessions(evidence, thresholds)),
         (Err(_), Ok(_)) => of_samples(evidence, thresholds),
@@ -78,7 +78,7 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
     if idle < thresholds.of(&IDLE) && !longest {
         return Vec::new();
     }
-    // What they hold up is what costs.
+    // The cost is the time for which they block others.
     let waited: f64 = evidence.sample_ns.as_ref().map_or(0.0, |sample_ns| {
         let all = evidence
             .observed
@@ -88,12 +88,12 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             .iter()
             .filter(|one| one.blocker_state.starts_with("idle in transaction"));
         let samples: u64 = idle.map(|one| one.samples).sum();
-        // Looked at once a second, or as often as samples are taken where that is less.
+        // Blocking is sampled once a second, or at the sample rate if that is lower.
         samples as f64 * sample_ns.max(1e9)
     });
     let share = evidence.share(waited);
     let warns = longest || each_ns >= thresholds.of(&EACH) * 1e6;
-    let behind = account.idle_behind.and_then(|one| evidence.statement(one));
+    let behind = account.idle_after.and_then(|one| evidence.statement(one));
     vec![Finding {
         rule: "",
         severity: match (warns, thresholds.severity(share)) {
@@ -151,36 +151,36 @@ fn of_samples(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Findin
 mod tests {
     use super::*;
     use crate::history::TransactionAccount;
-    use crate::made_up::MadeUp;
+    use crate::synthetic::EvidenceBuilder;
 
-    fn with(idle_ms: f64) -> MadeUp {
-        let mut made_up = MadeUp::new();
+    fn with(idle_ms: f64) -> EvidenceBuilder {
+        let mut made_up = EvidenceBuilder::new();
         made_up.evidence.transactions = Ok(TransactionAccount {
             count: 100,
             statements: 700,
             ns: 100.0 * 100e6,
             idle_ns: 100.0 * idle_ms * 1e6,
             idle_longest_ns: idle_ms * 2e6,
-            idle_behind: None,
+            idle_after: None,
         });
         made_up
     }
 
     #[test]
     fn transactions_that_wait_for_their_client_are_found() {
-        assert_eq!(with(80.0).find(&RULE)[0].severity, Severity::Warning);
-        let mut watched = MadeUp::new();
+        assert_eq!(with(80.0).findings(&RULE)[0].severity, Severity::Warning);
+        let mut watched = EvidenceBuilder::new();
         watched.evidence.transactions = Err(Missing::because("nobody knows"));
         watched.observed().idle_in_transaction = 3_000;
-        assert!(watched.find(&RULE)[0].title.starts_with("2.5 sessions"));
+        assert!(watched.findings(&RULE)[0].title.starts_with("2.5 sessions"));
     }
 
     #[test]
-    fn transactions_that_work_are_well() {
-        assert_eq!(with(30.0).find(&RULE), []);
-        let mut watched = MadeUp::new();
+    fn busy_transactions_are_no_finding() {
+        assert_eq!(with(30.0).findings(&RULE), []);
+        let mut watched = EvidenceBuilder::new();
         watched.evidence.transactions = Err(Missing::because("nobody knows"));
         watched.observed().idle_in_transaction = 300;
-        assert_eq!(watched.find(&RULE), []);
+        assert_eq!(watched.findings(&RULE), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Statements by database, role or application: names that come from outside.
+//! Statement counts by database, role or application. The names come from outside.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-/// The most names that are told apart. More than anyone reads; some clients put a number of
-/// their own into each `application_name`, which must not fill the memory.
+/// Maximum number of distinct names. Some clients put a unique number into each `application_name`,
+/// which must not exhaust memory.
 const NAMES_MAX: usize = 10_000;
 
-/// Counts of one name.
+/// Counts for one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Statements.
+    /// Number of statements.
     pub statements: u64,
-    /// Those of them that failed.
+    /// Number of statements that failed.
     pub errors: u64,
-    /// The server's own time for those with a captured duration, in microseconds.
+    /// The server's own execution time over statements with a captured duration, in microseconds.
     pub time_us: u64,
 }
 
@@ -28,12 +28,12 @@ pub struct Totals {
 pub struct NameTotals {
     /// The name; empty if the source does not know it.
     pub name: String,
-    /// Its counts.
+    /// Counts for this name.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// Totals by name; names past the first 10,000 are counted together. It is written as the list of
+/// Totals by name. Names past the first 10,000 share one entry. It is serialised as the list of
 /// [`Breakdown::names`].
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema)]
 #[schemars(with = "Vec<NameTotals>")]
@@ -44,8 +44,8 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Where a name's totals are; past the limit, where those of all others are.
-    pub(crate) fn place(&mut self, name: &Arc<str>) -> usize {
+    /// Returns the index of a name's totals; past the limit, the index of the shared entry.
+    pub(crate) fn index_of(&mut self, name: &Arc<str>) -> usize {
         if let Some(place) = self.places.get(name) {
             return *place;
         }
@@ -58,7 +58,7 @@ impl Breakdown {
         place
     }
 
-    /// The totals at a place that [`Self::place`] gave.
+    /// Returns the totals at an index that [`Self::index_of`] returned.
     pub(crate) fn at(&mut self, place: usize) -> &mut Totals {
         match self.names.get_mut(place) {
             Some((_, totals)) => totals,
@@ -66,7 +66,8 @@ impl Breakdown {
         }
     }
 
-    /// Lists the names, the most statements first, ties by name; then `(others)`, if there were too many.
+    /// Returns the names by descending number of statements, ties by name, then `(others)` if the
+    /// limit was exceeded.
     pub fn names(&self) -> Vec<NameTotals> {
         let names = self.names.iter().map(|(name, totals)| NameTotals {
             name: name.to_string(),
@@ -101,10 +102,10 @@ mod tests {
     fn names_past_the_limit_are_counted_together() {
         let mut breakdown = Breakdown::default();
         for number in 0..NAMES_MAX + 5 {
-            let place = breakdown.place(&Arc::from(format!("app-{number}")));
+            let place = breakdown.index_of(&Arc::from(format!("app-{number}")));
             breakdown.at(place).statements += 2;
         }
-        let place = breakdown.place(&Arc::from("app-7"));
+        let place = breakdown.index_of(&Arc::from("app-7"));
         breakdown.at(place).statements += 1;
         let names = breakdown.names();
         assert_eq!(names.len(), NAMES_MAX + 1);

@@ -1,10 +1,10 @@
-//! How many statements took how long.
+//! Histogram of statement durations.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-/// The bins' upper ends, in microseconds: 1, 2 and 5 to a decade, from 1 µs to 5,000 s. What takes
-/// longer is in a last bin without end.
+/// Upper bounds of the bins, in microseconds: 1, 2 and 5 in each decade, from 1 µs to 5,000 s. A
+/// last bin without an upper bound holds longer durations.
 pub const DURATION_BOUNDS_US: [u64; 30] = {
     let mut bounds = [0; 30];
     let (mut at, mut decade) = (0, 1);
@@ -18,36 +18,37 @@ pub const DURATION_BOUNDS_US: [u64; 30] = {
     bounds
 };
 
-/// Counts of durations between fixed bounds; exact. It is written as the list of [`Durations::bins`].
+/// Exact histogram of durations with fixed bounds. It is serialised as the list of
+/// [`Durations::bins`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "Vec<DurationBin>")]
 pub struct Durations {
-    /// Statements and their time in microseconds, by bin.
+    /// Number of statements and their total time in microseconds, by bin.
     bins: [(u64, u64); DURATION_BOUNDS_US.len() + 1],
 }
 
-/// The statements whose duration is between two bounds.
+/// Statements whose duration lies between two bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DurationBin {
-    /// The shortest duration.
+    /// Inclusive lower bound.
     pub from_us: u64,
-    /// All are shorter than this; `null` for the last bin, which has no end.
+    /// Exclusive upper bound; `null` for the last bin.
     pub to_us: Option<u64>,
     /// Number of statements.
     pub count: u64,
-    /// Their time together.
+    /// Their total time.
     pub time_us: u64,
 }
 
 impl Durations {
-    /// Counts one.
+    /// Adds a duration.
     pub fn add(&mut self, duration_us: u64) {
         let at = DURATION_BOUNDS_US.partition_point(|bound| *bound <= duration_us);
         self.bins[at].0 += 1;
         self.bins[at].1 += duration_us;
     }
 
-    /// Lists the bins from the first to the last that hold something.
+    /// Returns the range of bins from the first to the last that is not empty.
     pub fn bins(&self) -> Vec<DurationBin> {
         let full = |bin: &(u64, u64)| bin.0 > 0;
         let (Some(first), Some(last)) = (
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn each_duration_is_between_its_bins_ends() {
+    fn durations_are_within_their_bins() {
         let mut durations = Durations::default();
         assert_eq!(durations.bins(), []);
         for duration_us in [7, 10, 19, 20, u64::MAX / 2] {

@@ -1,4 +1,4 @@
-//! Everything on one time axis: statements, errors, connections and what the server did.
+//! All activity on one time axis: statements, errors, connections and server events.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use workload::{ServerEvent, ServerEventKind, Sqlstate};
 
 use statistics::width_us;
 
-/// The most stretches of time that are told apart: as many as a wide chart shows.
-pub const MOMENTS_MAX: usize = 240;
+/// Maximum number of time buckets: as many as a wide chart shows.
+pub const TIME_BUCKETS_MAX: usize = 240;
 
-/// What happened in one stretch of time.
+/// Activity in one time bucket.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Moment {
+pub struct TimeBucket {
     /// Statements sent.
     pub statements: u64,
-    /// The server's own time for them, where known, in microseconds; all of it counts where the
-    /// statement was sent.
+    /// The server's own execution time for these statements, if known, in microseconds. It is
+    /// attributed to the bucket in which the statement was sent.
     pub time_us: u64,
-    /// Failures of statements that were sent in it.
+    /// Failures of statements that were sent in this bucket.
     pub errors: BTreeMap<Sqlstate, u64>,
     /// Sessions opened.
     pub opened: u64,
-    /// Sessions whose end was seen.
+    /// Sessions that ended, if the source shows their end.
     pub closed: u64,
-    /// The most sessions open at one time. One whose end the source does not show counts until
-    /// the stretch in which it was last seen.
+    /// Maximum number of sessions open at one time. A session whose end is not in the source counts
+    /// until the bucket in which it was last seen.
     pub open_max: u64,
     /// Temporary files removed.
     pub temporary_files: u64,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub temporary_bytes: u64,
     /// Waits for locks that lasted longer than `deadlock_timeout`.
     pub lock_waits: u64,
-    /// The time waited in those that ended in it, in microseconds.
+    /// Time waited for locks by the waits that ended in this bucket, in microseconds.
     pub lock_waited_us: u64,
     /// Deadlocks.
     pub deadlocks: u64,
@@ -44,48 +44,48 @@ pub struct Moment {
     pub autovacuums: u64,
     /// Tables analyzed by autovacuum.
     pub autoanalyzes: u64,
-    /// All else that the server did, beginnings of checkpoints left out.
+    /// All other server events, except starts of checkpoints.
     pub others: u64,
 }
 
-impl Moment {
-    /// Counts the failures of statements that were sent in it.
+impl TimeBucket {
+    /// Counts the failures of statements that were sent in this bucket.
     pub fn errors(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
-/// Everything on one time axis.
+/// All activity on one time axis.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OverTime {
-    /// Where the axis begins, in microseconds from the workload's start; negative where the server
-    /// did something before its first client.
+    /// Start of the axis, in microseconds from the workload's start; negative if there are server
+    /// events before the first client.
     pub start_us: i64,
-    /// How much time one moment covers, in microseconds.
+    /// Width of a bucket, in microseconds.
     pub width_us: i64,
-    /// The moments, without a gap; at most [`MOMENTS_MAX`].
-    pub moments: Vec<Moment>,
+    /// Consecutive buckets, at most [`TIME_BUCKETS_MAX`].
+    pub moments: Vec<TimeBucket>,
     #[serde(skip)]
-    counting: Counting,
+    counting: SessionCounter,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Counting {
-    /// Sessions that were last seen in each moment, whose end is not shown.
+struct SessionCounter {
+    /// Number of sessions without a known end that were last seen in each bucket.
     lost: Vec<u64>,
-    /// Sessions open now.
+    /// Sessions open at the current bucket.
     open: u64,
-    /// The moment that is now.
+    /// Index of the current bucket.
     at: usize,
 }
 
 impl OverTime {
-    /// An axis that holds all from `from_us` to `to_us`.
+    /// Creates an axis that covers `from_us` to `to_us`.
     pub(crate) fn new(from_us: i64, to_us: i64) -> Self {
-        let mut width = width_us(to_us.saturating_sub(from_us), MOMENTS_MAX);
+        let mut width = width_us(to_us.saturating_sub(from_us), TIME_BUCKETS_MAX);
         let begin = |width: i64| from_us.div_euclid(width) * width;
-        // A start on a multiple of the width may need one moment more.
-        while (to_us - begin(width)) / width >= MOMENTS_MAX as i64 {
+        // Aligning the start to a multiple of the width may need one more bucket.
+        while (to_us - begin(width)) / width >= TIME_BUCKETS_MAX as i64 {
             width *= 2;
         }
         let start_us = begin(width);
@@ -93,10 +93,10 @@ impl OverTime {
         Self {
             start_us,
             width_us: width,
-            moments: vec![Moment::default(); count],
-            counting: Counting {
+            moments: vec![TimeBucket::default(); count],
+            counting: SessionCounter {
                 lost: vec![0; count],
-                ..Counting::default()
+                ..SessionCounter::default()
             },
         }
     }
@@ -106,35 +106,36 @@ impl OverTime {
         (at as usize).min(self.moments.len() - 1)
     }
 
-    /// The moment that holds `at_us`.
-    pub(crate) fn at(&mut self, at_us: i64) -> &mut Moment {
+    /// Returns the bucket that contains `at_us`.
+    pub(crate) fn at(&mut self, at_us: i64) -> &mut TimeBucket {
         let place = self.place(at_us);
         &mut self.moments[place]
     }
 
-    /// A session whose end is not shown was last seen. To be told before [`Self::opened`].
-    pub(crate) fn lost(&mut self, at_us: i64) {
+    /// Records when a session without a known end was last seen. Call it before
+    /// [`Self::add_opened`].
+    pub(crate) fn add_last_seen(&mut self, at_us: i64) {
         let place = self.place(at_us);
         self.counting.lost[place] += 1;
     }
 
-    /// A session opens. Openings and closings come in the order of time.
-    pub(crate) fn opened(&mut self, at_us: i64) {
-        self.pass(self.place(at_us));
+    /// Records that a session opened. Calls must come in order of time.
+    pub(crate) fn add_opened(&mut self, at_us: i64) {
+        self.advance_to(self.place(at_us));
         self.counting.open += 1;
         let moment = &mut self.moments[self.counting.at];
         moment.opened += 1;
         moment.open_max = moment.open_max.max(self.counting.open);
     }
 
-    /// A session closes.
-    pub(crate) fn closed(&mut self, at_us: i64) {
-        self.pass(self.place(at_us));
+    /// Records that a session closed. Calls must come in order of time.
+    pub(crate) fn add_closed(&mut self, at_us: i64) {
+        self.advance_to(self.place(at_us));
         self.counting.open = self.counting.open.saturating_sub(1);
         self.moments[self.counting.at].closed += 1;
     }
 
-    fn pass(&mut self, to: usize) {
+    fn advance_to(&mut self, to: usize) {
         while self.counting.at < to {
             let lost = self.counting.lost[self.counting.at];
             self.counting.open = self.counting.open.saturating_sub(lost);
@@ -143,13 +144,13 @@ impl OverTime {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the counting of open sessions.
     pub(crate) fn finish(&mut self) {
-        self.pass(self.moments.len() - 1);
-        self.counting = Counting::default();
+        self.advance_to(self.moments.len() - 1);
+        self.counting = SessionCounter::default();
     }
 
-    pub(crate) fn server(&mut self, event: &ServerEvent) {
+    pub(crate) fn add_server_event(&mut self, event: &ServerEvent) {
         use ServerEventKind as Kind;
         let moment = self.at(event.at_us);
         let duration_us = event.duration_us.unwrap_or(0);
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_axis_holds_what_it_was_made_for() {
+    fn axis_covers_its_span() {
         for (from_us, to_us) in [
             (0, 0),
             (-1, 0),
@@ -185,7 +186,7 @@ mod tests {
         ] {
             let over_time = OverTime::new(from_us, to_us);
             let width = over_time.width_us;
-            assert!(over_time.moments.len() <= MOMENTS_MAX);
+            assert!(over_time.moments.len() <= TIME_BUCKETS_MAX);
             assert!(over_time.start_us <= from_us && from_us - over_time.start_us < width);
             let end_us = over_time.start_us + width * over_time.moments.len() as i64;
             assert!(
@@ -196,16 +197,16 @@ mod tests {
     }
 
     #[test]
-    fn open_sessions_are_carried_on_until_they_end_or_are_lost() {
-        // 10 moments of 1 ms.
+    fn open_sessions_count_until_they_end_or_are_last_seen() {
+        // 10 buckets of 1 ms.
         let mut over_time = OverTime::new(0, 9_999);
         assert_eq!((over_time.width_us, over_time.moments.len()), (1_000, 10));
-        over_time.lost(6_500);
-        over_time.opened(1_000);
-        over_time.opened(1_500);
-        over_time.opened(2_000);
-        over_time.closed(2_100);
-        over_time.closed(4_999);
+        over_time.add_last_seen(6_500);
+        over_time.add_opened(1_000);
+        over_time.add_opened(1_500);
+        over_time.add_opened(2_000);
+        over_time.add_closed(2_100);
+        over_time.add_closed(4_999);
         over_time.finish();
         let open: Vec<u64> = over_time.moments.iter().map(|one| one.open_max).collect();
         assert_eq!(open, [0, 2, 3, 2, 2, 1, 1, 0, 0, 0]);

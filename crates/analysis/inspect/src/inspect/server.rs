@@ -1,4 +1,4 @@
-//! What the server did, summed up.
+//! Summary of server events.
 
 use std::collections::BTreeMap;
 
@@ -7,102 +7,102 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{ServerEvent, ServerEventKind};
 
-/// Tables that are told apart; partitions can be many.
+/// Maximum number of distinct tables; there can be many partitions.
 const TABLES_MAX: usize = 10_000;
-/// Rare things that are kept one by one.
+/// Maximum number of rare events that are listed one by one.
 pub const NOTABLE_MAX: usize = 100;
 
-/// What the server did.
+/// Summary of server events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ServerActivity {
-    /// Number of all events.
+    /// Number of events.
     pub count: u64,
-    /// By kind. They add up to the count.
+    /// Events by kind; they add up to `count`.
     pub kinds: BTreeMap<ServerEventKind, u64>,
-    /// Bytes of temporary files.
+    /// Total bytes of temporary files.
     pub temporary_bytes: u64,
-    /// The largest temporary file.
+    /// Size of the largest temporary file.
     pub temporary_bytes_max: u64,
-    /// The time of lock waits that ended, in microseconds.
+    /// Total time of ended lock waits, in microseconds.
     pub lock_waited_us: u64,
-    /// The longest lock wait.
+    /// Longest lock wait.
     pub lock_longest: Option<LongestWait>,
     /// Checkpoints.
     pub checkpoints: Checkpoints,
-    /// Autovacuum by table, in the order of names; those past the first 10,000 have the name `…`.
+    /// Autovacuum by table, sorted by name. Tables past the first 10,000 share the name `…`.
     pub tables: BTreeMap<Box<str>, TableUpkeep>,
-    /// Rare things one by one, the first [`NOTABLE_MAX`].
+    /// Rare events, the first [`NOTABLE_MAX`].
     pub notable: Vec<Notable>,
 }
 
-/// The longest wait for a lock.
+/// Longest wait for a lock.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LongestWait {
-    /// How long, as far as the log says, in microseconds.
+    /// Duration in microseconds, as far as the log shows.
     pub waited_us: u64,
-    /// The lock, and what it is on.
+    /// Lock and its object.
     pub subject: String,
-    /// When the line was written, in microseconds from the workload's start.
+    /// Time of the log line, in microseconds from the workload's start.
     pub at_us: i64,
-    /// Where it was read.
+    /// Position in the source.
     pub place: Place,
 }
 
-/// Checkpoints and restartpoints that were completed.
+/// Completed checkpoints and restartpoints.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Checkpoints {
-    /// By what they were begun for, such as `time` and `wal`.
+    /// Number of checkpoints by cause, such as `time` and `wal`.
     pub causes: BTreeMap<Box<str>, u64>,
-    /// Their time in all, in microseconds.
+    /// Total duration, in microseconds.
     pub total_us: u64,
-    /// The part in which buffers were written.
+    /// Time spent writing buffers.
     pub write_us: u64,
-    /// The part in which files were synced.
+    /// Time spent syncing files.
     pub sync_us: u64,
-    /// The longest.
+    /// Duration of the longest.
     pub longest_us: u64,
     /// Buffers written.
     pub buffers: u64,
-    /// WAL between them, in bytes.
+    /// WAL distance in bytes, summed.
     pub wal_bytes: u64,
 }
 
-/// What autovacuum did to one table.
+/// Autovacuum activity on one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TableUpkeep {
-    /// Times vacuumed.
+    /// Number of vacuums.
     pub vacuums: u64,
-    /// Times analyzed.
+    /// Number of analyzes.
     pub analyzes: u64,
-    /// Times that it was cancelled, or skipped, because of a lock.
+    /// Number of times that it was cancelled or skipped because of a lock.
     pub cancelled_for_lock: u64,
-    /// The time of both, in microseconds.
+    /// Total time of vacuums and analyzes, in microseconds.
     pub time_us: u64,
     /// Dead row versions removed.
     pub tuples_removed: u64,
-    /// Dead row versions that could not be removed, the last time.
+    /// Dead row versions that the last vacuum could not remove.
     pub tuples_dead: u64,
-    /// How often the indexes were scanned.
+    /// Number of index scans.
     pub index_scans: u64,
 }
 
-/// One rare thing.
+/// Rare event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Notable {
-    /// When, in microseconds from the workload's start.
+    /// Time in microseconds from the workload's start.
     pub at_us: i64,
-    /// What.
+    /// Kind of event.
     pub kind: ServerEventKind,
-    /// What it is about.
+    /// Object of the event.
     pub subject: String,
-    /// The session, where there is one.
+    /// Session, if there is one.
     pub session: Option<u64>,
-    /// Where it was read.
+    /// Position in the source.
     pub place: Place,
 }
 
 impl ServerActivity {
-    /// How many there are of a kind.
+    /// Returns the number of events of a kind.
     pub fn of(&self, kind: ServerEventKind) -> u64 {
         self.kinds.get(&kind).copied().unwrap_or(0)
     }

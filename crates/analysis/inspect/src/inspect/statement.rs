@@ -1,4 +1,4 @@
-//! One statement of a workload: how often, how long, when, and an example.
+//! Statistics of one statement of a workload, with an example.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -15,64 +15,63 @@ use statistics::Histogram;
 use statistics::LatencySummary;
 use workload::Literals;
 
-/// Into how many stretches a workload's span is cut for each statement.
+/// Number of time slices of a workload's span in each statement's statistics.
 pub const STATEMENT_STRETCHES: usize = 48;
 
-/// No more of an example's text and values is kept than this many bytes.
+/// Maximum size in bytes of an example's text and values.
 const EXAMPLE_BYTES_MAX: usize = 16 << 10;
 
-/// One statement of a workload.
+/// Statistics of one statement of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementStats {
-    /// Which.
+    /// Fingerprint of the statement.
     pub fingerprint: Fingerprint,
-    /// Its normalised SQL, where the workload has it.
+    /// Normalised SQL, if the workload has it.
     pub sql: Option<String>,
-    /// Its class, where the workload has it.
+    /// Statement class, if the workload has it.
     pub class: Option<StatementClass>,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     pub calls: u64,
-    /// How often it failed.
+    /// Number of failures.
     pub errors: u64,
-    /// Its errors, the most frequent first.
+    /// Errors by code, the most frequent first.
     pub error_codes: Vec<CodeCount>,
-    /// Rows returned or affected, over the calls of which that is known.
+    /// Rows returned or affected, over the calls with a known row count.
     pub rows: Option<u64>,
-    /// The server's own time for the calls with a captured duration.
+    /// The server's own execution time, over the calls with a captured duration.
     pub captured: Option<LatencySummary>,
-    /// The slowest call; where no duration is known, the first.
+    /// The slowest call, or the first if no duration is known.
     pub example: Option<CallExample>,
-    /// When it was called: the stretches in which it was, in order.
+    /// Calls by time slice, in order; slices without a call are left out.
     pub over_time: Vec<Stretch>,
-    /// Temporary files that it wrote.
+    /// Number of temporary files.
     pub temporary_files: u64,
-    /// Their bytes.
+    /// Total bytes of temporary files.
     pub temporary_bytes: u64,
-    /// How often it waited for a lock for longer than `deadlock_timeout`.
+    /// Number of lock waits longer than `deadlock_timeout`.
     pub lock_waits: u64,
-    /// The time of such waits that ended, in microseconds.
+    /// Total time of such waits that ended, in microseconds.
     pub lock_waited_us: u64,
 }
 
 /// Number of errors with one code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CodeCount {
-    /// The code; `?????` if the source does not show it.
+    /// SQLSTATE; `?????` if the source does not show it.
     pub sqlstate: Sqlstate,
     /// Number of errors.
     pub count: u64,
 }
 
-/// A statement's calls in one stretch of the workload. There are many of them, so that they are written
-/// as `[place, calls, time_us]`.
+/// Calls in one time slice. It is serialised compactly as `[place, calls, time_us]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "(u8, u64, u64)")]
 pub struct Stretch {
-    /// Which, from 0 to [`STATEMENT_STRETCHES`] − 1.
+    /// Index of the slice, from 0 to [`STATEMENT_STRETCHES`] − 1.
     pub place: u8,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Their time, where known, in microseconds.
+    /// Total time in microseconds, if known.
     pub time_us: u64,
 }
 
@@ -82,29 +81,29 @@ impl Serialize for Stretch {
     }
 }
 
-/// One call.
+/// Example call.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CallExample {
-    /// Its session.
+    /// Session of the call.
     pub session: u64,
-    /// When it was sent, in microseconds from the workload's start.
+    /// Time at which it was sent, in microseconds from the workload's start.
     pub due_us: i64,
-    /// The server's own time, where known.
+    /// The server's own execution time, if known.
     pub duration_us: Option<u64>,
-    /// Where it was read; line 0 is none.
+    /// Position in the source; line 0 means unknown.
     pub place: Place,
-    /// The call as it was sent; `null` unless literals were asked for.
+    /// The call as it was sent; `null` unless literals were requested.
     pub literal: Option<Literal>,
 }
 
-/// A statement as it was sent, with the user's data in it.
+/// Statement as it was sent, including the user's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Literal {
-    /// The text.
+    /// SQL text.
     pub sql: String,
-    /// The parameters, `None` for NULL.
+    /// Parameters; `None` is NULL.
     pub parameters: Vec<Option<String>>,
-    /// Something of it was too long, and is cut.
+    /// Whether the text or a parameter was truncated.
     pub cut: bool,
 }
 
@@ -125,7 +124,7 @@ impl Literal {
         let parameters = match kind {
             EventKind::Execute { parameters, .. } => parameters
                 .iter()
-                .map(|value| value.as_ref().map(|value| keep(&shown(value))))
+                .map(|value| value.as_ref().map(|value| keep(&format_parameter(value))))
                 .collect(),
             _ => Vec::new(),
         };
@@ -137,8 +136,8 @@ impl Literal {
     }
 }
 
-/// A value as people read it: bytes as the server writes them.
-fn shown(value: &Parameter) -> Cow<'_, str> {
+/// Formats a parameter for display; bytes are formatted as the server writes them.
+fn format_parameter(value: &Parameter) -> Cow<'_, str> {
     let bytes = match value {
         Parameter::Text(text) => return Cow::Borrowed(text),
         Parameter::Binary(bytes) => &bytes[..bytes.len().min(EXAMPLE_BYTES_MAX)],
@@ -151,9 +150,9 @@ fn shown(value: &Parameter) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// What is counted for one fingerprint.
+/// Counters of one fingerprint.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct StatementCounter {
     pub calls: u64,
     errors: Vec<(Sqlstate, u64)>,
     rows: Option<u64>,
@@ -166,8 +165,8 @@ pub(super) struct Counted {
     lock_waited_us: u64,
 }
 
-impl Counted {
-    /// Counts a call. Calls come in the order of time; `place` is the stretch that it is in.
+impl StatementCounter {
+    /// Adds a call. Calls must come in order of time; `place` is the index of the time slice.
     pub(super) fn call(&mut self, event: &Event, place: u8, literals: Literals) {
         self.calls += 1;
         if let Some(code) = event.outcome.sqlstate {
@@ -260,8 +259,8 @@ impl Counted {
     }
 }
 
-/// Quantiles are middles of bins, within a percent; of one call all are known exactly, and should
-/// not differ from each other on a page.
+/// Replaces the quantiles of a single call by its exact duration. Histogram quantiles are bin
+/// middles and would differ from each other by up to a percent.
 fn exact_of_one(latency: LatencySummary) -> LatencySummary {
     match latency.count {
         1 => LatencySummary {
@@ -275,7 +274,7 @@ fn exact_of_one(latency: LatencySummary) -> LatencySummary {
 }
 
 impl StatementStats {
-    /// Its total captured time, in nanoseconds; 0 where none is known.
+    /// Returns the total captured time in nanoseconds; 0 if unknown.
     pub fn total_ns(&self) -> f64 {
         self.captured.map_or(0.0, |latency| latency.total_ns)
     }
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_example_is_cut_at_a_character() {
+    fn long_example_is_truncated_at_a_character() {
         let kind = EventKind::Execute {
             statement: Arc::from(""),
             portal: Arc::from(""),

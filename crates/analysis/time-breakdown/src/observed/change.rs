@@ -1,4 +1,4 @@
-//! Numbers observed of the targets, before and after a change.
+//! Observed numbers of the targets before and after a change.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use super::Observed;
 
-/// Counters that changed, at most so many.
+/// Maximum number of counters that are listed.
 const COUNTERS_MAX: usize = 300;
 
-/// Numbers that the runs observed of their targets; the mean of the runs of each side.
+/// Observed numbers of the targets, averaged over the runs of each side.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct ObservedChange {
-    /// Statistics of statements, locks, the machine and the user's query, in this order; then the
-    /// server's counters, those that changed most for their size first.
+    /// Numbers from statement statistics, locks, the machine and the user's query, in this order;
+    /// then the server's counters by descending relative change.
     pub numbers: Vec<NumberChange>,
     /// Number of counters that are left out.
     pub left_out: u64,
 }
 
-/// One number.
+/// Number before and after.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct NumberChange {
     /// Its source: `pg_stat_statements`, `locks`, `machine`, `queue`, or the server's view.
@@ -29,14 +29,14 @@ pub struct NumberChange {
     pub object: String,
     /// Its name, with its unit if it has one.
     pub name: String,
-    /// In a run before; `null` if none had it.
+    /// Value in a run before; `null` if no run has it.
     pub before: Option<f64>,
-    /// In a run after; `null` if none had it.
+    /// Value in a run after; `null` if no run has it.
     pub after: Option<f64>,
 }
 
 impl NumberChange {
-    /// Returns the change as a share of the greater number: 0 is none, 1 is from or to nothing.
+    /// Returns the change as a share of the greater number: 0 is none, 1 is from or to zero.
     pub fn share(&self) -> f64 {
         let (before, after) = (self.before.unwrap_or(0.0), self.after.unwrap_or(0.0));
         let greater = before.abs().max(after.abs());
@@ -47,11 +47,11 @@ impl NumberChange {
     }
 }
 
-/// Kind of number (a group, and which of it), source, object and name.
+/// Group and position within the group, then source, object and name.
 type Key = (usize, usize, String, String, String);
 
 impl ObservedChange {
-    /// Compares the runs of both sides. `None` if a side has none.
+    /// Compares the runs of both sides; `None` if a side has none.
     pub fn new(before: &[Observed], after: &[Observed]) -> Option<Self> {
         if before.is_empty() || after.is_empty() {
             return None;
@@ -93,7 +93,7 @@ impl ObservedChange {
 
 const COUNTERS: usize = 4;
 
-/// All that is a number, with its place.
+/// Returns all numbers with their keys.
 fn numbers(run: &Observed) -> Vec<(Key, f64)> {
     let mut found = Vec::new();
     let mut add = |place: (usize, usize), source: &str, object: &str, name: &str, value| {
@@ -163,7 +163,7 @@ fn numbers(run: &Observed) -> Vec<(Key, f64)> {
         add((3, 0), "queue", &series.object, &name, Some(series.mean));
     }
     for one in run.counters.iter().filter(|one| !one.gauge) {
-        // Counters have no order of their own.
+        // Counters have no fixed order.
         let value = Some(one.delta);
         add((COUNTERS, 0), &one.source, &one.object, &one.name, value);
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_side_by_side_and_counters_by_their_change() {
+    fn numbers_are_paired_and_counters_sorted_by_change() {
         let before = [
             run(
                 100,

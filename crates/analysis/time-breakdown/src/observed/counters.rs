@@ -1,4 +1,4 @@
-//! Counters: by how much each moved, and what those of the machine say together.
+//! Changes of counters, and the summary of the machine's counters.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use run::Counter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Sources of the machine, and of our own.
+/// Sources of counters of the machine and of this program.
 const MACHINE: [&str; 9] = [
     "cpu",
     "memory",
@@ -20,28 +20,28 @@ const MACHINE: [&str; 9] = [
 ];
 const QUEUE: &str = "queue";
 
-/// The machine while it was watched. Seconds and bytes of all the time together.
+/// Summary of the machine during the observation. Seconds and bytes are totals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Machine {
-    /// How many processors it has.
+    /// Number of processors.
     pub processors: f64,
-    /// The share of their time in which they did something, from 0 to 1; waiting for disks is none.
+    /// Share of the processors' time that was busy, from 0 to 1; waiting for disks does not count.
     pub busy: f64,
-    /// The share in which they had nothing to do because of a disk.
+    /// Share of the processors' time that was idle while waiting for a disk.
     pub waiting_for_disk: f64,
-    /// The share that another machine on the same host took.
+    /// Share of the time that the hypervisor gave to other machines (steal).
     pub stolen: f64,
-    /// Processor time of the server's processes in user mode, in seconds.
+    /// CPU time of the server's processes in user mode, in seconds.
     pub server_user_s: f64,
-    /// Processor time of the server's processes in the kernel, in seconds.
+    /// CPU time of the server's processes in kernel mode, in seconds.
     pub server_system_s: f64,
-    /// The time over which that was counted, in seconds.
+    /// Time over which these were counted, in seconds.
     pub over_s: f64,
-    /// Processor time that watching and replaying took here, in seconds.
+    /// CPU time of this program's observation and replay, in seconds.
     pub own_s: f64,
-    /// Memory in all, in bytes.
+    /// Total memory, in bytes.
     pub memory_bytes: f64,
-    /// The least memory that was available, in bytes.
+    /// Minimum of the available memory, in bytes.
     pub memory_available_min_bytes: f64,
     /// Bytes read from disks.
     pub disk_read_bytes: f64,
@@ -55,25 +55,25 @@ pub struct Machine {
     pub pressure: Option<Pressure>,
 }
 
-/// The share of the time in which something stood still for want of a resource, from 0 to 1.
+/// Shares of the time in which tasks stalled on a resource, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Pressure {
-    /// A processor.
+    /// Stalls on processors.
     pub cpu: f64,
-    /// Memory.
+    /// Stalls on memory.
     pub memory: f64,
-    /// A disk.
+    /// Stalls on disks.
     pub io: f64,
 }
 
 /// A counter that changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CounterChange {
-    /// The server's view that it is from.
+    /// View of the server that has the counter.
     pub source: String,
-    /// The object that it counts for; empty if there is only one.
+    /// Object that it counts for; empty if there is only one.
     pub object: String,
-    /// Its name in the view. Times are in the unit of the view.
+    /// Name in the view. Times are in the view's unit.
     pub name: String,
     /// First value.
     pub first: f64,
@@ -83,18 +83,18 @@ pub struct CounterChange {
     pub min: f64,
     /// Greatest value.
     pub max: f64,
-    /// Increase, with what it lost at resets added; of a gauge, last less first.
+    /// Increase, including the values lost at resets; for a gauge, last minus first value.
     pub delta: f64,
-    /// Whether it goes up and down; others only grow.
+    /// Whether it can decrease; other counters only grow.
     pub gauge: bool,
 }
 
-/// A series of the user's query.
+/// Series of the user's query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct QueueSeries {
-    /// The row's texts.
+    /// Text columns of the row.
     pub object: String,
-    /// The column.
+    /// Name of the numeric column.
     pub name: String,
     /// Number of values.
     pub values: u64,
@@ -113,7 +113,7 @@ pub struct QueueSeries {
 }
 
 struct Series {
-    moved: CounterChange,
+    change: CounterChange,
     first_ns: i64,
     last_ns: i64,
     values: u64,
@@ -121,7 +121,7 @@ struct Series {
     sum: f64,
 }
 
-/// Sums up; memory by the number of counters.
+/// Sums counters. Memory is bounded by the number of counters.
 #[derive(Default)]
 pub(super) struct Counters {
     series: HashMap<(String, String, String), Series>,
@@ -131,7 +131,7 @@ impl Counters {
     pub(super) fn add(&mut self, row: &Counter) {
         let key = (row.source.clone(), row.object.clone(), row.name.clone());
         let series = self.series.entry(key).or_insert_with(|| Series {
-            moved: CounterChange {
+            change: CounterChange {
                 source: row.source.clone(),
                 object: row.object.clone(),
                 name: row.name.clone(),
@@ -148,19 +148,19 @@ impl Counters {
             zeros: 0,
             sum: 0.0,
         });
-        let moved = &mut series.moved;
+        let change = &mut series.change;
         let of_the_machine = MACHINE.contains(&row.source.as_str());
-        moved.delta += match row.value - moved.last {
+        change.delta += match row.value - change.last {
             step if step >= 0.0 || row.gauge => step,
-            // The kernel's times go back by a hair now and then (`iowait`, a process that ends between two
-            // looks), and begin anew with the machine alone.
+            // Kernel times sometimes decrease slightly (`iowait`, or a process that ends between
+            // two reads), and only reset when the machine restarts.
             _ if of_the_machine => 0.0,
-            // It began anew, and has grown to this since.
+            // The counter was reset, and has grown to this value since.
             _ => row.value,
         };
-        moved.last = row.value;
-        moved.min = moved.min.min(row.value);
-        moved.max = moved.max.max(row.value);
+        change.last = row.value;
+        change.min = change.min.min(row.value);
+        change.max = change.max.max(row.value);
         series.last_ns = row.at_ns;
         series.values += 1;
         series.zeros += u64::from(row.value == 0.0);
@@ -169,29 +169,30 @@ impl Counters {
 
     pub(super) fn finish(self) -> (Option<Machine>, Vec<CounterChange>, Vec<QueueSeries>) {
         let machine = self.machine();
-        let mut moved = Vec::new();
+        let mut changed = Vec::new();
         let mut queue = Vec::new();
         for series in self.series.into_values() {
-            let source = series.moved.source.as_str();
+            let source = series.change.source.as_str();
             if source == QUEUE {
                 queue.push(QueueSeries {
                     values: series.values,
                     zeros: series.zeros,
-                    first: series.moved.first,
-                    last: series.moved.last,
-                    min: series.moved.min,
-                    max: series.moved.max,
+                    first: series.change.first,
+                    last: series.change.last,
+                    min: series.change.min,
+                    max: series.change.max,
                     mean: series.sum / series.values as f64,
-                    object: series.moved.object,
-                    name: series.moved.name,
+                    object: series.change.object,
+                    name: series.change.name,
                 });
-            } else if !MACHINE.contains(&source) && series.moved.min < series.moved.max {
-                moved.push(series.moved);
+            } else if !MACHINE.contains(&source) && series.change.min < series.change.max {
+                changed.push(series.change);
             }
         }
         queue.sort_by(|a, b| (&a.object, &a.name).cmp(&(&b.object, &b.name)));
-        moved.sort_by(|a, b| (&a.source, &a.object, &a.name).cmp(&(&b.source, &b.object, &b.name)));
-        (machine, moved, queue)
+        changed
+            .sort_by(|a, b| (&a.source, &a.object, &a.name).cmp(&(&b.source, &b.object, &b.name)));
+        (machine, changed, queue)
     }
 
     fn of(&self, source: &str, object: &str, name: &str) -> Option<&Series> {
@@ -199,13 +200,13 @@ impl Counters {
         self.series.get(&key)
     }
 
-    fn gained(&self, source: &str, object: &str, name: &str) -> f64 {
+    fn increase(&self, source: &str, object: &str, name: &str) -> f64 {
         let series = self.of(source, object, name);
-        series.map_or(0.0, |series| series.moved.delta)
+        series.map_or(0.0, |series| series.change.delta)
     }
 
     fn sum(&self, source: &str, name: &str) -> f64 {
-        let all = self.series.values().map(|series| &series.moved);
+        let all = self.series.values().map(|series| &series.change);
         all.filter(|one| one.source == source && one.name == name && one.object != "lo")
             .map(|one| one.delta)
             .sum()
@@ -213,10 +214,10 @@ impl Counters {
 
     fn machine(&self) -> Option<Machine> {
         self.of("cpu", "", "idle")?;
-        // What does not change has no row: the whole span is that of all modes together.
+        // Unchanged counters have no row, so the span is the sum over all modes.
         let cpu = || {
             let all = self.series.values();
-            all.filter(|one| one.moved.source == "cpu")
+            all.filter(|one| one.change.source == "cpu")
         };
         let first_ns = cpu().map(|one| one.first_ns).min()?;
         let last_ns = cpu().map(|one| one.last_ns).max()?;
@@ -224,31 +225,31 @@ impl Counters {
         let modes = [
             "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
         ];
-        let mode = |name: &str| self.gained("cpu", "", name);
+        let mode = |name: &str| self.increase("cpu", "", name);
         let all: f64 = modes.into_iter().map(mode).sum();
         let share = |part: f64| if all > 0.0 { part / all } else { 0.0 };
         let last = |source: &str, name: &str| {
             let series = self.of(source, "", name);
-            series.map_or(0.0, |series| series.moved.last)
+            series.map_or(0.0, |series| series.change.last)
         };
         let pressure = ["cpu", "memory", "io"].map(|what| {
             let some = self.of("pressure", what, "some_seconds")?;
-            (over_s > 0.0).then(|| (some.moved.delta / over_s).min(1.0))
+            (over_s > 0.0).then(|| (some.change.delta / over_s).min(1.0))
         });
         Some(Machine {
             processors: last("cpu", "processors"),
             busy: share(all - mode("idle") - mode("iowait")),
             waiting_for_disk: share(mode("iowait")),
             stolen: share(mode("steal")),
-            server_user_s: self.gained("server", "", "user_seconds"),
-            server_system_s: self.gained("server", "", "system_seconds"),
+            server_user_s: self.increase("server", "", "user_seconds"),
+            server_system_s: self.increase("server", "", "system_seconds"),
             over_s,
-            own_s: self.gained("rehearse", "", "user_seconds")
-                + self.gained("rehearse", "", "system_seconds"),
+            own_s: self.increase("rehearse", "", "user_seconds")
+                + self.increase("rehearse", "", "system_seconds"),
             memory_bytes: last("memory", "total"),
             memory_available_min_bytes: self
                 .of("memory", "", "available")
-                .map_or(0.0, |series| series.moved.min),
+                .map_or(0.0, |series| series.change.min),
             disk_read_bytes: self.sum("disk", "read_bytes"),
             disk_written_bytes: self.sum("disk", "written_bytes"),
             network_received_bytes: self.sum("network", "received_bytes"),

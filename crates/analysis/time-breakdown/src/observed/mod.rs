@@ -1,9 +1,9 @@
-//! What was seen of a server while it was watched, summed up: the statements by their time, what was
-//! waited for, locks, counters, the machine, and what could not be seen.
+//! Summarises the observations of a server: statements by time, waits, locks, counters, the
+//! machine, and what could not be observed.
 //!
-//! A sample that met a process is worth the stretch of time between samples: a share of the samples is a
-//! share of the time, with the error of a count (a wait that was met *n* times is known to within some
-//! √*n*; [Poisson](https://en.wikipedia.org/wiki/Poisson_distribution)). The statistics of statements are
+//! A sample of a process represents the time until the next sample, so a share of samples is a
+//! share of time with the error of a count: a wait found *n* times has an error of about √*n*
+//! ([Poisson](https://en.wikipedia.org/wiki/Poisson_distribution)). Statement statistics are
 //! counted, not sampled.
 
 mod change;
@@ -27,37 +27,37 @@ pub use counters::{CounterChange, Machine, Pressure, QueueSeries};
 use statements::Statements;
 pub use statements::{ObservedStatement, StatementTotals};
 
-/// A sum of locks over modes, as `observe` names it.
+/// Sum of locks over weak modes, as `observe` names it.
 const WEAK_MODES: &str = "weak modes together";
-/// What a client's process is called.
+/// Backend type of a client's process.
 const CLIENT: &str = "client backend";
-/// Helps a client's process.
+/// Backend type of a process that helps a client's process.
 const PARALLEL: &str = "parallel worker";
 
-/// A server that was observed, and for how long.
+/// Observation of a server, and its duration.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Observation {
-    /// The run's name, as the user gave it.
+    /// Name of the run, as the user gave it.
     pub run: String,
-    /// The server's address.
+    /// Address of the server.
     pub target: String,
-    /// The server's version.
+    /// Version of the server.
     pub server_version: String,
-    /// How long it was observed, or its replay took.
+    /// Duration of the observation, or of its replay.
     pub elapsed_ns: u64,
-    /// What was observed.
+    /// Summary of the observations.
     #[serde(flatten)]
     pub observed: Observed,
 }
 
 impl Observation {
-    /// Describes what a run observed. `run` is the name to show.
+    /// Creates the observation of a run. `run` is the name to display.
     pub fn new(run: &str, info: &RunInfo, observed: Observed) -> Self {
         Self {
             run: run.to_owned(),
             target: info.target.address.clone(),
             server_version: info.target.server_version.clone(),
-            // A run that was killed has not recorded how long it was.
+            // A killed run has not recorded its duration.
             elapsed_ns: match info.elapsed_ns {
                 0 => observed.sampled_ns,
                 elapsed_ns => elapsed_ns.unsigned_abs(),
@@ -67,38 +67,38 @@ impl Observation {
     }
 }
 
-/// What was observed of a server.
+/// Summary of the observations of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Observed {
-    /// What became of each probe.
+    /// Outcome of each probe.
     pub probes: Vec<ProbeOutcome>,
-    /// What could not be seen, and what is to be known, in the order in which it was said.
+    /// Notes on what could not be observed and on what to know, in order of occurrence.
     pub notes: Vec<ProbeNote>,
-    /// What the host allows.
+    /// Notes on what the host allows.
     pub host: Vec<ProbeNote>,
-    /// Samples that were taken.
+    /// Number of samples taken.
     pub samples: u64,
-    /// Samples that were due and not taken.
+    /// Number of samples that were due but not taken.
     pub samples_missed: u64,
-    /// The time that they cover, in nanoseconds.
+    /// Time that the samples cover, in nanoseconds.
     pub sampled_ns: u64,
-    /// Clients' statements that were met in them: a sample that met three counts three.
+    /// Active statements of clients over all samples: a sample that found three counts three.
     pub active_samples: u64,
-    /// What clients' statements waited for, the most first.
+    /// Wait events of clients' statements, the most frequent first.
     pub waits: Vec<Wait>,
-    /// Sessions that held a transaction open and did nothing, as they were met in samples.
+    /// Sessions found idle in a transaction, over all samples.
     pub idle_in_transaction: u64,
-    /// What processes of the server's own were met at, the most first.
+    /// Wait events of the server's own processes, the most frequent first.
     pub server_waits: Vec<ServerWait>,
     /// Statements by planning and execution time, then by samples.
     pub statements: Vec<ObservedStatement>,
-    /// All statements together.
+    /// Totals over all statements.
     pub totals: StatementTotals,
-    /// Who held up whom, the most first.
+    /// Blocking pairs, the most frequent first.
     pub blocking: Vec<Blocked>,
-    /// Locks, where they were looked at.
+    /// Locks, if they were observed.
     pub locks: Option<Locks>,
-    /// The machine and the server's processes, where they could be read.
+    /// The machine and the server's processes, if they could be read.
     pub machine: Option<Machine>,
     /// The counters that changed, by source.
     pub counters: Vec<CounterChange>,
@@ -106,18 +106,18 @@ pub struct Observed {
     pub queue: Vec<QueueSeries>,
 }
 
-/// What became of a probe.
+/// Outcome of a probe.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProbeOutcome {
     /// Name of the probe.
     pub probe: String,
-    /// Why it is disabled; `null` if it is enabled.
+    /// Reason why it is disabled; `null` if it is enabled.
     pub disabled_reason: Option<String>,
-    /// What would enable it.
+    /// Action that would enable it.
     pub remedy: Option<String>,
     /// Number of queries that it ran.
     pub queries: u64,
-    /// How long these took in all, as seen from this program.
+    /// Total time of these queries, as measured by this program.
     pub query_ns: u64,
     /// Number of queries that failed.
     pub failures: u64,
@@ -126,13 +126,13 @@ pub struct ProbeOutcome {
 /// A wait event of clients' statements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
-    /// The type of wait event, such as `Lock`; `null` if the server names none: running, or ready to run.
+    /// Type of wait event, such as `Lock`; `null` if the server reports none: running or runnable.
     #[serde(rename = "wait_event_type")]
     pub kind: Option<String>,
     /// The wait event.
     #[serde(rename = "wait_event")]
     pub wait: Option<String>,
-    /// Number of samples that found it.
+    /// Number of samples with it.
     pub samples: u64,
 }
 
@@ -141,62 +141,63 @@ pub struct Wait {
 pub struct ServerWait {
     /// Kind of the process.
     pub backend: String,
-    /// The type of wait event; `null` for none.
+    /// Type of wait event; `null` for none.
     #[serde(rename = "wait_event_type")]
     pub kind: Option<String>,
     /// The wait event.
     #[serde(rename = "wait_event")]
     pub wait: Option<String>,
-    /// Number of samples that found it.
+    /// Number of samples with it.
     pub samples: u64,
 }
 
-/// A statement that was held up by another.
+/// Statement that was blocked by another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Blocked {
-    /// The statement that waited, normalised; `null` if it was not seen.
+    /// Statement that waited, normalised; `null` if unknown.
     pub blocked: Option<String>,
-    /// The statement that the blocking session ran, or had run last; `null` if it was not seen.
+    /// Current or last statement of the blocking session; `null` if unknown.
     pub blocker: Option<String>,
     /// State of the blocking session, such as `idle in transaction`.
     pub blocker_state: String,
-    /// What was waited for.
+    /// Lock that was waited for.
     pub wait: String,
-    /// Number of samples (one a second), times the processes that waited so.
+    /// Number of samples (one a second), times the processes that waited for it.
     pub samples: u64,
 }
 
 /// Locks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Locks {
-    /// Number of moments at which they were counted.
+    /// Number of times that they were counted.
     pub samples: u64,
-    /// The most at a moment.
+    /// Maximum number at one time.
     pub max: u64,
-    /// The most that waited at a moment.
+    /// Maximum number of waiting locks at one time.
     pub max_waiting: u64,
-    /// The most of one process on the fast path, which has 16 slots before version 18.
+    /// Maximum number of one process on the fast path, which has 16 slots before version 18.
     pub fast_path_max: u64,
-    /// The most of one process that are eligible for the fast path and not on it: its slots were full.
+    /// Maximum number of one process that are eligible for the fast path but not on it, because its
+    /// slots were full.
     pub past_fast_path_max: u64,
-    /// Sum over the moments of the locks on the fast path.
+    /// Sum of the fast-path locks over all counts.
     pub fast_path: u64,
-    /// Sum over the moments of the locks that are eligible for the fast path and not on it.
+    /// Sum of the locks that are eligible for the fast path but not on it, over all counts.
     pub past_fast_path: u64,
 }
 
 impl Observed {
-    /// All statements' planning and execution time, in nanoseconds.
+    /// Returns the total planning and execution time of all statements, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.totals.plan_ns.unwrap_or(0) + self.totals.exec_ns
     }
 }
 
-/// Blocked and blocker, its state, and what was waited for.
+/// Blocked and blocking statement, the blocker's state, and the lock.
 type Pair = (Option<Fingerprint>, Option<Fingerprint>, String, String);
 
-/// Takes what was seen, table by table; the statistics of statements before the activity, since the
-/// server's numbers for statements tell texts that were cut.
+/// Sums observations table by table. Statement statistics must come before the activity, because
+/// the server's query identifiers identify truncated texts.
 #[derive(Default)]
 pub struct ObservedSum {
     observed: Observed,
@@ -204,14 +205,14 @@ pub struct ObservedSum {
     statements: Statements,
     waits: HashMap<(Option<String>, Option<String>), u64>,
     server_waits: HashMap<(String, Option<String>, Option<String>), u64>,
-    blocking: HashMap<Pair, u64>,
-    /// The moment of the last lock, and how many there were and waited at it.
+    blocking_pairs: HashMap<Pair, u64>,
+    /// Time of the last lock row, with the locks and waiting locks at that time.
     lock_moment: Option<(i64, u64, u64)>,
     counters: Counters,
 }
 
 impl ObservedSum {
-    /// What became of the probes.
+    /// Adds the outcomes of the probes.
     pub fn notes(&mut self, notes: Vec<ProbeNote>) {
         let probes = &mut self.observed.probes;
         for note in notes {
@@ -248,30 +249,30 @@ impl ObservedSum {
         }
     }
 
-    /// A statement of the workload.
+    /// Adds a statement of the workload.
     pub fn text(&mut self, text: StatementText) {
         self.texts.insert(text.fingerprint, (text.sql, false));
     }
 
-    /// A statement that was seen.
+    /// Adds a statement that was observed.
     pub fn seen(&mut self, seen: SeenStatement) {
         let text = (seen.sql, seen.cut);
         self.texts.entry(seen.fingerprint).or_insert(text);
     }
 
-    /// What a statement gained.
+    /// Adds statistics of a statement.
     pub fn statistics(&mut self, row: &StatementStatistics) {
-        self.statements.counted(row);
+        self.statements.add_statistics(row);
     }
 
-    /// A window of samples.
+    /// Adds a window of samples.
     pub fn window(&mut self, window: &SampleWindow) {
         self.observed.samples += window.samples;
         self.observed.samples_missed += window.missed;
         self.observed.sampled_ns += (window.until_ns - window.at_ns).max(0).unsigned_abs();
     }
 
-    /// What was met in samples.
+    /// Adds activity from samples.
     pub fn activity(&mut self, row: &Activity) {
         let is_client = [CLIENT, PARALLEL].contains(&row.backend.as_str());
         if !is_client {
@@ -288,10 +289,10 @@ impl ObservedSum {
         *self.waits.entry(what).or_default() += row.count;
         let cut = row.fingerprint.and_then(|one| self.texts.get(&one));
         let cut = cut.is_some_and(|(_, cut)| *cut);
-        self.statements.met(row, cut);
+        self.statements.add_samples(row, cut);
     }
 
-    /// Who held up whom.
+    /// Adds a blocking pair.
     pub fn blocking(&mut self, row: &Blocking) {
         let pair = (
             row.blocked,
@@ -299,10 +300,10 @@ impl ObservedSum {
             row.blocker_state.clone(),
             row.wait.clone(),
         );
-        *self.blocking.entry(pair).or_default() += row.count;
+        *self.blocking_pairs.entry(pair).or_default() += row.count;
     }
 
-    /// Locks; those of a moment one behind the other.
+    /// Adds lock counts; those of one time must be consecutive.
     pub fn locks(&mut self, row: &LockCount) {
         let locks = self.observed.locks.get_or_insert_default();
         let moment = match self.lock_moment {
@@ -333,12 +334,12 @@ impl ObservedSum {
         self.lock_moment = Some(moment);
     }
 
-    /// A counter; those of the same name in the order of time.
+    /// Adds a counter; values of the same counter must come in order of time.
     pub fn counter(&mut self, row: &Counter) {
         self.counters.add(row);
     }
 
-    /// The sum.
+    /// Returns the summary.
     pub fn finish(self) -> Observed {
         let ObservedSum {
             mut observed,
@@ -346,7 +347,7 @@ impl ObservedSum {
             statements,
             waits,
             server_waits,
-            blocking,
+            blocking_pairs,
             counters,
             ..
         } = self;
@@ -377,7 +378,7 @@ impl ObservedSum {
             let known = fingerprint.and_then(|one| texts.get(&one));
             known.map(|(sql, _)| sql.clone())
         };
-        observed.blocking = blocking
+        observed.blocking = blocking_pairs
             .into_iter()
             .map(
                 |((blocked, blocker, blocker_state, wait), samples)| Blocked {

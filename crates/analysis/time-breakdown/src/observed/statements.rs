@@ -1,4 +1,4 @@
-//! Statements: what the server counted of each, and what its samples met it at.
+//! Statements: the server's statistics, and wait events from samples.
 
 use std::collections::HashMap;
 
@@ -9,53 +9,53 @@ use sql::Fingerprint;
 
 use crate::observed::Wait;
 
-/// A statement, or all those that the role may not see.
+/// Statement, or all statements that the role may not see.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ObservedStatement {
-    /// `None`: the role may not see which.
+    /// Fingerprint; `None` for statements that the role may not see.
     pub fingerprint: Option<Fingerprint>,
-    /// Its normal form.
+    /// Normalised SQL.
     pub sql: Option<String>,
-    /// What was counted of it; `None` where it was met in samples only.
+    /// Statistics of the server; `None` if it was only found in samples.
     pub counted: Option<StatementTotals>,
-    /// In how many samples a process was met at it.
+    /// Number of samples that found a process executing it.
     pub samples: u64,
-    /// What it was met at, the most first.
+    /// Wait events, the most frequent first.
     pub waits: Vec<Wait>,
 }
 
 impl ObservedStatement {
-    /// Its planning and execution time, in nanoseconds.
+    /// Returns its planning and execution time, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.counted
             .map_or(0, |one| one.plan_ns.unwrap_or(0) + one.exec_ns)
     }
 }
 
-/// What the server counted.
+/// Statistics that the server counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StatementTotals {
     /// Executions.
     pub calls: u64,
-    /// How often it was planned; `None` where nobody counted that.
+    /// Number of times that it was planned; `None` if not tracked.
     pub plans: Option<u64>,
-    /// Time of planning, in nanoseconds.
+    /// Planning time, in nanoseconds.
     pub plan_ns: Option<u64>,
-    /// Time of execution, in nanoseconds.
+    /// Execution time, in nanoseconds.
     pub exec_ns: u64,
     /// Rows returned or affected.
     pub rows: u64,
-    /// Shared buffers found.
+    /// Shared buffer hits.
     pub shared_hit: u64,
-    /// Shared buffers read.
+    /// Shared buffer reads.
     pub shared_read: u64,
     /// Blocks of temporary files, read and written.
     pub temp_blocks: u64,
-    /// Time of reading and writing blocks, in nanoseconds; 0 where it is not timed.
+    /// Time of reading and writing blocks, in nanoseconds; 0 if not tracked.
     pub io_ns: u64,
-    /// Bytes of WAL; `None` where nobody counted them.
+    /// Bytes of WAL; `None` if not tracked.
     pub wal_bytes: Option<u64>,
-    /// Whole pages in it; `None` where nobody counted them.
+    /// Full-page images in it; `None` if not tracked.
     pub wal_full_pages: Option<u64>,
 }
 
@@ -82,36 +82,36 @@ impl StatementTotals {
     }
 }
 
-/// Samples by type and event.
+/// Samples by type and event of the wait.
 type ByWait = HashMap<(Option<String>, Option<String>), u64>;
 
-/// Sums up.
+/// Sums statement statistics and samples.
 #[derive(Default)]
 pub(super) struct Statements {
     totals: StatementTotals,
-    counted: HashMap<Option<Fingerprint>, StatementTotals>,
-    met: HashMap<Option<Fingerprint>, ByWait>,
-    /// The server's numbers for statements whose texts it knows as a whole.
+    statistics: HashMap<Option<Fingerprint>, StatementTotals>,
+    samples: HashMap<Option<Fingerprint>, ByWait>,
+    /// Query identifiers of statements whose full text is known.
     by_query_id: HashMap<i64, Fingerprint>,
 }
 
 impl Statements {
-    pub(super) fn counted(&mut self, row: &StatementStatistics) {
-        // What a function did is in the time of the statement that called it.
+    pub(super) fn add_statistics(&mut self, row: &StatementStatistics) {
+        // Statements of functions are included in the statement that called them.
         if row.top_level != Some(false) {
             self.totals.add(row);
         }
-        self.counted.entry(row.fingerprint).or_default().add(row);
+        self.statistics.entry(row.fingerprint).or_default().add(row);
         if let (Some(id), Some(fingerprint)) = (row.query_id, row.fingerprint) {
             self.by_query_id.insert(id, fingerprint);
         }
     }
 
-    /// `cut`: the sample has the beginning of the text only.
-    pub(super) fn met(&mut self, row: &Activity, cut: bool) {
+    /// Adds samples. `cut` says that the sample has a truncated text.
+    pub(super) fn add_samples(&mut self, row: &Activity, cut: bool) {
         let whole = row.query_id.filter(|_| cut);
         let whole = whole.and_then(|id| self.by_query_id.get(&id).copied());
-        let waits = self.met.entry(whole.or(row.fingerprint)).or_default();
+        let waits = self.samples.entry(whole.or(row.fingerprint)).or_default();
         let wait = (row.wait_type.clone(), row.wait.clone());
         *waits.entry(wait).or_default() += row.count;
     }
@@ -120,16 +120,16 @@ impl Statements {
         mut self,
         texts: &HashMap<Fingerprint, (String, bool)>,
     ) -> (Vec<ObservedStatement>, StatementTotals) {
-        let mut fingerprints: Vec<Option<Fingerprint>> = self.counted.keys().copied().collect();
+        let mut fingerprints: Vec<Option<Fingerprint>> = self.statistics.keys().copied().collect();
         let uncounted = self
-            .met
+            .samples
             .keys()
-            .filter(|one| !self.counted.contains_key(one));
+            .filter(|one| !self.statistics.contains_key(one));
         fingerprints.extend(uncounted);
         let mut all: Vec<ObservedStatement> = fingerprints
             .into_iter()
             .map(|fingerprint| {
-                let waits = self.met.remove(&fingerprint).unwrap_or_default();
+                let waits = self.samples.remove(&fingerprint).unwrap_or_default();
                 let mut waits: Vec<Wait> = waits
                     .into_iter()
                     .map(|((kind, wait), samples)| Wait {
@@ -144,7 +144,7 @@ impl Statements {
                     sql: fingerprint
                         .and_then(|one| texts.get(&one))
                         .map(|(sql, _)| sql.clone()),
-                    counted: self.counted.get(&fingerprint).copied(),
+                    counted: self.statistics.get(&fingerprint).copied(),
                     samples: waits.iter().map(|wait| wait.samples).sum(),
                     waits,
                 }

@@ -1,4 +1,4 @@
-//! Putting together what clients, the server's statistics, samples and stacks say.
+//! Combines the times of clients, the server's statistics, samples and stacks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,48 +12,49 @@ use super::{
     TimeRemark,
 };
 
-/// Samples may find a little more than clients saw, by chance.
+/// Factor of samples over clients' times that chance explains.
 const SCALE_NOTABLE: f64 = 1.1;
-/// A share of missed samples, and of time without any, above this is told.
+/// Share of missed samples, or of time without samples, above which a remark is added.
 const MISSED_NOTABLE: f64 = 0.05;
-/// Calls of others beside ours above this are told.
+/// Ratio of all calls to this run's calls above which a remark is added.
 const OTHERS_NOTABLE: f64 = 1.02;
 
-/// What the backends that serve clients are called in `pg_stat_activity` (from version 10).
+/// Type of backends that serve clients in `pg_stat_activity` (from version 10).
 const CLIENT: &str = "client backend";
-/// The state of one that has a statement.
+/// State of a backend that executes a statement.
 const ACTIVE: &str = "active";
 
-/// What samples found of a statement.
+/// Samples of a statement.
 #[derive(Debug, Clone, Default)]
-struct Found {
-    /// Not waiting: time in nanoseconds, and samples.
+struct StatementSamples {
+    /// Samples without a wait event: time in nanoseconds, and number.
     processor: (f64, u64),
     waits: BTreeMap<(String, String), (f64, u64)>,
 }
 
-impl Found {
+impl StatementSamples {
     fn total_ns(&self) -> f64 {
         self.processor.0 + self.waits.values().map(|(ns, _)| ns).sum::<f64>()
     }
 }
 
-/// What the server's statistics say of a statement.
+/// The server's statistics of a statement.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct StatementCounts {
     calls: u64,
     plan_ns: Option<f64>,
     exec_ns: f64,
 }
 
-impl Counted {
-    /// Others may have sent it as well: the run's share of the statistics is what it sent.
-    fn of_run(self, sums: &ResponseSums) -> Option<Counted> {
+impl StatementCounts {
+    /// Scales the statistics to the calls of this run, because others may have sent the statement
+    /// as well.
+    fn scale_to_run(self, sums: &ResponseSums) -> Option<StatementCounts> {
         if self.calls == 0 {
             return None;
         }
         let share = (sums.calls as f64 / self.calls as f64).min(1.0);
-        Some(Counted {
+        Some(StatementCounts {
             plan_ns: self.plan_ns.map(|ns| ns * share),
             exec_ns: self.exec_ns * share,
             ..self
@@ -61,23 +62,23 @@ impl Counted {
     }
 }
 
-/// What a run holds beside its executions. What is empty was not looked at: no windows, no sampling; no
-/// statistics, no `pg_stat_statements`; no stacks, no phases.
+/// Observations of a run's server. Empty parts were not observed: no windows, no sampling; no
+/// stacks, no phases.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'s> {
-    /// When samples were taken.
+    /// Windows in which samples were taken.
     pub windows: &'s [SampleWindow],
-    /// What stacks say of the processor's time.
+    /// Processor time by phase, from stacks.
     pub stacks: &'s [ProcessorTime],
-    /// Which statement of the run one is of which the server gave only the beginning
+    /// Full statement of the run for each truncated one
     /// ([`whole_statements`](super::whole_statements)).
     pub whole: &'s HashMap<Fingerprint, Fingerprint>,
 }
 
-/// Where the time went. Statistics and samples are read once.
+/// Breaks down the response time. Statistics and samples are read once.
 ///
 /// # Errors
-/// The first of either iterator's.
+/// If either iterator fails; the first error is returned.
 pub fn time_model<E>(
     sums: &Sums,
     seen: Seen<'_>,
@@ -92,16 +93,16 @@ pub fn time_model<E>(
         others_ns,
         others_running_ns,
         hidden_ns,
-    } = found(sums, seen, activity)?;
-    let counted = counted(statistics)?;
+    } = collect_samples(sums, seen, activity)?;
+    let counted = collect_statistics(statistics)?;
     let sampled = windows.iter().any(|window| window.samples > 0);
-    let evidence = Evidence {
+    let evidence = Sources {
         sampled,
         hidden: hidden_ns > 0.0,
         stacks: Stacks::new(stacks),
     };
     let mut statements: Vec<StatementTime> = Vec::new();
-    let mut whole = Gathered::default();
+    let mut whole = PartTotals::default();
     let mut ours = 0u64;
     let mut theirs = 0u64;
     for (fingerprint, sums) in &sums.by_statement {
@@ -119,7 +120,7 @@ pub fn time_model<E>(
         whole.add(&one);
         statements.push(one);
     }
-    // What has no fingerprint was seen by clients only.
+    // Statements without a fingerprint were only seen by clients.
     let known = statements.iter().map(|one| one.response_ns).sum::<f64>();
     let rest_ns = (sums.all.response_ns() - known).max(0.0);
     statements.sort_by(|one, other| {
@@ -146,9 +147,9 @@ pub fn time_model<E>(
 }
 
 fn remarks(
-    evidence: &Evidence<'_>,
+    evidence: &Sources<'_>,
     windows: &[SampleWindow],
-    counted: &HashMap<Fingerprint, Counted>,
+    counted: &HashMap<Fingerprint, StatementCounts>,
     whole: &StatementTime,
     (ours, theirs): (u64, u64),
 ) -> Vec<TimeRemark> {
@@ -178,16 +179,16 @@ fn remarks(
     remarks
 }
 
-/// What samples found.
+/// Samples by statement, and those of other statements.
 #[derive(Default)]
 struct Samples {
-    by_statement: HashMap<Fingerprint, Found>,
+    by_statement: HashMap<Fingerprint, StatementSamples>,
     others_ns: f64,
     others_running_ns: f64,
     hidden_ns: f64,
 }
 
-fn found<E>(
+fn collect_samples<E>(
     sums: &Sums,
     seen: Seen<'_>,
     activity: impl IntoIterator<Item = Result<Activity, E>>,
@@ -201,7 +202,7 @@ fn found<E>(
             continue;
         };
         let ns = each_ns * seen.count as f64;
-        // What it is, is hidden as well.
+        // The activity of hidden sessions is unknown.
         if seen.state == "hidden" {
             samples.hidden_ns += ns;
             continue;
@@ -237,24 +238,25 @@ fn found<E>(
     Ok(samples)
 }
 
-/// Of the run's statements whose planning is tracked, as much as is the run's.
+/// Returns planning and execution time of the run's statements whose planning is tracked, scaled to
+/// the run.
 fn planned_and_executed(
     sums: &Sums,
-    counted: &HashMap<Fingerprint, Counted>,
+    counted: &HashMap<Fingerprint, StatementCounts>,
 ) -> Option<(f64, f64)> {
     let of_run = sums.by_statement.iter().filter_map(|(fingerprint, sums)| {
-        let counted = counted.get(fingerprint)?.of_run(sums)?;
+        let counted = counted.get(fingerprint)?.scale_to_run(sums)?;
         Some((counted.plan_ns?, counted.exec_ns))
     });
     let both = of_run.reduce(|one, other| (one.0 + other.0, one.1 + other.1));
     both.filter(|(plan_ns, exec_ns)| plan_ns + exec_ns > 0.0)
 }
 
-/// Statistics by statement. What functions sent is within what called them.
-fn counted<E>(
+/// Sums statistics by statement. Statements of functions are included in those that called them.
+fn collect_statistics<E>(
     statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
-) -> Result<HashMap<Fingerprint, Counted>, E> {
-    let mut by_statement: HashMap<Fingerprint, Counted> = HashMap::new();
+) -> Result<HashMap<Fingerprint, StatementCounts>, E> {
+    let mut by_statement: HashMap<Fingerprint, StatementCounts> = HashMap::new();
     for one in statistics {
         let one = one?;
         let Some(fingerprint) = one.fingerprint.filter(|_| one.top_level != Some(false)) else {
@@ -270,7 +272,7 @@ fn counted<E>(
     Ok(by_statement)
 }
 
-/// Shares of the processor's time by phase.
+/// Shares of processor time by phase.
 struct Stacks<'s> {
     by_statement: HashMap<Fingerprint, Vec<&'s ProcessorTime>>,
     all: Vec<&'s ProcessorTime>,
@@ -293,8 +295,8 @@ impl<'s> Stacks<'s> {
         self.all.is_empty() && self.by_statement.is_empty()
     }
 
-    /// Planning's share, and what the others have among themselves; of a statement without stacks of
-    /// its own, those of all. `None` without stacks.
+    /// Returns planning's share, and the shares of the other phases among themselves. A statement
+    /// without stacks has the shares of all statements. `None` without stacks.
     fn shares(&self, fingerprint: Option<Fingerprint>) -> Option<(f64, BTreeMap<&'s str, f64>)> {
         let own = fingerprint.and_then(|fingerprint| self.by_statement.get(&fingerprint));
         let rows = own.unwrap_or(&self.all);
@@ -314,20 +316,20 @@ impl<'s> Stacks<'s> {
     }
 }
 
-struct Evidence<'s> {
+struct Sources<'s> {
     sampled: bool,
-    /// Samples met sessions that the role may not look into, idle or not.
+    /// Whether samples found sessions that the role may not inspect, idle or not.
     hidden: bool,
     stacks: Stacks<'s>,
 }
 
-impl Evidence<'_> {
+impl Sources<'_> {
     fn split(
         &self,
         fingerprint: Option<Fingerprint>,
         sums: &ResponseSums,
-        counted: Option<Counted>,
-        found: Option<&Found>,
+        counted: Option<StatementCounts>,
+        found: Option<&StatementSamples>,
     ) -> StatementTime {
         let mut parts = vec![
             part(TimeCategory::ToolLag, sums.tool_lag_ns, Basis::Measured),
@@ -338,31 +340,36 @@ impl Evidence<'_> {
             ),
         ];
         let mut scale = 1.0;
-        let counted = counted.and_then(|counted| counted.of_run(sums));
+        let counted = counted.and_then(|counted| counted.scale_to_run(sums));
         if self.sampled {
-            let nothing = Found::default();
+            let nothing = StatementSamples::default();
             let found = found.unwrap_or(&nothing);
             let total_ns = found.total_ns();
             if total_ns > sums.service_ns {
                 scale = sums.service_ns / total_ns;
             }
             self.split_samples(&mut parts, fingerprint, counted, found, scale);
-            let way_ns = (sums.service_ns - total_ns).max(0.0);
-            // What the statistics saw and samples did not, was in the server all the same.
+            let outside_ns = (sums.service_ns - total_ns).max(0.0);
+            // Time in the statistics that samples missed was spent in the server as well.
             let server_ns = counted.map_or(0.0, |one| one.exec_ns + one.plan_ns.unwrap_or(0.0));
-            let unseen_ns = (server_ns - total_ns).clamp(0.0, way_ns);
-            parts.push(part(TimeCategory::Execution, unseen_ns, Basis::Inferred));
-            let rest_ns = way_ns - unseen_ns;
-            let unlooked_ns = match self.hidden && total_ns == 0.0 {
-                // One that no sample met may be of a session that could not be looked into.
+            let missed_ns = (server_ns - total_ns).clamp(0.0, outside_ns);
+            parts.push(part(TimeCategory::Execution, missed_ns, Basis::Inferred));
+            let rest_ns = outside_ns - missed_ns;
+            let unobserved_ns = match self.hidden && total_ns == 0.0 {
+                // A statement without samples may belong to a session that could not be inspected.
                 true => rest_ns,
-                // A watch that was killed, or could not reach the server for a while, met nothing meanwhile.
+                // A sampler that was killed or could not reach the server took no samples
+                // meanwhile.
                 false => sums.unwatched_ns.min(rest_ns),
             };
-            parts.push(part(TimeCategory::Unobserved, unlooked_ns, Basis::Inferred));
+            parts.push(part(
+                TimeCategory::Unobserved,
+                unobserved_ns,
+                Basis::Inferred,
+            ));
             parts.push(part(
                 TimeCategory::OutsideServer,
-                rest_ns - unlooked_ns,
+                rest_ns - unobserved_ns,
                 Basis::Inferred,
             ));
         } else {
@@ -385,8 +392,8 @@ impl Evidence<'_> {
         &self,
         parts: &mut Vec<TimePart<TimeCategory>>,
         fingerprint: Option<Fingerprint>,
-        counted: Option<Counted>,
-        found: &Found,
+        counted: Option<StatementCounts>,
+        found: &StatementSamples,
         scale: f64,
     ) {
         let sampled = |samples| Basis::Sampled { samples };
@@ -401,7 +408,7 @@ impl Evidence<'_> {
         let processor_ns = ns * scale;
         let shares = self.stacks.shares(fingerprint);
         let planning = match (counted.and_then(|counted| counted.plan_ns), &shares) {
-            // More than the samples found on the processor was spent waiting.
+            // More planning than processor time in samples: the rest of it was waiting.
             (Some(plan_ns), _) => Some((plan_ns.min(processor_ns), Basis::Measured)),
             (None, Some((share, _))) => {
                 let samples = (samples as f64 * share).round() as u64;
@@ -430,11 +437,11 @@ impl Evidence<'_> {
     }
 }
 
-/// Without samples: what the statistics tell, and the rest.
+/// Breaks down a statement without samples by statistics.
 fn split_statistics(
     parts: &mut Vec<TimePart<TimeCategory>>,
     service_ns: f64,
-    counted: Option<Counted>,
+    counted: Option<StatementCounts>,
 ) {
     let Some(counted) = counted else {
         parts.push(part(TimeCategory::Unobserved, service_ns, Basis::Inferred));
@@ -456,15 +463,15 @@ fn part(category: TimeCategory, ns: f64, basis: Basis) -> TimePart<TimeCategory>
     }
 }
 
-/// Parts of all statements.
+/// Totals of the parts over all statements.
 #[derive(Default)]
-struct Gathered {
+struct PartTotals {
     parts: BTreeMap<TimeCategory, (f64, u64, Option<Basis>)>,
     samples_ns: f64,
     fitted_ns: f64,
 }
 
-impl Gathered {
+impl PartTotals {
     fn add(&mut self, one: &StatementTime) {
         for part in &one.parts {
             let (ns, samples, basis) = self.parts.entry(part.category.clone()).or_default();

@@ -1,4 +1,4 @@
-//! Where the time went before and after a change.
+//! Time breakdown before and after a change.
 
 use std::collections::BTreeMap;
 
@@ -12,43 +12,43 @@ use super::{Basis, ProcessorCategory, TimeCategory, TimeModel, TimePart};
 pub struct TimeChange {
     /// Response time (due → done) of all statements.
     pub response: PartsChange<TimeCategory>,
-    /// The server's processor time; `null` unless it is known of all runs.
+    /// The server's processor time; `null` unless all runs have it.
     pub processor: Option<PartsChange<ProcessorCategory>>,
 }
 
-/// A time and its parts, before and after; the mean of the runs of each side.
+/// Time and its parts before and after, averaged over the runs of each side.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PartsChange<C> {
-    /// The whole before.
+    /// Total before.
     pub before_ns: f64,
-    /// The whole after.
+    /// Total after.
     pub after_ns: f64,
-    /// The parts, those that changed most first.
+    /// Parts by descending change.
     pub parts: Vec<PartChange<C>>,
 }
 
-/// A part of a time, before and after.
+/// Part of a time before and after.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PartChange<C> {
-    /// What the time went into.
+    /// Category of the part.
     #[serde(flatten)]
     pub category: C,
-    /// In a run before.
+    /// Time in a run before.
     pub before_ns: f64,
-    /// In a run after.
+    /// Time in a run after.
     pub after_ns: f64,
-    /// How it is known, in the run in which it is least certain.
+    /// Basis of the value in the run in which it is least certain.
     #[serde(flatten)]
     pub basis: Basis,
 }
 
 impl TimeChange {
-    /// Compares the runs of both sides. `None` if a side has none.
+    /// Compares the runs of both sides; `None` if a side has none.
     pub fn new(before: &[TimeModel], after: &[TimeModel]) -> Option<Self> {
         if before.is_empty() || after.is_empty() {
             return None;
         }
-        // Phases are told apart only if all runs have them.
+        // Phases are distinguished only if all runs have them.
         let has_no_phases = |run: &TimeModel| {
             let mut parts = run.whole.parts.iter();
             parts.any(|part| part.category == TimeCategory::Processor(None))
@@ -71,7 +71,7 @@ impl TimeChange {
 }
 
 fn processor(before: &[TimeModel], after: &[TimeModel]) -> Option<PartsChange<ProcessorCategory>> {
-    // Phases are told apart only if all runs have stacks.
+    // Phases are distinguished only if all runs have stacks.
     let has_no_stacks =
         |run: &TimeModel| run.processor.as_ref().is_some_and(|one| one.samples == 0);
     let in_one = before.iter().chain(after).any(has_no_stacks);
@@ -87,11 +87,11 @@ fn processor(before: &[TimeModel], after: &[TimeModel]) -> Option<PartsChange<Pr
     Some(PartsChange::new([side(before)?, side(after)?], category))
 }
 
-/// The whole of a run, and its parts.
+/// Total of a run, and its parts.
 type Parts<C> = (f64, Vec<TimePart<C>>);
 
 impl<C: Clone + Ord> PartsChange<C> {
-    /// Compares the wholes and parts of the runs of both sides.
+    /// Compares totals and parts of the runs of both sides.
     fn new(sides: [Vec<Parts<C>>; 2], category: impl Fn(&C) -> C) -> Self {
         let mut wholes = [0.0; 2];
         let mut parts: BTreeMap<C, PartChange<C>> = BTreeMap::new();
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Categories with their times before and after, and how they are known.
+    /// Returns categories with their times before and after, and their basis.
     fn told<C: Clone>(change: &PartsChange<C>) -> Vec<(C, f64, f64, &'static str)> {
         let parts = change.parts.iter();
         parts
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_apart_only_if_all_runs_have_them() {
+    fn phases_are_distinguished_only_if_all_runs_have_them() {
         let phases = [(on(Some("scans")), 4.0), (on(Some("sort")), 2.0)];
         let change = TimeChange::new(&[run(&phases)], &[run(&[(on(None), 5.0)])]).unwrap();
         assert_eq!(told(&change.response), [(on(None), 6.0, 5.0, "measured")]);

@@ -1,39 +1,39 @@
-//! Where the time of a run went: the response times of all statements, split without a rest.
+//! Breaks down the response times of all statements of a run into parts that add up.
 //!
 //! ```text
 //! response time (due → done)
 //! ├ tool lag       measured: our own delay
 //! ├ session lag    measured: the session's previous statement was not done
 //! └ service time   measured: sent → done
-//!   ├ the way      inferred: what no sample found in the server: network, this machine, the
+//!   ├ outside      inferred: not found in the server by any sample: network, this machine, the
 //!   │              server's process before it begins
 //!   ├ waits        sampled: pg_stat_activity, by event
-//!   ├ planning     measured: pg_stat_statements with track_planning; else sampled from stacks, where
+//!   ├ planning     measured: pg_stat_statements with track_planning; else sampled from stacks, if
 //!   │              there are any
-//!   └ processor    sampled: active and not waiting, so running or ready to; by phase of the server
-//!                  where stacks were taken
+//!   └ processor    sampled: active and not waiting, so running or runnable; by phase of the server
+//!                  if stacks were taken
 //! ```
 //!
-//! A sample that finds a backend with a statement stands for the time until the next one: so many
-//! samples times their distance is an estimate of the time, whose relative error is about two divided
-//! by the root of the number of samples (95 %, for samples that do not hang together). Where samples find
-//! more than clients saw, all of them are scaled down to that ([`StatementTime::scale`]); what nobody looked
-//! into is a part of its own ([`TimeCategory::Unobserved`]), never spread over the others.
+//! A sample that finds a backend executing a statement represents the time until the next sample.
+//! The number of samples times their distance estimates the time, with a relative error of about
+//! two divided by the square root of the number of samples (95 %, for independent samples). If
+//! samples find more than clients saw, all are scaled down to that ([`StatementTime::scale`]). Time
+//! without any observation is a separate part ([`TimeCategory::Unobserved`]), never distributed
+//! over the others.
 //!
-//! The server's processor time is split beside it ([`processor_model`]): what waits is in the one account, what
-//! works in both.
+//! The server's processor time has a separate breakdown ([`processor_model`]). Waiting is only in
+//! the first breakdown, processor work in both.
 //!
-//! Who drives: the program hands in what a run holds, or what several probes saw. Deliberately absent:
-//! reading, and what a phase is (`phases`).
+//! The program passes the content of a run or of several probes. Reading it, and the definition of
+//! phases (`cpu_profile::phases`), are not part of this module.
 
-mod beginnings;
 mod build;
 mod change;
 mod planning;
 mod processor;
 mod sums;
+mod truncated_queries;
 
-pub use beginnings::whole_statements;
 pub use build::{Seen, time_model};
 pub use change::{PartChange, PartsChange, TimeChange};
 pub use planning::PlanningShare;
@@ -42,6 +42,7 @@ pub use processor::{
     StatementCpuTime, Who, processor_model,
 };
 pub use sums::{ResponseSums, Sums};
+pub use truncated_queries::whole_statements;
 
 use std::collections::BTreeMap;
 
@@ -50,106 +51,107 @@ use serde::Serialize;
 use sql::Fingerprint;
 use workload::StatementText;
 
-/// The response times of all statements (due → done), split without a rest.
+/// Breakdown of the response times of all statements (due → done); the parts add up.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TimeModel {
     /// All statements together.
     pub whole: StatementTime,
-    /// Each, the longest service time first: lag comes of what others took.
+    /// Each statement, by descending service time.
     pub statements: Vec<StatementTime>,
-    /// Time of backends with statements that are none of the run's: other clients, or functions and
-    /// triggers that show their own.
+    /// Time of backends with statements that are not the run's: those of other clients, or of
+    /// functions and triggers that report their own.
     pub others_ns: f64,
-    /// Of that, the time in which they waited for nothing: running, or ready to run.
+    /// Part of that time without a wait event: running or runnable.
     #[serde(skip)]
     pub others_running_ns: f64,
-    /// Planning and execution of the run's statements by the server's statistics, in nanoseconds, if
-    /// planning is tracked.
+    /// Planning and execution time of the run's statements by the server's statistics, in
+    /// nanoseconds, if planning is tracked.
     #[serde(skip)]
     pub planned_and_executed_ns: Option<(f64, f64)>,
-    /// Of the waits and of the processor's time, the time of backends that hid what they did.
+    /// Time of waits and of the processor in backends that the role may not inspect.
     pub hidden_ns: f64,
-    /// Remarks on how complete it is.
+    /// Remarks on completeness.
     pub remarks: Vec<TimeRemark>,
     /// Planning's share of planning and execution, if known. The caller adds it.
     pub planning: Option<PlanningShare>,
-    /// The server's processor time, split likewise; `null` unless stacks were taken or the kernel's counts
-    /// were read. The caller adds it.
+    /// Breakdown of the server's processor time; `null` unless stacks were taken or the kernel's
+    /// counters were read. The caller adds it.
     pub processor: Option<ProcessorModel>,
 }
 
-/// The time of one statement, or of all.
+/// Time of one statement, or of all.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementTime {
-    /// The statement; `null` for all.
+    /// Fingerprint; `null` for all statements.
     pub fingerprint: Option<Fingerprint>,
     /// Normalised SQL, if known. [`TimeModel::name_statements`] adds it.
     pub sql: Option<String>,
-    /// Number of times that it was sent.
+    /// Number of executions that were sent.
     pub calls: u64,
-    /// Due → done: the sum of the parts.
+    /// Response time (due → done): the sum of the parts.
     pub response_ns: f64,
-    /// Sent → done: the sum of the parts that are no lag.
+    /// Service time (sent → done): the sum of the parts except lag.
     pub service_ns: f64,
-    /// The parts, in the order of [`TimeCategory`].
+    /// Parts, in the order of [`TimeCategory`].
     pub parts: Vec<TimePart<TimeCategory>>,
-    /// Factor that samples were multiplied by to fit into the service time: 1 if they do.
+    /// Factor by which samples were scaled down to fit into the service time; 1 if they fit.
     #[serde(skip)]
     pub scale: f64,
 }
 
-/// A part of a time.
+/// Part of a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TimePart<C> {
-    /// What the time went into.
+    /// Category of the part.
     #[serde(flatten)]
     pub category: C,
-    /// How long.
+    /// Duration in nanoseconds.
     pub ns: f64,
-    /// How it is known.
+    /// Basis of the value.
     #[serde(flatten)]
     pub basis: Basis,
 }
 
-/// What response time went into.
+/// Categories of response time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(tag = "category", content = "detail", rename_all = "snake_case")]
 pub enum TimeCategory {
-    /// The replaying program's own delay.
+    /// Delay of the replaying program.
     ToolLag,
-    /// The session's previous statement was not done.
+    /// Waiting for the session's previous statement.
     SessionLag,
-    /// Sent and not found in the server: network, and both machines' scheduling.
+    /// Time between sending and completion that was not found in the server: network, and
+    /// scheduling on both machines.
     OutsideServer,
     /// Planning.
     Planning,
-    /// Running, or ready to run, in this phase of the server; `null` unless stacks tell.
+    /// Running or runnable, in this phase of the server; `null` without stacks.
     Processor(Option<String>),
-    /// Waiting.
+    /// Waiting for an event.
     Wait {
-        /// The type of wait event, such as `Lock`.
+        /// Type of wait event, such as `Lock`.
         kind: String,
-        /// The wait event, such as `transactionid`.
+        /// Wait event, such as `transactionid`.
         event: String,
     },
-    /// Execution, of which nothing more was observed.
+    /// Execution without further observations.
     Execution,
-    /// Service time in which nothing was observed.
+    /// Service time without any observation.
     Unobserved,
 }
 
-/// How a part of a time is known.
+/// Basis of a part of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "basis", rename_all = "snake_case")]
 pub enum Basis {
-    /// A clock around it.
+    /// Measured by a clock.
     Measured,
-    /// Samples that found it. The relative error at 95 % is 1.96 / √samples.
+    /// Estimated from samples. The relative error at 95 % is 1.96 / √samples.
     Sampled {
         /// Number of samples.
         samples: u64,
     },
-    /// The rest that the other parts leave.
+    /// Remainder of the other parts.
     Inferred,
 }
 
@@ -163,7 +165,7 @@ impl Basis {
         }
     }
 
-    /// Returns the relative error of what was sampled, at 95 %: 0.1 is ± 10 %.
+    /// Returns the relative error of a sampled value at 95 %: 0.1 is ± 10 %.
     pub fn error(self) -> Option<f64> {
         match self {
             Basis::Sampled { samples } => Some(1.96 / (samples.max(1) as f64).sqrt()),
@@ -171,7 +173,7 @@ impl Basis {
         }
     }
 
-    /// Returns the less certain of two.
+    /// Returns the less certain of two bases.
     fn weaker(self, other: Basis) -> Basis {
         let rank = |basis| match basis {
             Basis::Measured => 0,
@@ -186,33 +188,34 @@ impl Basis {
     }
 }
 
-/// A remark on how complete a time model is.
+/// Remark on the completeness of a time model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "remark", rename_all = "snake_case")]
 pub enum TimeRemark {
-    /// The server's activity was not sampled: service time is split by its statistics at most.
+    /// The server's activity was not sampled, so service time is only divided by statistics.
     NotSampled,
-    /// Planning is not tracked, and no stacks were taken: it is within the processor's time.
+    /// Planning is not tracked, and no stacks were taken, so planning is part of the processor's
+    /// time.
     PlanningUnknown,
-    /// The samples found this many times what clients saw, and were scaled down.
+    /// The samples found more time than clients saw, and were scaled down.
     MoreThanSeen {
-        /// More than 1.
+        /// Ratio of the two, more than 1.
         factor: f64,
     },
-    /// In this share of the service time nobody sampled the server.
+    /// Part of the service time had no samples.
     Unwatched {
-        /// From 0 to 1.
+        /// Share of the service time, from 0 to 1.
         share: f64,
     },
-    /// This share of the samples that were due was not taken.
+    /// Some samples that were due were not taken.
     SamplesMissed {
-        /// From 0 to 1.
+        /// Share of the samples, from 0 to 1.
         share: f64,
     },
-    /// `pg_stat_statements` counted this many times the calls of the run: others sent the same
-    /// statements, and planning is what their share of it would be.
+    /// `pg_stat_statements` counted more calls than the run made. Others sent the same statements,
+    /// and planning is scaled to the run's share.
     OthersCalls {
-        /// More than 1.
+        /// Ratio of the two, more than 1.
         factor: f64,
     },
 }
@@ -233,8 +236,8 @@ impl TimeModel {
         }
     }
 
-    /// Returns how long each statement was met with nothing to wait for, planning included, in
-    /// nanoseconds; under `None` those that are not the run's.
+    /// Returns the time for which samples found each statement without a wait event, including
+    /// planning, in nanoseconds. `None` is the key of statements that are not the run's.
     pub fn running_ns(&self) -> BTreeMap<Option<Fingerprint>, f64> {
         let is_running = |category: &TimeCategory| {
             matches!(
@@ -252,16 +255,16 @@ impl TimeModel {
     }
 }
 
-/// What stacks say of a statement's time on the processor.
+/// Processor time of a statement in a phase, from stacks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessorTime {
-    /// The statement; `None`: of all together.
+    /// Statement; `None` for all together.
     pub fingerprint: Option<Fingerprint>,
-    /// The phase's name.
+    /// Name of the phase.
     pub phase: String,
-    /// It is planning.
+    /// Whether it is planning.
     pub is_planning: bool,
-    /// How much, in nanoseconds, or in any unit that is the same for all.
+    /// Time in nanoseconds, or in any unit that is equal for all.
     pub time: f64,
 }
 

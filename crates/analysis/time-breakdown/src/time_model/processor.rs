@@ -1,19 +1,19 @@
-//! The second account: where the server's processor time went, split without a rest.
+//! Breaks down the server's processor time into parts that add up.
 //!
 //! ```text
 //! processor time of the server's processes   measured: the kernel's count; else sampled: stacks
-//! ├ clients' sessions, by phase              sampled: stacks; by statement where that is known
+//! ├ clients' sessions, by phase              sampled: stacks; by statement if that is known
 //! │   (without stacks: in one                measured: the kernel's count, by process)
 //! ├ the server's own processes, by kind      sampled; without stacks measured
-//! ├ our own questions                        sampled
-//! └ not met                                  inferred: what the kernel counted and the others do not have
+//! ├ our own queries                          sampled
+//! └ unattributed                             inferred: the kernel's count less the others
 //! ```
 //!
-//! A stack that was met stands for the time until the next one, times its weight
-//! ([`SampleTime`](cpu_profile::phases::SampleTime)). Where stacks still find more than the kernel counted, they are scaled down to
-//! that ([`ProcessorModel::scale`]). Without stacks the time of a
-//! statement is inferred: the clients' time by how often samples of the activity met it with nothing to
-//! wait for, which is running or ready to run.
+//! A stack represents the time until the next one, times its weight
+//! ([`SampleTime`](cpu_profile::phases::SampleTime)). If stacks still find more than the kernel
+//! counted, they are scaled down to that ([`ProcessorModel::scale`]). Without stacks the time of a
+//! statement is inferred: the clients' time, distributed by the samples of the activity that found
+//! it running or runnable.
 
 use std::collections::BTreeMap;
 
@@ -23,50 +23,50 @@ use sql::Fingerprint;
 
 use super::{Basis, TimePart};
 
-/// Stacks find a little more or less than the kernel counted, by chance; more than this many times is told.
+/// Factor between stacks and the kernel's count that chance explains; beyond it a remark is added.
 const SCALE_NOTABLE: f64 = 1.05;
 
-/// Who used a processor.
+/// User of processor time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Who {
     /// A client's session, or a worker that helped it.
     Client,
-    /// A question of ours.
+    /// A query of this program.
     Own,
     /// A process of the server's own, of this kind (`checkpointer`).
     Server(String),
 }
 
-/// So many stacks of the same kind.
+/// Number of stacks of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StacksMet {
-    /// Who.
+    /// User of the processor.
     pub who: Who,
-    /// In which statement, where that is known.
+    /// Statement, if known.
     pub fingerprint: Option<Fingerprint>,
-    /// In which phase of the server.
+    /// Phase of the server.
     pub phase: String,
-    /// How often.
+    /// Number of stacks.
     pub samples: u64,
 }
 
-/// What is known of the server's processor time.
+/// Inputs of the breakdown of processor time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessorEvidence {
-    /// What the kernel counted for the server's processes, those that ended among them, in nanoseconds.
+    /// The kernel's count for the server's processes, including those that ended, in nanoseconds.
     pub kernel_ns: Option<f64>,
-    /// By its counters of tasks, and not by its scheduler's.
+    /// Whether the count comes from task counters instead of the scheduler.
     pub by_tasks: bool,
-    /// The stacks that were met in that time, if any were taken.
+    /// Stacks sampled in that time, if any were taken.
     pub stacks: Vec<StacksMet>,
-    /// The time between two of them, in nanoseconds.
+    /// Time between two samples, in nanoseconds.
     pub sample_ns: f64,
-    /// What that is multiplied by, so that stacks add up to what counters of tasks counted; `None` where these are not known.
+    /// Factor by which stacks add up to the task counters; `None` if these are unknown.
     pub weight: Option<f64>,
-    /// What the kernel counted by process, in nanoseconds; where no stacks were taken.
+    /// The kernel's count by process, in nanoseconds; used without stacks.
     pub by_process: Vec<(Who, f64)>,
-    /// How long each statement was met with nothing to wait for, in nanoseconds; `None`: statements that are
-    /// not the run's. Where no stacks were taken.
+    /// Time for which samples found each statement running or runnable, in nanoseconds; `None` is
+    /// the key of statements that are not the run's. Used without stacks.
     pub met_running: BTreeMap<Option<Fingerprint>, f64>,
 }
 
@@ -79,89 +79,89 @@ impl ProcessorEvidence {
     }
 }
 
-/// The processor time of the server's processes, split without a rest.
+/// Breakdown of the processor time of the server's processes; the parts add up.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessorModel {
-    /// All of it.
+    /// Total.
     pub whole: StatementCpuTime,
-    /// Each statement of which some is known, the most first.
+    /// Statements with known processor time, in descending order.
     pub statements: Vec<StatementCpuTime>,
-    /// Of clients' sessions, what belongs to no statement that is known: between statements, beginning and
-    /// ending sessions, helpers, other clients.
+    /// Time of clients' sessions without a known statement: between statements, session start and
+    /// end, helper processes, other clients.
     pub unassigned: StatementCpuTime,
-    /// The counter of the whole.
+    /// Counter of the total.
     pub counted_by: CpuCounter,
-    /// Stacks that were met.
+    /// Number of stacks.
     pub samples: u64,
-    /// Stacks times the time between two; 0 if none were taken.
+    /// Number of stacks times their distance; 0 without stacks.
     pub sampled_ns: f64,
-    /// Factor that stacks were multiplied by, so that they add up to the whole, or fit into it.
+    /// Factor by which stacks were scaled to add up to the total, or to fit into it.
     #[serde(skip)]
     pub scale: f64,
-    /// Remarks on how complete it is.
+    /// Remarks on completeness.
     pub remarks: Vec<ProcessorRemark>,
 }
 
-/// A counter of processor time.
+/// Counter of processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuCounter {
-    /// The kernel's counters of tasks.
+    /// The kernel's task counters.
     Tasks,
-    /// The kernel's scheduler.
+    /// The kernel's scheduler statistics.
     Scheduler,
-    /// Stacks: the kernel's count could not be read.
+    /// Stacks, because the kernel's count could not be read.
     Stacks,
 }
 
-/// Processor time, split.
+/// Processor time and its parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct StatementCpuTime {
-    /// The statement; `null` for all, or none.
+    /// Statement; `null` for all, or for none.
     pub fingerprint: Option<Fingerprint>,
     /// Normalised SQL, if known. [`super::TimeModel::name_statements`] adds it.
     pub sql: Option<String>,
-    /// The sum of the parts.
+    /// Sum of the parts.
     pub cpu_ns: f64,
-    /// The parts, the largest first.
+    /// Parts in descending order.
     pub parts: Vec<TimePart<ProcessorCategory>>,
 }
 
-/// What processor time went into.
+/// Categories of processor time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(tag = "category", content = "detail", rename_all = "snake_case")]
 pub enum ProcessorCategory {
-    /// Clients' sessions, in this phase of the server; `null` unless stacks tell.
+    /// Clients' sessions, in this phase of the server; `null` without stacks.
     Client(Option<String>),
     /// A process of the server's own, of this kind.
     Server(String),
     /// Queries of this program.
     Own,
-    /// Counted, and not met by what splits the rest.
+    /// Counted, but not found in stacks or processes.
     Unattributed,
 }
 
-/// A remark on how complete a processor model is.
+/// Remark on the completeness of a processor model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "remark", rename_all = "snake_case")]
 pub enum ProcessorRemark {
-    /// The kernel's count could not be read: the whole is what stacks stand for.
+    /// The kernel's count could not be read, so the total is the time that stacks represent.
     NotCounted,
-    /// No stacks were taken: statements' parts are inferred, and there are no phases.
+    /// No stacks were taken: the parts of statements are inferred, and there are no phases.
     NoStacks,
-    /// Stacks stood for this many times what the kernel counted, and were scaled down.
+    /// Stacks represented more time than the kernel counted, and were scaled down.
     MoreThanCounted {
-        /// More than 1.
+        /// Ratio of the two, more than 1.
         factor: f64,
     },
-    /// Stacks stood for this many times what the kernel counted, and were scaled up.
+    /// Stacks represented less time than the kernel counted, and were scaled up.
     FewerThanCounted {
-        /// Less than 1.
+        /// Ratio of the two, less than 1.
         factor: f64,
     },
 }
 
-/// Parts that are being put together.
+/// Parts while they are summed.
 #[derive(Default)]
 struct Parts(BTreeMap<ProcessorCategory, (f64, u64)>);
 
@@ -195,7 +195,7 @@ impl Parts {
     }
 }
 
-/// Where it went; `None` where nobody counted and no stack was met.
+/// Breaks down the processor time; `None` without a count and without stacks.
 pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
     let samples: u64 = evidence.stacks.iter().map(|one| one.samples).sum();
     match (samples, evidence.kernel_ns) {
@@ -268,7 +268,7 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
 }
 
 fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorModel {
-    // Processes are read one after the other, each a little later than the sum.
+    // Processes are read one after the other, each slightly later than the total.
     let by_process = evidence.by_process.iter().map(|(_, ns)| ns);
     let all_ns: f64 = by_process.sum();
     let fit = if all_ns > kernel_ns {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_split_what_the_kernel_counted_and_the_rest_is_told() {
+    fn stacks_divide_the_kernel_count_with_an_unattributed_rest() {
         let model = processor_model(&evidence(Some(1_250.0))).unwrap();
         let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
         assert_eq!(
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_kernel_counted_is_scaled_down_and_what_nobody_counted_is_told() {
+    fn excess_stacks_are_scaled_down_and_missing_counts_remarked() {
         let model = processor_model(&evidence(Some(500.0))).unwrap();
         assert_eq!((model.whole.cpu_ns, model.scale), (500.0, 0.5));
         assert_eq!(parts(&model.whole)[0], (client("scans"), 300.0, "sampled"));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_the_counters_of_tasks_counted_are_scaled_up_and_nothing_is_unmet() {
+    fn stacks_below_task_counters_are_scaled_up_without_rest() {
         let evidence = ProcessorEvidence {
             weight: Some(1.25),
             ..evidence(Some(1_250.0))
@@ -499,7 +499,7 @@ mod tests {
                 prop_assert!((total - one.cpu_ns).abs() <= 1.0);
                 prop_assert!(one.parts.iter().all(|part| part.ns > 0.0), "{model:?}");
             }
-            // Clients' time is that of statements and that of none.
+            // Clients' time is that of all statements and that of none.
             let is_client = |part: &&TimePart<ProcessorCategory>| matches!(part.category, ProcessorCategory::Client(_));
             let clients: f64 = model.whole.parts.iter().filter(is_client).map(|part| part.ns).sum();
             let apart: f64 = model.statements.iter().chain([&model.unassigned]).map(|one| one.cpu_ns).sum();

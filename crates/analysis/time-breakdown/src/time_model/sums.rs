@@ -1,27 +1,28 @@
-//! What clients saw: sums of times by statement.
+//! Sums of the times that clients measured, by statement.
 
 use std::collections::HashMap;
 
 use run::{Execution, SampleWindow};
 use sql::Fingerprint;
 
-/// What clients saw of a statement, summed up, in nanoseconds.
+/// Summed times that clients measured of a statement, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ResponseSums {
-    /// How often it was sent, and answered or lost.
+    /// Number of executions that were sent, and answered or lost.
     pub calls: u64,
-    /// Our own delay.
+    /// Tool lag.
     pub tool_lag_ns: f64,
-    /// Waiting for the session's previous statement.
+    /// Session lag: waiting for the session's previous statement.
     pub session_lag_ns: f64,
-    /// Sent → done.
+    /// Service time (sent → done).
     pub service_ns: f64,
-    /// As much of it as fell into moments in which nobody sampled the server, where somebody did in others.
+    /// Part of the service time in which the server was not sampled, although it was at other
+    /// times.
     pub unwatched_ns: f64,
 }
 
 impl ResponseSums {
-    /// All of it.
+    /// Returns the response time.
     pub fn response_ns(&self) -> f64 {
         self.tool_lag_ns + self.session_lag_ns + self.service_ns
     }
@@ -35,38 +36,40 @@ impl ResponseSums {
     }
 }
 
-/// By statement, and all together.
+/// Sums by statement, and over all statements.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sums {
-    /// By statement.
+    /// Sums by statement.
     pub by_statement: HashMap<Fingerprint, ResponseSums>,
-    /// All statements, those without a fingerprint among them.
+    /// Sums over all statements, including those without a fingerprint.
     pub all: ResponseSums,
-    /// When somebody looked: beginnings and ends, by time.
-    watched: Vec<(i64, i64)>,
+    /// Sampled times: starts and ends, in order.
+    sampled_times: Vec<(i64, i64)>,
 }
 
 impl Sums {
-    /// Of a run whose server was sampled in these windows; without any, what was not watched is not told.
+    /// Creates the sums of a run whose server was sampled in these windows. Without windows,
+    /// unwatched time is not computed.
     pub fn watched(windows: &[SampleWindow]) -> Self {
-        let looked = windows.iter().filter(|window| window.samples > 0);
-        let mut watched: Vec<_> = looked.map(|one| (one.at_ns, one.until_ns)).collect();
-        watched.sort_unstable();
+        let sampled = windows.iter().filter(|window| window.samples > 0);
+        let mut sampled_times: Vec<_> = sampled.map(|one| (one.at_ns, one.until_ns)).collect();
+        sampled_times.sort_unstable();
         Sums {
-            watched,
+            sampled_times,
             ..Sums::default()
         }
     }
 
-    /// How much of this time nobody looked. A statement looks at the windows that it was under way in.
+    /// Returns how much of an interval was not sampled. A statement is sampled in the windows that
+    /// it overlaps.
     fn unwatched_ns(&self, from_ns: i64, until_ns: i64) -> i64 {
-        if self.watched.is_empty() {
+        if self.sampled_times.is_empty() {
             return 0;
         }
-        let first = (self.watched).partition_point(|(_, ends_ns)| *ends_ns <= from_ns);
+        let first = (self.sampled_times).partition_point(|(_, ends_ns)| *ends_ns <= from_ns);
         let mut seen_ns = 0;
         let mut at_ns = from_ns;
-        for (begins_ns, ends_ns) in &self.watched[first..] {
+        for (begins_ns, ends_ns) in &self.sampled_times[first..] {
             if *begins_ns >= until_ns {
                 break;
             }
@@ -80,7 +83,7 @@ impl Sums {
     /// Reads a run's executions. Statements that were never sent have no time.
     ///
     /// # Errors
-    /// The first of the iterator's.
+    /// If the iterator fails; the first error is returned.
     pub fn collect<E>(
         mut self,
         executions: impl IntoIterator<Item = Result<Execution, E>>,
@@ -91,7 +94,7 @@ impl Sums {
         Ok(self)
     }
 
-    /// Takes one execution in.
+    /// Adds an execution.
     pub fn add(&mut self, execution: &Execution) {
         let (Some(tool_lag_ns), Some(service_ns)) =
             (execution.tool_lag_ns(), execution.service_ns())
@@ -125,14 +128,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_outside_of_all_windows_was_not_watched() {
+    fn time_outside_of_all_windows_is_unwatched() {
         let window = |at_ns, until_ns, samples| SampleWindow {
             at_ns,
             until_ns,
             samples,
             missed: 0,
         };
-        // By time they are 10 to 20, 20 to 30 and 50 to 60; in that of 30 to 50 no sample was taken.
+        // In order of time they are 10 to 20, 20 to 30 and 50 to 60; from 30 to 50 there were no
+        // samples.
         let sums = Sums::watched(&[
             window(50, 60, 2),
             window(10, 20, 2),

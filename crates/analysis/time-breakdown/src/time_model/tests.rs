@@ -1,4 +1,4 @@
-//! Made-up evidence of which the truth is known.
+//! Time breakdowns of synthetic evidence with known times.
 
 use std::collections::HashMap;
 
@@ -105,7 +105,7 @@ fn lock() -> TimeCategory {
 }
 
 #[test]
-fn response_time_is_split_without_a_rest() {
+fn response_time_parts_add_up() {
     let sums = sums(&[(1, seen(100, 0.1, 0.4, 3.0))]);
     let activity = [
         activity(0, 1, None, 20),
@@ -144,7 +144,7 @@ fn response_time_is_split_without_a_rest() {
 }
 
 #[test]
-fn what_nobody_looked_into_is_a_part_of_its_own() {
+fn unobserved_time_is_a_separate_part() {
     let sums = sums(&[(1, seen(10, 0.0, 0.0, 2.0)), (2, seen(1, 0.0, 0.0, 1.0))]);
     let model = time_model(&sums, &[statistics(1, 10, None, 1.5)], &[], &[], &[]);
     assert_eq!(
@@ -161,7 +161,7 @@ fn what_nobody_looked_into_is_a_part_of_its_own() {
 }
 
 #[test]
-fn others_are_kept_apart_and_hidden_ones_told() {
+fn other_statements_are_separate_and_hidden_ones_counted() {
     let sums = sums(&[(1, seen(10, 0.0, 0.0, 2.0))]);
     let mut hidden = activity(3, 1, None, 10);
     hidden.state = "hidden".to_owned();
@@ -195,8 +195,8 @@ fn others_are_kept_apart_and_hidden_ones_told() {
 }
 
 #[test]
-fn time_in_which_nobody_looked_is_not_the_ways() {
-    // Of three seconds, samples met one in the server, and for 1.5 nobody looked.
+fn unwatched_time_is_not_outside_the_server() {
+    // Of three seconds, samples found one in the server, and 1.5 had no samples.
     let unwatched = |model: &TimeModel| {
         model
             .remarks
@@ -217,7 +217,7 @@ fn time_in_which_nobody_looked_is_not_the_ways() {
         ]
     );
     assert!(unwatched(&model), "{:?}", model.remarks);
-    // The server's statistics looked all the time.
+    // The server's statistics cover the whole time.
     let counted = [statistics(1, 10, None, 2.5)];
     let model = time_model(&sums(&[(1, cut)]), &counted, &windows(), &all, &[]);
     assert_eq!(
@@ -231,7 +231,7 @@ fn time_in_which_nobody_looked_is_not_the_ways() {
 }
 
 #[test]
-fn what_no_sample_met_is_not_the_way_where_sessions_are_hidden() {
+fn unsampled_time_with_hidden_sessions_is_unobserved() {
     let sums = sums(&[(1, seen(10, 0.0, 0.0, 2.0)), (2, seen(10, 0.0, 0.0, 1.0))]);
     let mut hidden = activity(3, 1, None, 10);
     hidden.state = "hidden".to_owned();
@@ -250,7 +250,7 @@ fn what_no_sample_met_is_not_the_way_where_sessions_are_hidden() {
 }
 
 #[test]
-fn samples_that_find_more_than_clients_saw_are_fitted_and_that_is_told() {
+fn excess_samples_are_scaled_down_with_a_remark() {
     let sums = sums(&[(1, seen(10, 0.0, 0.0, 0.5))]);
     let mut windows = windows();
     windows[3].missed = 40;
@@ -283,7 +283,7 @@ fn samples_that_find_more_than_clients_saw_are_fitted_and_that_is_told() {
 }
 
 #[test]
-fn what_statistics_saw_between_two_samples_is_no_way() {
+fn time_in_statistics_between_samples_is_in_the_server() {
     // A statement of a millisecond may fall between all samples.
     let sums = sums(&[(1, seen(100, 0.0, 0.0, 0.3))]);
     let statistics = [statistics(1, 100, Some(0.05), 0.15)];

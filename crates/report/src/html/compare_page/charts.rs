@@ -1,16 +1,16 @@
-//! The few charts of the whole: how it went over time, and how times are spread.
+//! Charts of the whole comparison: the course over time, and the distribution of times.
 
 use compare::{Comparison, Details, SideStretch, StretchTimes};
 
 use crate::html::chart::{Axis, Chart, Series, Shape, Unit, Values};
-use crate::text::amount::{count, duration, duration_change, duration_ns, rate};
 use crate::text::times_text::{change, p50, p99};
+use crate::text::units::{count, duration, duration_change, duration_ns, rate};
 
-/// Pixels.
+/// Height in pixels.
 const HEIGHT: u32 = 210;
 const DASHED: Option<&str> = Some("dashed");
 
-/// The numbers of the charts over time.
+/// Numbers of the charts over time.
 pub(super) struct Numbers {
     pub(super) width: String,
     pub(super) heads: [&'static str; 7],
@@ -29,12 +29,12 @@ pub(super) fn charts(view: &Comparison) -> Vec<Chart> {
     .collect()
 }
 
-/// The width of a stretch. Charts are in microseconds.
+/// Returns the width of a stretch in microseconds, the unit of the charts.
 fn width_us(view: &Comparison) -> f64 {
     view.over_time.width_ns as f64 / 1e3
 }
 
-/// A line through the middles of the stretches.
+/// Creates a line through the middles of the stretches.
 fn line(
     stretches: &[SideStretch],
     (label, colour, dash): (&str, &'static str, Option<&'static str>),
@@ -50,7 +50,7 @@ fn line(
     }
 }
 
-/// A chart over the time of the runs, if there is anything to draw.
+/// Creates a chart over the time of the runs, if there is anything to draw.
 fn timeline(
     view: &Comparison,
     (title, note): (&str, &str),
@@ -97,12 +97,12 @@ fn over_time(view: &Comparison) -> Option<Chart> {
     )
 }
 
-/// Where a bin begins, in microseconds.
+/// Returns the lower bound of a bin, in microseconds.
 fn edge_us(bin: usize) -> f64 {
     10f64.powf(bin as f64 / 10.0) / 1e3
 }
 
-/// The service times of all statements, as the share of calls in each bin from the first.
+/// Returns the share of calls in each bin, over the service times of all statements.
 fn shares(view: &Comparison, bins: fn(&Details) -> &[u64]) -> Vec<f64> {
     let mut sums: Vec<f64> = Vec::new();
     for details in view
@@ -134,7 +134,7 @@ fn spread(view: &Comparison) -> Option<Chart> {
     let last = sides.iter().map(Vec::len).max()?;
     let outline = |side: &[f64], colour: &'static str| {
         let share = |bin: usize| side.get(bin).copied().unwrap_or(0.0);
-        // The last ends where another would begin.
+        // Adds the upper end of the last bin.
         let edges = (first..=last).map(|bin| (edge_us(bin), share(bin)));
         Series {
             label: colour.to_owned(),

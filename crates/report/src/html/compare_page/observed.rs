@@ -1,12 +1,12 @@
-//! What was observed of the targets, before and after.
+//! Observed numbers of the targets before and after.
 
 use compare::Comparison;
 
-use crate::text::amount::count;
+use crate::text::units::count;
 
-/// Numbers that are shown.
+/// Maximum number of rows.
 const ROWS_MAX: usize = 60;
-/// Counters that changed by less of the greater are not shown.
+/// Minimum relative change of a counter.
 const SHARE_MIN: f64 = 0.1;
 
 pub(super) struct Observed {

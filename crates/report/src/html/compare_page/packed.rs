@@ -1,35 +1,36 @@
-//! The statements as the page's script reads them. A page of 5,000 statements has to open in a
-//! second, so numbers have the digits that are shown and no more, times are lists without names, and
-//! what only an open statement shows stands by itself, to be read when the first is opened.
+//! Compact statement data for the page's script. A page of 5,000 statements must open within a
+//! second. So numbers have only the displayed digits, times are lists without names, and the
+//! details of a statement are in a separate element that is parsed when the first statement is
+//! opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use compare::{Comparison, Details, Finding, SlowExecution, StatementComparison};
-use plans::{Mark, PlanComparison, PlanSide, StatementPlans};
+use plans::{PlanComparison, PlanSide, StatementPlans, StepMark};
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 use statistics::{LatencySummary, Ratio};
 
+use super::glossary::anomaly_text;
 use super::plan_change;
-use super::words::anomaly_text;
 use crate::html::data::short;
 use crate::text::plan_text;
 
-/// What the page's script needs beside the statements.
+/// Additional data for the page's script, other than the statements.
 #[derive(Serialize)]
 pub(super) struct PageData {
     margin: f64,
-    /// How sure intervals are, in percent.
+    /// Confidence level of intervals, in percent.
     level: u32,
-    /// How long the whole is that medians are over.
+    /// Time that the medians cover.
     span_us: f64,
     heights: &'static str,
 }
 
-/// Mean, p50, p95, p99 and greatest, in microseconds.
+/// Mean, p50, p95, p99 and maximum, in microseconds.
 type Times = [f64; 5];
 
-/// A ratio with its interval.
+/// Ratio with its interval.
 type Interval = (f64, Option<f64>, Option<f64>);
 
 #[derive(Serialize)]
@@ -42,9 +43,9 @@ struct Ratios {
     p99: Option<Interval>,
 }
 
-/// What the table shows of a statement, and what it is found by.
+/// Table row of a statement, with its search text.
 #[derive(Serialize)]
-pub(super) struct Packed<'a> {
+pub(super) struct PackedStatement<'a> {
     fingerprint: Fingerprint,
     sql: Option<&'a str>,
     class: Option<StatementClass>,
@@ -53,9 +54,9 @@ pub(super) struct Packed<'a> {
     regression: bool,
     ratios: Ratios,
     added: Option<f64>,
-    /// Before, after.
+    /// Calls before and after.
     calls: (u64, u64),
-    /// Before, after, captured.
+    /// Errors before, after and captured.
     errors: (u64, u64, u64),
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<(u64, u64)>,
@@ -63,27 +64,27 @@ pub(super) struct Packed<'a> {
     after: Option<Times>,
     #[serde(skip_serializing_if = "Option::is_none")]
     captured: Option<Times>,
-    /// What became of its plan, where it is another.
+    /// Change of its plan, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// What it is found by beside its SQL: the steps of its plans.
+    /// Additional search text: the nodes of its plans.
     #[serde(skip_serializing_if = "String::is_empty")]
     words: String,
 }
 
-/// What an open statement shows beside; each before and after.
+/// Details of a statement; each before and after.
 #[derive(Serialize)]
-pub(super) struct Opened {
+pub(super) struct StatementDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<[Option<Times>; 2]>,
     /// Session lag.
     #[serde(skip_serializing_if = "Option::is_none")]
     lag: Option<[Option<Times>; 2]>,
-    /// The first bin, the highest share of calls in one, and the shares as heights of that.
+    /// First bin, greatest share of calls in a bin, and the shares as heights relative to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     bins: Option<(u32, f64, [String; 2])>,
-    /// The least and the greatest median of a stretch, and the medians as heights between them, in
-    /// ratios.
+    /// Minimum and maximum of the stretch medians, and the medians as heights between them, on a
+    /// logarithmic scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     medians: Option<(f64, f64, [String; 2])>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +95,7 @@ pub(super) struct Opened {
     plan: Option<PlanDetails>,
 }
 
-/// What became of the plan, and its steps before and after.
+/// Change of the plan, and its nodes before and after.
 #[derive(Serialize)]
 struct PlanDetails {
     /// Whether the plan is the same; `null` unless both sides have one.
@@ -103,23 +104,23 @@ struct PlanDetails {
     sides: [Vec<Step>; 2],
 }
 
-/// How far below the top, what it does, its mark, the planner's rows and cost, its conditions.
-type Step = (usize, String, Mark, f64, f64, Vec<String>);
+/// Depth, label, mark, estimated rows and cost, and conditions of a node.
+type Step = (usize, String, StepMark, f64, f64, Vec<String>);
 
-/// Service and response time, rows, when it was due, session, sequence.
+/// Service and response time, rows, due time, session, sequence.
 type Slow = (f64, f64, u64, f64, u64, u64);
 
-/// So many points of a line are seen in a small chart.
+/// Maximum number of points of a line in a small chart.
 const POINTS_MAX: usize = 64;
 
-/// A height in a small chart is one of these letters, the first at the bottom: each is a pixel or
-/// two. None of them has to be escaped where it stands.
+/// Characters that encode heights in a small chart, from the bottom up; each is a pixel or two.
+/// None of them needs escaping.
 const HEIGHTS: &str =
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|}~";
-/// Nothing was there.
+/// Character for a gap.
 const GAP: char = ' ';
 
-/// Nanoseconds as microseconds.
+/// Converts nanoseconds to rounded microseconds.
 fn us(ns: f64) -> f64 {
     short(ns / 1e3)
 }
@@ -151,13 +152,13 @@ pub(super) fn page(view: &Comparison) -> PageData {
     }
 }
 
-pub(super) fn statements<'a>(kept: &[&'a StatementComparison]) -> Vec<Packed<'a>> {
+pub(super) fn statements<'a>(kept: &[&'a StatementComparison]) -> Vec<PackedStatement<'a>> {
     kept.iter().map(|one| packed(one)).collect()
 }
 
-fn packed(one: &StatementComparison) -> Packed<'_> {
+fn packed(one: &StatementComparison) -> PackedStatement<'_> {
     let service = &one.service;
-    Packed {
+    PackedStatement {
         fingerprint: one.fingerprint,
         sql: one.sql.as_deref(),
         class: one.class,
@@ -181,20 +182,20 @@ fn packed(one: &StatementComparison) -> Packed<'_> {
     }
 }
 
-pub(super) fn details(kept: &[&StatementComparison]) -> BTreeMap<Fingerprint, Opened> {
+pub(super) fn details(kept: &[&StatementComparison]) -> BTreeMap<Fingerprint, StatementDetails> {
     kept.iter()
         .map(|one| (one.fingerprint, detail(one)))
         .collect()
 }
 
-fn detail(one: &StatementComparison) -> Opened {
+fn detail(one: &StatementComparison) -> StatementDetails {
     let both = |before: &Option<LatencySummary>, after: &Option<LatencySummary>| {
         (before.is_some() || after.is_some())
             .then(|| [before, after].map(|side| side.as_ref().map(times)))
     };
     let details = one.details.as_ref();
     let slow = |all: &Vec<SlowExecution>| all.iter().map(slow).collect();
-    Opened {
+    StatementDetails {
         response: both(&one.response_before, &one.response_after),
         lag: both(&one.session_lag_before, &one.session_lag_after).filter(waited),
         bins: details.and_then(bins),
@@ -212,9 +213,9 @@ fn detail(one: &StatementComparison) -> Opened {
     }
 }
 
-/// The steps of both sides.
+/// Returns the nodes of both plans.
 fn steps(plans: &StatementPlans) -> [Vec<Step>; 2] {
-    let marks = |of: fn(&PlanComparison) -> &Vec<Mark>| {
+    let marks = |of: fn(&PlanComparison) -> &Vec<StepMark>| {
         let found = plans.comparison.as_ref();
         found.map_or(&[][..], |found| of(found).as_slice())
     };
@@ -224,11 +225,11 @@ fn steps(plans: &StatementPlans) -> [Vec<Step>; 2] {
     ]
 }
 
-fn steps_of(side: &PlanSide, marks: &[Mark]) -> Vec<Step> {
+fn steps_of(side: &PlanSide, marks: &[StepMark]) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some(plan) = side.plan() {
         plan.root.each(&mut |node, depth| {
-            let mark = marks.get(steps.len()).copied().unwrap_or(Mark::Same);
+            let mark = marks.get(steps.len()).copied().unwrap_or(StepMark::Same);
             let conditions = node.conditions.iter().map(ToString::to_string).collect();
             let (rows, cost) = (short(node.rows), short(node.cost));
             steps.push((depth, node.label(), mark, rows, cost, conditions));
@@ -237,7 +238,7 @@ fn steps_of(side: &PlanSide, marks: &[Mark]) -> Vec<Step> {
     steps
 }
 
-/// What was done, each once.
+/// Returns the labels of all nodes without repetition.
 fn plan_words(plans: &StatementPlans) -> String {
     let mut labels = BTreeSet::new();
     for plan in [&plans.before, &plans.after]
@@ -258,7 +259,7 @@ fn plan_words(plans: &StatementPlans) -> String {
     words.join(" ")
 }
 
-/// Nothing to show where nothing waited.
+/// Whether there was any session lag.
 fn waited(lag: &[Option<Times>; 2]) -> bool {
     lag.iter().flatten().flatten().any(|us| *us > 0.0)
 }
@@ -274,7 +275,7 @@ fn slow(one: &SlowExecution) -> Slow {
     )
 }
 
-/// The letter of a part from 0 to 1.
+/// Returns the character for a height from 0 to 1.
 fn height(part: f64) -> char {
     let highest = HEIGHTS.len() - 1;
     let at = (part * highest as f64).round() as usize;
@@ -306,7 +307,7 @@ fn medians(details: &Details) -> Option<(f64, f64, [String; 2])> {
     (least > 0.0).then(|| (us(least), us(most), heights))
 }
 
-/// The middle of neighbours, where there are more points than are seen.
+/// Returns the medians of neighbouring points if there are too many.
 fn thinned(points: &[Option<u64>]) -> Vec<Option<u64>> {
     let group = points.len().div_ceil(POINTS_MAX).max(1);
     let middle = |group: &[Option<u64>]| {
@@ -322,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_is_letters() {
+    fn small_chart_is_encoded_as_letters() {
         let details = Details {
             first_bin: 60,
             bins_before: vec![1, 3, 0],

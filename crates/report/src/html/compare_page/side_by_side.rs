@@ -1,10 +1,10 @@
-//! The two sides as the reader has to know them: which runs, of what, against what.
+//! Facts about the two sides: runs, workloads and servers.
 
 use compare::{Comparison, NoiseSource, RunFacts, SideFacts};
 use statistics::LatencySummary;
 
-use crate::text::amount::{count, counted, duration_ns, rate};
 use crate::text::line::one_line;
+use crate::text::units::{count, counted, duration_ns, rate};
 
 pub(super) struct Side {
     pub(super) name: &'static str,
@@ -16,11 +16,11 @@ pub(super) struct FactRow {
     pub(super) name: &'static str,
     pub(super) before: String,
     pub(super) after: String,
-    /// What should be alike and is not.
+    /// Whether the sides should be equal but differ.
     pub(super) differs: bool,
 }
 
-/// What the runs of a side have in common, or each of what they have, in the order of the runs.
+/// Returns the common value of a side's runs, or the value of each run in order.
 fn each(side: &SideFacts, text: impl Fn(&RunFacts) -> String) -> String {
     let mut found: Vec<String> = Vec::new();
     for text in side.runs.iter().map(text) {
@@ -34,18 +34,18 @@ fn each(side: &SideFacts, text: impl Fn(&RunFacts) -> String) -> String {
     }
 }
 
-/// The runs' names.
+/// Returns the names of the runs.
 pub(super) fn names(side: &SideFacts) -> String {
     each(side, |run| one_line(&run.name, 300))
 }
 
-/// The longest of a side's runs.
+/// Returns the longest duration of a side's runs.
 fn took(side: &SideFacts) -> String {
     let longest_ns = side.runs.iter().map(|run| run.elapsed_ns).max();
     duration_ns(longest_ns.unwrap_or(0) as f64)
 }
 
-/// `2026-11-21 19:05 UTC`.
+/// Formats a start time: `2026-11-21 19:05 UTC`.
 fn when(run: &RunFacts) -> String {
     match run.started_wall_us {
         0 => String::new(),
@@ -92,7 +92,7 @@ pub(super) fn sides(view: &Comparison) -> [Side; 2] {
     })
 }
 
-/// How much runs of one server differ, where it is known.
+/// Describes the noise between runs of one server, if it is known.
 pub(super) fn noise(view: &Comparison) -> String {
     let Some(noise) = &view.noise else {
         return "One run on each side: how much two runs of the same server differ is not in the intervals; several runs a side would tell.".to_owned();
@@ -117,7 +117,7 @@ pub(super) fn noise(view: &Comparison) -> String {
     }
 }
 
-/// Both sides, fact by fact.
+/// Returns the rows of the table that compares both sides.
 pub(super) fn facts(view: &Comparison) -> Vec<FactRow> {
     let both = [&view.before, &view.after];
     let dash = || "–".to_owned();

@@ -1,24 +1,24 @@
-//! What the two targets differ in, as text in cells.
+//! Differences of the two targets, as table cells.
 
 use std::collections::BTreeSet;
 
 use compare::targets::{
-    Bearing, Detail, IndexDifference, ObjectDifference, Presence, SettingDifference, SettingSide,
-    SizeDifference, TargetsComparison,
+    Detail, IndexDifference, ObjectDifference, Presence, SettingArea, SettingDifference,
+    SettingSide, SizeDifference, TargetsComparison,
 };
 use compare::{Comparison, Side};
 
-use super::NEWS_MAX;
-use crate::text::amount::{bytes, count, counted};
+use super::CHANGES_MAX;
 use crate::text::line::one_line;
 use crate::text::targets_text::is_aside;
+use crate::text::units::{bytes, count, counted};
 
 pub(super) struct Targets {
-    /// In how many things they differ, by what they are.
+    /// Number of differences by kind.
     pub(super) summary: String,
     pub(super) note: String,
     pub(super) groups: Vec<Group>,
-    /// What is not known of them.
+    /// Facts that are unknown.
     pub(super) unknown: Vec<String>,
 }
 
@@ -91,8 +91,8 @@ pub(super) fn targets(view: &Comparison) -> Option<Targets> {
         note: note(targets),
         groups: groups
             .map(|(title, mut rows)| {
-                let more = rows.len().saturating_sub(NEWS_MAX);
-                rows.truncate(NEWS_MAX);
+                let more = rows.len().saturating_sub(CHANGES_MAX);
+                rows.truncate(CHANGES_MAX);
                 Group { title, rows, more }
             })
             .collect(),
@@ -104,20 +104,20 @@ fn summary(targets: &TargetsComparison) -> String {
     let version = usize::from(targets.version_before != targets.version_after);
     let settings = |wanted: fn(&&SettingDifference) -> bool| {
         let matter = targets.settings.iter();
-        let matter = matter.filter(|one| one.bearing != Bearing::Place);
+        let matter = matter.filter(|one| one.bearing != SettingArea::Place);
         matter.filter(wanted).count()
     };
     let kinds = [
         ("version", version),
         (
             "setting",
-            settings(|one| !one.by_version && one.bearing != Bearing::Watching),
+            settings(|one| !one.by_version && one.bearing != SettingArea::Watching),
         ),
         (
             "setting of how they are watched|settings of how they are watched",
-            settings(|one| !one.by_version && one.bearing == Bearing::Watching),
+            settings(|one| !one.by_version && one.bearing == SettingArea::Watching),
         ),
-        // Beside another version they go without saying.
+        // Default values of another version are expected to differ.
         ("default", (1 - version) * settings(|one| one.by_version)),
         ("index|indexes", indexes(targets)),
         ("table", targets.relations.len()),
@@ -141,7 +141,7 @@ fn summary(targets: &TargetsComparison) -> String {
     }
 }
 
-/// Indexes that are not the same, or that queries may use on one side only; each once.
+/// Counts the indexes that differ, or that queries can use on one side only, without repetition.
 fn indexes(targets: &TargetsComparison) -> usize {
     let mut all: BTreeSet<(&str, &str)> = targets
         .indexes
@@ -200,7 +200,7 @@ fn setting(one: &SettingDifference) -> Row {
     Row::new(&one.name, &side(&one.before), &side(&one.after))
 }
 
-/// A row for each detail; what is on one side only has none.
+/// Returns a row for each detail; an object of only one side has none.
 fn rows_of(name: &str, presence: Presence, what: &str, details: &[Detail]) -> Vec<Row> {
     match presence {
         Presence::OnlyBefore => return vec![Row::new(name, what, "–")],
@@ -296,9 +296,9 @@ mod tests {
         }
     }
 
-    /// The head says that they differ wherever the section does.
+    /// The summary lists differences exactly if the section does.
     #[test]
-    fn head_and_section_agree() {
+    fn summary_and_section_agree() {
         let none = Facts::default;
         let with = |setting: SettingFact| Facts {
             settings: vec![setting],

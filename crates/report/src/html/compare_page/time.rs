@@ -1,18 +1,18 @@
-//! What response times were made of, before and after.
+//! Components of response time before and after.
 
 use compare::Comparison;
 use time_breakdown::time_model::PartsChange;
 
-use crate::text::amount::{added, duration_change, duration_ns};
+use crate::text::units::{added, duration_change, duration_ns};
 use crate::text::{processor_text, time_text};
 
-/// Parts that are shown.
+/// Maximum number of parts.
 const ROWS_MAX: usize = 20;
 
 pub(super) struct Time {
     pub(super) note: String,
     pub(super) parts: Parts,
-    /// The same of the server's processor time, if known.
+    /// The server's processor time, if known.
     pub(super) processor: Option<(String, Parts)>,
 }
 

@@ -1,37 +1,37 @@
-//! The charts, and their numbers.
+//! Charts over time, and their numbers.
 
-use inspect::{Inspection, Moment};
+use inspect::{Inspection, TimeBucket};
 
 use crate::html::chart::{Axis, Chart, Layout, Series, Shape, Unit, Values};
 use crate::sqlstate::condition_name;
-use crate::text::amount::{bytes, count, duration, rate};
+use crate::text::units::{bytes, count, duration, rate};
 
-/// Colours of the errors with the most frequent codes.
+/// Colours of the most frequent errors.
 const COLOURS: [&str; 4] = ["c4", "c5", "c6", "c7"];
-/// Pixels.
+/// Height in pixels.
 const HEIGHT: u32 = 120;
 
-/// Writes a number with its unit.
+/// Formats a number with its unit.
 type Amount = fn(u64) -> String;
-/// A number of a moment.
-type Measure = fn(&Moment) -> u64;
+/// Reads a number of a time bucket.
+type Measure = fn(&TimeBucket) -> u64;
 
-/// The numbers of all charts.
+/// Numbers of all charts.
 pub(super) struct Numbers {
     pub(super) heads: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
 }
 
-fn values(view: &Inspection, measure: impl Fn(&Moment) -> u64) -> Vec<u64> {
+fn values(view: &Inspection, measure: impl Fn(&TimeBucket) -> u64) -> Vec<u64> {
     view.over_time.moments.iter().map(measure).collect()
 }
 
-/// Values, each divided.
+/// Divides each value.
 fn divided(values: &[u64], by: f64) -> Values {
     Values::steps(values.iter().map(|value| Some(*value as f64 / by)))
 }
 
-/// A chart of one series or of several on each other.
+/// Creates a chart of one series, or of several stacked ones.
 fn chart(view: &Inspection, (title, note, alt_text): (&str, &str, String), y: Axis) -> Chart {
     let over = &view.over_time;
     Chart {
@@ -108,7 +108,7 @@ pub(super) fn charts(view: &Inspection) -> Vec<Chart> {
 }
 
 fn errors(view: &Inspection) -> Option<Chart> {
-    let mut rest = values(view, Moment::errors);
+    let mut rest = values(view, TimeBucket::errors);
     let all: u64 = rest.iter().sum();
     let stacked = |label, colour, values: &[u64]| Series {
         label,
@@ -143,7 +143,7 @@ fn errors(view: &Inspection) -> Option<Chart> {
     })
 }
 
-/// What the server did: a lane for each kind that occurs.
+/// Creates the chart of server events, with a lane for each kind that occurs.
 fn server(view: &Inspection) -> Option<Chart> {
     let all: [(&str, &str, Measure, Unit, Amount); 8] = [
         (
@@ -206,7 +206,7 @@ pub(super) fn numbers(view: &Inspection) -> Numbers {
     let all: [(&str, Measure, Amount); 14] = [
         ("statements", |one| one.statements, count),
         ("their time", |one| one.time_us, time),
-        ("errors", Moment::errors, count),
+        ("errors", TimeBucket::errors, count),
         ("open", |one| one.open_max, count),
         ("opened", |one| one.opened, count),
         ("closed", |one| one.closed, count),
@@ -223,7 +223,7 @@ pub(super) fn numbers(view: &Inspection) -> Numbers {
         .into_iter()
         .filter(|(_, measure, _)| over.moments.iter().any(|one| measure(one) > 0))
         .collect();
-    let row = |(place, moment): (usize, &Moment)| {
+    let row = |(place, moment): (usize, &TimeBucket)| {
         let at_us = over.start_us + place as i64 * over.width_us;
         let mut cells = vec![clock::utc_text(view.start_wall_us.saturating_add(at_us))];
         if over.width_us < 1_000_000 {
@@ -235,8 +235,8 @@ pub(super) fn numbers(view: &Inspection) -> Numbers {
         }));
         cells
     };
-    // Sessions that are only open are nothing that happened.
-    let happened = |(_, moment): &(usize, &Moment)| {
+    // Open sessions alone do not count as activity.
+    let happened = |(_, moment): &(usize, &TimeBucket)| {
         let mut what = used.iter().filter(|(name, ..)| *name != "open");
         what.any(|(_, measure, _)| measure(moment) > 0)
     };

@@ -1,16 +1,16 @@
-//! The page's tables, as text in cells.
+//! Tables of the page, as cells.
 
 use inspect::{DurationBin, Inspection, NameTotals};
 use workload::ServerEventKind;
 
 use crate::sqlstate::condition_name;
-use crate::text::amount::{bytes, count, duration, percent};
 use crate::text::inspect_text::{by_count, name_of, server_lines, upkeep};
 use crate::text::line::one_line;
+use crate::text::units::{bytes, count, duration, percent};
 
-/// Names shown of each sort.
+/// Maximum number of names in each group.
 const NAMES_MAX: usize = 12;
-/// Tables of autovacuum shown.
+/// Maximum number of autovacuum tables.
 const TABLES_MAX: usize = 25;
 
 pub(super) struct Bin {
@@ -39,7 +39,7 @@ pub(super) fn durations(view: &Inspection) -> Vec<Bin> {
         },
         count: count(bin.count),
         share: percent(bin.count as f64, view.with_duration() as f64),
-        // What is more than nothing is seen.
+        // A non-empty bin gets a visible width.
         width: match bin.count {
             0 => "0".to_owned(),
             some => format!("{:.2}", (100.0 * some as f64 / most.max(1) as f64).max(0.3)),
@@ -149,7 +149,7 @@ pub(super) fn sent(view: &Inspection) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A name and what is to be said of it.
+/// Name and description of an activity.
 pub(super) type ActivityRow = (&'static str, String);
 
 pub(super) fn activity(view: &Inspection) -> Vec<ActivityRow> {

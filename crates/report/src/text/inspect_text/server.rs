@@ -1,19 +1,19 @@
-//! What failed, and what the server did.
+//! Errors, and server activity.
 
 use inspect::{Inspection, ServerActivity, StatementStats, TableUpkeep};
 use workload::ServerEventKind as Kind;
 
 use super::statements::name_of;
 use crate::sqlstate::condition_name;
-use crate::text::amount::{bytes, count, counted, duration};
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::units::{bytes, count, counted, duration};
 
-/// Codes of errors shown.
+/// Maximum number of error codes.
 const ERRORS_MAX: usize = 4;
 
-/// The errors by code, each with where the first stands.
+/// Lists the errors by code, each with the position of the first.
 pub(super) fn errors(view: &Inspection, style: TextStyle) -> Vec<String> {
     if view.errors.is_empty() {
         return Vec::new();
@@ -56,8 +56,8 @@ pub(super) fn errors(view: &Inspection, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// `FILE:LINE` with the last part of the path, since the first ones leave no room. A recovered
-/// workload does not know its files.
+/// Formats a position as `FILE:LINE` with the file's base name. A recovered workload does not know
+/// its files.
 pub(super) fn place(path: &str, line: u64) -> String {
     match path.rsplit('/').next().unwrap_or(path) {
         "" => format!("line {line}"),
@@ -65,7 +65,7 @@ pub(super) fn place(path: &str, line: u64) -> String {
     }
 }
 
-/// What the server did beside its clients' statements.
+/// Lists the server's own activity.
 pub(super) fn activity(view: &Inspection, style: TextStyle) -> Vec<String> {
     if view.server.count == 0 {
         return Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn activity(view: &Inspection, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// What is to be said of the server, by name. What is many is cut to `width`.
+/// Returns the server's activity by name. Long lists are cut to `width`.
 pub(crate) fn server_lines(view: &Inspection, width: usize) -> Vec<(&'static str, String)> {
     let server = &view.server;
     let deadlocks = server.of(Kind::Deadlock);
@@ -174,7 +174,7 @@ fn checkpoints(server: &ServerActivity) -> Option<String> {
     Some(text)
 }
 
-/// The tables of autovacuum, the most time first.
+/// Returns the tables of autovacuum by descending time.
 pub(crate) fn upkeep(server: &ServerActivity) -> Vec<(&str, &TableUpkeep)> {
     let mut tables: Vec<_> = (server.tables.iter())
         .map(|(name, table)| (&**name, table))

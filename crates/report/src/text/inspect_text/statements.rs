@@ -1,4 +1,4 @@
-//! The top statements, in four orders, and the slowest calls.
+//! Top statements in four orders, and the slowest calls.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use inspect::{CallExample, Inspection, StatementOrder, StatementStats};
 use statistics::LatencySummary;
 
 use super::server::place;
-use crate::text::amount::{count, counted, duration, duration_ns, percent};
 use crate::text::line::{one_line, statement_name};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::times_text::{p50, p95, p99};
+use crate::text::units::{count, counted, duration, duration_ns, percent};
 
-/// Statements shown by total time.
+/// Number of statements by total time.
 const BY_TOTAL_MAX: usize = 5;
-/// Statements shown in the other orders.
+/// Number of statements in the other orders.
 const BY_OTHERS_MAX: usize = 3;
 
-/// What a list shows of each statement.
+/// Column of a statement list.
 type Cell = (&'static str, fn(&StatementStats, &Inspection) -> String);
 
 const CALLS: Cell = ("calls", |one, _| count(one.calls));
@@ -40,7 +40,7 @@ fn time(one: &StatementStats, of: fn(&LatencySummary) -> f64) -> String {
         .map_or_else(dash, |latency| duration_ns(of(&latency)))
 }
 
-/// A statement's part of the time of all statements.
+/// Formats a statement's share of the time of all statements.
 pub(crate) fn share(one: &StatementStats, all: &Inspection) -> Option<String> {
     Some(percent(one.captured?.total_ns, all.captured?.total_ns))
 }
@@ -50,7 +50,7 @@ pub(crate) fn name_of(one: &StatementStats) -> Cow<'_, str> {
     statement_name(one.sql.as_deref(), one.fingerprint)
 }
 
-/// The lists. With an `order`, that one alone.
+/// Returns the lists; with an `order`, only that one.
 pub(super) fn lists(
     view: &Inspection,
     order: Option<StatementOrder>,
@@ -66,7 +66,7 @@ pub(super) fn lists(
     for each in StatementOrder::ALL {
         let shown = match order {
             Some(order) => each == order,
-            // All of them stand in the first list; the last says which calls were slow.
+            // The first list has all statements; the last has the slowest calls.
             None => !few || matches!(each, StatementOrder::Total | StatementOrder::Max),
         };
         if shown {
@@ -133,7 +133,7 @@ fn listing(view: &Inspection, order: StatementOrder, most: usize, style: TextSty
     lines
 }
 
-/// Where a call was met.
+/// Describes the position of a call in the source.
 fn slowest(example: &CallExample, view: &Inspection) -> String {
     let mut text = format!(
         "the slowest: {} after the start, session {}",

@@ -1,18 +1,20 @@
-//! Names of quantities, with what stands around them between dots.
+//! Names of quantities with their dotted prefixes and suffixes.
 
 use super::error::nearest;
-use super::quantity::{End, Kind, Name, QUANTITIES, Quantity, RunSide, Subject, What};
+use super::quantity::{
+    IntervalEnd, Kind, Name, QUANTITIES, Quantity, QuantityKind, RunSide, Subject,
+};
 
-/// What the parts of `all.before.p99` said.
+/// Parsed parts of a dotted name such as `all.before.p99`.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct QuantityPath {
     pub(super) subject: Option<Subject>,
     pub(super) side: Option<RunSide>,
-    pub(super) end: Option<End>,
-    pub(super) what: Option<(What, &'static str)>,
+    pub(super) end: Option<IntervalEnd>,
+    pub(super) what: Option<(QuantityKind, &'static str)>,
 }
 
-impl Place {
+impl QuantityPath {
     pub(super) fn add(&mut self, part: &str) -> Result<(), String> {
         let taken = match part {
             "all" => self.subject.replace(Subject::All).is_some(),
@@ -20,8 +22,8 @@ impl Place {
             "connects" => self.subject.replace(Subject::Connects).is_some(),
             "before" => self.side.replace(RunSide::Before).is_some(),
             "after" => self.side.replace(RunSide::After).is_some(),
-            "low" => self.end.replace(End::Low).is_some(),
-            "high" => self.end.replace(End::High).is_some(),
+            "low" => self.end.replace(IntervalEnd::Low).is_some(),
+            "high" => self.end.replace(IntervalEnd::High).is_some(),
             "" => return Err("a dot stands between two names, such as all.p99".to_owned()),
             part => {
                 let word = match part {
@@ -30,7 +32,7 @@ impl Place {
                     part => part,
                 };
                 let Some(found) = QUANTITIES.iter().find(|known| known.word == word) else {
-                    return Err(unknown(part));
+                    return Err(unknown_name_message(part));
                 };
                 self.what.replace((found.what, found.word)).is_some()
             }
@@ -83,7 +85,7 @@ impl Place {
     }
 }
 
-fn unknown(part: &str) -> String {
+fn unknown_name_message(part: &str) -> String {
     let words = QUANTITIES.iter().map(|known| known.word);
     let modifiers = [
         "all", "response", "connects", "before", "after", "low", "high", "and", "or", "not",
@@ -102,7 +104,7 @@ fn unknown(part: &str) -> String {
     }
 }
 
-pub(super) fn allowed(name: Name) -> String {
+pub(super) fn allowed_values(name: Name) -> String {
     let kinds = name.kinds().iter().map(|kind| match kind {
         Kind::Ratio => "a ratio (1.2x, or 20% for a change by so much)",
         Kind::Time => "a time (ns, us, ms, s or min)",
@@ -113,8 +115,8 @@ pub(super) fn allowed(name: Name) -> String {
     format!("compared with {}", kinds.collect::<Vec<_>>().join(" or "))
 }
 
-/// A test with this quantity that can be read.
-pub(super) fn example(quantity: Quantity) -> String {
+/// Returns an example of a valid test with this quantity.
+pub(super) fn example_test(quantity: Quantity) -> String {
     let kinds = quantity.name.kinds();
     let kind = match (quantity.side, quantity.end) {
         (Some(_), _) => kinds.iter().find(|kind| **kind != Kind::Ratio),

@@ -1,4 +1,4 @@
-//! A workload made up: two minutes of a shop, and what its server did meanwhile.
+//! Synthetic workload: two minutes of a shop, with server events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use workload::{
     StatementText, Unreplayable, WorkloadInfo,
 };
 
-/// What it is like.
+/// Options of the workload.
 #[derive(Debug, Clone)]
-pub struct Made {
-    /// The log has durations.
+pub struct WorkloadOptions {
+    /// Whether the log has durations.
     pub durations: bool,
-    /// Examples are kept as they were sent.
+    /// Whether examples keep their literals.
     pub literals: bool,
-    /// The text of the statement with most calls.
+    /// Text of the statement with the most calls.
     pub sql: &'static str,
 }
 
-impl Default for Made {
+impl Default for WorkloadOptions {
     fn default() -> Self {
         Self {
             durations: true,
@@ -79,8 +79,8 @@ fn server_events() -> Vec<ServerEvent> {
     events
 }
 
-/// Its inspection.
-pub fn inspected(made: Made) -> Inspection {
+/// Returns its inspection.
+pub fn inspected(made: WorkloadOptions) -> Inspection {
     let mut info = WorkloadInfo {
         span_us: 119_960_000,
         server_to_us: 119_000_000,

@@ -1,56 +1,60 @@
-//! How many neighbouring stretches of a run are one witness.
+//! Chooses the block length: how many neighbouring stretches count as one observation.
 //!
-//! A disturbance of half a minute makes all stretches in it alike; drawn or exchanged one by one
-//! they would pass for many witnesses of one thing. As long as neighbours are correlated, two become
-//! one: the blocking of Flyvbjerg and Petersen, "Error Estimates on Averages of Correlated Data",
-//! Journal of Chemical Physics 91 (1989). It stops at [`BLOCKS_MIN`] blocks: with fewer nothing could
-//! be shown, and what is still alike then is a drift, which is told as one ([`compare::remark`]).
+//! A disturbance of half a minute affects all stretches in it alike. Drawn or permuted one by one,
+//! they would pass for many independent observations. While neighbours are correlated, pairs are
+//! merged: the blocking of Flyvbjerg and Petersen, "Error Estimates on Averages of Correlated
+//! Data", Journal of Chemical Physics 91 (1989). Merging stops at [`BLOCKS_MIN`] blocks, because
+//! fewer could show nothing. Correlation that remains at that length is a drift, which is reported
+//! as an anomaly (`compare::Anomaly`).
 
 use crate::bootstrap::Resampler;
 use crate::quantile;
 use crate::series::{slot_of, value_of};
 use crate::timeline::STRETCHES_MAX;
 
-/// No fewer blocks than this are made, where there are as many stretches.
+/// Minimum number of blocks, if there are as many stretches.
 const BLOCKS_MIN: usize = 16;
 
-/// Neighbours count as correlated from this many standard errors on (one-sided, 5 %).
+/// Standard errors from which neighbours count as correlated (one-sided, 5 %).
 const CORRELATED: f64 = 1.645;
 
-/// The shares of values that are looked at: those above the median, and those above the 90th
-/// percentile, in which a disturbance shows that spares most calls.
+/// Quantiles at which correlation is checked: calls above the median, and calls above the 90th
+/// percentile, which shows a disturbance that spares most calls.
 const PER_MILLES: [u64; 2] = [500, 900];
 
-/// Of how many stretches, as a power of two, a block consists.
+/// Returns the block length in stretches, as a power of two.
 pub fn block_bits(before: &[Resampler], after: &[Resampler], paired: bool) -> u32 {
     let mut bits = 0;
     for per_mille in PER_MILLES {
-        let before: Vec<Above> = before
+        let before: Vec<ExceedanceCounts> = before
             .iter()
-            .map(|run| Above::new(run, per_mille))
+            .map(|run| ExceedanceCounts::new(run, per_mille))
             .collect();
-        let after: Vec<Above> = after.iter().map(|run| Above::new(run, per_mille)).collect();
+        let after: Vec<ExceedanceCounts> = after
+            .iter()
+            .map(|run| ExceedanceCounts::new(run, per_mille))
+            .collect();
         if paired {
-            bits = bits.max(needed(|slots| {
-                Some(excess(&after, slots.clone())? - excess(&before, slots)?)
+            bits = bits.max(required_bits(|slots| {
+                Some(exceedance_share(&after, slots.clone())? - exceedance_share(&before, slots)?)
             }));
         } else {
             for run in before.iter().chain(&after) {
                 let run = std::slice::from_ref(run);
-                bits = bits.max(needed(|slots| excess(run, slots)));
+                bits = bits.max(required_bits(|slots| exceedance_share(run, slots)));
             }
         }
     }
     bits
 }
 
-/// Of each stretch, how many samples there are, and how many of them are above a quantile of the run.
-struct Above {
+/// Number of samples in each stretch, and the number above a quantile of the run.
+struct ExceedanceCounts {
     counts: [u32; STRETCHES_MAX],
     above: [u32; STRETCHES_MAX],
 }
 
-impl Above {
+impl ExceedanceCounts {
     fn new(run: &Resampler, per_mille: u64) -> Self {
         let sorted = run.sorted();
         let threshold = quantile::of_sorted(sorted, per_mille).map_or(f64::MAX, value_of);
@@ -69,8 +73,8 @@ impl Above {
     }
 }
 
-/// The share of a side's samples in some stretches that are above.
-fn excess(runs: &[Above], slots: std::ops::Range<usize>) -> Option<f64> {
+/// Returns the share of a side's samples in these stretches that exceed the quantile.
+fn exceedance_share(runs: &[ExceedanceCounts], slots: std::ops::Range<usize>) -> Option<f64> {
     let (mut count, mut above) = (0, 0);
     for run in runs {
         count += run.counts[slots.clone()].iter().sum::<u32>();
@@ -79,7 +83,7 @@ fn excess(runs: &[Above], slots: std::ops::Range<usize>) -> Option<f64> {
     (count > 0).then(|| f64::from(above) / f64::from(count))
 }
 
-fn needed(value: impl Fn(std::ops::Range<usize>) -> Option<f64>) -> u32 {
+fn required_bits(value: impl Fn(std::ops::Range<usize>) -> Option<f64>) -> u32 {
     let mut bits = 0;
     loop {
         let values: Vec<f64> = (0..STRETCHES_MAX >> bits)
@@ -95,7 +99,7 @@ fn needed(value: impl Fn(std::ops::Range<usize>) -> Option<f64>) -> u32 {
     }
 }
 
-/// Of neighbours; `None` where nothing varies.
+/// Returns the lag-1 autocorrelation; `None` if nothing varies.
 fn autocorrelation(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -112,7 +116,7 @@ mod tests {
     use crate::random::SplitMix64;
     use crate::series::Series;
 
-    /// A run whose stretches are disturbed in groups of `alike`.
+    /// Creates a run whose stretches are disturbed in groups of `alike`.
     fn run(seed: u64, alike: usize) -> Resampler {
         let mut random = SplitMix64::new(seed);
         let mut uniform = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_becomes_one_block() {
+    fn correlated_stretches_are_merged_into_blocks() {
         let mut bits = [0; 2];
         for seed in 0..20 {
             for (at, alike) in [1, 8].into_iter().enumerate() {
@@ -137,13 +141,14 @@ mod tests {
                 bits[at] += block_bits(&before, &after, seed % 2 == 0);
             }
         }
-        // One by one mostly (each look errs in 5 % of cases); in eights nearly all of the way.
+        // Uncorrelated stretches mostly stay single (each check errs in 5 % of cases); groups of
+        // eight are nearly always merged.
         assert!(bits[0] <= 12, "{bits:?}");
         assert!(bits[1] >= 45, "{bits:?}");
     }
 
     #[test]
-    fn few_stretches_are_left_as_they_are() {
+    fn few_stretches_are_not_merged() {
         let mut series = Series::new(1);
         for slot in 0..20 {
             series.record(1_000 * (u64::from(slot) + 1), slot);

@@ -1,11 +1,11 @@
-//! Orders of a workload's statements.
+//! Orders in which statements are listed.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::StatementStats;
 
-/// An order of statements, the greatest first.
+/// Descending order of statements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StatementOrder {
@@ -29,7 +29,7 @@ impl StatementOrder {
         StatementOrder::Max,
     ];
 
-    /// Returns the number that statements are ordered by; −1 if it is unknown.
+    /// Returns the sort key of a statement; −1 if it is unknown.
     pub(super) fn key(self, one: &StatementStats) -> f64 {
         match (self, one.captured) {
             (StatementOrder::Calls, _) => one.calls as f64,

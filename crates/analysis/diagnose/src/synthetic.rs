@@ -1,4 +1,4 @@
-//! Evidence that is made up, for the tests of rules.
+//! Synthetic evidence for the tests of rules.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use time_breakdown::observed::{
     Blocked, CounterChange, Locks, Observed, QueueSeries, StatementTotals, Wait,
 };
 
-/// A statement.
+/// Creates a statement.
 pub(super) fn statement(id: u64, sql: &str) -> StatementEvidence {
     StatementEvidence {
         fingerprint: Fingerprint(id),
@@ -37,14 +37,14 @@ pub(super) fn statement(id: u64, sql: &str) -> StatementEvidence {
 }
 
 impl StatementEvidence {
-    /// So many calls in so many seconds.
+    /// Sets the number of calls and their total time.
     pub(super) fn took(mut self, calls: u64, seconds: f64) -> Self {
         self.calls = calls;
         self.ns = seconds * 1e9;
         self
     }
 
-    /// As many rows in all.
+    /// Sets the total number of rows.
     pub(super) fn with_rows(mut self, rows: u64) -> Self {
         self.rows = Some(rows);
         self
@@ -82,7 +82,7 @@ impl StatementEvidence {
     }
 }
 
-/// A table with this many rows.
+/// Creates a table with this many rows.
 pub(super) fn table(name: &str, rows: u64, columns: &[&str]) -> RelationFact {
     RelationFact {
         database: "shop".to_owned(),
@@ -104,7 +104,7 @@ pub(super) fn table(name: &str, rows: u64, columns: &[&str]) -> RelationFact {
     }
 }
 
-/// An index, by its definition.
+/// Creates an index from its definition.
 pub(super) fn index(definition: &str) -> IndexFact {
     let words: Vec<&str> = definition.split(' ').collect();
     let on = words.iter().position(|word| *word == "ON").unwrap();
@@ -124,15 +124,15 @@ pub(super) fn index(definition: &str) -> IndexFact {
     }
 }
 
-/// What rules look at.
-pub(super) struct MadeUp {
+/// Builder of synthetic evidence.
+pub(super) struct EvidenceBuilder {
     pub(super) evidence: Evidence,
 }
 
-impl MadeUp {
-    /// A run of a minute, watched at 20 Hz, of version 15, with facts and plans, and nothing in it.
+impl EvidenceBuilder {
+    /// Starts with a run of one minute on version 15, sampled at 20 Hz, with empty facts and plans.
     pub(super) fn new() -> Self {
-        MadeUp {
+        EvidenceBuilder {
             evidence: Evidence {
                 basis: Basis::Run,
                 elapsed_s: 60.0,
@@ -253,15 +253,15 @@ impl MadeUp {
         self.evidence
     }
 
-    /// What a rule finds.
-    pub(super) fn find(&self, rule: &Rule) -> Vec<Finding> {
-        (rule.look)(&self.evidence, &Thresholds::default()).unwrap()
+    /// Returns the findings of a rule.
+    pub(super) fn findings(&self, rule: &Rule) -> Vec<Finding> {
+        (rule.evaluate)(&self.evidence, &Thresholds::default()).unwrap()
     }
 }
 
-/// The class is told from the text.
+/// Derives the class from the text.
 #[test]
-fn classes_are_told() {
+fn classes_are_derived_from_texts() {
     assert_eq!(
         statement(1, "insert into t values ($1)").class,
         StatementClass::Insert

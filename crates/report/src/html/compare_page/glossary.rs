@@ -1,8 +1,8 @@
-//! What the page says in words: of what is odd about a statement, and of its own terms.
+//! Texts of the page: descriptions of anomalies, and the glossary.
 
 use compare::{Anomaly, Comparison};
 
-use crate::text::amount::{percent, ratio};
+use crate::text::units::{percent, ratio};
 
 /// Describes an anomaly in a sentence.
 pub(super) fn anomaly_text(anomaly: &Anomaly) -> String {
@@ -35,8 +35,8 @@ pub(super) fn anomaly_text(anomaly: &Anomaly) -> String {
     }
 }
 
-/// The page's terms and what they mean.
-pub(super) fn words(view: &Comparison) -> Vec<(&'static str, String)> {
+/// Returns the page's terms and their meanings.
+pub(super) fn terms(view: &Comparison) -> Vec<(&'static str, String)> {
     let margin = format!("{:.0} %", view.margin * 100.0);
     let level = view.interval_level_percent;
     vec![

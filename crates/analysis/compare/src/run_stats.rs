@@ -1,4 +1,4 @@
-//! All that a comparison needs to know of one run, in bounded memory.
+//! Statistics of one run for a comparison, in bounded memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,49 +7,51 @@ use sql::Fingerprint;
 use workload::StatementText;
 
 use crate::over_time::TimesByStretch;
-use crate::tracked::Tracked;
+use crate::statement_stats::StatementStats;
 use statistics::Histogram;
 use statistics::LatencySummary;
 use statistics::STRETCHES_MAX;
 use statistics::series::Series;
 use statistics::timeline::Timeline;
 
-/// Seeds for what has no fingerprint.
+/// Seeds of the series that have no fingerprint.
 const SEED_ALL: u64 = 1;
 const SEED_CONNECTS: u64 = 2;
 const SEED_RESPONSE: u64 = 3;
 
-/// One run, read once. Memory: 4 bytes for each execution up to
-/// [`SAMPLES_MAX`](statistics::SAMPLES_MAX) of each fingerprint, and about a kilobyte for each
+/// Statistics of one run, which is read once. Memory: 4 bytes for each execution up to
+/// [`SAMPLES_MAX`](statistics::SAMPLES_MAX) for each fingerprint, and about a kilobyte for each
 /// fingerprint.
 #[derive(Debug, Clone)]
 pub struct RunProfile {
-    /// The run's name, as the user gave it.
+    /// Name of the run, as the user gave it.
     pub name: String,
     pub(crate) info: RunInfo,
     pub(crate) timeline: Timeline,
     /// All statements.
-    pub(crate) all: Tracked,
-    /// Opening connections.
-    pub(crate) connects: Tracked,
-    pub(crate) statements: HashMap<Fingerprint, Tracked>,
+    pub(crate) all: StatementStats,
+    /// Opening of connections.
+    pub(crate) connects: StatementStats,
+    pub(crate) statements: HashMap<Fingerprint, StatementStats>,
     pub(crate) no_connection: u64,
     pub(crate) last_done_ns: i64,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the statements that succeeded.
     pub(crate) response: Series,
     pub(crate) tool_lag: Histogram,
     pub(crate) session_lag: Histogram,
     pub(crate) service_by_stretch: TimesByStretch,
     pub(crate) response_by_stretch: TimesByStretch,
     pub(crate) tool_lag_by_stretch: TimesByStretch,
-    /// Sent and failed, by stretch.
+    /// Statements sent and failed, by stretch.
     pub(crate) counts_by_stretch: [(u64, u64); STRETCHES_MAX],
     texts: BTreeMap<Fingerprint, StatementText>,
 }
 
 impl RunProfile {
-    /// Reads a run: its manifest's part, its executions in any order, and its statements' texts.
-    /// The first error of either iterator is handed back.
+    /// Reads a run: its manifest, its executions in any order, and its statement texts.
+    ///
+    /// # Errors
+    /// If either iterator fails; the first error is returned.
     pub fn collect<E>(
         info: RunInfo,
         executions: impl IntoIterator<Item = Result<Execution, E>>,
@@ -59,8 +61,8 @@ impl RunProfile {
             name: String::new(),
             info,
             timeline: Timeline::new(),
-            all: Tracked::new(SEED_ALL),
-            connects: Tracked::new(SEED_CONNECTS),
+            all: StatementStats::new(SEED_ALL),
+            connects: StatementStats::new(SEED_CONNECTS),
             statements: HashMap::new(),
             no_connection: 0,
             last_done_ns: 0,
@@ -84,7 +86,7 @@ impl RunProfile {
     }
 
     fn add(&mut self, execution: &Execution) {
-        // Stretches are of the time when things were due: that is the same in both runs.
+        // Stretches follow the due time, which is the same in both runs.
         for _ in 0..self.timeline.doublings_for(execution.due_ns) {
             self.double_stretches();
         }
@@ -100,7 +102,7 @@ impl RunProfile {
         if let Some(fingerprint) = execution.fingerprint {
             self.statements
                 .entry(fingerprint)
-                .or_insert_with(|| Tracked::new(fingerprint.0))
+                .or_insert_with(|| StatementStats::new(fingerprint.0))
                 .add(execution, slot);
         }
         if execution.outcome == Outcome::Skipped(SkipReason::NoConnection) {
@@ -140,19 +142,19 @@ impl RunProfile {
             halved[slot / 2].1 += failed;
         }
         self.counts_by_stretch = halved;
-        for tracked in self.statements.values_mut() {
-            tracked.service.double_stretches();
+        for stats in self.statements.values_mut() {
+            stats.service.double_stretches();
         }
     }
 
-    /// Makes the stretches as wide as another run's, where they are narrower.
+    /// Widens the stretches to those of another run, if they are narrower.
     pub(crate) fn widen_to(&mut self, other: Timeline) {
         for _ in 0..self.timeline.doublings_to(other) {
             self.double_stretches();
         }
     }
 
-    /// The replay's speed, as its options have it.
+    /// Returns the replay's speed option.
     pub(crate) fn speed(&self) -> &str {
         self.info.options.get("speed").map_or("1", String::as_str)
     }

@@ -1,17 +1,17 @@
-//! What else differs: errors and rows, as text in cells.
+//! Changed errors and rows, as table cells.
 
 use std::collections::HashSet;
 
 use compare::{Comparison, StatementComparison};
 use sql::Fingerprint;
 
-use super::NEWS_MAX;
+use super::CHANGES_MAX;
 use crate::sqlstate::condition_name;
-use crate::text::amount::{count, counted};
 use crate::text::compare_text::error_subject;
 use crate::text::line::{one_line, statement_name};
+use crate::text::units::{count, counted};
 
-/// The statements that can be opened.
+/// Returns the fingerprints of the statements on the page, which have details.
 fn fingerprints(kept: &[&StatementComparison]) -> HashSet<Fingerprint> {
     kept.iter().map(|one| one.fingerprint).collect()
 }
@@ -31,7 +31,7 @@ pub(super) struct ErrorRow {
 
 pub(super) fn errors(view: &Comparison, kept: &[&StatementComparison]) -> Vec<ErrorRow> {
     let known = fingerprints(kept);
-    let errors = view.errors.iter().take(NEWS_MAX);
+    let errors = view.errors.iter().take(CHANGES_MAX);
     errors
         .map(|one| ErrorRow {
             direction: one.direction.name(),
@@ -63,7 +63,7 @@ pub(super) struct RowsRow {
 
 pub(super) fn rows(view: &Comparison, kept: &[&StatementComparison]) -> Vec<RowsRow> {
     let known = fingerprints(kept);
-    let rows = view.rows.changes.iter().take(NEWS_MAX);
+    let rows = view.rows.changes.iter().take(CHANGES_MAX);
     rows.map(|one| RowsRow {
         change: match one.only_values {
             true => format!("other values in {}", counted(one.after, "row")),

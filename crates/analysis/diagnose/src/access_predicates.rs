@@ -1,35 +1,36 @@
-//! What a step of a plan asks of a table, as far as an index could answer it: which columns it compares, in which
-//! order its rows are wanted, and which conditions hang on no value.
+//! Predicates and orders by which a plan's node accesses a table, as far as an index could serve
+//! them.
 
 use run::RelationFact;
 
-use super::conditions::{Asks, conditions, order};
+use super::conditions::{ColumnPredicate, conditions, order};
 use super::evidence::Evidence;
 use super::index_shape::IndexShape;
-use super::statement_text::quoted;
+use super::statement_text::quote_identifier;
 use plans::PlanNode;
 
-/// What a step asks of its table. Columns stand once each, in the order in which they are met.
+/// Predicates and orders of a node on its table. Each column is listed once, in order of
+/// appearance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// Columns that are compared for equality.
+pub(super) struct AccessPredicates {
+    /// Columns compared for equality.
     pub(super) equal: Vec<String>,
-    /// Columns that its rows are ordered by.
+    /// Columns that the rows are ordered by.
     pub(super) ordered: Vec<String>,
-    /// Columns that are compared with more than one value.
+    /// Columns compared with a range or with several values.
     pub(super) range: Vec<String>,
-    /// Conditions that hang on no value, in SQL: of a partial index.
+    /// Conditions without parameters, in SQL, which can be the predicate of a partial index.
     pub(super) predicate: Vec<String>,
-    /// The column of each of these.
-    pub(super) hangs_on: Vec<String>,
-    /// There is a condition that a b-tree does not answer, or of an expression.
+    /// Column of each of these conditions.
+    pub(super) predicate_columns: Vec<String>,
+    /// Whether there is a condition on an expression, or one that a B-tree cannot serve.
     pub(super) has_others: bool,
 }
 
-impl Asked {
-    /// The order of columns that is taught: what is compared for equality, then what rows are ordered by where the
-    /// reading may end early, then ranges (documentation, 11.3).
-    pub(super) fn classical(&self, limited: bool) -> Vec<String> {
+impl AccessPredicates {
+    /// Returns the columns in the recommended key order: equality, then sort columns if the scan
+    /// may end early, then ranges (documentation, 11.3).
+    pub(super) fn classical_key_order(&self, limited: bool) -> Vec<String> {
         let ordered: &[String] = match limited {
             true => &self.ordered,
             false => &[],
@@ -45,14 +46,14 @@ impl Asked {
     }
 }
 
-/// What a step asks. `sort`: the keys of a Sort above it.
-pub(super) fn asked(
+/// Collects the predicates of a node. `sort` is the sort key of a Sort above it.
+pub(super) fn access_predicates(
     evidence: &Evidence,
     table: &RelationFact,
     node: &PlanNode,
     sort: Option<&str>,
-) -> Asked {
-    let mut asked = Asked::default();
+) -> AccessPredicates {
+    let mut asked = AccessPredicates::default();
     let own = node
         .conditions
         .iter()
@@ -66,38 +67,38 @@ pub(super) fn asked(
                 asked.has_others = true;
                 continue;
             };
-            let name = quoted(&column);
+            let name = quote_identifier(&column);
             let predicate = match one.asks {
-                Asks::Equal => {
+                ColumnPredicate::Equal => {
                     add(&mut asked.equal, column);
                     continue;
                 }
-                Asks::Range => {
+                ColumnPredicate::Range => {
                     add(&mut asked.range, column);
                     continue;
                 }
-                Asks::Other => {
+                ColumnPredicate::Other => {
                     asked.has_others = true;
                     continue;
                 }
-                Asks::Null => format!("{name} IS NULL"),
-                Asks::NotNull => format!("{name} IS NOT NULL"),
-                Asks::Truth(true) => name,
-                Asks::Truth(false) => format!("NOT {name}"),
+                ColumnPredicate::Null => format!("{name} IS NULL"),
+                ColumnPredicate::NotNull => format!("{name} IS NOT NULL"),
+                ColumnPredicate::Truth(true) => name,
+                ColumnPredicate::Truth(false) => format!("NOT {name}"),
             };
             if !asked.predicate.contains(&predicate) {
                 asked.predicate.push(predicate);
-                asked.hangs_on.push(column);
+                asked.predicate_columns.push(column);
             }
         }
     }
     let by_index = || {
-        // Read in the order of an index, rows are in that order.
+        // An index scan returns rows in index order.
         let name = node.index.as_deref()?;
         let all = evidence.indexes(table).into_iter();
         let index = all
             .filter(|index| index.name == name)
-            .map(IndexShape::of)
+            .map(IndexShape::parse)
             .next()?;
         Some(order(&index.keys.join(", "), table))
     };
@@ -114,19 +115,19 @@ fn add(columns: &mut Vec<String>, column: String) {
     }
 }
 
-/// The b-trees that a table has.
-pub(super) fn shapes(evidence: &Evidence, table: &RelationFact) -> Vec<IndexShape> {
+/// Returns the shapes of a table's B-tree indexes.
+pub(super) fn btree_shapes(evidence: &Evidence, table: &RelationFact) -> Vec<IndexShape> {
     evidence
         .indexes(table)
         .into_iter()
         .filter(|index| index.valid)
-        .map(IndexShape::of)
+        .map(IndexShape::parse)
         .filter(|shape| shape.method == "btree")
         .collect()
 }
 
-/// Whether one of them begins with these columns, and is partial if it is to be.
-pub(super) fn is_there(shapes: &[IndexShape], columns: &[String], partial: bool) -> bool {
+/// Whether an index begins with these columns, and is partial if required.
+pub(super) fn has_index(shapes: &[IndexShape], columns: &[String], partial: bool) -> bool {
     shapes.iter().any(|shape| {
         let begins = shape
             .columns()

@@ -1,9 +1,9 @@
-//! Work on many statements, on several threads.
+//! Parallel processing of statements.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The work on each item, on several threads, in the order of the items.
-pub(super) fn in_parallel<T: Sync, R: Send>(
+/// Applies a function to each item on several threads, and returns the results in the items' order.
+pub(super) fn map_in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
     work: impl Fn(&T) -> R + Sync,

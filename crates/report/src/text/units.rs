@@ -1,9 +1,9 @@
-//! Numbers with their units, as people read them.
+//! Formats numbers with their units.
 
 use clock::duration_text;
 use statistics::Unit;
 
-/// A count with a comma at every thousand: `12,345`.
+/// Formats a count with thousands separators: `12,345`.
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -16,7 +16,7 @@ pub(crate) fn count(count: u64) -> String {
     out
 }
 
-/// A count with its word: `1 session`, `2 sessions`. The plural takes an `s`.
+/// Formats a count with a noun: `1 session`, `2 sessions`. The plural takes an `s`.
 pub(crate) fn counted(number: u64, word: &str) -> String {
     format!(
         "{} {word}{}",
@@ -25,17 +25,17 @@ pub(crate) fn counted(number: u64, word: &str) -> String {
     )
 }
 
-/// Microseconds as a duration.
+/// Formats microseconds as a duration.
 pub(crate) fn duration(us: f64) -> String {
     duration_text((us * 1e3).round() as i64)
 }
 
-/// Nanoseconds as a duration.
+/// Formats nanoseconds as a duration.
 pub(crate) fn duration_ns(ns: f64) -> String {
     duration_text(ns.round() as i64)
 }
 
-/// Nanoseconds before and after as durations: `1.20 → 3.40 ms`, `850 µs → 1.20 s`.
+/// Formats durations before and after, given in nanoseconds: `1.20 → 3.40 ms`, `850 µs → 1.20 s`.
 pub(crate) fn duration_change(before: Option<f64>, after: Option<f64>) -> String {
     let text = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), duration_ns);
     let (before, after) = (text(before), text(after));
@@ -48,19 +48,19 @@ pub(crate) fn duration_change(before: Option<f64>, after: Option<f64>) -> String
     }
 }
 
-/// Nanoseconds that were added: `+1.20 s`, `−3.40 ms`.
+/// Formats added nanoseconds: `+1.20 s`, `−3.40 ms`.
 pub(crate) fn added(ns: f64) -> String {
     let sign = if ns < 0.0 { "−" } else { "+" };
     format!("{sign}{}", duration_ns(ns.abs()))
 }
 
-/// A share with the digits that matter: `41.2 %`, `0.3 %`, `100 %`.
+/// Formats a share with the significant digits: `41.2 %`, `0.3 %`, `100 %`.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole <= 0.0 {
         return "–".to_owned();
     }
     let percent = 100.0 * part / whole;
-    // Neither none nor all is claimed where it is not so.
+    // Shares other than 0 and 1 must not be rounded to 0 % or 100 %.
     if percent > 0.0 && percent < 0.05 {
         "<0.1 %".to_owned()
     } else if percent >= 99.95 && part < whole {
@@ -72,7 +72,7 @@ pub(crate) fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// A ratio with three digits: `1.04`, `12.4`, `250`.
+/// Formats a ratio with three digits: `1.04`, `12.4`, `250`.
 pub(crate) fn ratio(ratio: f64) -> String {
     let decimals = match ratio {
         r if r < 9.995 => 2,
@@ -82,7 +82,7 @@ pub(crate) fn ratio(ratio: f64) -> String {
     format!("{ratio:.decimals$}")
 }
 
-/// A rate a second, with three digits.
+/// Formats a rate per second, with three digits.
 pub(crate) fn rate(per_s: f64) -> String {
     if per_s >= 99.95 {
         count(per_s.round() as u64)
@@ -91,7 +91,7 @@ pub(crate) fn rate(per_s: f64) -> String {
     }
 }
 
-/// A number with its unit.
+/// Formats a number with its unit.
 pub fn quantity(number: f64, unit: Unit) -> String {
     match unit {
         Unit::Count => count(number.round().max(0.0) as u64),
@@ -104,7 +104,7 @@ pub fn quantity(number: f64, unit: Unit) -> String {
     }
 }
 
-/// Bytes in powers of 1024: `512 B`, `12.3 MiB`.
+/// Formats bytes in powers of 1024: `512 B`, `12.3 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_carry_their_units() {
+    fn numbers_have_units() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_234_567), "1,234,567");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_its_unit_once_where_it_can() {
+    fn change_has_its_unit_once_if_possible() {
         assert_eq!(duration_change(Some(1.2e6), Some(3.4e6)), "1.20 → 3.40 ms");
         assert_eq!(duration_change(Some(850e3), Some(1.2e9)), "850 µs → 1.20 s");
         assert_eq!(duration_change(None, Some(1.2e9)), "– → 1.20 s");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_never_claims_none_or_all() {
+    fn rounded_share_is_never_zero_or_all() {
         assert_eq!(percent(1.0, 100_000.0), "<0.1 %");
         assert_eq!(percent(99_999.0, 100_000.0), ">99.9 %");
         assert_eq!(percent(5.0, 5.0), "100 %");

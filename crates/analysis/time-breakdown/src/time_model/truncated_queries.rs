@@ -1,4 +1,4 @@
-//! Which statement one is of which the server gave only the beginning: `pg_stat_activity` cuts texts at
+//! Matches truncated queries with their statements: `pg_stat_activity` truncates texts at
 //! `track_activity_query_size` bytes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,13 +7,14 @@ use run::SeenStatement;
 use sql::Fingerprint;
 use workload::StatementText;
 
-/// The end of a cut text may be half a word, which normalises to another one.
+/// Characters ignored at the end of a truncated text: it may end within a word, which normalises
+/// differently.
 const END_LEFT_OUT_CHARS: usize = 16;
-/// A beginning shorter than this tells too little.
+/// Minimum length of a usable beginning.
 const BEGINNING_MIN_CHARS: usize = 32;
 
-/// For each cut text the one statement of the run that begins with it; where there are several,
-/// nobody can tell, and it stays by itself.
+/// Returns for each truncated text the one statement of the run that begins with it. A text that
+/// matches several statements is left out.
 pub fn whole_statements<'s>(
     seen: impl IntoIterator<Item = &'s SeenStatement>,
     texts: &BTreeMap<Fingerprint, StatementText>,
@@ -45,7 +46,7 @@ mod tests {
     use sql::StatementClass;
 
     #[test]
-    fn a_beginning_is_of_the_one_statement_that_begins_so() {
+    fn truncated_query_matches_a_unique_statement() {
         let long = |end: &str| format!("SELECT {} FROM t WHERE {end}", "a, ".repeat(40));
         let texts: BTreeMap<Fingerprint, StatementText> =
             [(1, long("x = $1")), (2, "SELECT 1".into())]

@@ -1,66 +1,67 @@
-//! How much runs of the same server differ, and the intervals that follow from it.
+//! Variance components between runs of the same server, and the intervals that follow from them.
 //!
-//! With several runs on a side the run is the witness, not the statement: however many calls a run
-//! has, a noisy neighbour, a cold cache or the layout of memory shifts all of them together (Mytkowicz
-//! et al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", ASPLOS 2009; Kalibera and
-//! Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). What is known of a statement is then
-//! one number a run (the logarithm of its median, say), and two or three numbers say little of their
-//! own spread. So statements lend each other what they know:
+//! With several runs on a side, the run is the unit of observation, not the call: a noisy
+//! neighbour, a cold cache or the memory layout shifts all calls of a run together (Mytkowicz et
+//! al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", ASPLOS 2009; Kalibera and
+//! Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). Each statement then contributes
+//! one number for each run (such as the logarithm of its median), and two or three numbers
+//! determine their own variance badly. Therefore the variance is estimated from all statements
+//! together, as two components:
 //!
-//! - what all statements of a run have in common (its middle deviation from its side's mean) is one
-//!   component, with as many degrees of freedom as there are runs less two;
-//! - what is left of a statement is the other. Its variance is expected to be that within the run plus
-//!   one that all statements share, solved for as Paule and Mandel do (Journal of Research of the
-//!   National Bureau of Standards 87, 1982); what is seen of a statement is moderated towards the
-//!   expected by as many degrees of freedom as the statements' agreement deserves (Smyth, "Linear
-//!   Models and Empirical Bayes Methods for Assessing Differential Expression", 2004, section 6.2).
+//! - The shift that all statements of a run have in common (the median of their deviations from
+//!   their side's mean). It has as many degrees of freedom as there are runs less two.
+//! - The residual of each statement. Its expected variance is the variance within the run plus a
+//!   between-run variance that all statements share, solved for as by Paule and Mandel (Journal of
+//!   Research of the National Bureau of Standards 87, 1982). The observed variance of a statement
+//!   is moderated towards the expected one. The prior degrees of freedom follow from how well the
+//!   statements agree (Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential
+//!   Expression", 2004, section 6.2).
 //!
-//! The two make a t interval with Satterthwaite's degrees of freedom (Biometrics Bulletin 2, 1946).
-//! It takes the logarithms of run medians to be roughly normal: with so few runs nothing else can be
-//! had. The test by exchange, which takes nothing for granted, must agree before a difference is
-//! called one ([`compare::compare()`]).
+//! Both components give a t interval with Satterthwaite's degrees of freedom (Biometrics Bulletin
+//! 2, 1946). It assumes that the logarithms of run medians are roughly normal, which a few runs
+//! cannot verify. The permutation test, which assumes no distribution, must agree before a
+//! difference becomes a finding (`compare::compare`).
 
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 use statrs::function::gamma::digamma;
 
 use crate::bootstrap::Interval;
 
-/// Degrees of freedom beyond which a t distribution is normal.
+/// Degrees of freedom beyond which a t distribution is treated as normal.
 const FREEDOM_MAX: f64 = 1e6;
-/// A statement that varies more than others do this rarely is taken for itself (an F test).
+/// Level of the F test above which a statement is unsteady and only its own variance is used.
 const UNSTEADY_LEVEL: f64 = 0.05;
-/// Logarithms that differ by less than a part in 10^12 are equal.
+/// Minimum variance: logarithms that differ by less than one part in 10^12 are equal.
 const VARIANCE_MIN: f64 = 1e-24;
-/// Statements whose agreement can be judged.
+/// Minimum number of statements for judging their agreement.
 const STATEMENTS_MIN: usize = 5;
 
-/// One measure of one statement: the logarithm in each run, and the variance that it has from within
-/// its run.
+/// Logarithms of one measure of one statement in each run, with the variance within the runs.
 #[derive(Debug, Clone)]
-pub struct Statement {
-    /// One logarithm for each run before the change.
+pub struct RunLogarithms {
+    /// Logarithm for each run before the change.
     pub before: Vec<f64>,
-    /// One logarithm for each run after the change.
+    /// Logarithm for each run after the change.
     pub after: Vec<f64>,
-    /// Variance from within the runs, as resampling found it.
+    /// Variance within the runs, from resampling.
     pub variance_within: f64,
 }
 
-/// What runs of the same server were seen to differ by, in one measure.
+/// Variance components of one measure, estimated from runs of the same server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Components {
-    /// Runs before and after.
+pub struct VarianceComponents {
+    /// Numbers of runs before and after.
     runs: (f64, f64),
-    /// What the statements of each run have in common.
+    /// Common shift of the statements of each run.
     shifts: Vec<f64>,
-    /// The variance of that.
-    common: f64,
-    /// The variance that all statements share beyond the one within their run.
-    beyond: f64,
-    /// What is seen of a statement beside what is expected, on average.
+    /// Variance of the common shift.
+    shift_variance: f64,
+    /// Variance between runs that all statements share, in addition to the variance within a run.
+    between_variance: f64,
+    /// Mean ratio of observed to expected variance.
     scale: f64,
-    /// Degrees of freedom that the statements lend each other.
-    lent: f64,
+    /// Prior degrees of freedom that each statement gains from the others.
+    prior_freedom: f64,
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -68,7 +69,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-fn middle(values: &mut [f64]) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let at = values.len() / 2;
     match values.len() {
@@ -78,8 +79,8 @@ fn middle(values: &mut [f64]) -> f64 {
     }
 }
 
-impl Statement {
-    /// Each run's deviation from its side's mean.
+impl RunLogarithms {
+    /// Returns each run's deviation from its side's mean.
     fn deviations(&self) -> Vec<f64> {
         let mut found = Vec::new();
         for side in [&self.before, &self.after] {
@@ -94,18 +95,19 @@ impl Statement {
     }
 }
 
-impl Components {
-    /// Of statements that all have as many runs; `None` where a side pair has but one run each.
-    pub fn estimate(statements: &[Statement]) -> Option<Components> {
+impl VarianceComponents {
+    /// Estimates the components from statements with equal numbers of runs; `None` if both sides
+    /// have only one run.
+    pub fn estimate(statements: &[RunLogarithms]) -> Option<VarianceComponents> {
         let first = statements.first()?;
         let runs = (first.before.len() as f64, first.after.len() as f64);
         let freedom = runs.0 + runs.1 - 2.0;
         if freedom < 1.0 {
             return None;
         }
-        let deviations: Vec<Vec<f64>> = statements.iter().map(Statement::deviations).collect();
+        let deviations: Vec<Vec<f64>> = statements.iter().map(RunLogarithms::deviations).collect();
         let common: Vec<f64> = (0..deviations[0].len())
-            .map(|run| middle(&mut deviations.iter().map(|one| one[run]).collect::<Vec<f64>>()))
+            .map(|run| median(&mut deviations.iter().map(|one| one[run]).collect::<Vec<f64>>()))
             .collect();
         let seen: Vec<f64> = deviations
             .iter()
@@ -115,25 +117,25 @@ impl Components {
             })
             .collect();
         let within: Vec<f64> = statements.iter().map(|one| one.variance_within).collect();
-        let beyond = beyond(&seen, &within);
+        let beyond = estimate_between_variance(&seen, &within);
         let ratios: Vec<f64> = seen
             .iter()
             .zip(&within)
             .map(|(seen, within)| seen / (within + beyond).max(f64::MIN_POSITIVE))
             .collect();
-        let (lent, scale) = lent(&ratios, freedom);
-        Some(Components {
+        let (lent, scale) = estimate_prior(&ratios, freedom);
+        Some(VarianceComponents {
             runs,
-            common: common.iter().map(|shift| shift * shift).sum::<f64>() / freedom,
-            beyond,
+            shift_variance: common.iter().map(|shift| shift * shift).sum::<f64>() / freedom,
+            between_variance: beyond,
             scale,
-            lent,
+            prior_freedom: lent,
             shifts: common,
         })
     }
 
-    /// The standard error of a statement's difference, and its degrees of freedom.
-    fn error(&self, statement: &Statement) -> (f64, f64) {
+    /// Returns the standard error of a statement's difference, and its degrees of freedom.
+    fn standard_error(&self, statement: &RunLogarithms) -> (f64, f64) {
         let freedom = self.runs.0 + self.runs.1 - 2.0;
         let deviations = statement.deviations();
         let left = deviations
@@ -141,25 +143,26 @@ impl Components {
             .zip(&self.shifts)
             .map(|(one, shift)| one - shift);
         let own = left.map(|left| left * left).sum::<f64>() / freedom;
-        let expected = self.scale * (statement.variance_within + self.beyond);
-        let moderated = if self.lent >= FREEDOM_MAX {
+        let expected = self.scale * (statement.variance_within + self.between_variance);
+        let moderated = if self.prior_freedom >= FREEDOM_MAX {
             expected
         } else {
-            (self.lent * expected + freedom * own) / (self.lent + freedom)
+            (self.prior_freedom * expected + freedom * own) / (self.prior_freedom + freedom)
         };
-        // One that differs from run to run by far more than the others (its plan flips, say) is no
-        // case of what they have in common, and stands for itself.
-        let (moderated, lent) =
-            if self.lent > 0.0 && is_unsteady(own / expected, freedom, self.lent) {
-                (own, 0.0)
-            } else {
-                (moderated, self.lent)
-            };
+        // A statement that varies far more than the others (its plan flips, for example) is judged
+        // by its own variance alone.
+        let (moderated, lent) = if self.prior_freedom > 0.0
+            && is_unsteady(own / expected, freedom, self.prior_freedom)
+        {
+            (own, 0.0)
+        } else {
+            (moderated, self.prior_freedom)
+        };
         let each = 1.0 / self.runs.0 + 1.0 / self.runs.1;
-        let (common, moderated) = (self.common * each, moderated * each);
+        let (common, moderated) = (self.shift_variance * each, moderated * each);
         let variance = (common + moderated).max(VARIANCE_MIN);
         let parts = common * common / freedom + moderated * moderated / (lent + freedom);
-        // Runs that agree to the last digit have no variance, and none to ask for.
+        // Runs that agree to the last digit have zero variance, for which the formula is undefined.
         let satterthwaite = if parts > 0.0 {
             variance * variance / parts
         } else {
@@ -168,9 +171,9 @@ impl Components {
         (variance.sqrt(), satterthwaite.clamp(1.0, FREEDOM_MAX))
     }
 
-    /// The interval of a statement's ratio that holds it with the chance `level` (0.95).
-    pub fn interval(&self, statement: &Statement, level: f64) -> Interval {
-        let (error, freedom) = self.error(statement);
+    /// Returns the confidence interval of a statement's ratio at `level` (0.95).
+    pub fn interval(&self, statement: &RunLogarithms, level: f64) -> Interval {
+        let (error, freedom) = self.standard_error(statement);
         let difference = statement.difference();
         let reach = students_t(freedom).inverse_cdf(0.5 + level / 2.0) * error;
         Interval {
@@ -179,35 +182,35 @@ impl Components {
         }
     }
 
-    /// The chance of a difference as great as a statement's, in either direction, if it were truly
-    /// `margin` and no more.
-    pub fn p_value(&self, statement: &Statement, margin: f64) -> f64 {
-        let (error, freedom) = self.error(statement);
+    /// Returns the two-sided p-value of a statement's difference under the hypothesis that the true
+    /// difference is exactly `margin`.
+    pub fn p_value(&self, statement: &RunLogarithms, margin: f64) -> f64 {
+        let (error, freedom) = self.standard_error(statement);
         let beyond = statement.difference().abs() - margin.ln_1p();
         (2.0 * students_t(freedom).sf(beyond / error)).min(1.0)
     }
 
-    /// The share by which two runs of the same server differ in what all statements have in common,
-    /// as one standard deviation.
+    /// Returns the standard deviation of the common shift of a run, as a share.
     pub fn shift(&self) -> f64 {
-        self.common.sqrt().exp_m1()
+        self.shift_variance.sqrt().exp_m1()
     }
 }
 
-/// Whether so great a ratio of variances is rarer than [`UNSTEADY_LEVEL`] among steady statements.
+/// Whether a ratio of variances this large is rarer than [`UNSTEADY_LEVEL`] among steady
+/// statements.
 fn is_unsteady(ratio: f64, freedom: f64, lent: f64) -> bool {
     let lent = lent.min(FREEDOM_MAX);
     let distribution = FisherSnedecor::new(freedom, lent).expect("degrees of freedom are positive");
     ratio > 1.0 && distribution.sf(ratio) < UNSTEADY_LEVEL
 }
 
-/// Student's t distribution with these degrees of freedom, which are positive.
+/// Returns Student's t distribution with these degrees of freedom, which must be positive.
 pub fn students_t(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom are positive")
 }
 
-/// The variance beyond the one within that makes seen and expected agree on average.
-fn beyond(seen: &[f64], within: &[f64]) -> f64 {
+/// Estimates the between-run variance for which observed and expected variances agree on average.
+fn estimate_between_variance(seen: &[f64], within: &[f64]) -> f64 {
     let agreement = |beyond: f64| {
         let pairs = seen.iter().zip(within);
         pairs
@@ -230,9 +233,9 @@ fn beyond(seen: &[f64], within: &[f64]) -> f64 {
     high
 }
 
-/// The degrees of freedom that ratios of variances deserve by how well they agree, and their scale
-/// (Smyth 2004, section 6.2).
-fn lent(ratios: &[f64], freedom: f64) -> (f64, f64) {
+/// Estimates the prior degrees of freedom and the scale from ratios of variances (Smyth 2004,
+/// section 6.2).
+fn estimate_prior(ratios: &[f64], freedom: f64) -> (f64, f64) {
     let logs: Vec<f64> = ratios
         .iter()
         .filter(|ratio| **ratio > 0.0)
@@ -253,8 +256,8 @@ fn lent(ratios: &[f64], freedom: f64) -> (f64, f64) {
     ((2.0 * half).min(FREEDOM_MAX), scale)
 }
 
-/// The derivative of digamma, by its recurrence and the asymptotic series (Abramowitz and Stegun,
-/// 6.4.6 and 6.4.12).
+/// Trigamma, the derivative of digamma, by its recurrence and asymptotic series (Abramowitz and
+/// Stegun, 6.4.6 and 6.4.12).
 fn trigamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 8.0 {
@@ -265,7 +268,7 @@ fn trigamma(x: f64) -> f64 {
     sum + 1.0 / x + y / 2.0 + y / x * (1.0 / 6.0 - y * (1.0 / 30.0 - y * (1.0 / 42.0 - y / 30.0)))
 }
 
-/// Where trigamma has this value: it falls from infinity to 0, so by halves.
+/// Inverts trigamma by bisection; it decreases from infinity to 0.
 fn inverse_trigamma(value: f64) -> f64 {
     let (mut low, mut high) = (1e-6_f64, 1e8_f64);
     for _ in 0..100 {
@@ -293,8 +296,8 @@ mod tests {
         }
     }
 
-    /// 200 statements in `runs` runs a side; the first is longer by the factor.
-    fn statements(seed: u64, runs: usize, factor: f64) -> Vec<Statement> {
+    /// Creates 200 statements in `runs` runs a side; the first is longer by the factor.
+    fn statements(seed: u64, runs: usize, factor: f64) -> Vec<RunLogarithms> {
         let mut normal = Normal(SplitMix64::new(seed));
         let shifts: Vec<f64> = (0..2 * runs).map(|_| 0.03 * normal.next()).collect();
         (0..200)
@@ -308,7 +311,7 @@ mod tests {
                 let before = (0..runs).map(&mut log).collect();
                 let longer = if number == 0 { factor.ln() } else { 0.0 };
                 let after = (runs..2 * runs).map(|run| log(run) + longer).collect();
-                Statement {
+                RunLogarithms {
                     before,
                     after,
                     variance_within: within * within,
@@ -318,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_have_the_stated_coverage() {
         for runs in [2, 3, 5] {
             let (mut held, mut all) = (0, 0);
             for seed in 0..100 {
                 let statements = statements(seed, runs, 1.0);
-                let components = Components::estimate(&statements).unwrap();
+                let components = VarianceComponents::estimate(&statements).unwrap();
                 for one in &statements {
                     let interval = components.interval(one, 0.95);
                     held += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
@@ -331,17 +334,17 @@ mod tests {
                 }
             }
             let share = f64::from(held) / f64::from(all);
-            // The statements of a comparison share the shifts of its runs: a hundred independent
-            // witnesses, whose standard error is 2 %.
+            // The statements of a comparison share the shifts of its runs, so there are only a
+            // hundred independent observations, whose standard error is 2 %.
             assert!((0.90..0.995).contains(&share), "{runs} runs: {share}");
         }
     }
 
     #[test]
-    fn statements_lend_each_other_what_two_runs_cannot_know() {
+    fn pooling_statements_narrows_intervals_of_two_runs() {
         let statements = statements(7, 3, 1.5);
-        let components = Components::estimate(&statements).unwrap();
-        assert!(components.lent > 10.0, "{components:?}");
+        let components = VarianceComponents::estimate(&statements).unwrap();
+        assert!(components.prior_freedom > 10.0, "{components:?}");
         assert!(
             (0.005..0.06).contains(&components.shift()),
             "{components:?}"
@@ -351,23 +354,23 @@ mod tests {
     }
 
     #[test]
-    fn one_run_a_side_knows_nothing_of_runs() {
-        assert_eq!(Components::estimate(&statements(1, 1, 1.0)), None);
-        assert_eq!(Components::estimate(&[]), None);
+    fn single_runs_have_no_components() {
+        assert_eq!(VarianceComponents::estimate(&statements(1, 1, 1.0)), None);
+        assert_eq!(VarianceComponents::estimate(&[]), None);
         let alone = &statements(1, 2, 1.0)[..1];
-        let components = Components::estimate(alone).unwrap();
-        assert_eq!(components.lent, 0.0);
+        let components = VarianceComponents::estimate(alone).unwrap();
+        assert_eq!(components.prior_freedom, 0.0);
     }
 
     #[test]
-    fn runs_that_are_equal_have_an_interval() {
-        let equal = Statement {
+    fn equal_runs_have_an_interval() {
+        let equal = RunLogarithms {
             before: vec![5.0, 5.0],
             after: vec![5.0, 5.0],
             variance_within: 0.0,
         };
         let all = vec![equal.clone(); 10];
-        let components = Components::estimate(&all).unwrap();
+        let components = VarianceComponents::estimate(&all).unwrap();
         let interval = components.interval(&equal, 0.95);
         assert!((interval.low - 1.0).abs() < 1e-6 && (interval.high - 1.0).abs() < 1e-6);
         assert!(components.p_value(&equal, 0.0) > 0.99);
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn trigamma_has_its_known_values() {
+    fn trigamma_matches_known_values() {
         let pi = std::f64::consts::PI;
         assert!((trigamma(1.0) - pi * pi / 6.0).abs() < 1e-10);
         assert!((trigamma(0.5) - pi * pi / 2.0).abs() < 1e-10);

@@ -1,52 +1,52 @@
-//! What is kept of one statement in one run, of all of them, or of connecting.
+//! Statistics of one statement in one run, of all statements, or of connecting.
 
 use std::collections::BTreeMap;
 
 use run::{Execution, Outcome};
 use workload::Sqlstate;
 
-use crate::rows_change::RowsSeen;
+use crate::row_checksums::RowChecksums;
 use crate::slowest::Slowest;
 use statistics::Histogram;
 use statistics::series::Series;
 
-/// What is kept of one statement, of all of them, or of connecting.
+/// Statistics of one statement, of all statements, or of connecting.
 #[derive(Debug, Clone)]
-pub(crate) struct Tracked {
-    /// Service times of what was done. What failed is not among them: an error is often faster
-    /// than an answer, and would pass for an improvement.
+pub(crate) struct StatementStats {
+    /// Service times of the executions that succeeded. Failures are excluded, because an error is
+    /// often faster than a result and would look like an improvement.
     pub(crate) service: Series,
-    /// Due → done, of what was done.
+    /// Response time (due → done) of the executions that succeeded.
     pub(crate) response: Histogram,
-    /// Waiting for the session's previous statement, of what was sent.
+    /// Session lag of the executions that were sent.
     pub(crate) session_lag: Histogram,
-    /// How often it went which way.
-    pub(crate) account: Account,
-    /// Rows of what was done.
-    pub(crate) rows: RowsSeen,
+    /// Counts by outcome.
+    pub(crate) outcomes: OutcomeCounts,
+    /// Row checksums of the executions that succeeded.
+    pub(crate) rows: RowChecksums,
     /// Captured durations, in nanoseconds like all others.
     pub(crate) captured: Histogram,
     pub(crate) slowest: Slowest,
 }
 
-/// How often something went which way; those of several runs add up.
+/// Counts of executions by outcome; counts of several runs can be merged.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Account {
+pub(crate) struct OutcomeCounts {
     pub(crate) done: u64,
     pub(crate) skipped: u64,
-    pub(crate) errors: BTreeMap<Sqlstate, Failures>,
+    pub(crate) errors: BTreeMap<Sqlstate, FailureCount>,
     pub(crate) captured_errors: BTreeMap<Sqlstate, u64>,
 }
 
-/// How often something failed, and with which message first.
+/// Number of failures, and their first message.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Failures {
+pub(crate) struct FailureCount {
     pub(crate) count: u64,
     pub(crate) message: Option<String>,
 }
 
-impl Account {
-    /// What was sent, done or not.
+impl OutcomeCounts {
+    /// Returns the number of executions that were sent.
     pub(crate) fn calls(&self) -> u64 {
         self.done + self.failed()
     }
@@ -59,7 +59,7 @@ impl Account {
         self.captured_errors.values().sum()
     }
 
-    /// How often this error, or one whose code the source hid, was captured.
+    /// Returns the captured number of this error, including errors whose code the source hid.
     pub(crate) fn captured_as(&self, sqlstate: Sqlstate) -> u64 {
         let of = |code| self.captured_errors.get(&code).copied().unwrap_or(0);
         let hidden = if sqlstate == Sqlstate::UNKNOWN {
@@ -70,8 +70,8 @@ impl Account {
         of(sqlstate) + hidden
     }
 
-    /// Adds what another run counted.
-    pub(crate) fn absorb(&mut self, other: &Account) {
+    /// Adds the counts of another run.
+    pub(crate) fn merge(&mut self, other: &OutcomeCounts) {
         self.done += other.done;
         self.skipped += other.skipped;
         for (sqlstate, failures) in &other.errors {
@@ -87,24 +87,24 @@ impl Account {
     }
 }
 
-impl Tracked {
+impl StatementStats {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             service: Series::new(seed),
             response: Histogram::new(),
             session_lag: Histogram::new(),
-            account: Account::default(),
-            rows: RowsSeen::default(),
+            outcomes: OutcomeCounts::default(),
+            rows: RowChecksums::default(),
             captured: Histogram::new(),
             slowest: Slowest::default(),
         }
     }
 
     pub(crate) fn add(&mut self, execution: &Execution, slot: u8) {
-        let account = &mut self.account;
+        let outcomes = &mut self.outcomes;
         match execution.outcome {
             Outcome::Done => {
-                account.done += 1;
+                outcomes.done += 1;
                 self.rows.add(
                     execution.session,
                     execution.sequence,
@@ -120,13 +120,13 @@ impl Tracked {
                 }
             }
             Outcome::Failed(sqlstate) => {
-                let failures = account.errors.entry(sqlstate).or_default();
+                let failures = outcomes.errors.entry(sqlstate).or_default();
                 failures.count += 1;
                 if failures.message.is_none() {
                     failures.message.clone_from(&execution.message);
                 }
             }
-            Outcome::Skipped(_) => account.skipped += 1,
+            Outcome::Skipped(_) => outcomes.skipped += 1,
         }
         if execution.sent_ns.is_some() {
             self.session_lag.record(execution.session_lag_ns);
@@ -135,7 +135,7 @@ impl Tracked {
             self.captured.record(duration_us.saturating_mul(1_000));
         }
         if let Some(sqlstate) = execution.captured.sqlstate {
-            *account.captured_errors.entry(sqlstate).or_default() += 1;
+            *outcomes.captured_errors.entry(sqlstate).or_default() += 1;
         }
     }
 }

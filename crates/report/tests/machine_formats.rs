@@ -1,21 +1,21 @@
-//! What machines read of a comparison is read back here by parsers that others wrote.
+//! Machine-readable formats of a comparison, read back by independent parsers.
 
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
-mod made_up;
+mod synthetic_runs;
 
 use compare::condition::Condition;
 use compare::targets::compare_targets;
 use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
-use made_up::{Chance, done, failed, info, text};
 use plans::statement_plans;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use report::schema::Described;
 use report::{compare_markdown, junit, to_document};
 use run::{Execution, PlanFact, PlanOutcome};
 use serde_json::json;
+use synthetic_runs::{Chance, done, failed, info, text};
 use workload::Literals;
 
-/// What could end a cell, a tag, an attribute or a line, link somewhere, or name somebody.
+/// Texts that could end a cell, a tag, an attribute or a line, create a link, or mention a user.
 const NASTY: [&str; 6] = [
     "select '`' || \"a|b\" | c \\| d from @team/x where #12 > 3 and 1 < 2 -- ]]> ``` </code></td>",
     "select \u{1}\u{1b}[31m\u{fffe}\u{202e}x from t & '&amp;' \"quoted\" <b onclick='x'>",
@@ -73,7 +73,7 @@ fn view(factor: f64, conditions: &[&str]) -> Comparison {
     comparison
 }
 
-/// Name, failed and message of each case.
+/// Returns name, failure state and message of each case.
 fn cases(xml: &str) -> Vec<(String, Option<String>)> {
     let document = roxmltree::Document::parse(xml).unwrap_or_else(|error| panic!("{error}: {xml}"));
     let root = document.root_element();
@@ -124,8 +124,8 @@ fn failing(view: &Comparison) -> Vec<String> {
 }
 
 #[test]
-fn junit_fails_where_the_exit_code_does() {
-    // As if `regression` had been asked for.
+fn junit_fails_with_the_exit_code() {
+    // As if `regression` had been requested.
     let all = failing(&view(3.0, &[]));
     assert_eq!(all.len(), 1 + 6 + 1, "{all:?}");
     assert!(
@@ -134,7 +134,7 @@ fn junit_fails_where_the_exit_code_does() {
     );
     assert_eq!(failing(&view(3.0, &["regression"])).len(), 8);
     assert_eq!(failing(&view(1.0, &[])), [""; 0]);
-    // What nobody asked for fails nothing.
+    // Without a matching condition nothing fails.
     assert_eq!(failing(&view(3.0, &["median > 9x"])), [""; 0]);
     let one = failing(&view(
         3.0,
@@ -149,7 +149,7 @@ fn junit_fails_where_the_exit_code_does() {
     );
     let rows = failing(&view(3.0, &["rows_differ > 0"]));
     assert_eq!(rows, ["rows_differ > 0", "rows that differ"]);
-    // The slow ones are told all the same.
+    // The slow statements are still reported.
     assert_eq!(
         cases(&junit::render_junit(&view(3.0, &["new_errors"]))).len(),
         9
@@ -165,8 +165,8 @@ fn junit_fails_where_the_exit_code_does() {
     );
 }
 
-/// The text within each `<code>` and `<pre>`, and how often anything else than a text, a table, a
-/// list or a heading was found.
+/// Returns the text within each `<code>` and `<pre>`, and checks that there is nothing but text,
+/// tables, lists and headings.
 fn read_back(markdown: &str) -> Vec<String> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
@@ -249,7 +249,7 @@ fn read_back(markdown: &str) -> Vec<String> {
 }
 
 #[test]
-fn markdown_is_nothing_but_what_was_meant() {
+fn markdown_has_only_intended_elements() {
     let markdown = compare_markdown::render_markdown(&view(3.0, &["regression", "sql ~ '|`@all'"]));
     assert!(
         markdown.starts_with("<!-- rehearse compare -->\n### Regression: 6 statements"),
@@ -302,7 +302,7 @@ fn markdown_fits_into_a_comment() {
     assert!((20_000..=65_000).contains(&characters), "{characters}");
     assert!(markdown.contains("and 2,988 more") && markdown.ends_with("</details>\n"));
     read_back(&markdown);
-    // As many cases as a viewer takes, and the rest in one that fails as they do.
+    // There are as many cases as a viewer accepts; the rest share one that fails like them.
     let cases = cases(&junit::render_junit(&view));
     assert_eq!(cases.len(), 1 + 500 + 1 + 1 + 1);
     assert_eq!(cases[501].0, "2,500 more statements, together");
@@ -346,7 +346,7 @@ fn with_plan_and_targets() -> Comparison {
 }
 
 #[test]
-fn why_it_changed_is_told() {
+fn plan_and_target_changes_are_described() {
     let view = with_plan_and_targets();
     let markdown = compare_markdown::render_markdown(&view);
     let codes = read_back(&markdown);
@@ -390,7 +390,7 @@ fn why_it_changed_is_told() {
     assert_eq!(property("target.before.version"), "15.4");
     assert!(property("target.after.version").starts_with("17.1"));
     assert!(property("target.differences").contains("work_mem <b>@team| → 4MB"));
-    // What has no plan and no targets says nothing of them.
+    // Without plans and targets there is no text about them.
     let plain = plain();
     assert!(
         !plain.contains("plan:") && !plain.contains("Targets"),
@@ -403,7 +403,7 @@ fn plain() -> String {
 }
 
 #[test]
-fn one_run_a_side_is_said_beside_the_verdict() {
+fn single_runs_are_noted_next_to_the_verdict() {
     let mut view = view(3.0, &["regression"]);
     let caveat =
         "One run on each side: how much two runs of the same server differ is not in the intervals";
@@ -430,7 +430,7 @@ fn folder() -> std::path::PathBuf {
 }
 
 #[test]
-fn published_schemas_are_those_of_the_views() {
+fn published_schemas_match_the_types() {
     for described in Described::ALL {
         let name = described.name();
         let file = folder().join(format!("{name}.schema.json"));
@@ -452,7 +452,7 @@ fn published_schemas_are_those_of_the_views() {
 }
 
 #[test]
-fn a_comparison_says_all_that_its_schema_requires() {
+fn comparison_has_all_required_fields() {
     let schema: serde_json::Value = serde_json::from_str(&Described::Compare.schema()).unwrap();
     let view: serde_json::Value =
         serde_json::from_str(&to_document(&view(3.0, &["median > 2x"]))).unwrap();
