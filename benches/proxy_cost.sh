@@ -13,7 +13,7 @@
 # that what is done behind the traffic counts too; what ending the workload costs is said apart.
 #
 # How much of the time the processors were idle, the warm second and the start of pgbench included, tells runs over
-# several processors apart: saturated or not is what decides there (docs/capture-proxy.md).
+# several processors apart: saturated or not is what decides there (docs/benchmarks/proxy.md).
 #
 # Needs pgbench (Debian: postgresql-15), python3, GNU time, and PgBouncer (Debian: pgbouncer); without
 # PgBouncer, or with a program that has no `capture proxy`, that part is left out, and said so. REHEARSE
@@ -22,9 +22,9 @@
 # can: the latencies are then those of a server and a proxy that are not saturated. Clients, proxy and
 # server share the machine: it should do nothing else. COUNT=samples counts CPU time by samples of all processors (perf,
 # 997 a second) and not by the kernel's count, which may charge who is woken with what others do until they leave
-# (docs/profile.md); what a statement takes with the end of the workload is the kernel's count in any case.
+# (docs/explanation/cpu-profiles.md); what a statement takes with the end of the workload is the kernel's count in any case.
 # PROCESSORS=0 keeps all of it, the server too, on the processors that taskset is given: on one, nobody is woken on
-# another, which on a virtual machine can cost more than all else and differs from run to run (docs/capture-proxy.md). How
+# another, which on a virtual machine can cost more than all else and differs from run to run (docs/benchmarks/proxy.md). How
 # long an idle processor of a virtual machine is awake before it halts is printed first; as root,
 # /sys/module/haltpoll/parameters/guest_halt_poll_ns sets it.
 #

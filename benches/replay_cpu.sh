@@ -6,10 +6,10 @@
 #
 # Needs pgbench (Debian: postgresql-15) and GNU time. A loaded machine makes both dearer: look at the
 # ratios. COUNT=tasks has the kernel's counters of tasks count (perf stat), whole processes, and not its scheduler, which
-# may charge who is woken with what others do until they leave (docs/profile.md). Both are run by turns, each first in
+# may charge who is woken with what others do until they leave (docs/explanation/cpu-profiles.md). Both are run by turns, each first in
 # every other one. OVER=unix goes over the server's unix socket, where less of the time is the network's.
 # PROCESSORS=0 keeps all of it, the server too, on the processors that taskset is given: on one, nobody is woken on
-# another, which on a virtual machine can cost more than all else and differs from run to run (docs/replay-cost.md).
+# another, which on a virtual machine can cost more than all else and differs from run to run (docs/benchmarks/replay.md).
 set -euo pipefail
 if [[ -n ${PROCESSORS:-} && -z ${KEPT_ON_THEM:-} ]]; then
     KEPT_ON_THEM=yes exec taskset -c "$PROCESSORS" "$0" "$@"

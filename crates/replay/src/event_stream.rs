@@ -1,7 +1,7 @@
 //! Merges the events to replay in captured time order: the workload, or concurrent and repeated copies of it.
 //!
-//! Concurrent copies (`--scale`) have one reader each and are merged with a shift between them, so no shift
-//! is too large for memory. Repeated copies (`--repeat`) are read one round after the other.
+//! Concurrent copies (`--copies`) have one reader each and are merged with a shift between them, so no shift
+//! is too large for memory. Repeated copies (`--loops`) are read one round after the other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

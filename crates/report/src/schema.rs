@@ -63,19 +63,19 @@ pub enum Described {
     CaptureProxy,
     /// `rehearse inspect --json`
     Inspect,
-    /// `rehearse replay --json` and `rehearse summary --json`
+    /// `rehearse replay --json` and `rehearse show --json`
     Summary,
     /// `rehearse replay --dry-run --json`
     DryRun,
     /// `rehearse compare --json`
     Compare,
-    /// `rehearse phases --json`
+    /// `rehearse cpu --json`
     Phases,
     /// `rehearse sweep --json`
     Sweep,
     /// `rehearse observe --json`
     Observe,
-    /// `rehearse bundle --json`
+    /// `rehearse export-evidence --json`
     Evidence,
     /// `rehearse lab NAME --json`
     Lab,

@@ -90,6 +90,6 @@ What it lacks, and what to set for the next one
       set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a '
   - None of its sessions (1) ends in the log: a replay keeps each open until everything is done.
       set log_disconnections = on
-`rehearse capture settings` prints all settings as SQL; with --for rds, aurora, cloudsql,
+`rehearse capture settings` prints all settings as SQL; with --provider rds, aurora, cloudsql,
 alloydb or azure, as commands for these.
 ";

@@ -15,7 +15,7 @@
 //!
 //! Memory holds one state of bounded size for each open session. The crate knows no wire messages,
 //! no grammar of SQL and no semantics of functions: it decides by keywords, with the limits that
-//! `docs/slices.md` lists.
+//! `docs/reference/slices.md` lists.
 
 mod filter;
 pub mod mask;

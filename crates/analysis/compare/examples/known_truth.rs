@@ -3,7 +3,7 @@
 //! often the changed one was found. `cargo run --release -p compare --example known_truth --
 //! [REPETITIONS]`
 //!
-//! `docs/compare-statistics.md` has the numbers of 200 repetitions.
+//! `docs/benchmarks/comparison.md` has the numbers of 200 repetitions.
 
 #[path = "../tests/known_differences/mod.rs"]
 mod known_differences;

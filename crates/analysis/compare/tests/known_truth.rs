@@ -1,6 +1,6 @@
 //! Accuracy of the comparison on synthetic runs with known differences. The example `known_truth`
 //! makes the numbers of 200 repetitions and more kinds of differences in
-//! `docs/compare-statistics.md`.
+//! `docs/benchmarks/comparison.md`.
 
 mod known_differences;
 mod made_up;

@@ -29,7 +29,7 @@ pub enum SubjectKind {
     Index,
     /// A setting.
     Setting,
-    /// A series of the user's query (`--queue`).
+    /// A series of the user's query (`--custom-query`).
     Queue,
     /// The server as a whole, or its clients.
     Server,

@@ -1,7 +1,7 @@
 //! Removes offers of channel binding. It cannot work through a proxy that terminates TLS: the
 //! client would bind to the proxy's certificate, and the server compares with its own. So
 //! SCRAM-SHA-256-PLUS is removed from the server's first message. libpq without TLS would abort if
-//! it saw that offer; `docs/capture-proxy.md` lists which combinations work.
+//! it saw that offer; `docs/reference/capture-proxy.md` lists which combinations work.
 //!
 //! If the proxy has the server's own certificate, channel binding works, and nothing is removed.
 //!

@@ -15,7 +15,7 @@ use workload::Sqlstate;
 /// - lag = `sent_ns − due_ns` = session lag + tool lag
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// Number of the session in the workload. For copies of it (`--scale`, `--repeat`) the number is
+    /// Number of the session in the workload. For copies of it (`--copies`, `--loops`) the number is
     /// increased by 10¹² times the copy's number, from 0.
     pub session: u64,
     /// Sequence of the event within the session.

@@ -122,7 +122,7 @@ pub struct WorkloadRef {
     pub name: String,
     /// Id of the workload, from its manifest.
     pub id: String,
-    /// Number of statements to replay: those of the workload, times its copies (`--scale`, `--repeat`).
+    /// Number of statements to replay: those of the workload, times its copies (`--copies`, `--loops`).
     pub statements: u64,
     /// Sources as the user named them. [`crate::SourceLocation::source`] is an index into them.
     #[serde(default)]

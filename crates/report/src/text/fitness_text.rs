@@ -58,7 +58,7 @@ pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> Str
         .any(|finding| !finding.settings().is_empty())
     {
         lines.push(
-            "`rehearse capture settings` prints all settings as SQL; with --for rds, aurora, cloudsql,".to_owned(),
+            "`rehearse capture settings` prints all settings as SQL; with --provider rds, aurora, cloudsql,".to_owned(),
         );
         lines.push("alloydb or azure, as commands for these.".to_owned());
     }

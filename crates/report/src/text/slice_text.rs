@@ -78,7 +78,7 @@ pub(crate) fn account(account: &SliceAccount, style: TextStyle) -> Vec<String> {
         (
             account.preludes_cut,
             "session",
-            "not quite where it was at the start: it held too much (docs/slices.md)",
+            "not quite where it was at the start: it held too much (docs/reference/slices.md)",
         ),
     ] {
         if number > 0 {

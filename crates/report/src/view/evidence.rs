@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// `evidence.json` of a bundle, and `rehearse bundle --json`.
+/// `evidence.json` of a bundle, and `rehearse export-evidence --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EvidenceView {
     /// `rehearse/evidence/1`

@@ -197,7 +197,7 @@ fn unchanged_and_empty_comparisons_are_pages() {
 }
 
 /// The time is measured, not asserted, because a busy machine proves nothing. It is in
-/// docs/compare-page.md.
+/// docs/benchmarks/comparison.md.
 #[test]
 fn page_of_five_thousand_statements_loads_and_searches() {
     let html = render_html(&many());

@@ -133,7 +133,7 @@ fn sweep() -> SweepReport {
         trials_done: 11,
         trials_failed: 1,
         not_done: vec![trial(12), trial(13)],
-        why_not_done: Some("the time that it was given (--within) was over".to_owned()),
+        why_not_done: Some("the time that it was given (--time-budget) was over".to_owned()),
         axis: Some(Axis::Clients),
         growth_min: 0.25,
         curves: vec![

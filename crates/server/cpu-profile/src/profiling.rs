@@ -58,7 +58,7 @@ pub struct ProfileOptions {
     /// Whether to sample the statements of backends from the server, because no replay records them.
     pub statements: bool,
     /// Whether to count the server's CPU time with the kernel's task counters as well, if `perf` records all
-    /// of it. They are exact to each switch, and cost about 1 % for short statements (docs/profile.md).
+    /// of it. They are exact to each switch, and cost about 1 % for short statements (docs/benchmarks/observation.md).
     pub task_clock: bool,
     /// Program to record with.
     pub perf: String,

@@ -1,7 +1,7 @@
 //! Compares samples with the kernel's count of the server's CPU time, and explains differences beyond chance.
 //!
 //! Samples are taken by the clock. The kernel counts from switch to switch, and its count can be wrong
-//! (measurements are in docs/profile.md). Time that the hypervisor takes is charged to no process, if the
+//! (measurements are in docs/explanation/cpu-profiles.md). Time that the hypervisor takes is charged to no process, if the
 //! kernel accounts for it. If a wake-up preempts the running process, the clock is not read when that one
 //! leaves (`rq_clock_skip_update` of `kernel/sched/sched.h`, called by `wakeup_preempt`), so the woken
 //! process is charged with time of the other. Task counters ([`task_clock`](super::task_clock)) read the

@@ -11,7 +11,7 @@
 //!
 //! `capture_sink::MaskSink` masks between a source and a writer; the program masks between a reader
 //! and a writer, and the rows of a dump. This module handles no files. Databases, roles, tables,
-//! statements and portals keep their names, since a replay needs them. `docs/masking.md` documents
+//! statements and portals keep their names, since a replay needs them. `docs/reference/masking.md` documents
 //! what masking hides.
 
 mod backslash;

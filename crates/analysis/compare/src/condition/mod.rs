@@ -2,7 +2,7 @@
 //!
 //! [`Condition::parse`] parses a text into a tree, in which every quantity is compared with a value
 //! of its kind. [`Condition::check`] evaluates it on a [`Comparison`](crate::compare::Comparison).
-//! [`QUANTITIES`] describes the quantities, `docs/fail-on.md` the syntax.
+//! [`QUANTITIES`] describes the quantities, `docs/reference/fail-on.md` the syntax.
 //!
 //! Quantities of statements are evaluated for each statement; the condition holds if it holds for
 //! any. Unknown values, such as the ratio of a statement with too few calls, are neither true nor

@@ -111,7 +111,7 @@ pub struct Quantity {
     pub end: Option<IntervalEnd>,
 }
 
-/// Description of a quantity; the table in `docs/fail-on.md` has the same content.
+/// Description of a quantity; the table in `docs/reference/fail-on.md` has the same content.
 #[derive(Debug, Clone, Copy)]
 pub struct QuantityDescription {
     /// Name as it is written.

@@ -232,7 +232,7 @@ fn facts(all: &[SingleRowInserts<'_>], tables: usize, stacks: Option<(f64, u64)>
         };
         facts.push(
             Fact::new(what, share, Unit::Share, "stacks (perf)").check(format!(
-                "rehearse phases RUN --statement {}",
+                "rehearse cpu RUN --statement {}",
                 first.one.fingerprint
             )),
         );

@@ -38,7 +38,7 @@ use super::threshold::{Threshold, Thresholds};
 /// A rule.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Rule {
-    /// Name of the rule, as `docs/diagnose.md` has it.
+    /// Name of the rule, as `docs/reference/diagnosis-rules.md` has it.
     #[serde(rename = "rule")]
     pub name: &'static str,
     /// Short description of what it examines.
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_rule_and_threshold_is_in_the_guide() {
-        let guide = include_str!("../../../../../docs/diagnose.md");
+        let guide = include_str!("../../../../../docs/reference/diagnosis-rules.md");
         let sections: Vec<&str> = guide
             .lines()
             .filter_map(|line| line.strip_prefix("### "))

@@ -115,7 +115,7 @@ fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
     let (share, samples) = one.phase_share(&PLANNING_PHASES)?;
     (samples >= 50).then(|| {
         let what = format!("of {samples} stacks, parsing, analysing and planning");
-        let check = format!("rehearse phases RUN --statement {}", one.fingerprint);
+        let check = format!("rehearse cpu RUN --statement {}", one.fingerprint);
         (
             share,
             vec![Fact::new(what, share, Unit::Share, "stacks (perf)").check(check)],

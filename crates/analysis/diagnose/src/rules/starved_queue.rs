@@ -1,7 +1,7 @@
 //! Queues whose workers starve: due work grows while nothing is claimed, so the claim is slow, not
 //! the work. Also stuck work, claimed by a worker that is gone.
 //!
-//! The rule depends on the names of the `--queue` series. `stalled` (or due, waiting, ready,
+//! The rule depends on the names of the `--custom-query` series. `stalled` (or due, waiting, ready,
 //! pending) is due and not claimed. `queued` (or claimed, running, in_progress) is claimed and not
 //! done. `stuck` is stuck work. A series with `oldest` or `age` in its name is in seconds.
 
@@ -41,7 +41,7 @@ const CLAIMED: [&str; 5] = ["queued", "claimed", "running", "in_progress", "acti
 
 pub(super) const RULE: Rule = Rule {
     name: "starved-queue",
-    looks_at: "the user's queue (--queue): what is due beside what is claimed, and how old it becomes",
+    looks_at: "the user's queue (--custom-query): what is due beside what is claimed, and how old it becomes",
     thresholds: &[ZERO, GROWTH, AGE],
     evaluate,
 };
@@ -50,7 +50,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     if observed.queue.is_empty() {
         return Err(Missing::because(
-            "no query of the queue was given (--queue \"SELECT count(*) FILTER (WHERE …) AS stalled, … AS queued FROM …\")",
+            "no query of the queue was given (--custom-query \"SELECT count(*) FILTER (WHERE …) AS stalled, … AS queued FROM …\")",
         ));
     }
     let called =
@@ -103,19 +103,19 @@ fn starved(
             format!("{name} at first"),
             waiting.first,
             Unit::Count,
-            "the query of --queue",
+            "the query of --custom-query",
         ),
         Fact::new(
             format!("{name} at last"),
             waiting.last,
             Unit::Count,
-            "the query of --queue",
+            "the query of --custom-query",
         ),
         Fact::new(
             format!("looks at which {} was 0", claimed.name),
             idle,
             Unit::Share,
-            "the query of --queue",
+            "the query of --custom-query",
         ),
     ];
     if let Some(claim) = claim {
@@ -147,15 +147,15 @@ fn starved(
 
 fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
     let mut facts = vec![
-        Fact::new("at first", one.first, Unit::Mean, "the query of --queue"),
-        Fact::new("at last", one.last, Unit::Mean, "the query of --queue"),
+        Fact::new("at first", one.first, Unit::Mean, "the query of --custom-query"),
+        Fact::new("at last", one.last, Unit::Mean, "the query of --custom-query"),
     ];
     if let Some(slope) = slope {
         facts.push(Fact::new(
             "seconds that it ages in a second",
             slope,
             Unit::Mean,
-            "the query of --queue",
+            "the query of --custom-query",
         ));
     }
     Finding {

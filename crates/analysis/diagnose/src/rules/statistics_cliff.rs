@@ -94,7 +94,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
                 Unit::Share,
                 "stacks (perf)",
             )
-            .check("rehearse phases RUN"),
+            .check("rehearse cpu RUN"),
         );
     }
     let change = match planned {

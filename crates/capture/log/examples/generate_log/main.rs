@@ -1,11 +1,11 @@
 //! Writes a log as PostgreSQL does, of any length, reproducible by a seed:
 //!
 //! ```sh
-//! cargo run --release -p capture-log --example generate_log -- --bytes 1GiB --format stderr --out
+//! cargo run --release -p capture-log --example generate_log -- --bytes 1GiB --format stderr --output
 //! big.log
 //! ```
 //!
-//! It serves benchmarks, and memory measurements on logs larger than a disk (`--out -`). It prints
+//! It serves benchmarks, and memory measurements on logs larger than a disk (`--output -`). It prints
 //! the number of bytes, entries, sessions, statements and failures on standard error.
 
 mod client;
@@ -25,7 +25,7 @@ use line_format::LineFormat;
 
 const USAGE: &str = "generate_log [--bytes 1GiB | --entries N] [--format stderr|csvlog|jsonlog] [--profile pgbench|mixed]
   [--logging started|ended|both] [--sessions 32] [--seed 1] [--postgres-version 15]
-  [--prefix '%m [%p] '] [--out FILE|-]
+  [--prefix '%m [%p] '] [--output FILE|-]
   started: log_statement = all; ended: log_min_duration_statement = 0";
 
 fn main() -> ExitCode {
@@ -75,7 +75,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             "--seed" => options.seed = value.parse()?,
             "--postgres-version" => options.major = value.parse()?,
             "--prefix" => options.prefix = value,
-            "--out" => out = value,
+            "--output" => out = value,
             _ => return Err(format!("no option {word}").into()),
         }
     }

@@ -83,7 +83,7 @@ pub(super) fn rows_note(view: &Comparison) -> String {
             .to_owned();
     }
     let digests = match view.rows.digests {
-        0 => "their values were not (--digest rows at the capture and the replays makes checksums of them)".to_owned(),
+        0 => "their values were not (--checksum-results rows at the capture and the replays makes checksums of them)".to_owned(),
         digests => format!("of {} also checksums of their values", count(digests)),
     };
     let found = match view.rows.changes.len() {

@@ -72,7 +72,7 @@ impl Probe for CustomQueryProbe {
                 };
                 return Err(ProbeError::unsupported(
                     format!("the server does not take the query: {why}"),
-                    "give --queue a single SELECT that this role may carry out",
+                    "give --custom-query a single SELECT that this role may carry out",
                 ));
             }
             answer => answer?,
@@ -84,7 +84,7 @@ impl Probe for CustomQueryProbe {
         {
             return Err(ProbeError::unsupported(
                 "the query has no column with a number",
-                "give --queue a SELECT such as SELECT count(*) AS waiting FROM jobs",
+                "give --custom-query a SELECT such as SELECT count(*) AS waiting FROM jobs",
             ));
         }
         Ok(())
