@@ -1,32 +1,32 @@
-//! Why a system of the lab did not run.
+//! Errors of the lab's systems.
 
 use postgres::error::SqlState;
 
-/// Why it did not.
+/// The reason why a system of the lab did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The server refused something that must work.
+    /// The server refused a statement that must succeed.
     #[error("{what}: {reason}")]
     Server {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
-        /// In the server's words.
+        /// The server's message.
         reason: String,
-        /// Its code, where it is the server's.
+        /// The SQLSTATE, if the server reported the error.
         code: Option<SqlState>,
     },
-    /// A program of the system broke off.
+    /// A client program of the system failed.
     #[error("client program {number} broke off: {reason}")]
     Client {
-        /// Which.
+        /// Number of the program.
         number: usize,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
 }
 
 impl LabError {
-    /// What was to be done, and the client library's error.
+    /// Builds the error of an action from the client library's error, for `map_err`.
     pub fn server(what: &'static str) -> impl Fn(postgres::Error) -> Self {
         move |error| LabError::Server {
             what,
@@ -36,7 +36,7 @@ impl LabError {
     }
 }
 
-/// The server's words, if it said any.
+/// Returns the server's message, or else the client library's.
 pub(crate) fn reason(error: &postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => said.message().to_owned(),

@@ -1,8 +1,8 @@
-//! Four published cases, each a real program against a real server: schema, load, trouble and cure, and
-//! what has to be looked at to see them. What was published stands beside what is measured.
+//! Four published cases, each a real program against a real server. A case has a schema, a load, a problem, its fix,
+//! and the queries that show them. The published results are documented next to the measured ones.
 //!
-//! Who drives: the program (`rehearse lab`), which captures, replays, compares and reports with the
-//! same code as its commands. Deliberately absent: all of that, and any number of a result.
+//! The command `rehearse lab` drives the cases. It captures, replays, compares and reports with the same code as
+//! other commands. This crate contains none of that, and no expected result.
 
 #![forbid(unsafe_code)]
 
@@ -17,19 +17,19 @@ pub mod stall;
 pub use error::LabError;
 pub use scale::Scale;
 
-/// A case, and where it was published.
+/// A case, and its publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
-    /// As it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Description in one line.
     pub title: &'static str,
-    /// Where it was published.
+    /// Address of the publication.
     pub source: &'static str,
 }
 
-/// Opens a connection for an application of a name.
+/// Opens a connection with the given `application_name`.
 pub type Connect<'c> = dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Sync + 'c;
 
-/// What the server's processes have used of the processors so far, in nanoseconds; `None` where that is not known.
+/// Reads the CPU time that the server's processes have used so far, in nanoseconds; `None` if it is not known.
 pub type ProcessorTime<'t> = dyn Fn() -> Option<u64> + Sync + 't;

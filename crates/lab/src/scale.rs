@@ -1,10 +1,10 @@
-//! How large a case is made.
+//! Scale of a case.
 
-/// How large.
+/// Scale of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// A minute or two on two processors.
     Small,
-    /// For a real machine, and as long as was published.
+    /// The published duration and size, for a real machine.
     Full,
 }

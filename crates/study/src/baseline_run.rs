@@ -1,5 +1,7 @@
-//! A workload is looked at before anything is proved of it: one replay in a sandbox of the user's with all that a
-//! diagnosis goes by, and the sandbox given back.
+//! The baseline run: one replay in the user's sandbox that collects everything a diagnosis needs, before any change
+//! is measured.
+//!
+//! The caller releases the sandbox afterwards.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,13 +20,13 @@ use crate::notes;
 use crate::observed_replay::{ReplayDisplay, replay_observed};
 use crate::target_snapshot::Asked;
 
-/// Statements whose plans are asked for.
+/// Maximum number of statements whose plans are collected.
 const PLANS_MAX: usize = 200;
 
 /// Leases the sandbox that the user named.
 ///
 /// # Errors
-/// If none was named, or it cannot be had.
+/// If none was named, or it cannot be leased.
 pub fn lease(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure> {
     let Some(name) = name else {
         return Err(Failure::usage(
@@ -36,10 +38,10 @@ pub fn lease(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure
     Ok(SandboxLease::acquire(sandbox, database, purpose, None)?)
 }
 
-/// Replays it once with facts, plans, statistics and samples.
+/// Replays the workload once with facts, plans, statistics and samples.
 ///
 /// # Errors
-/// If it cannot be replayed, or was stopped.
+/// If the workload cannot be replayed, or the replay was stopped.
 pub fn look(
     lease: &mut SandboxLease,
     workload: &WorkloadReader,
@@ -66,10 +68,10 @@ pub fn look(
     Ok(RunReader::open(output)?)
 }
 
-/// The database that is given, or that most of its statements are sent to.
+/// Returns the given database, or else the one that receives most of the workload's statements.
 ///
 /// # Errors
-/// Where the workload cannot be read.
+/// If the workload cannot be read.
 pub fn database_of(workload: &WorkloadReader, given: Option<&str>) -> Result<String, Failure> {
     if let Some(database) = given {
         return Ok(database.to_owned());
@@ -86,10 +88,10 @@ pub fn database_of(workload: &WorkloadReader, given: Option<&str>) -> Result<Str
     Ok(most.map_or_else(|| "postgres".to_owned(), |(name, _)| name))
 }
 
-/// The workload that a run is of.
+/// Opens the workload that a run was made from.
 ///
 /// # Errors
-/// Where none is given, or it is another one.
+/// If no path is given, or it is another workload.
 pub fn workload_of(run: &RunReader, given: Option<&PathBuf>) -> Result<WorkloadReader, Failure> {
     let name = run.path().display();
     let Some(path) = given else {

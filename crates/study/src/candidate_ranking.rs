@@ -11,13 +11,14 @@ use sql::Fingerprint;
 use crate::screening::Screened;
 
 /// Least gain of a plan's cost that counts.
-const LEAST_GAIN: f64 = 0.05;
+const MIN_GAIN: f64 = 0.05;
 /// Least share of all time that a candidate must be expected to save, since margins of proofs are wider.
-const LEAST_SHARE: f64 = 0.02;
+const MIN_SHARE: f64 = 0.02;
 /// Relative difference below which two estimates are the same.
-const ALIKE: f64 = 0.01;
+const SAME_ESTIMATE: f64 = 0.01;
 
-/// The time that a candidate saves, if times (in nanoseconds, by statement) change as the planner's costs do.
+/// Returns the time that a candidate saves, if times (in nanoseconds, by statement) change in proportion to the
+/// planner's costs.
 pub fn expected_saving_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -> f64 {
     let of = screened.expected.iter().filter(|one| one.uses);
     let saved = of.map(|one| {
@@ -25,23 +26,23 @@ pub fn expected_saving_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -
             true => 1.0 - one.after / one.before,
             false => 0.0,
         };
-        match gain >= LEAST_GAIN {
+        match gain >= MIN_GAIN {
             true => gain * ns.get(&one.fingerprint).copied().unwrap_or(0.0),
             false => 0.0,
         }
     });
-    // An empty sum of numbers with a fraction is -0.
+    // The sum of no floating-point numbers is -0.
     saved.fold(0.0, |all, one| all + one)
 }
 
-/// The indexes of up to `most` candidates, the one with the greatest expected saving first.
+/// Returns the indexes of up to `most` candidates, the one with the greatest expected saving first.
 pub fn rank_candidates(
     candidates: &[IndexCandidate],
     screened: &[Option<Screened>],
     ns: &HashMap<Fingerprint, f64>,
     most: usize,
 ) -> Vec<usize> {
-    let least_ns = LEAST_SHARE * ns.values().sum::<f64>();
+    let least_ns = MIN_SHARE * ns.values().sum::<f64>();
     let mut all: Vec<(usize, f64)> = screened
         .iter()
         .enumerate()
@@ -49,9 +50,9 @@ pub fn rank_candidates(
         .filter(|(_, saved)| *saved > least_ns)
         .collect();
     let bytes = |at: usize| screened[at].as_ref().and_then(|one| one.bytes);
-    // By what is saved, in steps: what differs by less than that is decided by size.
+    // Savings are compared in steps. Candidates within the same step are ordered by size.
     let greatest = all.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
-    let step = |saved: f64| (saved / greatest / ALIKE).round() as i64;
+    let step = |saved: f64| (saved / greatest / SAME_ESTIMATE).round() as i64;
     all.sort_by(|(a, saved_a), (b, saved_b)| {
         step(*saved_b)
             .cmp(&step(*saved_a))
@@ -81,7 +82,7 @@ pub fn rank_candidates(
     for (at, _) in &all {
         let is_new = !chosen.contains(at)
             && !chosen.iter().any(|other| {
-                kind(*other) == kind(*at) && is_alike(&screened[*other], &screened[*at])
+                kind(*other) == kind(*at) && has_same_estimates(&screened[*other], &screened[*at])
             });
         if chosen.len() < most && is_new {
             chosen.push(*at);
@@ -92,7 +93,7 @@ pub fn rank_candidates(
 }
 
 /// Reports whether the planner estimates the same for both, for each statement.
-fn is_alike(one: &Option<Screened>, other: &Option<Screened>) -> bool {
+fn has_same_estimates(one: &Option<Screened>, other: &Option<Screened>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
@@ -102,7 +103,9 @@ fn is_alike(one: &Option<Screened>, other: &Option<Screened>) -> bool {
                 .expected
                 .iter()
                 .find(|one| one.fingerprint == expected.fingerprint);
-            same.is_some_and(|same| (same.after - expected.after).abs() <= ALIKE * expected.after)
+            same.is_some_and(|same| {
+                (same.after - expected.after).abs() <= SAME_ESTIMATE * expected.after
+            })
         })
 }
 
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_of_cost_to_writes_one_comes_before_a_second() {
+    fn rank_candidates_puts_the_best_of_each_kind_first() {
         let candidates = [
             candidate(&["a", "b"], &["a"]),
             candidate(&["b", "a"], &["a"]),
@@ -154,9 +157,9 @@ mod tests {
             screened(10.0, 5, true),
             screened(50.0, 5, true),
             screened(400.0, 5, true),
-            // Not used, whatever it costs.
+            // Not used: its cost does not matter.
             screened(1.0, 5, false),
-            // As good as none.
+            // No gain.
             screened(990.0, 5, true),
         ];
         let ns = HashMap::from([(Fingerprint(1), 1e9)]);
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_expected_to_do_the_same_the_smaller_is_taken() {
+    fn rank_candidates_prefers_the_smaller_of_equal_savings() {
         let candidates = [candidate(&["a", "b"], &[]), candidate(&["a"], &[])];
         let all = [screened(10.0, 900, true), screened(10.0, 500, true)];
         let ns = HashMap::from([(Fingerprint(1), 1e9)]);

@@ -1,4 +1,4 @@
-//! Changes that are scripts of SQL.
+//! Changes that are SQL scripts.
 
 use connect::login::{Dialer, Login};
 use replay::{LoginMap, Target};

@@ -1,4 +1,4 @@
-//! Runs before and after a change are compared.
+//! Compares runs before and after a change.
 
 use std::path::PathBuf;
 
@@ -12,26 +12,26 @@ use crate::enrich_comparison::PlanTargets;
 use crate::failure::Failure;
 use crate::run_time;
 
-/// Which runs, and what counts as a difference.
+/// Runs to compare, and the criteria of a difference.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// Before the change.
+    /// Paths of the runs before the change.
     pub before: Vec<PathBuf>,
-    /// After the change.
+    /// Paths of the runs after the change.
     pub after: Vec<PathBuf>,
-    /// Of one unchanged server.
+    /// Paths of the runs of an unchanged server, which measure the noise.
     pub noise: Vec<PathBuf>,
-    /// How it is judged.
+    /// Options of the comparison.
     pub options: CompareOptions,
-    /// Targets that are asked now for the plans of statements, instead of those that the runs know.
+    /// Targets that are queried now for plans, instead of reading the plans of the runs.
     pub plan_targets: Option<PlanTargets>,
-    /// Whether to divide the time of both sides into parts, which reads each run once more.
+    /// Whether to compare the time breakdown of both sides, which reads each run once more.
     pub breaks_down_time: bool,
     /// Conditions that are checked on the result.
     pub conditions: Vec<Condition>,
 }
 
-/// A run that is given twice on one side would pass for two, whatever it is called.
+/// Refuses a side that has the same run twice, even under two paths.
 fn refuse_repeats(side: &[RunReader]) -> Result<(), Failure> {
     for (at, run) in side.iter().enumerate() {
         if let Some(other) = side[..at].iter().find(|other| other.id() == run.id()) {
@@ -45,8 +45,8 @@ fn refuse_repeats(side: &[RunReader]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A run that is on both sides.
-fn in_both<'r>(
+/// Returns a run that is on both sides.
+fn find_common_run<'r>(
     before: &'r [RunReader],
     after: &'r [RunReader],
 ) -> Option<(&'r RunReader, &'r RunReader)> {
@@ -58,8 +58,8 @@ fn in_both<'r>(
         .find(|(one, other)| one.id() == other.id())
 }
 
-/// A run of an observation has nothing to compare.
-fn replayed(reader: RunReader) -> Result<RunReader, Failure> {
+/// Refuses a run that has no executions, since there is nothing to compare.
+fn require_executions(reader: RunReader) -> Result<RunReader, Failure> {
     match reader.info().is_observation() {
         false => Ok(reader),
         true => Err(Failure::usage(format!(
@@ -69,20 +69,20 @@ fn replayed(reader: RunReader) -> Result<RunReader, Failure> {
     }
 }
 
-/// Compares runs, with all that is known of their targets and plans.
+/// Compares runs and adds targets and plans.
 ///
 /// # Errors
-/// If a run cannot be read, is given twice, or was not replayed; and as [`PlanTargets`] says.
+/// If a run cannot be read, is given twice, or was not replayed, or if [`PlanTargets`] are not fulfilled.
 pub fn compare_runs(request: &Request) -> Result<Comparison, Failure> {
     let mut comparison = compare_executions(request)?;
-    enrich_comparison::put_into(&mut comparison, &request.before, &request.after)?;
+    enrich_comparison::add_targets_and_plans(&mut comparison, &request.before, &request.after)?;
     if let Some(targets) = &request.plan_targets {
-        enrich_comparison::explain(&mut comparison, request, targets)?;
+        enrich_comparison::add_queried_plans(&mut comparison, request, targets)?;
     }
     if request.breaks_down_time {
-        comparison.time = run_time::change(&request.before, &request.after)?;
+        comparison.time = run_time::compare_time_breakdowns(&request.before, &request.after)?;
         if comparison.time.is_some() {
-            comparison.observed = run_time::observed(&request.before, &request.after)?;
+            comparison.observed = run_time::compare_observations(&request.before, &request.after)?;
         }
     }
     let check = |condition: &Condition| condition.check(&comparison);
@@ -90,12 +90,12 @@ pub fn compare_runs(request: &Request) -> Result<Comparison, Failure> {
     Ok(comparison)
 }
 
-/// All runs are opened before any is read, and two are read at a time.
+/// Compares the executions of runs. All runs are opened before any is read, and two are read at a time.
 fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
     let open = |paths: &[PathBuf]| -> Result<Vec<RunReader>, Failure> {
         paths
             .iter()
-            .map(|path| replayed(RunReader::open(path)?))
+            .map(|path| require_executions(RunReader::open(path)?))
             .collect()
     };
     let (before, after) = (open(&request.before)?, open(&request.after)?);
@@ -103,9 +103,9 @@ fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
     for side in [&before, &after, &noise] {
         refuse_repeats(side)?;
     }
-    if let Some((one, other)) = in_both(&before, &after) {
+    if let Some((one, other)) = find_common_run(&before, &after) {
         return Err(Failure::usage(format!(
-            "{} and {} are one run, given before and after; a run beside itself shows nothing: \
+            "{} and {} are one run, given before and after; a run compared with itself shows nothing: \
              replay once more, and give that run",
             one.path().display(),
             other.path().display()
@@ -117,7 +117,7 @@ fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
         let read = std::thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|reader| scope.spawn(|| profile(reader)))
+                .map(|reader| scope.spawn(|| read_profile(reader)))
                 .collect();
             threads
                 .into_iter()
@@ -141,7 +141,7 @@ fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
     Ok(compare::compare(runs, request.options))
 }
 
-fn profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {
+fn read_profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {
     let mut profile = RunProfile::collect(
         reader.info().clone(),
         reader.executions()?,

@@ -1,4 +1,4 @@
-//! Reads what rules look at: of a run, of an observation, of a workload.
+//! Reads the evidence that diagnostic rules examine, from a run, an observation or a workload.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,19 +13,20 @@ use crate::failure::Failure;
 use crate::observation;
 use crate::profile_samples::{Profiled, SampleChoice};
 
-/// What was asked of a server for the diagnosis alone; it goes before what a run has.
+/// Facts and plans that were queried from a server for the diagnosis alone. They take precedence over those of the
+/// run.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Facts.
+    /// Schema and settings.
     pub facts: Option<Facts>,
-    /// Plans.
+    /// Plans of statements.
     pub plans: Option<Vec<PlanFact>>,
 }
 
-/// Of a run, or of an observation, which is one without executions.
+/// Reads the evidence of a run. An observation is a run without executions.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
     let info = run.info();
     let mut texts: BTreeMap<Fingerprint, StatementText> = BTreeMap::new();
@@ -59,14 +60,16 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
     };
     let observed = match run.is_observed() {
         true => Ok(observation::observed(run)?),
-        false => missing("the server was not watched; give `rehearse replay` the option --observe"),
+        false => {
+            unavailable("the server was not watched; give `rehearse replay` the option --observe")
+        }
     };
     let facts = match asked
         .facts
         .map_or_else(|| run.facts(), |facts| Ok(Some(facts)))?
     {
         Some(facts) => Ok(facts),
-        None => missing(
+        None => unavailable(
             "its schema and settings are not known; a replay asks for them unless --no-facts is given",
         ),
     };
@@ -75,7 +78,7 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
         .map_or_else(|| run.plans(), |plans| Ok(Some(plans)))?
     {
         Some(plans) => Ok(plans),
-        None => missing("no plans were asked for; give `rehearse replay` the option --explain"),
+        None => unavailable("no plans were asked for; give `rehearse replay` the option --explain"),
     };
     Ok(Evidence::new(Gathered {
         basis: match is_observation {
@@ -90,15 +93,15 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
         observed,
         facts,
         plans,
-        stacks: stacks(run)?,
-        log: missing("only a workload from a server's log has what the log said"),
+        stacks: read_stacks(run)?,
+        log: unavailable("only a workload from a server's log has what the log said"),
     }))
 }
 
-/// Of a workload.
+/// Reads the evidence of a workload.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
     let texts: Vec<StatementText> = workload.statements()?.collect::<Result<_, _>>()?;
     let mut history = History::new(&texts);
@@ -109,11 +112,11 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
         }
     }
     let mut log = ServerLog::default();
-    let mut said = false;
+    let mut has_server_events = false;
     for event in workload.server_events()? {
         let (event, fingerprint) = event?;
         log.add(&event, fingerprint);
-        said = true;
+        has_server_events = true;
     }
     let only = |what: &str| {
         Missing::because(format!(
@@ -131,17 +134,19 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
         facts: Err(only("schema and settings")),
         plans: Err(only("plans")),
         stacks: Err(only("CPU profile")),
-        log: match said {
+        log: match has_server_events {
             true => Ok(log),
-            false => missing("the log said nothing of the server, or the workload is not of a log"),
+            false => {
+                unavailable("the log said nothing of the server, or the workload is not of a log")
+            }
         },
     }))
 }
 
-/// The statements that took the most time as the server counted it.
+/// Returns up to `most` statements with the greatest total time, as the server counted it, and their texts.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, String)>, Failure> {
     let observed = observation::observed(run)?;
     let all = observed.statements.iter().filter_map(|one| {
@@ -156,30 +161,30 @@ pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, Strin
     Ok(all.take(most).collect())
 }
 
-fn missing<T>(why: &str) -> Have<T> {
+fn unavailable<T>(why: &str) -> Have<T> {
     Err(Missing::because(why))
 }
 
-/// What stacks say, of clients' backends.
-fn stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
+/// Reads the time by phase from the stacks of clients' backends.
+fn read_stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
     let info = match run.profile()? {
         None => {
-            return Ok(missing(
+            return Ok(unavailable(
                 "no CPU profile was taken; give `rehearse replay` the option --profile",
             ));
         }
         Some(profile) => profile.info().clone(),
     };
     if let Some(off) = &info.off {
-        return Ok(missing(&format!("there is no CPU profile: {off}")));
+        return Ok(unavailable(&format!("there is no CPU profile: {off}")));
     }
     let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
-    let placed: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
+    let classified: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();
     profiled.each(|stack, statement| {
-        if let Some(placed) = placed.get(stack as usize) {
-            account.add(*placed, statement);
+        if let Some(classified) = classified.get(stack as usize) {
+            account.add(*classified, statement);
         }
     })?;
     let working = |sums: &PhaseSums| -> Vec<(Phase, u64)> {

@@ -1,4 +1,4 @@
-//! What is said of databases whose encoding is not that of a workload's texts.
+//! Notes on databases whose encoding differs from that of a workload's texts.
 
 use replay::Target;
 use run::TargetInfo;
@@ -6,10 +6,10 @@ use workload::{ArchiveError, WorkloadReader};
 
 use crate::notes;
 
-/// Says what becomes of texts in databases that are not UTF8.
+/// Notes what happens to texts in databases that are not UTF8.
 ///
 /// # Errors
-/// Where the workload cannot be read.
+/// If the workload cannot be read.
 pub fn announce(
     reader: &WorkloadReader,
     target: &Target,
@@ -20,7 +20,7 @@ pub fn announce(
     }
     let from_wire = replay::is_from_wire(reader)?;
     for (database, encoding) in &found.encodings {
-        notes::note(&note(
+        notes::note(&describe_encoding(
             database,
             encoding,
             from_wire,
@@ -30,13 +30,18 @@ pub fn announce(
     Ok(())
 }
 
-fn note(database: &str, encoding: &str, from_wire: bool, said: Option<&str>) -> String {
-    let becomes = match (from_wire, said) {
+fn describe_encoding(
+    database: &str,
+    encoding: &str,
+    from_wire: bool,
+    client_encoding: Option<&str>,
+) -> String {
+    let becomes = match (from_wire, client_encoding) {
         (true, None) => format!(
             "sessions whose clients named no client_encoding name none here either: what they sent is taken as {encoding}, as it was if the captured database had the same; what is not valid as UTF-8 is not in the workload, and is skipped (not_utf8)"
         ),
-        (true, Some(said)) => format!(
-            "sessions whose clients named no client_encoding have {said}, as the target says; what is not valid as UTF-8 is not in the workload, and is skipped (not_utf8)"
+        (true, Some(client_encoding)) => format!(
+            "sessions whose clients named no client_encoding have {client_encoding}, as the target says; what is not valid as UTF-8 is not in the workload, and is skipped (not_utf8)"
         ),
         (false, _) if encoding == "SQL_ASCII" => {
             "statements are sent as UTF-8, which it keeps as it is; bytes of another encoding, which its clients may have sent, are not in the workload".to_owned()
@@ -53,9 +58,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_becomes_of_texts() {
-        let says = |encoding, from_wire, said, part: &str| {
-            let note = note("shop", encoding, from_wire, said);
+    fn describe_encoding_tells_how_texts_are_sent() {
+        let says = |encoding, from_wire, client_encoding, part: &str| {
+            let note = describe_encoding("shop", encoding, from_wire, client_encoding);
             assert!(note.contains("\"shop\"") && note.contains(part), "{note}");
         };
         says("LATIN1", true, None, "taken as LATIN1");

@@ -1,7 +1,7 @@
-//! What the runs of a comparison know of their targets and of plans, put into it.
+//! Adds targets and plans of the compared runs to a comparison.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use archive::ArchiveError;
 use clock::SystemClock;
@@ -12,6 +12,7 @@ use plans::statement_plans;
 use replay::{LoginMap, Target};
 use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use sql::Fingerprint;
+use workload::WorkloadReader;
 
 use crate::compare_runs::Request;
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ use crate::keys;
 use crate::notes;
 use crate::target_snapshot::{login_of, told};
 
-/// Servers that are asked for plans. The workload must be that of the runs, and a login must work at each server.
+/// Servers that are queried for plans. The workload must be that of the runs, and a login must work at each server.
 #[derive(Debug, Clone)]
 pub struct PlanTargets {
     /// Connection string of the server before the change.
@@ -30,12 +31,12 @@ pub struct PlanTargets {
     pub workload: PathBuf,
 }
 
-/// Puts targets and plans into the comparison, as far as both sides know them: of each side, the first run
-/// that does.
+/// Adds targets and plans to the comparison, if both sides have them. Each side is represented by its first run that
+/// has them.
 ///
 /// # Errors
-/// Where a run cannot be read.
-pub fn put_into(
+/// If a run cannot be read.
+pub fn add_targets_and_plans(
     comparison: &mut Comparison,
     before: &[PathBuf],
     after: &[PathBuf],
@@ -44,7 +45,7 @@ pub fn put_into(
         paths.iter().map(|path| RunReader::open(path)).collect()
     };
     let (before, after) = (&open(before)?[..], &open(after)?[..]);
-    let facts = [facts(before)?, facts(after)?];
+    let facts = [read_facts(before)?, read_facts(after)?];
     if let [[one, ..], [other, ..]] = [&facts[0][..], &facts[1][..]] {
         let mut targets = compare_targets(one, other);
         for (side, all) in [Side::Before, Side::After].into_iter().zip(&facts) {
@@ -64,7 +65,7 @@ pub fn put_into(
         }
         comparison.targets = Some(targets);
     }
-    let (before, after) = (plans(before)?, plans(after)?);
+    let (before, after) = (read_plans(before)?, read_plans(after)?);
     for statement in &mut comparison.statements {
         let [before, after] = [&before, &after].map(|plans| plans.get(&statement.fingerprint));
         statement.plans = statement_plans(before, after, comparison.literals);
@@ -72,35 +73,21 @@ pub fn put_into(
     Ok(())
 }
 
-/// Asks both targets for the plans of statements, those first that got slower or faster, if that is
-/// wished, and puts them in the place of those that the runs know. Where nothing could be asked of a
-/// statement, that of the runs stays.
+/// Queries both targets for the plans of statements and adds them to the comparison. Statements with a known
+/// difference come first. A plan of the run is kept if its statement could not be queried.
 ///
 /// # Errors
-/// Where a target or the workload is of no use, or is not that of the runs; and where no login works at
-/// a target.
-pub fn explain(
+/// If a target or the workload cannot be used, the workload is not that of the runs, or no login works at a target.
+pub fn add_queried_plans(
     comparison: &mut Comparison,
     request: &Request,
     targets: &PlanTargets,
 ) -> Result<(), Failure> {
-    let PlanTargets {
-        before,
-        after,
-        workload,
-    } = targets;
-    let reader = keys::open(workload)?;
-    let statements = comparison.statements.iter().enumerate();
-    let mut chosen: Vec<(usize, Fingerprint)> = statements
-        .map(|(place, statement)| (place, statement.fingerprint))
-        .collect();
-    // Those first of which a difference is known; the others in the order of what they add.
-    let finding = |place: usize| comparison.statements[place].service.finding;
-    chosen.sort_by_key(|(place, _)| finding(*place).measure().is_none());
-    chosen.truncate(observe::PLANS_MAX);
-    let wanted = chosen.iter().map(|(_, fingerprint)| *fingerprint).collect();
-    let mut examples = observe::examples(&reader, &wanted)?;
-    let wanted: Vec<(ServiceTime, Option<Example>)> = chosen
+    let reader = keys::open(&targets.workload)?;
+    let chosen = choose_statements(comparison);
+    let fingerprints = chosen.iter().map(|(_, fingerprint)| *fingerprint).collect();
+    let mut examples = observe::examples(&reader, &fingerprints)?;
+    let examples: Vec<(ServiceTime, Option<Example>)> = chosen
         .iter()
         .map(|&(_, fingerprint)| {
             let time = ServiceTime {
@@ -111,44 +98,17 @@ pub fn explain(
             (time, examples.remove(&fingerprint))
         })
         .collect();
-    let ask = |side: &str, target: &str, runs: &[PathBuf]| -> Result<Vec<PlanFact>, Failure> {
+    let query = |side: &str, target: &str, runs: &[PathBuf]| {
         let runs: Vec<RunReader> = runs
             .iter()
             .map(|run| RunReader::open(run))
             .collect::<Result<_, _>>()?;
         let run = runs.first().expect("a side has a run");
-        // A run of a part of a workload has the part's id, and the name of the whole.
-        let (of, name) = (&run.info().workload, workload.display().to_string());
-        if of.id != reader.id() && of.name != name {
-            return Err(Failure::usage(format!(
-                "{} is not the workload of the run {}; give the one that was replayed, {}",
-                reader.path().display(),
-                run.path().display(),
-                of.name
-            )));
-        }
-        let target = Target::parse(target, |name| std::env::var(name).ok())?;
-        let logins = LoginMap::of_described(&run.info().options);
-        let login_of = |example: &Example| login_of(&target, &logins, example);
-        let answers = observe::plans(&target, &wanted, &login_of, &SystemClock::start());
-        if answers.logins == 0 && !answers.failures.is_empty() {
-            return Err(Failure::could_not(format!(
-                "the target {side} could not be asked for plans: {}; check --{side}-target, or leave \
-                 --explain out to see the plans that the runs know",
-                answers.failures.join("; ")
-            )));
-        }
-        let told = told(&answers);
-        let (found, kept) = with_known(answers.plans, &plans(&runs)?);
-        let kept = match kept {
-            0 => String::new(),
-            kept => format!(" Those that the run knows stay: {kept}."),
-        };
-        notes::note(&format!("The target {side}. {told}{kept}"));
-        Ok(found)
+        require_same_workload(run, &reader, &targets.workload)?;
+        query_plans(side, target, &runs, &examples)
     };
-    let before = ask("before", before, &request.before)?;
-    let after = ask("after", after, &request.after)?;
+    let before = query("before", &targets.before, &request.before)?;
+    let after = query("after", &targets.after, &request.after)?;
     for ((place, _), (before, after)) in chosen.iter().zip(before.iter().zip(&after)) {
         comparison.statements[*place].plans =
             statement_plans(Some(before), Some(after), comparison.literals);
@@ -156,16 +116,77 @@ pub fn explain(
     Ok(())
 }
 
-/// The answers, but what a run knows where nothing was asked; and how often that is so.
-fn with_known(
+/// Chooses the statements whose plans are queried, by index and fingerprint. Statements with a known difference come
+/// first. The others follow in the order of their contribution.
+fn choose_statements(comparison: &Comparison) -> Vec<(usize, Fingerprint)> {
+    let statements = comparison.statements.iter().enumerate();
+    let mut chosen: Vec<(usize, Fingerprint)> = statements
+        .map(|(place, statement)| (place, statement.fingerprint))
+        .collect();
+    let finding = |place: usize| comparison.statements[place].service.finding;
+    chosen.sort_by_key(|(place, _)| finding(*place).measure().is_none());
+    chosen.truncate(observe::PLANS_MAX);
+    chosen
+}
+
+/// Refuses a workload that is not that of a run.
+fn require_same_workload(
+    run: &RunReader,
+    reader: &WorkloadReader,
+    path: &Path,
+) -> Result<(), Failure> {
+    // A run of a part of a workload has the part's id, and the name of the whole.
+    let replayed = &run.info().workload;
+    if replayed.id == reader.id() || replayed.name == path.display().to_string() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} is not the workload of the run {}; give the one that was replayed, {}",
+        reader.path().display(),
+        run.path().display(),
+        replayed.name
+    )))
+}
+
+/// Queries the target of a side for plans, and keeps those of its runs for statements that could not be queried.
+fn query_plans(
+    side: &str,
+    target: &str,
+    runs: &[RunReader],
+    examples: &[(ServiceTime, Option<Example>)],
+) -> Result<Vec<PlanFact>, Failure> {
+    let target = Target::parse(target, |name| std::env::var(name).ok())?;
+    let logins = LoginMap::of_described(&runs[0].info().options);
+    let login_of = |example: &Example| login_of(&target, &logins, example);
+    let answers = observe::plans(&target, examples, &login_of, &SystemClock::start());
+    if answers.logins == 0 && !answers.failures.is_empty() {
+        return Err(Failure::could_not(format!(
+            "the target {side} could not be asked for plans: {}; check --{side}-target, or leave \
+             --explain out to see the plans that the runs know",
+            answers.failures.join("; ")
+        )));
+    }
+    let summary = told(&answers);
+    let (found, kept) = keep_known_plans(answers.plans, &read_plans(runs)?);
+    let kept = match kept {
+        0 => String::new(),
+        kept => format!(" Those that the run knows stay: {kept}."),
+    };
+    notes::note(&format!("The target {side}. {summary}{kept}"));
+    Ok(found)
+}
+
+/// Merges answers with the plans that a run knows, which replace answers of statements that were not queried. Returns
+/// the number of plans of the run that were kept.
+fn keep_known_plans(
     answers: Vec<PlanFact>,
     known: &HashMap<Fingerprint, PlanFact>,
 ) -> (Vec<PlanFact>, u64) {
-    let is_asked = |plan: &PlanFact| !matches!(plan.outcome, PlanOutcome::Unasked(_));
+    let is_queried = |plan: &PlanFact| !matches!(plan.outcome, PlanOutcome::Unasked(_));
     let mut kept = 0;
     let all = answers.into_iter().map(|answer| {
         let known = known.get(&answer.fingerprint);
-        match known.filter(|known| is_asked(known) && !is_asked(&answer)) {
+        match known.filter(|known| is_queried(known) && !is_queried(&answer)) {
             Some(known) => {
                 kept += 1;
                 known.clone()
@@ -176,7 +197,7 @@ fn with_known(
     (all.collect(), kept)
 }
 
-fn facts(runs: &[RunReader]) -> Result<Vec<Facts>, ArchiveError> {
+fn read_facts(runs: &[RunReader]) -> Result<Vec<Facts>, ArchiveError> {
     let mut all = Vec::new();
     for run in runs {
         all.extend(run.facts()?);
@@ -184,8 +205,8 @@ fn facts(runs: &[RunReader]) -> Result<Vec<Facts>, ArchiveError> {
     Ok(all)
 }
 
-/// By fingerprint.
-fn plans(runs: &[RunReader]) -> Result<HashMap<Fingerprint, PlanFact>, ArchiveError> {
+/// Returns the plans of the first run that has any, by fingerprint.
+fn read_plans(runs: &[RunReader]) -> Result<HashMap<Fingerprint, PlanFact>, ArchiveError> {
     for run in runs {
         if let Some(plans) = run.plans()? {
             let by_name = plans.into_iter();
@@ -215,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_knows_stays_where_nothing_was_asked() {
+    fn keep_known_plans_replaces_only_statements_not_queried() {
         let planned = |text: &str| PlanOutcome::Planned(text.to_owned());
         let unasked = || PlanOutcome::Unasked(NoPlan::NoConnection);
         let refused = || PlanOutcome::Refused {
@@ -239,7 +260,7 @@ mod tests {
             plan(4, unasked()),
             plan(5, unasked()),
         ];
-        let (found, kept) = with_known(answers, &known);
+        let (found, kept) = keep_known_plans(answers, &known);
         let outcomes: Vec<_> = found.into_iter().map(|plan| plan.outcome).collect();
         assert_eq!(
             outcomes,

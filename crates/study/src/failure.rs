@@ -1,30 +1,30 @@
-//! Operations that could not be done.
+//! Failures of operations.
 
 use crate::error::ExperimentError;
 use archive::ArchiveError;
 use capture_sink::SinkError;
 use transform::SliceError;
 
-/// The reason why an operation was not done, for the user.
+/// The reason why an operation failed, for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose doing it was.
+    /// Category of the failure, which determines the exit code.
     pub kind: FailureKind,
-    /// What was given, what is allowed, what to do next.
+    /// Message for the user: what failed, what is allowed, what to do next.
     pub message: String,
 }
 
-/// Whose doing a failure was.
+/// Category of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Exit code 2: what was asked for makes no sense.
+    /// Exit code 2: the request is invalid.
     Usage,
-    /// Exit code 3: it made sense and could not be done.
+    /// Exit code 3: the request is valid, but could not be carried out.
     CouldNot,
 }
 
 impl Failure {
-    /// What was asked for makes no sense.
+    /// Creates a failure of an invalid request.
     pub fn usage(message: impl ToString) -> Self {
         Failure {
             kind: FailureKind::Usage,
@@ -32,7 +32,7 @@ impl Failure {
         }
     }
 
-    /// It made sense and could not be done.
+    /// Creates a failure of a valid request that could not be carried out.
     pub fn could_not(message: impl ToString) -> Self {
         Failure {
             kind: FailureKind::CouldNot,

@@ -36,7 +36,7 @@ pub trait Plan: Serialize + DeserializeOwned {
 
     /// The result of a trial.
     type Record: Serialize + DeserializeOwned;
-    /// What is decided after the first trials, and holds for all others.
+    /// Type of what is decided after the first trials and holds for all others.
     type Decision: Serialize + DeserializeOwned + Copy;
 
     /// The number of a record's trial, from 1.
@@ -57,7 +57,7 @@ pub struct Manifest<P> {
     kind: String,
     format: u32,
     rehearse: String,
-    /// What is done.
+    /// The plan of the experiment.
     #[serde(flatten)]
     pub plan: P,
     /// All other options that shape trials, by name. A resumed experiment must have the same.
@@ -139,7 +139,7 @@ impl<P: Plan> Journal<P> {
         })
     }
 
-    /// Opens one to read it.
+    /// Opens the directory of an experiment for reading.
     ///
     /// # Errors
     /// If it is of another kind, or damaged.
@@ -195,7 +195,7 @@ impl<P: Plan> Journal<P> {
         })
     }
 
-    /// Opens the directory of an experiment that is resumed; otherwise refuses a path that is taken.
+    /// Opens the directory of an experiment to resume. Without `resume`, refuses a path that exists.
     ///
     /// # Errors
     /// As [`Self::open`], and with what to do about a taken path.
@@ -207,7 +207,7 @@ impl<P: Plan> Journal<P> {
         Self::open(path).map(Some)
     }
 
-    /// Resumes the previous experiment, in which trials that failed are repeated; or else creates the directory.
+    /// Resumes the previous experiment and repeats its failed trials, or else creates the directory.
     ///
     /// # Errors
     /// If the previous plan or options are others; names them. If the directory is taken, or cannot be created.
@@ -222,7 +222,7 @@ impl<P: Plan> Journal<P> {
         let differences = journal.manifest.differences(&manifest);
         if !differences.is_empty() {
             return Err(ExperimentError::Usage(format!(
-                "{} was begun with other options ({}); give the same ones to go on with it, or another name with -o",
+                "{} was begun with other options ({}); give the same ones to resume it, or another name with -o",
                 path.display(),
                 differences.join(", ")
             )));
@@ -231,37 +231,37 @@ impl<P: Plan> Journal<P> {
         Ok(journal)
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Everything that is known before the first trial.
+    /// Returns everything that is known before the first trial.
     pub fn manifest(&self) -> &Manifest<P> {
         &self.manifest
     }
 
-    /// What is done.
+    /// Returns the plan of the experiment.
     pub fn plan(&self) -> &P {
         &self.manifest.plan
     }
 
-    /// What was decided, if the first trials are over.
+    /// Returns the decision, if the first trials are over.
     pub fn decision(&self) -> Option<P::Decision> {
         self.decision
     }
 
-    /// The results, in the order of trials.
+    /// Returns the results, in the order of trials.
     pub fn records(&self) -> impl Iterator<Item = &P::Record> {
         self.records.values()
     }
 
-    /// The result of a trial, if it was performed.
+    /// Returns the result of a trial, if it was performed.
     pub fn record(&self, number: u32) -> Option<&P::Record> {
         self.records.get(&number)
     }
 
-    /// The path of a trial's run.
+    /// Returns the path of a trial's run.
     pub fn run_path(&self, number: u32) -> PathBuf {
         self.path.join(format!("runs/{number:04}.run"))
     }
@@ -288,21 +288,21 @@ impl<P: Plan> Journal<P> {
     }
 }
 
-/// Refuses a path that is taken.
+/// Refuses a path that exists.
 ///
 /// # Errors
 /// With what to do about it.
 pub fn refuse_taken(path: &Path) -> Result<(), ExperimentError> {
     match path.exists() {
         true => Err(ExperimentError::Usage(format!(
-            "{} is there already; give another name with -o, or --resume to go on with it",
+            "{} is there already; give another name with -o, or --resume to continue it",
             path.display()
         ))),
         false => Ok(()),
     }
 }
 
-/// Writes a file, complete or not at all.
+/// Writes a file atomically.
 fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
     let partial = path.with_extension("partial");
     let text = serde_json::to_string_pretty(value).expect("plain data") + "\n";
@@ -355,14 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_known_again_and_what_failed_is_tried_again() {
+    fn resume_keeps_records_and_repeats_failed_trials() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.sweep");
         let mut journal = Journal::begin(&path, None, manifest()).unwrap();
         let trials = journal.plan().design.trials();
         journal.add(record(&trials[0], None)).unwrap();
         journal.add(record(&trials[1], Some("gone"))).unwrap();
-        // Cut off while it was written.
+        // A write that was interrupted.
         fs::write(path.join("trials/0003.partial"), "{").unwrap();
         assert!(Journal::begin(&path, None, manifest()).is_err());
 
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn another_plan_does_not_go_on_with_it() {
+    fn resume_with_another_plan_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.sweep");
         Journal::begin(&path, None, manifest()).unwrap();

@@ -1,4 +1,4 @@
-//! Keys for what is encrypted: where they are read from, and what they open.
+//! Encryption keys: reads them from files, and opens encrypted workloads.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,20 +9,20 @@ use workload::{
 
 use crate::failure::Failure;
 
-/// Set once, before the command runs: every command that opens a workload asks here.
+/// Path of the key file. It is set once, before the command runs.
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// The key file of this run of the program.
+/// Sets the key file of this process.
 pub fn set_up(file: Option<PathBuf>) {
     if let Some(file) = file {
         let _ = FILE.set(file);
     }
 }
 
-/// What the key file opens; nothing, where there is none.
+/// Reads the key ring of the key file. It is empty if there is no key file.
 ///
 /// # Errors
-/// Where it cannot be read, or has no secret key.
+/// If the file cannot be read, or has no secret key.
 pub fn keyring() -> Result<Keyring, Failure> {
     let Some(file) = FILE.get() else {
         return Ok(Keyring::default());
@@ -38,16 +38,16 @@ pub fn keyring() -> Result<Keyring, Failure> {
 /// As the reader has them.
 pub fn open(path: &Path) -> Result<WorkloadReader, Failure> {
     match WorkloadReader::open(path) {
-        // Whoever opens what is not encrypted need not have a key file in order.
+        // The key file is read only if the workload is encrypted, so that a damaged one does not matter otherwise.
         Err(ArchiveError::Locked { .. }) => Ok(WorkloadReader::open_with(path, &keyring()?)?),
         opened => Ok(opened?),
     }
 }
 
-/// To whom to encrypt: each a public key, or a key file.
+/// Parses recipients. Each is a public key, or the path of a key file.
 ///
 /// # Errors
-/// Where one is neither.
+/// If one is neither.
 pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     let mut all = Vec::new();
     for one in given {
@@ -79,7 +79,7 @@ pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     Ok(all)
 }
 
-/// Whether it is a secret key, or meant to be one: no message may show it.
+/// Reports whether a text is or resembles a secret key. No message may show it.
 fn is_secret(given: &str) -> bool {
     let given = given.trim().to_ascii_uppercase();
     given.starts_with("AGE-SECRET-KEY")

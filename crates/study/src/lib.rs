@@ -9,11 +9,11 @@
 //! Plan ─► next trial ─► Environment (data restored, settings set) ─► replay ─► numbers ─► Journal ─► next trial …
 //! ```
 //!
-//! An [`Experiment`] is a design of trials; there are two, [`sweep`] and [`proof`]. The [`Engine`] performs the trials that
-//! the journal lacks, in their order. An [`Environment`] is a server that is set up in a [`Condition`]: a sandbox from
-//! snapshots, any other as its owner says. The [`Journal`] has each trial's numbers on disk, so that a killed experiment is
-//! resumed. [`Screening`] and [`rank_candidates()`] choose, of many indexes, those that a proof should measure, in a sandbox
-//! that is changed and given back ([`SandboxLease`]).
+//! An [`Experiment`] is a design of trials; there are two, [`sweep`] and [`proof`]. The [`Engine`] performs the trials
+//! that the journal lacks, in their order. An [`Environment`] is a server that is set up in a [`Condition`]: a sandbox
+//! from snapshots, or any other, restored as its owner specifies. The [`Journal`] has each trial's numbers on disk, so
+//! that a killed experiment can be resumed. [`Screening`] and [`rank_candidates()`] choose the index candidates that a
+//! proof should measure. Screening runs in a sandbox that is changed and given back ([`SandboxLease`]).
 //!
 //! An operation receives an [`Interrupt`], reports what it does as notes ([`notes`]), and fails with a [`Failure`], which
 //! has a sentence for the user. It does not know how results are shown.

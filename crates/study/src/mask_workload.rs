@@ -1,4 +1,4 @@
-//! A workload becomes one whose values are masked.
+//! Masks the values of a workload.
 
 use capture_sink::{EventSink, MaskSink};
 use transform::mask::Masker;
@@ -7,10 +7,10 @@ use workload::{MaskNote, WorkloadInfo, WorkloadReader, WorkloadWriter};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Writes all of a workload, masked.
+/// Writes a masked copy of a workload.
 ///
 /// # Errors
-/// If one cannot be read or the other not written, or it was stopped.
+/// If the workload cannot be read, the copy cannot be written, or the user stopped it.
 pub fn mask_workload(
     reader: &WorkloadReader,
     masker: Masker,

@@ -1,4 +1,4 @@
-//! Notes: what an operation is doing, for whoever follows it.
+//! Notes: progress messages of an operation.
 
 use std::sync::OnceLock;
 

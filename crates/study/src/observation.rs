@@ -1,22 +1,22 @@
-//! What was observed of a server while a run was made.
+//! Reads the observations of a server that a run contains.
 
 use run::RunReader;
 use time_breakdown::observed::{Observation, Observed, ObservedSum};
 
 use crate::failure::Failure;
 
-/// What was seen of the server.
+/// Reads the observations of a run's server, for a report with this name.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn watched(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
     Ok(Observation::new(name, reader.info(), observed(reader)?))
 }
 
-/// Sums up what was seen of the server; reads each table once.
+/// Summarises the observations of a run's server. Each table is read once.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn observed(reader: &RunReader) -> Result<Observed, Failure> {
     let mut sum = ObservedSum::default();
     sum.notes(reader.probes()?);

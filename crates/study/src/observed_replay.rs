@@ -1,4 +1,4 @@
-//! A replay with everything that is observed meanwhile: facts, plans, statistics, samples, a processor profile.
+//! Replays a workload and observes the server: facts, plans, statistics, samples and a CPU profile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub trait ReplayDisplay {
     }
     /// The first statement is about to be sent.
     fn started(&mut self, _meter: &Arc<Meter>) {}
-    /// Connections were refused, lost or reopened; `left_out` more are not listed.
+    /// Connections were refused, lost or reopened; `left_out` more events are not listed.
     fn happened(&mut self, _happenings: &[Happening], _left_out: u64) {}
     /// Waits of the target's sessions were sampled until `until_ns` of the run: the mean number of sessions in each.
     fn waits(&mut self, _source: &str, _until_ns: i64, _waits: Vec<(String, f64)>) {}
@@ -65,7 +65,7 @@ pub trait ReplayDisplay {
     fn phases_unavailable(&mut self, _reason: &str) {}
     /// Some time has passed, or state has changed.
     fn progress(&mut self, _now: Option<&Snapshot>) {}
-    /// Whether a viewer asked to stop.
+    /// Reports whether a viewer asked to stop.
     fn is_asked_to_stop(&self) -> bool {
         false
     }
@@ -96,7 +96,7 @@ pub fn replay_observed(
 ) -> Result<RunInfo, Failure> {
     let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
-    announce(reader, engine, &target_info, statements);
+    note_plan(reader, engine, &target_info, statements);
     encodings::announce(reader, target, &target_info)?;
     if let Some(text) = incomplete(reader.info()) {
         note(&text);
@@ -117,7 +117,7 @@ pub fn replay_observed(
         started_wall_us: clock.wall_us(),
     })?;
     let watch = asked.watch.clone();
-    let mut observation = Observation {
+    let mut observation = ReplayObserver {
         target_watch: watch
             .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone())),
         asking: Asking {
@@ -147,7 +147,7 @@ pub fn replay_observed(
     Ok(result?)
 }
 
-fn announce(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {
+fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {
     let of = match statements == reader.info().statements {
         true => format!("{statements} statements"),
         false => format!(
@@ -161,7 +161,7 @@ fn announce(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, stat
         target.address,
         target.server_version,
         engine.speed,
-        writes(reader, engine),
+        describe_writes(reader, engine),
     ));
     if let Some(connections) = engine.connections_max
         && reader.info().sessions_at_once > u64::from(connections)
@@ -173,8 +173,8 @@ fn announce(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, stat
     }
 }
 
-/// Forecasts what becomes of the workload's writes.
-fn writes(reader: &WorkloadReader, engine: &Options) -> String {
+/// Describes how the replay treats the workload's writes.
+fn describe_writes(reader: &WorkloadReader, engine: &Options) -> String {
     let writes = reader.info().writes;
     if writes == 0 {
         return "none of them writes, as far as their first words tell".to_owned();
@@ -197,7 +197,7 @@ fn writes(reader: &WorkloadReader, engine: &Options) -> String {
     )
 }
 
-/// Describes what is missing from a workload; `None` if nothing is.
+/// Describes what is missing from a workload. Returns `None` if nothing is missing.
 pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
     match (info.lost_bytes(), info.recovered) {
         (0, false) => None,
@@ -208,8 +208,8 @@ pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
     }
 }
 
-/// Observes a replay as its engine reports it.
-struct Observation<'m> {
+/// Observer of a replay that collects data from the target and updates the display.
+struct ReplayObserver<'m> {
     asking: Asking<'m>,
     profiling: Option<Profiling>,
     meter: Option<Arc<Meter>>,
@@ -219,8 +219,8 @@ struct Observation<'m> {
     display: &'m mut dyn ReplayDisplay,
 }
 
-impl Observation<'_> {
-    /// Keeps which backends sessions speak with, since the last call.
+impl ReplayObserver<'_> {
+    /// Records the backends of sessions that connected since the last call.
     fn note_backends(&self, profiling: &Profiling) -> Result<(), ArchiveError> {
         match &self.meter {
             Some(meter) => profiling.sessions(&meter.backends().take()),
@@ -233,7 +233,7 @@ impl Observation<'_> {
     }
 }
 
-impl Observer for Observation<'_> {
+impl Observer for ReplayObserver<'_> {
     fn started(&mut self, meter: &Arc<Meter>) {
         self.display.started(meter);
         if self.is_profiling() {
@@ -251,7 +251,7 @@ impl Observer for Observation<'_> {
 
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.asking.begin(run)?;
-        // The profile first: its trial must not be among what the watch sees.
+        // The profile starts first, so that the watch does not observe its trial.
         self.profiling = self.asking.profile(run)?;
         if let Some(watch) = &mut self.target_watch {
             watch.begin(run, &self.asking.all_logins()?)?;
@@ -266,7 +266,7 @@ impl Observer for Observation<'_> {
 
     fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.display.ending();
-        // The watch first: reading what perf has recorded may take longer than the replay did.
+        // The watch ends first, since reading the recorded samples of perf may take longer than the replay did.
         if let Some(watch) = &mut self.target_watch {
             watch.end(run)?;
         }
@@ -290,7 +290,7 @@ impl Observer for Observation<'_> {
     fn progress(&mut self, now: &Snapshot) {
         if let Some(profiling) = &self.profiling {
             profiling.run_is(now.elapsed_ns);
-            // A disk that refuses is reported by the recorder, and at the profile's end.
+            // The recorder reports a disk error, and so does the end of the profile.
             let _ = self.note_backends(profiling);
         }
         if let Some(watch) = &mut self.target_watch {

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_block_has_everything_once_and_an_order_of_its_own() {
+    fn randomised_blocks_have_each_number_once_in_different_orders() {
         let blocks = randomised_blocks(8, 50, 7);
         let all: Vec<usize> = (0..8).collect();
         for block in &blocks {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_comes_about_equally_often() {
+    fn shuffled_gives_each_order_about_equally_often() {
         let mut seen = std::collections::BTreeMap::new();
         for block in randomised_blocks(3, 12_000, 1) {
             *seen.entry(block).or_insert(0) += 1;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_is_its_own_mirror_and_each_second_one_turned_round() {
+    fn mirrored_block_is_a_palindrome_and_each_second_one_is_reversed() {
         let mut first = [0; 2];
         for seed in 0..200 {
             let one = mirrored_block(2, &[0, 1], 1, seed);

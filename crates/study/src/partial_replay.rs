@@ -1,4 +1,4 @@
-//! A replay of a part: the part is written beside the run, replayed, and removed.
+//! Replays of a part of a workload. The part is written next to the run, replayed, and removed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,39 +11,39 @@ use crate::interrupt::Interrupt;
 use crate::notes::note;
 use crate::slice_workload::cut;
 
-/// What the name of a part ends in, behind the number of its process.
-const ENDING: &str = ".part.workload";
+/// Suffix of a part's file name, after the process id.
+const SUFFIX: &str = ".part.workload";
 
-/// The workload that is replayed.
+/// The workload that is replayed: the whole, or a part in a temporary file.
 pub struct Part {
-    /// It, or the part of it.
+    /// Reader of the whole workload or of the part.
     pub reader: WorkloadReader,
-    /// What said which part, by option, as a run's manifest has it; empty for the whole.
+    /// Options that selected the part, by name, as in a run's manifest. Empty for the whole.
     pub given: BTreeMap<String, String>,
-    /// Where the part lies, for as long as it is needed.
-    written: Option<PathBuf>,
+    /// Path of the temporary file of the part.
+    temporary: Option<PathBuf>,
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(written) = &self.written {
-            let _ = std::fs::remove_dir_all(written);
+        if let Some(temporary) = &self.temporary {
+            let _ = std::fs::remove_dir_all(temporary);
         }
     }
 }
 
 impl Part {
-    /// The whole workload.
+    /// Wraps the whole workload.
     pub fn whole(reader: WorkloadReader) -> Self {
         Part {
             reader,
             given: BTreeMap::new(),
-            written: None,
+            temporary: None,
         }
     }
 }
 
-/// Writes the part of a workload that a slice keeps next to the run `output`. `given` has the slice's options.
+/// Writes the part of a workload that a slice keeps, next to the run `output`. `given` has the slice's options.
 ///
 /// # Errors
 /// If the slice does not fit the workload, or the part cannot be written.
@@ -54,29 +54,29 @@ pub fn part(
     output: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Part, Failure> {
-    let beside = match output {
+    let base = match output {
         Some(output) => output.with_extension(""),
         None => std::env::temp_dir().join("rehearse"),
     };
-    remove_forgotten(&beside);
-    let written = place(&beside, std::process::id());
-    // A part of what is encrypted lies on disk for a while: by a key that is nowhere else.
+    remove_stale_parts(&base);
+    let temporary = part_path(&base, std::process::id());
+    // The part of an encrypted workload is encrypted with a temporary key, which is kept in memory only.
     let secret = (!whole.recipients().is_empty()).then(Identity::generate);
     let recipients: Vec<Recipient> = secret.iter().map(Identity::to_public).collect();
     let (info, account) = cut(
         &whole,
         slice,
         given.clone(),
-        (&written, &recipients),
+        (&temporary, &recipients),
         interrupt,
     )?;
     let part = Part {
-        reader: WorkloadReader::open_with(&written, &Keyring::new(secret))?,
+        reader: WorkloadReader::open_with(&temporary, &Keyring::new(secret))?,
         given: given
             .into_iter()
-            .map(|(name, values)| (renamed(name), values.join(", ")))
+            .map(|(name, values)| (rename_option(name), values.join(", ")))
             .collect(),
-        written: Some(written),
+        temporary: Some(temporary),
     };
     note(&format!(
         "The part is {} statements of {} sessions ({} of {} events, {} of them put at its start).",
@@ -85,40 +85,40 @@ pub fn part(
     Ok(part)
 }
 
-/// Where the part of a replay lies that this process makes.
-fn place(beside: &Path, process: u32) -> PathBuf {
-    let mut name = beside.as_os_str().to_owned();
-    name.push(format!(".{process}{ENDING}"));
+/// Returns the path of the part that a process writes.
+fn part_path(base: &Path, process: u32) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!(".{process}{SUFFIX}"));
     name.into()
 }
 
-/// Removes the parts of replays that were killed.
-fn remove_forgotten(beside: &Path) {
-    let folder = match beside.parent() {
+/// Removes parts left by replays that were killed.
+fn remove_stale_parts(base: &Path) {
+    let folder = match base.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let stem = beside.file_name().unwrap_or_default().to_string_lossy();
+    let stem = base.file_name().unwrap_or_default().to_string_lossy();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| {
             name.strip_prefix(&*stem)?
                 .strip_prefix('.')?
-                .strip_suffix(ENDING)?
+                .strip_suffix(SUFFIX)?
                 .parse::<u32>()
                 .ok()
         });
-        let is_gone = |process: u32| {
+        let has_ended = |process: u32| {
             Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists()
         };
-        if process.is_some_and(is_gone) {
+        if process.is_some_and(has_ended) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// At a replay, these two say who connects.
-fn renamed(name: String) -> String {
+/// Renames options that have another meaning at a replay: there they select the login.
+fn rename_option(name: String) -> String {
     match name.as_str() {
         "user" | "database" => format!("only_{name}"),
         _ => name,
@@ -130,17 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_killed_replays_are_removed_and_those_of_others_are_not() {
+    fn remove_stale_parts_keeps_parts_of_running_replays_and_other_files() {
         let folder = tempfile::tempdir().unwrap();
-        let beside = folder.path().join("monday");
-        // Processes have smaller numbers (proc(5), pid_max).
-        let killed = place(&beside, u32::MAX);
-        let running = place(&beside, std::process::id());
+        let base = folder.path().join("monday");
+        // No process has such a number (proc(5), pid_max).
+        let killed = part_path(&base, u32::MAX);
+        let running = part_path(&base, std::process::id());
         let foreign = folder.path().join("monday.part.workload");
         for path in [&killed, &running, &foreign] {
             std::fs::create_dir(path).unwrap();
         }
-        remove_forgotten(&beside);
+        remove_stale_parts(&base);
         assert!(!killed.exists() && running.exists() && foreign.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! The trials of an experiment are performed, until its end or a stop.
+//! Performs the trials of an experiment until its end or a stop.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use clock::{Clock, SystemClock};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Performs the trials that the journal lacks. `tell` is called at each event.
+/// Performs the trials that the journal lacks. Calls `tell` at each event.
 ///
 /// # Errors
 /// If the environment cannot be set up, the journal cannot be written, or the experiment fails.

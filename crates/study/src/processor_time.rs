@@ -1,5 +1,6 @@
-//! What is known of the server's processor time in a run: stacks, read once for both accounts of the time
-//! model, and what the kernel counted.
+//! The server's CPU time in a run, from two sources: stacks of the CPU profile and counts of the kernel.
+//!
+//! The stacks are read once, for the time of statements and for the total CPU time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,32 +13,33 @@ use crate::failure::Failure;
 use crate::profile_samples;
 use crate::profile_samples::{Profiled, SampleChoice};
 
-/// What stacks say.
+/// CPU time that is derived from stacks.
 #[derive(Default)]
 pub struct StackEvidence {
-    /// Clients' time by phase, of all and of each statement where that can be told.
+    /// Clients' time by phase, in total and for each statement, if the statement is known.
     pub times: Vec<ProcessorTime>,
-    /// All that was met in the time of the account.
+    /// All samples within the period that the kernel's count covers.
     pub processor: ProcessorEvidence,
-    /// Stacks of the run's statements within planning and within execution, as `pg_stat_statements` measures
-    /// them.
+    /// Number of samples of the run's statements within planning and within execution, as `pg_stat_statements`
+    /// delimits them.
     pub planned_and_executed: (u64, u64),
 }
 
-/// Which of the kernel's counts the whole is.
+/// The kernel's count that serves as the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// The scheduler's, which runs with and without a profile have alike, and which leaves out what the hypervisor took.
+    /// The scheduler's count, which is comparable between runs with and without a profile. It excludes time stolen by
+    /// the hypervisor.
     Scheduler,
-    /// That of counters of tasks where it is known, else the scheduler's.
+    /// The count of task-clock counters if known, else the scheduler's.
     Tasks,
 }
 
-/// Reads a run's profile; nothing where none was taken.
+/// Reads the stacks of a run's profile. The result is empty if the run has no profile.
 ///
 /// # Errors
-/// Where the run cannot be read.
-pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
+/// If the run cannot be read.
+pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
     let Some(profile) = run
         .profile()?
         .filter(|profile| profile.info().off.is_none())
@@ -47,17 +49,17 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
     let info = profile.info();
     let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
-    let placed: Vec<_> = stacks
+    let classified: Vec<_> = stacks
         .iter()
         .map(|stack| (rules.place(stack), Stage::of(stack)))
         .collect();
     let mut account = PhaseAccount::default();
-    let mut met: HashMap<(Who, Option<Fingerprint>, Phase), u64> = HashMap::new();
+    let mut samples_by_phase: HashMap<(Who, Option<Fingerprint>, Phase), u64> = HashMap::new();
     let mut stages = (0, 0);
     profiled.each_sample(|sample, statement| {
-        let nowhere = || (rules.place(""), Stage::Neither);
-        let known = placed.get(sample.stack as usize).copied();
-        let (placed, stage) = known.unwrap_or_else(nowhere);
+        let unclassified = || (rules.place(""), Stage::Neither);
+        let known = classified.get(sample.stack as usize).copied();
+        let (classified, stage) = known.unwrap_or_else(unclassified);
         let kind = profiled.kind(sample.pid);
         let who = match kind {
             kind if profile_samples::CLIENTS.contains(&kind) => Who::Client,
@@ -65,8 +67,8 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
             kind => Who::Server(kind.to_owned()),
         };
         if who == Who::Client {
-            account.add(placed, statement);
-            // Of the run's statements; a worker's are known to be none's.
+            account.add(classified, statement);
+            // Only samples of the run's statements count. Those of parallel workers have no known statement.
             match stage {
                 Stage::Planning if statement.is_some() => stages.0 += 1,
                 Stage::Execution if statement.is_some() => stages.1 += 1,
@@ -74,12 +76,14 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
             }
         }
         if (info.begun_ns..=info.ended_ns).contains(&sample.at_ns) {
-            *met.entry((who, statement, placed.phase)).or_default() += 1;
+            *samples_by_phase
+                .entry((who, statement, classified.phase))
+                .or_default() += 1;
         }
     })?;
-    let mut times = times(None, account.all());
+    let mut times = convert_samples(None, account.all());
     for one in account.statements() {
-        times.extend(self::times(Some(one.fingerprint), &one.sums));
+        times.extend(convert_samples(Some(one.fingerprint), &one.sums));
     }
     let tasks_ns = info.task_clock_ns.filter(|_| count == Count::Tasks);
     Ok(StackEvidence {
@@ -89,7 +93,7 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
             by_tasks: tasks_ns.is_some(),
             sample_ns: 1e9 / info.frequency_hz.max(1) as f64,
             weight: tasks_ns.and_then(|_| SampleTime::of(info).weight),
-            stacks: met
+            stacks: samples_by_phase
                 .into_iter()
                 .map(|((who, fingerprint, phase), samples)| StacksMet {
                     who,
@@ -104,8 +108,8 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
     })
 }
 
-/// Waiting for a client is no statement's time.
-fn times(fingerprint: Option<Fingerprint>, sums: &PhaseSums) -> Vec<ProcessorTime> {
+/// Converts the samples of each phase to times. Waiting for the client is left out, since it is no statement's time.
+fn convert_samples(fingerprint: Option<Fingerprint>, sums: &PhaseSums) -> Vec<ProcessorTime> {
     let phases = sums.largest_first().into_iter();
     phases
         .filter(|(phase, _)| *phase != Phase::Idle)
@@ -118,12 +122,12 @@ fn times(fingerprint: Option<Fingerprint>, sums: &PhaseSums) -> Vec<ProcessorTim
         .collect()
 }
 
-/// What the kernel counted for the server's processes while the machine was watched, where it was; for runs
+/// Reads the CPU time that the kernel counted for the server's processes, if the machine was observed. It serves runs
 /// without stacks.
 ///
 /// # Errors
-/// Where the run cannot be read.
-pub fn counted(run: &RunReader) -> Result<ProcessorEvidence, Failure> {
+/// If the run cannot be read.
+pub fn read_kernel_counts(run: &RunReader) -> Result<ProcessorEvidence, Failure> {
     let mut first_and_last: BTreeMap<(bool, String, String), (f64, f64)> = BTreeMap::new();
     for counter in run.counters()? {
         let counter = counter?;
@@ -132,19 +136,19 @@ pub fn counted(run: &RunReader) -> Result<ProcessorEvidence, Failure> {
             && matches!(&*counter.name, "user_seconds" | "system_seconds")
         {
             let of = (is_process, counter.object, counter.name);
-            let seen = first_and_last
+            let range = first_and_last
                 .entry(of)
                 .or_insert((counter.value, counter.value));
-            seen.1 = counter.value;
+            range.1 = counter.value;
         }
     }
     let mut evidence = ProcessorEvidence::default();
     let mut by_process: BTreeMap<Who, f64> = BTreeMap::new();
     for ((is_process, object, _), (first, last)) in first_and_last {
-        // It goes back where the server was started anew.
+        // The counter decreases if the server was restarted.
         let ns = (last - first).max(0.0) * 1e9;
         if is_process {
-            // A kind and a number.
+            // The object is a kind and a number.
             let kind = object.rsplit_once(' ').map_or(&*object, |(kind, _)| kind);
             let who = match kind {
                 "client" | profile_samples::WORKER => Who::Client,

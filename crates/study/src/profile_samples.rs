@@ -1,4 +1,4 @@
-//! The samples of a run's profile, each with its statement, as the user wants them.
+//! The samples of a run's CPU profile, filtered and attributed to statements.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,30 +10,30 @@ use workload::StatementText;
 
 use crate::failure::Failure;
 
-/// Helps a client's backend.
+/// Kind of a process that executes part of a query for a client's backend.
 pub const WORKER: &str = "parallel worker";
-/// Processes that work for clients.
+/// Kinds of processes that work for clients.
 pub const CLIENTS: [&str; 3] = ["client backend", WORKER, "unknown"];
-/// Processes that answer our own questions.
+/// Kind of the backends of this program's own connections.
 pub const OWN: &str = "own";
 
-/// The samples that are chosen; all of clients' backends unless a field says otherwise.
+/// Filter of samples. The default chooses all samples of clients' backends.
 #[derive(Debug, Clone, Default)]
 pub struct SampleChoice {
-    /// The fingerprint of a statement, in hexadecimal.
+    /// Only samples of this statement, by its fingerprint in hexadecimal.
     pub statement: Option<String>,
-    /// A role.
+    /// Only samples of this role.
     pub user: Option<String>,
-    /// A database.
+    /// Only samples of this database.
     pub database: Option<String>,
-    /// The server's own processes as well.
+    /// Includes the server's background processes.
     pub all_processes: bool,
 }
 
-/// What `--statement` names.
+/// Parses the fingerprint that `--statement` names.
 ///
 /// # Errors
-/// Where it is no fingerprint.
+/// If it is no fingerprint.
 pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
     let number = u64::from_str_radix(text, 16).ok();
     let number = number.filter(|_| text.len() == 16);
@@ -44,7 +44,7 @@ pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
     })
 }
 
-/// A run's profile, opened.
+/// The CPU profile of a run, opened for reading.
 pub struct Profiled {
     run: RunReader,
     /// The profile.
@@ -55,10 +55,10 @@ pub struct Profiled {
 }
 
 impl Profiled {
-    /// Opens it.
+    /// Opens the profile of a run.
     ///
     /// # Errors
-    /// Where the run has none, or a choice makes no sense.
+    /// If the run has no profile, or the filter is invalid.
     pub fn open(run: RunReader, choice: &SampleChoice) -> Result<Self, Failure> {
         let name = run.path().display();
         let Some(profile) = run.profile()? else {
@@ -88,11 +88,11 @@ impl Profiled {
         })
     }
 
-    /// Gives every chosen sample's stack and its statement, where that is known, and says how many samples
-    /// were not chosen, those before and behind the time that the kernel's count is of among them.
+    /// Passes the stack of each chosen sample and its statement, if known. Returns the number of other samples.
+    /// Samples outside the period that the kernel's CPU time covers are not chosen.
     ///
     /// # Errors
-    /// Where the run cannot be read.
+    /// If the run cannot be read.
     pub fn each(
         &self,
         mut take: impl FnMut(u64, Option<Fingerprint>),
@@ -110,10 +110,10 @@ impl Profiled {
         Ok(others)
     }
 
-    /// Gives every sample, chosen or not, and its statement, where that is known.
+    /// Passes each sample, chosen or not, and its statement, if known.
     ///
     /// # Errors
-    /// Where the run cannot be read.
+    /// If the run cannot be read.
     pub fn each_sample(
         &self,
         take: impl FnMut(run::StackSample, Option<Fingerprint>),
@@ -149,7 +149,7 @@ impl Profiled {
         }
     }
 
-    /// What a process is (`client backend`).
+    /// Returns the kind of a process, such as `client backend`.
     pub fn kind(&self, pid: u64) -> &str {
         self.backends
             .get(&pid)
@@ -166,10 +166,10 @@ impl Profiled {
             && is(&self.choice.database, |one| &one.database)
     }
 
-    /// All stacks, by their numbers.
+    /// Reads all stacks, indexed by their numbers.
     ///
     /// # Errors
-    /// Where the run cannot be read.
+    /// If the run cannot be read.
     pub fn stacks(&self) -> Result<Vec<String>, ArchiveError> {
         let stacks = self.profile.stacks()?;
         stacks
@@ -177,10 +177,10 @@ impl Profiled {
             .collect()
     }
 
-    /// The texts of statements.
+    /// Reads the texts of statements.
     ///
     /// # Errors
-    /// Where the run cannot be read.
+    /// If the run cannot be read.
     pub fn texts(&self) -> Result<HashMap<Fingerprint, StatementText>, ArchiveError> {
         let mut texts = HashMap::new();
         for text in self.profile.statements()? {

@@ -1,4 +1,4 @@
-//! A workload is rewritten as clients would have made it that do something otherwise.
+//! Rewrites a workload as a changed client would have produced it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,11 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::keys;
 
-/// Writes a workload rewritten to `output`, encrypted to its recipients, if there are any. What is encrypted stays so.
+/// Writes a rewritten workload to `output`, encrypted to its recipients, if any. An encrypted workload stays
+/// encrypted.
 ///
 /// # Errors
-/// Where one cannot be read or the other not written, or it was stopped.
+/// If the workload cannot be read, the output cannot be written, or the user stopped it.
 pub fn rewrite(
     reader: &WorkloadReader,
     all: &[Rewriting],
@@ -23,32 +24,33 @@ pub fn rewrite(
 ) -> Result<WorkloadInfo, Failure> {
     let mut from = reader.clone();
     let mut info = reader.info().clone();
-    let mut between: Vec<Between> = Vec::new();
+    let mut temporary: Vec<TemporaryWorkload> = Vec::new();
     for (at, rewriting) in all.iter().enumerate() {
         let is_last = at + 1 == all.len();
         let to = match is_last {
             true => output.to_owned(),
             false => output.with_extension(format!("{at}.workload")),
         };
-        info = once(&from, rewriting, (&to, recipients), interrupt)?;
+        info = rewrite_once(&from, rewriting, (&to, recipients), interrupt)?;
         if !is_last {
-            between.push(Between(to.clone()));
+            temporary.push(TemporaryWorkload(to.clone()));
             from = keys::open(&to)?;
         }
     }
     Ok(info)
 }
 
-/// A workload between two rewritings; it is removed.
-struct Between(PathBuf);
+/// A temporary workload between two rewritings, removed on drop.
+struct TemporaryWorkload(PathBuf);
 
-impl Drop for Between {
+impl Drop for TemporaryWorkload {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn once(
+/// Writes a workload with one rewriting applied.
+fn rewrite_once(
     reader: &WorkloadReader,
     rewriting: &Rewriting,
     (output, recipients): (&Path, &[Recipient]),
@@ -62,7 +64,7 @@ fn once(
         recipients,
         SecretRedactor::default(),
     )?;
-    let go_on = || match interrupt.is_asked() {
+    let check_interrupt = || match interrupt.is_asked() {
         true => Err(Failure::could_not(
             "the rewriting was stopped; nothing of it is left, and the workload is as it was",
         )),
@@ -70,12 +72,12 @@ fn once(
     };
     if rewriter.surveys() {
         for item in reader.events()? {
-            go_on()?;
+            check_interrupt()?;
             rewriter.survey(&item?.0);
         }
     }
     for item in reader.events()? {
-        go_on()?;
+        check_interrupt()?;
         let (mut event, _) = item?;
         event.due_us += start_us;
         rewriter.event(event, &mut |event| writer.event(&event.borrowed()))?;

@@ -1,4 +1,4 @@
-//! Where the time of a run went: reads what was observed and profiled for the time model.
+//! Breakdown of the time of a run, from its executions, observations and CPU profile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::observation;
 use crate::processor_time;
 use crate::processor_time::Count;
 
-/// Of what clients saw, if somebody watched the server meanwhile, or took its stacks.
+/// Breaks down the time that clients saw. Returns `None` if the server was neither observed nor profiled.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeModel>, Failure> {
-    let stacks = processor_time::stacks(run, count)?;
+    let stacks = processor_time::read_stacks(run, count)?;
     if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeMod
     let mut model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
     let mut evidence = stacks.processor;
     if evidence.stacks.is_empty() {
-        evidence = processor_time::counted(run)?;
+        evidence = processor_time::read_kernel_counts(run)?;
         evidence.met_running = model.running_ns();
     }
     model.processor = processor_model(&evidence);
@@ -47,11 +47,14 @@ pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeMod
     Ok(Some(model))
 }
 
-/// Of both sides of a comparison, where all runs were watched.
+/// Compares the time breakdown of both sides of a comparison. Returns `None` unless all runs were observed.
 ///
 /// # Errors
-/// Where a run cannot be read.
-pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange>, Failure> {
+/// If a run cannot be read.
+pub fn compare_time_breakdowns(
+    before: &[PathBuf],
+    after: &[PathBuf],
+) -> Result<Option<TimeChange>, Failure> {
     let mut sides = [Vec::new(), Vec::new()];
     for (times, paths) in sides.iter_mut().zip([before, after]) {
         for path in paths {
@@ -71,11 +74,14 @@ pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange
     Ok(TimeChange::new(&before, &after))
 }
 
-/// What was observed of the targets of both sides.
+/// Compares the observations of the targets of both sides.
 ///
 /// # Errors
-/// Where a run cannot be read.
-pub fn observed(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<ObservedChange>, Failure> {
+/// If a run cannot be read.
+pub fn compare_observations(
+    before: &[PathBuf],
+    after: &[PathBuf],
+) -> Result<Option<ObservedChange>, Failure> {
     let side = |paths: &[PathBuf]| -> Result<Vec<Observed>, Failure> {
         let each = paths
             .iter()

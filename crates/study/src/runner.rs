@@ -42,11 +42,11 @@ pub struct Progress {
 pub enum Step<T> {
     /// A trial, with its number in the order (from 1) and the index of its condition.
     Trial {
-        /// What is performed.
+        /// The trial.
         trial: T,
-        /// From 1.
+        /// Number in the order, from 1.
         number: u32,
-        /// The environment's condition.
+        /// Index of the environment's condition.
         condition: usize,
     },
     /// The end.
@@ -68,14 +68,14 @@ pub type Listener<'l, E> = dyn FnMut(&Journal<<E as Experiment>::Plan>, Event<'_
 
 /// A design of trials and how each is performed. All state is in the journal, so that a killed experiment can be resumed.
 pub trait Experiment {
-    /// What the journal keeps.
+    /// The plan, as the journal keeps it.
     type Plan: Plan;
-    /// One trial.
+    /// A trial of the design.
     type Trial;
-    /// What is measured in a trial.
+    /// Measurements of a trial.
     type Numbers;
 
-    /// The first step that the journal lacks. It depends on the plan and on earlier results alone.
+    /// Returns the first step that the journal lacks. It depends on the plan and on earlier results alone.
     ///
     /// # Errors
     /// If the results so far show that the experiment cannot succeed.
@@ -102,7 +102,8 @@ pub trait Experiment {
         context: &TrialContext<'_>,
     ) -> Result<Option<Self::Numbers>, ExperimentError>;
 
-    /// The record of a trial: when it started, in microseconds since 1970-01-01 UTC, and how long it took in seconds.
+    /// Creates the record of a trial from its start time, in microseconds since 1970-01-01 UTC, and its duration in
+    /// seconds.
     ///
     /// # Errors
     /// If a failed trial fails the whole experiment.
@@ -120,11 +121,11 @@ pub trait Experiment {
     }
 }
 
-/// Surroundings of an experiment.
+/// Inputs of an experiment.
 pub struct Engine<'a> {
     /// The server.
     pub environment: &'a mut dyn Environment,
-    /// The time.
+    /// The clock.
     pub clock: &'a Arc<dyn Clock>,
     /// Reports whether the user wants to interrupt it.
     pub stop: &'a dyn Fn() -> bool,
@@ -206,7 +207,7 @@ impl Engine<'_> {
         let (target, postmaster) = self.environment.set_up(condition)?;
         let mut partial = run.to_owned().into_os_string();
         partial.push(".partial");
-        // A killed engine left them.
+        // Remains of an engine that was killed.
         for left in [run, partial.as_ref()] {
             remove_directory(left)?;
         }

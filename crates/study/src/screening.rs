@@ -1,8 +1,8 @@
 //! Screening of index candidates by the planner: hypothetical indexes if the server has HypoPG, else each is built and
 //! dropped, in a leased sandbox ([`crate::environment::SandboxLease`]).
 //!
-//! Costs are the planner's estimates. They only say which candidates are worth a replay, and do not include what an index
-//! costs writes.
+//! Costs are the planner's estimates. They serve to choose candidates for a replay, and do not include the cost of
+//! maintaining an index.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use workload::Parameter;
 use crate::environment::{quote_identifier, quote_literal};
 use crate::error::ExperimentError;
 
-/// Time limit of all questions on a connection.
-const TIME: Duration = Duration::from_secs(3_600);
+/// Time limit of all queries on a connection.
+const TIME_MAX: Duration = Duration::from_secs(3_600);
 /// Limit of indexes that are built if there is no HypoPG.
 pub const BUILT_MAX: usize = 60;
 /// The name of an index while it is built.
@@ -34,20 +34,20 @@ pub struct Expected {
     pub before: f64,
     /// Cost with the candidate.
     pub after: f64,
-    /// The plan uses the candidate.
+    /// Whether the plan uses the candidate.
     pub uses: bool,
 }
 
 /// The planner's estimates of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Screened {
-    /// How the planner was told.
+    /// How the planner was made to consider the candidate.
     pub method: ScreeningMethod,
     /// Size in bytes; estimated, if it is hypothetical.
     pub bytes: Option<u64>,
     /// The estimate of each statement that has a plan.
     pub expected: Vec<Expected>,
-    /// Why the planner could not be asked.
+    /// Reason why the planner could not be asked.
     pub refused: Option<String>,
 }
 
@@ -58,22 +58,22 @@ impl Screened {
     }
 }
 
-/// The surroundings of a screening.
+/// Inputs of a screening.
 #[derive(Debug, Clone, Copy)]
 pub struct Screening<'a> {
     /// The server. Indexes are created as its user.
     pub target: &'a Target,
-    /// How the sessions of examples log in.
+    /// Maps the sessions of examples to logins.
     pub logins: &'a LoginMap,
-    /// An execution of each statement, by which it is planned.
+    /// An example of each statement. Its values are used for planning.
     pub examples: &'a HashMap<Fingerprint, Example>,
-    /// Candidates are built although the server has HypoPG.
+    /// Whether candidates are built even if the server has HypoPG.
     pub built: bool,
 }
 
 impl Screening<'_> {
-    /// Shows each candidate to the planner, in their order. `None` after the last that is built ([`BUILT_MAX`]), and if
-    /// the user interrupted it.
+    /// Estimates the costs with each candidate, in their order. The result is `None` for candidates beyond
+    /// [`BUILT_MAX`] that would have to be built, and for those after an interruption by the user.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -96,9 +96,9 @@ impl Screening<'_> {
             let mut owner = connect(&dialer, &login)?;
             let hypothetical = match self.built {
                 true => None,
-                false => hypothetical(&mut owner),
+                false => hypopg_schema(&mut owner),
             };
-            let mut planner = Planner {
+            let mut planner = CostEstimator {
                 dialer: &dialer,
                 target: &target,
                 logins: self.logins,
@@ -110,17 +110,17 @@ impl Screening<'_> {
                     return Ok(all);
                 }
                 let candidate = &candidates[at];
-                let of: Vec<Of<'_>> = candidate
+                let of: Vec<StatementExample<'_>> = candidate
                     .serves
                     .iter()
                     .filter_map(|one| Some((*one, self.examples.get(one)?)))
                     .collect();
                 let one = match &hypothetical {
-                    Some(schema) => planner.suppose(candidate, &of, schema)?,
+                    Some(schema) => planner.estimate_hypothetical(candidate, &of, schema)?,
                     None if built == BUILT_MAX => continue,
                     None => {
                         built += 1;
-                        planner.build(&mut owner, candidate, &of)?
+                        planner.estimate_built(&mut owner, candidate, &of)?
                     }
                 };
                 all[at] = Some(one);
@@ -137,12 +137,12 @@ fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, Exper
             login.user, login.database
         ))
     })?;
-    questions.limit(TIME);
+    questions.limit(TIME_MAX);
     Ok(questions)
 }
 
-/// The schema of HypoPG. The extension is created if it is available.
-fn hypothetical(owner: &mut Questions<'_>) -> Option<String> {
+/// Returns the schema of HypoPG. The extension is created if it is available.
+fn hypopg_schema(owner: &mut Questions<'_>) -> Option<String> {
     let _ = owner.ask("CREATE EXTENSION IF NOT EXISTS hypopg");
     let place = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace \
                  WHERE extname = 'hypopg'";
@@ -156,21 +156,22 @@ fn hypothetical(owner: &mut Questions<'_>) -> Option<String> {
 }
 
 /// A statement with its example.
-type Of<'e> = (Fingerprint, &'e Example);
+type StatementExample<'e> = (Fingerprint, &'e Example);
 
-struct Planner<'a> {
+/// Estimates costs with and without candidates, over a connection for each login.
+struct CostEstimator<'a> {
     dialer: &'a Dialer,
     target: &'a Target,
     logins: &'a LoginMap,
-    /// A connection for each login.
+    /// The connection of each login.
     open: Vec<(Login, Questions<'a>)>,
     /// Costs without any candidate, by session and sequence of the example.
     unchanged: HashMap<(u64, u64), f64>,
 }
 
-impl<'a> Planner<'a> {
-    /// The connection for an example.
-    fn of(&mut self, example: &Example) -> Result<&mut Questions<'a>, ExperimentError> {
+impl<'a> CostEstimator<'a> {
+    /// Returns the connection for an example.
+    fn connection(&mut self, example: &Example) -> Result<&mut Questions<'a>, ExperimentError> {
         let mut login = self
             .logins
             .login(self.target, &example.user, &example.database, "");
@@ -186,12 +187,15 @@ impl<'a> Planner<'a> {
         Ok(&mut self.open[at].1)
     }
 
-    fn unchanged(&mut self, example: &Example) -> Result<Option<f64>, ExperimentError> {
+    fn cost_without_candidate(
+        &mut self,
+        example: &Example,
+    ) -> Result<Option<f64>, ExperimentError> {
         let key = (example.session, example.sequence);
         if let Some(cost) = self.unchanged.get(&key) {
             return Ok(Some(*cost));
         }
-        let plan = explain(self.of(example)?, example).ok();
+        let plan = plan_statement(self.connection(example)?, example).ok();
         let cost = plan.map(|plan| plan.root.cost);
         if let Some(cost) = cost {
             self.unchanged.insert(key, cost);
@@ -199,11 +203,11 @@ impl<'a> Planner<'a> {
         Ok(cost)
     }
 
-    /// Asks with HypoPG, whose indexes belong to one session.
-    fn suppose(
+    /// Estimates costs with HypoPG, whose hypothetical indexes belong to one session.
+    fn estimate_hypothetical(
         &mut self,
         candidate: &IndexCandidate,
-        examples: &[Of<'_>],
+        examples: &[StatementExample<'_>],
         schema: &str,
     ) -> Result<Screened, ExperimentError> {
         let mut screened = Screened {
@@ -213,10 +217,10 @@ impl<'a> Planner<'a> {
             refused: None,
         };
         for (fingerprint, example) in examples {
-            let Some(before) = self.unchanged(example)? else {
+            let Some(before) = self.cost_without_candidate(example)? else {
                 continue;
             };
-            let questions = self.of(example)?;
+            let questions = self.connection(example)?;
             let make = format!(
                 "SELECT indexrelid, indexname, {schema}.hypopg_relation_size(indexrelid) \
                  FROM {schema}.hypopg_create_index({})",
@@ -224,7 +228,7 @@ impl<'a> Planner<'a> {
             );
             let made = questions.ask(&make).and_then(|rows| {
                 let row = rows.into_iter().next().unwrap_or_default();
-                let plan = explain(questions, example);
+                let plan = plan_statement(questions, example);
                 let _ = questions.ask(&format!("SELECT {schema}.hypopg_reset()"));
                 Ok((row, plan?))
             });
@@ -235,7 +239,7 @@ impl<'a> Planner<'a> {
                     screened.bytes = text(2).and_then(|bytes| bytes.parse().ok());
                     screened
                         .expected
-                        .push(expected(*fingerprint, before, &plan, &name));
+                        .push(expected_costs(*fingerprint, before, &plan, &name));
                 }
                 Err(error) => screened.refused = Some(error.message),
             }
@@ -243,13 +247,13 @@ impl<'a> Planner<'a> {
         Ok(screened)
     }
 
-    /// Asks with an index that is built and dropped. Each statement commits, since an index over rows with HOT updates may
-    /// be used only by later transactions (`indcheckxmin`).
-    fn build(
+    /// Estimates costs with an index that is built and dropped. Each statement commits, since an index over rows with
+    /// HOT updates may be used only by later transactions (`indcheckxmin`).
+    fn estimate_built(
         &mut self,
         owner: &mut Questions<'_>,
         candidate: &IndexCandidate,
-        examples: &[Of<'_>],
+        examples: &[StatementExample<'_>],
     ) -> Result<Screened, ExperimentError> {
         let mut screened = Screened {
             method: ScreeningMethod::Built,
@@ -259,7 +263,7 @@ impl<'a> Planner<'a> {
         };
         let mut before = Vec::new();
         for (_, example) in examples {
-            before.push(self.unchanged(example)?);
+            before.push(self.cost_without_candidate(example)?);
         }
         let make = format!(
             "CREATE INDEX {BUILT} ON {} {}",
@@ -281,11 +285,11 @@ impl<'a> Planner<'a> {
         screened.bytes = size.and_then(|bytes| bytes.parse().ok());
         for ((fingerprint, example), before) in examples.iter().zip(before) {
             let Some(before) = before else { continue };
-            match explain(self.of(example)?, example) {
+            match plan_statement(self.connection(example)?, example) {
                 Ok(plan) => {
                     screened
                         .expected
-                        .push(expected(*fingerprint, before, &plan, BUILT));
+                        .push(expected_costs(*fingerprint, before, &plan, BUILT));
                 }
                 Err(error) => screened.refused = Some(error.message),
             }
@@ -299,7 +303,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn expected(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> Expected {
+fn expected_costs(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> Expected {
     let mut uses = false;
     plan.root.each(&mut |node, _| {
         uses |= node.index.as_deref() == Some(name);
@@ -313,7 +317,7 @@ fn expected(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> E
 }
 
 /// Plans a statement in a read-only transaction, without executing it.
-fn explain(questions: &mut Questions<'_>, example: &Example) -> Result<Plan, LoginError> {
+fn plan_statement(questions: &mut Questions<'_>, example: &Example) -> Result<Plan, LoginError> {
     let values: Vec<Option<Value<'_>>> = example
         .parameters
         .iter()

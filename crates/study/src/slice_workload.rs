@@ -1,4 +1,4 @@
-//! A part of a workload becomes a workload.
+//! Copies a part of a workload to a new workload.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,13 +14,12 @@ use workload::{
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Writes the part of a workload that a slice keeps to `output`, encrypted to its recipients, if there are
-/// any. `given` are the options that say
-/// which, for the manifest.
+/// Writes the part of a workload that a slice keeps to `output`, encrypted to its recipients, if any. `given` has the
+/// slice's options, for the manifest.
 ///
 /// # Errors
-/// Where the slice makes no sense for this workload, one cannot be read or the other not written,
-/// or it was stopped.
+/// If the slice does not fit the workload, the workload cannot be read, the output cannot be written, or the user
+/// stopped it.
 pub fn cut(
     reader: &WorkloadReader,
     slice: Slice,
@@ -32,7 +31,7 @@ pub fn cut(
         .map(|(info, account, _)| (info, account))
 }
 
-/// The same, with values masked.
+/// Does the same as [`cut`], and masks values.
 ///
 /// # Errors
 /// As [`cut`].
@@ -54,7 +53,7 @@ pub fn cut_masked(
     let mut writer = MaskSink::new(writer, masker);
     let mut records = SessionRecords::new(reader.sessions()?);
     let mut server_events = reader.server_events()?.peekable();
-    let mut told_until =
+    let mut copy_server_events_until =
         |slicer: &mut Slicer, writer: &mut MaskSink<WorkloadWriter>, now_us: i64| {
             while let Some(item) = server_events.next_if(|item| {
                 item.as_ref()
@@ -77,17 +76,17 @@ pub fn cut_masked(
         let (mut event, _) = item?;
         let (id, now_us) = (event.session, event.due_us);
         let ends = event.kind == EventKind::Disconnect;
-        told_until(&mut slicer, &mut writer, now_us)?;
+        copy_server_events_until(&mut slicer, &mut writer, now_us)?;
         event.due_us += start_us;
         slicer.event(event, &mut |event| writer.event(&event.borrowed()))?;
         if ends && let Some(record) = records.take(id, now_us, |other| slicer.is_live(other))? {
-            end(&mut slicer, &mut writer, record, start_us)?;
+            write_session(&mut slicer, &mut writer, record, start_us)?;
         }
     }
-    told_until(&mut slicer, &mut writer, i64::MAX)?;
+    copy_server_events_until(&mut slicer, &mut writer, i64::MAX)?;
     for id in slicer.left() {
         if let Some(record) = records.take(id, i64::MAX, |other| slicer.is_live(other))? {
-            end(&mut slicer, &mut writer, record, start_us)?;
+            write_session(&mut slicer, &mut writer, record, start_us)?;
         }
     }
     let account = slicer.finish()?;
@@ -104,8 +103,8 @@ pub fn cut_masked(
     Ok((info, account, masked))
 }
 
-/// A session's record, with the times of a reader, goes to the writer if something of it is kept.
-fn end(
+/// Writes the record of a session, with the times of a reader, if any of its statements is kept.
+fn write_session(
     slicer: &mut Slicer,
     writer: &mut MaskSink<WorkloadWriter>,
     mut record: Session,

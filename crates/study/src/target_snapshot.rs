@@ -1,5 +1,7 @@
-//! What the target is asked beside the workload's statements: facts before the first, plans behind the
-//! last.
+//! Collects schema, settings, statistics, a CPU profile and plans from the target of a replay.
+//!
+//! Facts are read before the first statement. Counters are read before the first and after the last statement. Plans
+//! of the costliest statements are read at the end.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,40 +16,40 @@ use workload::{ArchiveError, WorkloadReader};
 
 use crate::notes;
 
-/// What is to be asked.
+/// Kinds of data that are collected from a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// Facts before the first statement, and evidence before it and behind the last.
+    /// Collects schema and settings before the first statement, and counters before the first and after the last one.
     pub facts: bool,
-    /// Plans at the end, of so many statements.
+    /// Number of statements whose plans are collected at the end, the costliest first.
     pub plans: Option<usize>,
-    /// A CPU profile meanwhile.
+    /// Takes a CPU profile during the replay.
     pub profile: Option<ProfileOptions>,
-    /// What it counts and waits for meanwhile.
+    /// Samples statistics and waits during the replay.
     pub watch: Option<observe::WatchOptions>,
 }
 
-/// Asks a target, as the sessions of a replay log in there.
+/// Collects data from a target, with the logins of the replay's sessions.
 pub struct Asking<'a> {
-    /// What is asked.
+    /// The kinds of data to collect.
     pub asked: Asked,
-    /// The workload, which has examples of statements.
+    /// The workload. It has examples of statements.
     pub reader: &'a WorkloadReader,
     /// The server.
     pub target: Target,
-    /// How sessions log in there.
+    /// Maps sessions to logins at the target.
     pub logins: &'a LoginMap,
     /// The clock of the run.
     pub clock: Arc<dyn Clock>,
-    /// What was gathered before the first statement.
+    /// Counters that were collected before the first statement.
     pub evidence: Vec<Artefact>,
 }
 
 impl Asking<'_> {
-    /// Before the first statement.
+    /// Collects facts and counters before the first statement.
     ///
     /// # Errors
-    /// Where the workload cannot be read or the run not be written.
+    /// If the workload cannot be read or the run cannot be written.
     pub fn begin(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         if self.asked.plans.is_some() {
             run.sum_up_service_times();
@@ -68,7 +70,7 @@ impl Asking<'_> {
         Ok(gathered)
     }
 
-    /// Begins a profile, if one is asked for, and says what it does or why it cannot.
+    /// Starts a CPU profile, if one is requested, and notes whether it runs or why it cannot.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -85,7 +87,7 @@ impl Asking<'_> {
         Ok(Some(profiling))
     }
 
-    /// Behind the last one.
+    /// Collects counters and plans after the last statement.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -97,16 +99,16 @@ impl Asking<'_> {
             return Ok(());
         };
         let costliest = run.costliest(most);
-        let wanted: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
-        // The run is worth more than its plans: it is finished without them.
-        let mut examples = match observe::examples(self.reader, &wanted) {
+        let requested: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
+        // A failure to collect plans does not discard the run: it is completed without them.
+        let mut examples = match observe::examples(self.reader, &requested) {
             Ok(examples) => examples,
             Err(error) => {
                 notes::note(&format!("There are no plans: {error}."));
                 return Ok(());
             }
         };
-        let wanted: Vec<_> = costliest
+        let requested: Vec<_> = costliest
             .into_iter()
             .map(|time| {
                 let example = examples.remove(&time.fingerprint);
@@ -114,12 +116,12 @@ impl Asking<'_> {
             })
             .collect();
         let login_of = |example: &Example| login_of(&self.target, self.logins, example);
-        let answers = observe::plans(&self.target, &wanted, &login_of, &*self.clock);
+        let answers = observe::plans(&self.target, &requested, &login_of, &*self.clock);
         notes::note(&told(&answers));
         run.plans(&answers.plans)
     }
 
-    /// Each login once, those first whose sessions have the most statements.
+    /// Returns each login once, ordered by the number of statements of its sessions, greatest first.
     pub fn all_logins(&self) -> Result<Vec<Login>, ArchiveError> {
         let mut statements: HashMap<Login, u64> = HashMap::new();
         for session in self.reader.sessions()? {
@@ -135,14 +137,14 @@ impl Asking<'_> {
     }
 }
 
-/// As the session of an example logs in at the target.
+/// Returns the login that the session of an example has at the target.
 pub fn login_of(target: &Target, logins: &LoginMap, example: &Example) -> Login {
     let mut login = logins.login(target, &example.user, &example.database, "");
     login.settings = example.settings.clone();
     login
 }
 
-/// What came of asking for plans, in a line.
+/// Summarises the collected plans in one line.
 pub fn told(answers: &Answers) -> String {
     let plans = &answers.plans;
     let mut without: BTreeMap<&str, u64> = BTreeMap::new();

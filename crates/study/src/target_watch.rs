@@ -1,5 +1,7 @@
-//! Watching a target beside a replay: the stages never import each other, so the program begins it
-//! before the replay, tells it when that starts, and ends it behind the last statement.
+//! Samples statistics and waits of a target during a replay.
+//!
+//! The crates `replay` and `observe` do not import each other. This module starts sampling before the replay, passes
+//! it the replay's clock, and ends it after the last statement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +16,18 @@ use workload::ArchiveError;
 use crate::notes::note;
 use crate::observed_replay::ReplayDisplay;
 
-/// A watch, from before it begins until it is over.
+/// Sampling of a target's statistics and waits during a replay.
 pub struct TargetWatch {
     options: WatchOptions,
     target: Target,
     clock: Arc<dyn Clock>,
     watch: Option<Watch>,
-    /// The end of the last stretch of samples that was shown.
+    /// End of the last window of samples that was displayed, in nanoseconds of the run.
     shown_ns: i64,
 }
 
 impl TargetWatch {
-    /// Does nothing yet.
+    /// Creates a watch that has not begun.
     pub fn new(options: WatchOptions, target: Target, clock: Arc<dyn Clock>) -> Self {
         TargetWatch {
             options,
@@ -36,40 +38,41 @@ impl TargetWatch {
         }
     }
 
-    /// Before anything else is sent, as one of the logins, or first as the user that the target names.
+    /// Connects and begins sampling, before anything else is sent. The target's own user is tried first, then the
+    /// logins in their order.
     ///
     /// # Errors
-    /// Where the run cannot be written.
+    /// If the run cannot be written.
     pub fn begin(&mut self, run: &mut RunWriter, logins: &[Login]) -> Result<(), ArchiveError> {
         let writer = run.observed()?;
-        let logins = with_own(&self.target, logins);
+        let logins = add_target_login(&self.target, logins);
         let watch = Watch::begin(&self.target, &logins, &self.options, &self.clock, writer);
-        note(&told(&watch));
+        note(&summarize_probes(&watch));
         self.watch = Some(watch);
         Ok(())
     }
 
-    /// Why one of the probes does not look, as it was at the beginning.
+    /// Returns the reason why a probe was off at the beginning, if it was.
     pub fn why_off(&self, probe: &str) -> Option<&str> {
         let statuses = self.watch.as_ref()?.statuses();
         let status = statuses.iter().find(|status| status.probe == probe)?;
         status.off.as_deref()
     }
 
-    /// The replay starts.
+    /// Passes the clock of a replay that starts.
     pub fn started(&self, meter: &Arc<Meter>) {
         let meter = meter.clone();
         self.start(Arc::new(move || meter.now_ns()));
     }
 
-    /// It starts, and has this time.
+    /// Passes the clock of a run that starts.
     pub fn start(&self, time: observe::RunTime) {
         if let Some(watch) = &self.watch {
             watch.start(time);
         }
     }
 
-    /// Shows whoever looks at the replay what was seen in the last second that is over, once.
+    /// Displays the waits of the last complete window of samples, once.
     pub fn show(&mut self, display: &mut dyn ReplayDisplay) {
         let Some(watch) = &self.watch else { return };
         let activity = watch.statuses().iter().find(|one| one.probe == "activity");
@@ -89,15 +92,15 @@ impl TargetWatch {
                 "{:.0} samples a second of pg_stat_activity, without idle sessions",
                 window.samples as f64 / seconds.max(1e-3)
             );
-            let waits = waits(&latest.activity, window.samples);
+            let waits = mean_waits(&latest.activity, window.samples);
             display.waits(&source, window.until_ns, waits);
         }
     }
 
-    /// The last statement is done.
+    /// Ends sampling after the last statement.
     ///
     /// # Errors
-    /// Where what was seen cannot be written.
+    /// If the samples cannot be written.
     pub fn end(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         match self.watch.take() {
             Some(watch) => run.take_observed(watch.end()?),
@@ -106,13 +109,13 @@ impl TargetWatch {
     }
 }
 
-/// How many were met in each wait, on average.
-fn waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
+/// Computes the mean number of sessions in each wait.
+fn mean_waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-    // The server's own processes wait for work of theirs.
-    let of_clients =
+    // Background processes are left out, because they wait for their own work.
+    let is_for_client =
         |one: &&Activity| ["client backend", "parallel worker"].contains(&one.backend.as_str());
-    for one in activity.iter().filter(of_clients) {
+    for one in activity.iter().filter(is_for_client) {
         let name = match (one.state.as_str(), &one.wait_type, &one.wait) {
             (state, _, _) if state.starts_with("idle in transaction") => state.to_owned(),
             (_, None, _) => "on a processor, or in want of one".to_owned(),
@@ -125,9 +128,9 @@ fn waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
     by_name.into_iter().map(of).collect()
 }
 
-/// The logins, with the one before them whom the target itself names: who names a user there has one for
-/// such questions.
-fn with_own(target: &Target, logins: &[Login]) -> Vec<Login> {
+/// Returns the logins, preceded by that of the user whom the target names. A user named there is meant for such
+/// queries.
+fn add_target_login(target: &Target, logins: &[Login]) -> Vec<Login> {
     let database = logins.first().map_or("", |login| &login.database);
     let mut all = Vec::new();
     if let Some(user) = &target.user {
@@ -142,8 +145,8 @@ fn with_own(target: &Target, logins: &[Login]) -> Vec<Login> {
     all
 }
 
-/// What is looked at, and what not, in a line.
-fn told(watch: &Watch) -> String {
+/// Summarises in one line which probes are on, and why the others are off.
+fn summarize_probes(watch: &Watch) -> String {
     let on: Vec<&str> = watch
         .statuses()
         .iter()
@@ -177,8 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_counted_by_name_and_by_sample() {
-        let met = |state: &str, wait: Option<(&str, &str)>, count| Activity {
+    fn mean_waits_groups_by_name_and_divides_by_samples() {
+        let activity_of = |state: &str, wait: Option<(&str, &str)>, count| Activity {
             state: state.to_owned(),
             wait_type: wait.map(|(kind, _)| kind.to_owned()),
             wait: wait.map(|(_, wait)| wait.to_owned()),
@@ -188,13 +191,13 @@ mod tests {
         };
         let own = Activity {
             backend: "checkpointer".to_owned(),
-            ..met("active", Some(("Timeout", "CheckpointWriteDelay")), 20)
+            ..activity_of("active", Some(("Timeout", "CheckpointWriteDelay")), 20)
         };
         let seen = [
-            met("active", None, 30),
-            met("active", Some(("Lock", "transactionid")), 10),
-            met("active", Some(("Lock", "transactionid")), 20),
-            met("idle in transaction", Some(("Client", "ClientRead")), 5),
+            activity_of("active", None, 30),
+            activity_of("active", Some(("Lock", "transactionid")), 10),
+            activity_of("active", Some(("Lock", "transactionid")), 20),
+            activity_of("idle in transaction", Some(("Client", "ClientRead")), 5),
             own,
         ];
         let expected = [
@@ -203,6 +206,6 @@ mod tests {
             ("on a processor, or in want of one", 1.5),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(waits(&seen, 20), expected);
+        assert_eq!(mean_waits(&seen, 20), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The part that trials of all experiments have in common: a replay at a server that is set up.
+//! The common part of the trials of all experiments: a replay at a server that is set up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use workload::WorkloadReader;
 
 use crate::error::ExperimentError;
 
-/// Why the CPU time of a server is missing.
+/// Reason why the CPU time of a server is missing.
 pub(crate) const SERVER_UNSEEN: &str =
     "the server's processes are not of this machine, or not to be seen";
 
-/// Surroundings of a trial.
+/// Inputs of a trial.
 pub struct TrialContext<'a> {
     /// How to connect to the server, in the state of the trial's condition.
     pub target: Target,
@@ -23,7 +23,7 @@ pub struct TrialContext<'a> {
     pub postmaster: Option<i32>,
     /// The path of the run.
     pub run: &'a Path,
-    /// The time.
+    /// The clock.
     pub clock: &'a Arc<dyn Clock>,
     /// Reports whether the user wants to interrupt the experiment.
     pub stop: &'a dyn Fn() -> bool,
@@ -36,14 +36,14 @@ impl TrialContext<'_> {
     }
 }
 
-/// A workload that is about to be replayed.
+/// A workload that is ready to be replayed.
 pub(crate) struct TrialReplay<'a> {
     pub(crate) context: &'a TrialContext<'a>,
-    /// Connections of our own.
+    /// Opens this program's own connections.
     pub(crate) dialer: Dialer,
     /// The login of the workload's first session.
     pub(crate) session: Login,
-    /// The target, with the settings that sessions begin with.
+    /// The target, with the initial settings of sessions.
     pub(crate) target: Target,
     reader: &'a WorkloadReader,
     options: &'a Options,
@@ -103,7 +103,7 @@ impl<'a> TrialReplay<'a> {
         ))
     }
 
-    /// The first process of the server, if it is known or the server that answers is on this machine.
+    /// Returns the first process of the server, if it is known or the server runs on this machine.
     pub(crate) fn postmaster(&self, questions: &mut Questions<'_>, login: &Login) -> Option<i32> {
         self.context.postmaster.or_else(|| {
             let rows = questions.ask("SELECT pg_backend_pid()").ok()?;

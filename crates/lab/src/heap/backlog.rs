@@ -1,4 +1,4 @@
-//! A backlog, and how it clears: more is produced than single rows can take, then consumers write batches.
+//! A backlog that grows while consumers write single rows, and shrinks once they write batches.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -12,60 +12,61 @@ use super::store::Store;
 use crate::LabError;
 use crate::error::reason;
 
-/// From one look at the lag to the next.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A consumer that finds nothing looks again so soon.
+/// Interval between two samples of the lag.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// Pause of a consumer that found nothing to write.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How a backlog is made, and cleared.
+/// Parameters of a backlog test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BacklogPlan {
-    /// Partitions, each with a consumer of its own.
+    /// Number of partitions. Each has its own consumer.
     pub partitions: usize,
-    /// Events a second that are produced, in all.
+    /// Events produced a second, in total.
     pub per_s: f64,
-    /// For how long rows are written singly.
+    /// Duration of writing single rows.
     pub single: Duration,
-    /// For how long in batches, at most: it ends once nothing is left.
+    /// Maximum duration of writing batches. It ends early once nothing is left.
     pub batched: Duration,
-    /// Rows of a batch, at most.
+    /// Maximum number of rows of a batch.
     pub rows: usize,
 }
 
-/// The lag at a moment.
+/// The lag at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LagPoint {
-    /// Seconds from the beginning.
+    /// Time since the start, in seconds.
     pub at_s: f64,
-    /// Events produced and not written yet, of each partition.
+    /// Events produced but not yet written, by partition.
     pub lag: Vec<u64>,
 }
 
-/// How it went.
+/// Result of a backlog test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backlog {
-    /// How it was made.
+    /// Its parameters.
     pub plan: BacklogPlan,
     /// The lag over time.
     pub points: Vec<LagPoint>,
-    /// When batches began, in seconds from the beginning.
+    /// Time at which consumers switched to batches, in seconds from the start.
     pub switched_s: f64,
-    /// When the lag of all partitions was a tenth of what it had been at that moment, or less.
+    /// Time at which the total lag was first at most a tenth of the lag at the switch, in seconds from the start.
     pub cleared_s: Option<f64>,
-    /// The lag of all partitions when batches began.
+    /// Total lag at the switch to batches.
     pub at_switch: u64,
-    /// And at the end.
+    /// Total lag at the end.
     pub at_end: u64,
-    /// Events a second that were written singly.
+    /// Events written a second as single rows.
     pub single_per_s: f64,
-    /// Events a second that were written in batches, until the backlog was cleared.
+    /// Events written a second in batches, until the backlog was cleared.
     pub batched_per_s: f64,
 }
 
-/// What the same consumers write in a second, one row a statement, where there is always more.
+/// Measures the rate at which the same consumers write single rows, in rows a second, if there is always more to
+/// write.
 ///
 /// # Errors
-/// Where one breaks off.
+/// If one breaks off.
 pub fn single_row_rate(
     pool: &Pool,
     store: &Store,
@@ -77,10 +78,10 @@ pub fn single_row_rate(
     Ok(done.per_s())
 }
 
-/// Produces, consumes, and looks at the lag.
+/// Produces and consumes events, and samples the lag.
 ///
 /// # Errors
-/// Where a consumer breaks off.
+/// If a consumer breaks off.
 pub fn backlog(
     pool: &Pool,
     store: &Store,
@@ -92,7 +93,7 @@ pub fn backlog(
     let committed: Vec<AtomicU64> = (0..plan.partitions).map(|_| AtomicU64::new(0)).collect();
     let over = AtomicBool::new(false);
     let failure: Mutex<Option<LabError>> = Mutex::new(None);
-    // A partition is a log that grows evenly; what is in it is made up when it is read.
+    // A partition is a log that grows evenly. Its events are generated when they are read.
     let produced =
         |elapsed: Duration| (plan.per_s / plan.partitions as f64 * elapsed.as_secs_f64()) as u64;
     let mut points: Vec<LagPoint> = Vec::new();
@@ -140,32 +141,32 @@ pub fn backlog(
                 lag,
             });
             let cleared = cleared(&points, plan.single.as_secs_f64());
-            // A little longer, so that it is seen to stay so.
+            // Continues for another second, to verify that the lag stays low.
             let stays = cleared.is_some_and(|at| elapsed.as_secs_f64() > at + 1.0);
             if elapsed >= end || stays || over.load(Ordering::Relaxed) {
                 over.store(true, Ordering::Relaxed);
                 return;
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(SAMPLE_EVERY);
         }
     });
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    Ok(told(plan, points))
+    Ok(summarize(plan, points))
 }
 
 fn sum(point: &LagPoint) -> u64 {
     point.lag.iter().sum()
 }
 
-/// The lag when batches began.
+/// Returns the lag at the switch to batches.
 fn at_switch(points: &[LagPoint], switched_s: f64) -> u64 {
     let before = points.iter().rev().find(|point| point.at_s <= switched_s);
     before.map_or(0, sum)
 }
 
-/// When no more than a tenth of that was left.
+/// Returns the time at which the lag was first at most a tenth of the lag at the switch.
 fn cleared(points: &[LagPoint], switched_s: f64) -> Option<f64> {
     let tenth = at_switch(points, switched_s) / 10;
     let mut behind = points.iter().filter(|point| point.at_s > switched_s);
@@ -174,7 +175,7 @@ fn cleared(points: &[LagPoint], switched_s: f64) -> Option<f64> {
         .map(|point| point.at_s)
 }
 
-fn told(plan: BacklogPlan, points: Vec<LagPoint>) -> Backlog {
+fn summarize(plan: BacklogPlan, points: Vec<LagPoint>) -> Backlog {
     let switched_s = plan.single.as_secs_f64();
     let (at_switch, cleared_s) = (at_switch(&points, switched_s), cleared(&points, switched_s));
     let last = points.last();
@@ -182,7 +183,7 @@ fn told(plan: BacklogPlan, points: Vec<LagPoint>) -> Backlog {
     let until_s = cleared_s.unwrap_or(end_s);
     let left = points.iter().find(|point| point.at_s >= until_s);
     let left = left.map_or(at_end, sum);
-    // Written is what was produced less what the lag grew by.
+    // Events written are events produced minus the growth of the lag.
     let single = plan.per_s * switched_s - at_switch as f64;
     let batched = plan.per_s * (until_s - switched_s) + at_switch as f64 - left as f64;
     Backlog {
@@ -222,11 +223,11 @@ mod tests {
             lag: vec![a, b],
         })
         .to_vec();
-        let told = told(plan, points);
-        assert_eq!((told.at_switch, told.at_end), (500, 5));
-        assert_eq!(told.cleared_s, Some(15.0));
-        assert_eq!(told.single_per_s, 50.0);
+        let backlog = summarize(plan, points);
+        assert_eq!((backlog.at_switch, backlog.at_end), (500, 5));
+        assert_eq!(backlog.cleared_s, Some(15.0));
+        assert_eq!(backlog.single_per_s, 50.0);
         // 500 more produced, and 460 of the backlog, in five seconds.
-        assert_eq!(told.batched_per_s, (500.0 + 460.0) / 5.0);
+        assert_eq!(backlog.batched_per_s, (500.0 + 460.0) / 5.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What an event costs the server's processors, by rows a statement, with caches cold and warm.
+//! CPU time of the server for each event, by rows of a statement, with cold and with warm caches.
 
 use std::thread;
 
@@ -10,37 +10,38 @@ use super::store::Store;
 use crate::error::reason;
 use crate::{Connect, LabError, ProcessorTime};
 
-/// As many connections at once.
+/// Number of concurrent connections.
 const CONNECTIONS: u32 = 2;
 
-/// Whether backends know the tables that they write.
+/// State of the backends' relation caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caches {
-    /// No statement meets a backend that has seen its table: when a connection has written every table once, a new one
-    /// takes its place. As with tens of thousands of tables, of which a backend never has seen most.
+    /// No statement reaches a backend that has accessed its table before: a connection that has written every table
+    /// once is replaced. This resembles tens of thousands of tables, most of which a backend has never accessed.
     Cold,
-    /// Every connection has written every table before.
+    /// Every connection has already written to every table.
     Warm,
 }
 
-/// What was measured of one arrangement.
+/// Measurement of one combination.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// Rows a statement.
+    /// Rows of a statement.
     pub rows: u32,
-    /// Whether backends knew the tables.
+    /// State of the caches.
     pub caches: Caches,
-    /// Events that were written.
+    /// Number of events written.
     pub events: u64,
-    /// CPU time of the server's processes, as the kernel counts it, for each event, in microseconds. With cold caches
-    /// the new connections are in it.
+    /// CPU time of the server's processes for each event, as the kernel counts it, in microseconds. With cold caches
+    /// it includes the new connections.
     pub cpu_us: f64,
 }
 
-/// Writes so many statements on each connection, and measures. `None` where the server's processes cannot be seen.
+/// Writes the given number of statements on each connection, and measures. `None` if the server's processes cannot be
+/// observed.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn cost(
     connect: &Connect<'_>,
     processor_time: &ProcessorTime<'_>,
@@ -90,7 +91,7 @@ pub fn cost(
                             client = Some(connect("cold").map_err(failed(number))?);
                         }
                         let Some(client) = &mut client else { continue };
-                        // The two do not meet at one table.
+                        // The two connections never write to the same table at the same time.
                         let customer = (at + number * customers / CONNECTIONS) % customers;
                         write(client, &mut events, customer, rows).map_err(failed(number))?;
                     }
@@ -102,7 +103,7 @@ pub fn cost(
             .map(|one| one.join().expect("a client does not panic"))
             .collect()
     });
-    // Read while the last connections are open: what they used is theirs until then.
+    // Read while the last connections are open, since the kernel attributes their time to live processes.
     let ended = processor_time();
     ends.into_iter().collect::<Result<Vec<_>, _>>()?;
     let events = u64::from(statements) * u64::from(CONNECTIONS) * u64::from(rows);

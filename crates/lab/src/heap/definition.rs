@@ -1,28 +1,28 @@
-//! What customers call an event: data, of which an index is made.
+//! Event definitions of customers: data, from which indexes are generated.
 
 use super::event::{KINDS, PATHS};
 
-/// A definition of an event over raw ones, as a customer makes it by pointing at his site.
+/// A customer's definition of an event over raw events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Whose it is.
+    /// Number of the customer.
     pub customer: u32,
-    /// Which of his, from 0.
+    /// Number among the customer's definitions, from 0.
     pub number: u32,
-    /// What he calls it (`Submit on /login`).
+    /// Name that the customer gave it, such as `Submit on /login`.
     pub name: String,
-    /// The raw event's type.
+    /// Type of the raw event.
     pub kind: String,
-    /// The page it happens on.
+    /// Page of the raw event.
     pub path: String,
-    /// The CSS selector of what was touched, as a regular expression over the hierarchy of elements.
+    /// CSS selector of the element, as a regular expression over the element hierarchy.
     pub selector: Option<String>,
-    /// A property, and the value that it has to have.
+    /// A property, and its required value.
     pub property: Option<(String, String)>,
 }
 
 impl Definition {
-    /// The first so many of a customer: no two have the same type and path.
+    /// Returns the first `count` definitions of a customer. No two have the same type and path.
     pub fn of_customer(customer: u32, count: u32) -> Vec<Self> {
         (0..count)
             .map(|number| {
@@ -45,7 +45,7 @@ impl Definition {
             .collect()
     }
 
-    /// The condition over a raw event, the cheap parts first.
+    /// Returns the condition over a raw event, with the cheap parts first.
     pub fn predicate(&self) -> String {
         let mut all = vec![
             format!("type = {}", literal(&self.kind)),
@@ -64,12 +64,12 @@ impl Definition {
         all.join(" AND ")
     }
 
-    /// Its index's name.
+    /// Returns the name of its index.
     pub fn index(&self) -> String {
         format!("events_{}_defined_{}", self.customer, self.number)
     }
 
-    /// The index that brings its events back at once.
+    /// Returns the statement that creates the partial index over its events.
     pub fn create_index(&self) -> String {
         format!(
             "CREATE INDEX {} ON {} (time) WHERE {}",
@@ -80,12 +80,12 @@ impl Definition {
     }
 }
 
-/// A customer's table.
+/// Returns the name of a customer's table.
 pub fn table(customer: u32) -> String {
     format!("events_{customer}")
 }
 
-/// As a constant in SQL.
+/// Quotes a text as an SQL literal.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -96,7 +96,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn definitions_of_a_customer_are_all_different() {
+    fn definitions_of_a_customer_are_distinct() {
         let all = Definition::of_customer(7, 50);
         let predicates: BTreeSet<String> = all.iter().map(Definition::predicate).collect();
         assert_eq!(predicates.len(), 50);

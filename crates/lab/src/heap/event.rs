@@ -1,4 +1,4 @@
-//! Raw events, made up.
+//! Generates raw events.
 
 use super::definition::literal;
 
@@ -34,31 +34,31 @@ pub(super) const PATHS: [&str; 25] = [
     "/logout",
 ];
 
-/// One interaction, captured raw.
+/// A raw event: one interaction of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Whose site it happened on.
+    /// Number of the customer whose site it happened on.
     pub customer: u32,
-    /// Its number; no two have the same.
+    /// Unique number.
     pub id: u64,
-    /// Who did it.
+    /// Number of the user.
     pub user: u64,
-    /// In which of his visits.
+    /// Number of the user's visit.
     pub visit: u64,
-    /// When, in milliseconds of the day.
+    /// Time of day, in milliseconds.
     pub at_ms: u64,
-    /// Its type.
+    /// Type of the event.
     pub kind: &'static str,
-    /// Which page, by its number.
+    /// Number of the page.
     page: usize,
-    /// Which of the page's elements.
+    /// Number of the page's element.
     element: u64,
     /// A property.
     pub plan: &'static str,
 }
 
 impl Event {
-    /// As a row between parentheses.
+    /// Returns the event as a row in parentheses.
     pub fn row(&self) -> String {
         let hierarchy = match self.kind {
             "pageview" => "NULL".to_owned(),
@@ -83,20 +83,20 @@ impl Event {
     }
 }
 
-/// Events without end, the same ones for the same seed (SplitMix64).
+/// An endless stream of events, the same for the same seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Events {
     state: u64,
     next_id: u64,
     customers: u32,
-    /// The first customer, and how far it is to the next: of a partition.
+    /// The first customer of a partition, and the distance to the next.
     first: u32,
     step: u32,
     users: u64,
 }
 
 impl Events {
-    /// Of so many customers; numbers of events begin at `first_id`, and so does chance.
+    /// Generates events of the given number of customers. Event numbers and the random sequence begin at `first_id`.
     pub fn new(customers: u32, first_id: u64) -> Self {
         Events {
             state: first_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d,
@@ -108,7 +108,8 @@ impl Events {
         }
     }
 
-    /// Of one partition of so many: each customer belongs to one. There are at least as many customers.
+    /// Restricts the stream to one of `partitions` partitions. Each customer belongs to one, and there are at least
+    /// as many customers.
     pub fn of_partition(self, partition: u32, partitions: u32) -> Self {
         Events {
             customers: (self.customers - partition).div_ceil(partitions),
@@ -126,7 +127,7 @@ impl Events {
         (mixed ^ (mixed >> 31)) % limit.max(1)
     }
 
-    /// The next one of a customer.
+    /// Generates the next event of a customer.
     pub fn of(&mut self, customer: u32) -> Event {
         let id = self.next_id;
         self.next_id += 1;
@@ -148,7 +149,7 @@ impl Events {
 impl Iterator for Events {
     type Item = Event;
 
-    /// Of any customer, by chance.
+    /// Generates the next event of a random customer.
     fn next(&mut self) -> Option<Event> {
         let chosen = self.below(u64::from(self.customers)) as u32;
         Some(self.of(self.first + chosen * self.step))
@@ -161,7 +162,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn events_are_of_all_customers_and_the_same_for_the_same_beginning() {
+    fn events_cover_all_customers_and_repeat_for_the_same_seed() {
         let of = |first| Events::new(20, first).take(2_000).collect::<Vec<_>>();
         assert_eq!(of(5), of(5));
         assert_ne!(of(5), of(6));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_have_all_customers_between_them_and_share_none() {
+    fn partitions_are_disjoint_and_cover_all_customers() {
         let of = |partition| -> BTreeSet<u32> {
             let events = Events::new(10, 1).of_partition(partition, 4);
             events.take(1_000).map(|event| event.customer).collect()
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_its_page_and_element() {
+    fn row_contains_page_and_element() {
         let mut events = Events::new(1, 1);
         let clicked = std::iter::repeat_with(|| events.of(3)).find(|event| event.kind == "click");
         let row = clicked.unwrap().row();

@@ -1,4 +1,4 @@
-//! The ingester: consumers, each of a partition, and a pool of connections that take turns.
+//! The ingester: consumers, one for each partition, and a round-robin connection pool.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use super::store::Store;
 use crate::error::reason;
 use crate::{Connect, LabError};
 
-/// The application's name.
+/// The `application_name` of the ingester.
 const APPLICATION: &str = "ingester";
 
-/// One statement for rows of one customer.
+/// Builds one `INSERT` for rows of one customer.
 pub fn insert(customer: u32, rows: &[Event]) -> String {
     let rows: Vec<String> = rows.iter().map(Event::row).collect();
     format!(
@@ -28,17 +28,17 @@ pub fn insert(customer: u32, rows: &[Event]) -> String {
     )
 }
 
-/// Connections that take turns, whoever asks: rows of a table come to all of them.
+/// A round-robin pool of connections. Rows of each table reach every connection.
 pub struct Pool {
     connections: Vec<Mutex<Client>>,
     next: AtomicUsize,
 }
 
 impl Pool {
-    /// So many connections, all new.
+    /// Opens a number of new connections.
     ///
     /// # Errors
-    /// Where one cannot be opened.
+    /// If one cannot be opened.
     pub fn open(connect: &Connect<'_>, size: usize) -> Result<Self, LabError> {
         let connections: Result<Vec<_>, _> = (0..size)
             .map(|_| connect(APPLICATION).map(Mutex::new))
@@ -49,10 +49,10 @@ impl Pool {
         })
     }
 
-    /// Has every connection write a row into each table, so that all of them know all indexes.
+    /// Writes a row into each table on every connection, so that each backend has all indexes in its relation cache.
     ///
     /// # Errors
-    /// Where the server refuses one.
+    /// If the server refuses one.
     pub fn visit(&self, store: &Store, first_event: u64) -> Result<(), LabError> {
         let mut events = Events::new(store.size.customers, first_event);
         for customer in 0..store.size.customers {
@@ -65,7 +65,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Has the next connection carry out a statement.
+    /// Executes a statement on the next connection.
     fn execute(&self, sql: &str) -> Result<(), postgres::Error> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         let connection = &self.connections[turn];
@@ -73,10 +73,10 @@ impl Pool {
         client.batch_execute(sql)
     }
 
-    /// Writes events, those of a customer in statements of up to `rows`. Returns how many statements that took.
+    /// Writes events in statements of up to `rows` of one customer. Returns the number of statements.
     ///
     /// # Errors
-    /// Where the server refuses one.
+    /// If the server refuses one.
     pub fn write(&self, events: Vec<Event>, rows: usize) -> Result<u64, postgres::Error> {
         let mut statements = 0;
         for (customer, events) in by_customer(events) {
@@ -89,31 +89,32 @@ impl Pool {
     }
 }
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ingested {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Statements.
+    /// Number of statements.
     pub statements: u64,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Ingested {
-    /// Rows a statement.
+    /// Returns the mean number of rows of a statement.
     pub fn rows(&self) -> f64 {
         self.events as f64 / self.statements.max(1) as f64
     }
 
-    /// Events a second.
+    /// Returns the events written a second.
     pub fn per_s(&self) -> f64 {
         self.events as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Has a consumer of each partition write until `more` says that it is enough; asked before each event with those that
-/// it wrote so far. Rows of a customer wait until there are `rows` of them; what waits at the end is not written.
+/// Runs a consumer for each partition until `more` returns false. `more` is called before each event with the counts
+/// so far. Rows of a customer are buffered until there are `rows` of them; those in the buffer at the end are not
+/// written.
 fn consume(
     pool: &Pool,
     store: &Store,
@@ -123,7 +124,7 @@ fn consume(
 ) -> Result<Ingested, LabError> {
     let begun = Instant::now();
     let consumer = |number: usize| -> Result<(u64, u64), LabError> {
-        // Far apart, so that no two have the same numbers.
+        // The first numbers are far apart, so that event numbers are unique.
         let first = first_event + ((number as u64 + 1) << 32);
         let events = Events::new(store.size.customers, first);
         let mut events = events.of_partition(number as u32, partitions as u32);
@@ -169,10 +170,10 @@ fn consume(
     Ok(all)
 }
 
-/// Writes so many events of each partition, one a statement, as fast as the server takes them.
+/// Writes the given number of events of each partition as single rows, as fast as the server accepts them.
 ///
 /// # Errors
-/// Where a consumer breaks off.
+/// If a consumer breaks off.
 pub fn ingest(
     pool: &Pool,
     store: &Store,
@@ -184,10 +185,10 @@ pub fn ingest(
     consume(pool, store, first_event, (partitions, 1), &more)
 }
 
-/// Writes for a while, so many rows a statement, as fast as the server takes them.
+/// Writes for a duration, with the given number of rows of a statement, as fast as the server accepts them.
 ///
 /// # Errors
-/// Where a consumer breaks off.
+/// If a consumer breaks off.
 pub fn for_a_while(
     pool: &Pool,
     store: &Store,

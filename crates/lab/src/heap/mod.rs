@@ -1,9 +1,9 @@
 //! *heap*: an event store whose customers define events over raw data; each definition is a partial index on
 //! the customer's table, and every insert opens all of them.
 //!
-//! Everybody believed that the regular expressions of the definitions cost the processor. A flame graph said
-//! that opening indexes did: a row that lands on a backend which has not seen its table pays for each index anew.
-//! Fifty rows of a table in one statement pay once.
+//! The regular expressions of the definitions were believed to cause the CPU load. A flame graph showed that opening
+//! indexes did: a row that reaches a backend which has not accessed its table opens each index anew. Fifty rows of a
+//! table in one statement open them once.
 //!
 //! ```text
 //! definitions (data) ─► partial indexes on each customer's table ─► questions use them
@@ -39,7 +39,7 @@ pub const CASE: Case = Case {
     source: "How Basic Performance Analysis Saved Us Millions (Heap)",
 };
 
-/// Events put together by their customer, in the order of customers.
+/// Groups events by customer, in the order of customers.
 fn by_customer(events: Vec<Event>) -> BTreeMap<u32, Vec<Event>> {
     let mut all: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
     for event in events {

@@ -1,5 +1,5 @@
-//! The trap beside it: a backend keeps 32 regular expressions compiled. Where every row reaches every one of a
-//! table's, one more than that compiles all of them for each row.
+//! A related limit: a backend caches 32 compiled regular expressions. If every row evaluates all expressions of a
+//! table's indexes, one more than that makes each row compile all of them.
 
 use postgres::Client;
 
@@ -8,22 +8,22 @@ use crate::{LabError, ProcessorTime};
 /// Rows of a statement.
 const ROWS: u32 = 50;
 
-/// What was measured of one table.
+/// Measurement of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PatternCost {
-    /// Different regular expressions of its indexes; each row reaches each of them.
+    /// Number of different regular expressions of its indexes. Each row evaluates all of them.
     pub patterns: u32,
-    /// Rows a statement.
+    /// Rows of a statement.
     pub rows: u32,
     /// CPU time of the server's processes for each row, in microseconds.
     pub cpu_us: f64,
 }
 
-/// Makes a table with so many indexes, each with an expression that every row reaches, and writes rows into it from one
-/// connection: in statements of 1, and of 50. Empty where the server's processes cannot be seen.
+/// Creates a table with the given number of indexes, each with an expression that every row evaluates. Then writes
+/// rows from one connection, in statements of 1 row and of 50. Empty if the server's processes cannot be observed.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn patterns(
     client: &mut Client,
     processor_time: &ProcessorTime<'_>,
@@ -51,7 +51,7 @@ pub fn patterns(
             let rows: Vec<String> = (0..rows).map(|number| row(at * rows + number)).collect();
             format!("INSERT INTO {name} VALUES {}", rows.join(", "))
         };
-        // Caches are warm, and what can be kept compiled is.
+        // Fills the caches, including that of compiled expressions.
         client.batch_execute(&insert(0)).map_err(&failed)?;
         let begun = processor_time();
         for at in 1..=statements {

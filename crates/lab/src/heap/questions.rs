@@ -1,5 +1,5 @@
-//! What customers ask: how often, by how many, and how many of those went on. Each question is over definitions, and
-//! has to be answered by their indexes.
+//! Customers' queries: counts, unique users and funnels. Each query is over definitions, and should use their
+//! indexes.
 
 use postgres::Client;
 
@@ -7,29 +7,29 @@ use super::definition::{Definition, table};
 use super::store::Store;
 use crate::LabError;
 
-/// What was asked of one customer's events.
+/// A query over one customer's events, with its answer and plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// What (`count`, `unique users`, `funnel`).
+    /// Kind of the query: `count`, `unique users` or `funnel`.
     pub what: &'static str,
-    /// The question.
+    /// Text of the query.
     pub sql: String,
-    /// Its answer, as numbers.
+    /// Result, as numbers.
     pub answer: Vec<i64>,
-    /// Indexes of definitions that the question is over.
+    /// Names of the indexes of the definitions in the query.
     pub wanted: Vec<String>,
-    /// Those of them that its plan uses.
+    /// Names of those that its plan uses.
     pub used: Vec<String>,
 }
 
 impl Asked {
-    /// Whether every definition's index is used.
+    /// Reports whether every definition's index is used.
     pub fn uses_all(&self) -> bool {
         self.used == self.wanted
     }
 }
 
-fn count(one: &Definition) -> String {
+fn count_query(one: &Definition) -> String {
     format!(
         "SELECT count(*) FROM {} WHERE {}",
         table(one.customer),
@@ -37,7 +37,7 @@ fn count(one: &Definition) -> String {
     )
 }
 
-fn users(one: &Definition) -> String {
+fn users_query(one: &Definition) -> String {
     format!(
         "SELECT count(DISTINCT user_id) FROM {} WHERE {}",
         table(one.customer),
@@ -45,8 +45,8 @@ fn users(one: &Definition) -> String {
     )
 }
 
-/// How many did the first, and of those the second behind it.
-fn funnel(first: &Definition, second: &Definition) -> String {
+/// Builds the query of a funnel: the number of users with the first event, and of those with the second after it.
+fn funnel_query(first: &Definition, second: &Definition) -> String {
     let table = table(first.customer);
     format!(
         "SELECT count(DISTINCT a.user_id), count(DISTINCT b.user_id) FROM (SELECT user_id, min(time) AS time FROM {table} WHERE {} GROUP BY user_id) a LEFT JOIN (SELECT user_id, time FROM {table} WHERE {}) b ON b.user_id = a.user_id AND b.time > a.time",
@@ -55,10 +55,10 @@ fn funnel(first: &Definition, second: &Definition) -> String {
     )
 }
 
-/// Asks each kind of question of each of the first `customers`, and how the server answers it.
+/// Executes each kind of query for the first `customers`, and reads its plan.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Asked>, LabError> {
     let failed = LabError::server("a question cannot be asked");
     let mut all = Vec::new();
@@ -72,9 +72,9 @@ pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Ask
             continue;
         };
         let questions = [
-            ("count", count(first), vec![first]),
-            ("unique users", users(second), vec![second]),
-            ("funnel", funnel(second, third), vec![second, third]),
+            ("count", count_query(first), vec![first]),
+            ("unique users", users_query(second), vec![second]),
+            ("funnel", funnel_query(second, third), vec![second, third]),
         ];
         for (what, sql, over) in questions {
             let row = client.query_one(&sql, &[]).map_err(&failed)?;
@@ -86,7 +86,7 @@ pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Ask
             let wanted: Vec<String> = over.iter().map(|one| one.index()).collect();
             let used = wanted
                 .iter()
-                .filter(|index| plan.iter().any(|line| uses(line, index)))
+                .filter(|index| plan.iter().any(|line| is_scan_of(line, index)))
                 .cloned()
                 .collect();
             all.push(Asked {
@@ -101,8 +101,8 @@ pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Ask
     Ok(all)
 }
 
-/// Whether a line of a plan is a scan of this index.
-fn uses(line: &str, index: &str) -> bool {
+/// Reports whether a line of a plan is a scan of this index.
+fn is_scan_of(line: &str, index: &str) -> bool {
     line.split_whitespace()
         .skip_while(|word| *word != "Scan")
         .any(|word| word == index)
@@ -113,24 +113,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_is_used_where_it_is_scanned() {
+    fn is_scan_of_recognises_index_scans() {
         let line = "  ->  Bitmap Index Scan on events_1_defined_1";
-        assert!(uses(line, "events_1_defined_1"));
-        assert!(!uses(line, "events_1_defined_10"));
-        assert!(uses(
+        assert!(is_scan_of(line, "events_1_defined_1"));
+        assert!(!is_scan_of(line, "events_1_defined_10"));
+        assert!(is_scan_of(
             "Index Scan using events_1_defined_1 on events_1",
             "events_1_defined_1"
         ));
-        assert!(!uses(
+        assert!(!is_scan_of(
             "  Filter: (events_1_defined_1 = 1)",
             "events_1_defined_1"
         ));
     }
 
     #[test]
-    fn a_funnel_goes_from_the_first_to_the_second() {
+    fn funnel_query_orders_the_two_events() {
         let own = Definition::of_customer(4, 3);
-        let sql = funnel(&own[1], &own[2]);
+        let sql = funnel_query(&own[1], &own[2]);
         let at = |text: &str| sql.find(text).unwrap();
         assert!(at(&own[1].predicate()) < at(&own[2].predicate()), "{sql}");
     }

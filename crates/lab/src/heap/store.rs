@@ -1,4 +1,4 @@
-//! The store: a table for each customer, his definitions, and an index for each.
+//! The event store: for each customer a table, its definitions, and an index for each.
 
 use postgres::{Client, Row};
 
@@ -7,22 +7,22 @@ use super::event::Events;
 use super::ingest::insert;
 use crate::{LabError, Scale};
 
-/// Rows of a table that is filled come in statements of so many.
+/// Rows of a statement while tables are filled.
 const FILLED_AT_ONCE: usize = 500;
 
-/// How large the store is.
+/// Size of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Customers; each has a table.
+    /// Number of customers. Each has a table.
     pub customers: u32,
-    /// Definitions of each, and partial indexes of his table.
+    /// Number of definitions, and of partial indexes, of each customer.
     pub definitions: u32,
-    /// Events of each that are there from the beginning.
+    /// Number of initial events of each customer.
     pub events: u32,
 }
 
 impl Size {
-    /// At a scale of the lab.
+    /// Returns the size for a scale of the lab.
     pub fn of(scale: Scale) -> Self {
         match scale {
             Scale::Small => Size {
@@ -39,21 +39,21 @@ impl Size {
     }
 }
 
-/// The store as it was made.
+/// The created store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
-    /// How large.
+    /// Its size.
     pub size: Size,
-    /// All definitions, as they were read from their table.
+    /// All definitions, as read from their table.
     pub definitions: Vec<Definition>,
-    /// No event that is there has this number or a higher one.
+    /// Lowest number that no event has yet.
     pub next_event: u64,
 }
 
-/// Makes tables, fills them, writes definitions down as data, and makes an index of each that is there.
+/// Creates and fills tables, stores definitions as data, and creates an index for each stored definition.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn create(client: &mut Client, size: Size) -> Result<Store, LabError> {
     let failed = LabError::server("the event store cannot be made");
     client
@@ -80,7 +80,7 @@ pub fn create(client: &mut Client, size: Size) -> Result<Store, LabError> {
         }
         let rows: Vec<String> = Definition::of_customer(customer, size.definitions)
             .iter()
-            .map(written)
+            .map(to_row)
             .collect();
         client
             .batch_execute(&format!(
@@ -92,7 +92,7 @@ pub fn create(client: &mut Client, size: Size) -> Result<Store, LabError> {
     let rows = client
         .query("SELECT * FROM definitions ORDER BY customer, number", &[])
         .map_err(&failed)?;
-    let definitions: Vec<Definition> = rows.iter().map(read).collect();
+    let definitions: Vec<Definition> = rows.iter().map(from_row).collect();
     for one in definitions.chunks(size.definitions.max(1) as usize) {
         let all: Vec<String> = one.iter().map(Definition::create_index).collect();
         client.batch_execute(&all.join(";")).map_err(&failed)?;
@@ -107,8 +107,8 @@ pub fn create(client: &mut Client, size: Size) -> Result<Store, LabError> {
     })
 }
 
-/// As a row of its table.
-fn written(one: &Definition) -> String {
+/// Returns a definition as a row of its table.
+fn to_row(one: &Definition) -> String {
     let or_null = |text: Option<&str>| text.map_or_else(|| "NULL".to_owned(), literal);
     let property = one.property.as_ref();
     format!(
@@ -124,7 +124,7 @@ fn written(one: &Definition) -> String {
     )
 }
 
-fn read(row: &Row) -> Definition {
+fn from_row(row: &Row) -> Definition {
     let property: (Option<String>, Option<String>) = (row.get("property"), row.get("value"));
     Definition {
         customer: row.get::<_, i32>("customer") as u32,

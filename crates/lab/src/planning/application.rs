@@ -1,4 +1,4 @@
-//! A small application, as most are: far from any cliff.
+//! A small application, far from any performance limit.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use crate::error::reason;
 use crate::{Connect, LabError};
 
-/// What it does most often.
+/// The frequent statement.
 const READ: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = $1";
-/// What it does now and then.
+/// The infrequent statement.
 const SUM: &str = "SELECT sum(bbalance) FROM pgbench_branches WHERE bid <= $1";
-/// After so many reads.
+/// Number of reads between two sums.
 const READS: u32 = 10;
 
-/// Reads accounts at a pace, on one connection, and sums branches up now and then. Returns how many accounts it read.
+/// Reads accounts at a rate on one connection, and sums branches now and then. Returns the number of accounts read.
 ///
 /// # Errors
-/// Where it breaks off.
+/// If it breaks off.
 pub fn application(connect: &Connect<'_>, per_s: f64, time: Duration) -> Result<u64, LabError> {
     let broke = |error: postgres::Error| LabError::Client {
         number: 0,

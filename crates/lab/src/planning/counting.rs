@@ -1,4 +1,4 @@
-//! Plans against calls: does preparing take planning's half away?
+//! Counts plans and calls, to see whether preparing statements avoids planning.
 
 use std::time::{Duration, Instant};
 
@@ -12,25 +12,25 @@ use crate::{Connect, LabError};
 pub enum Protocol {
     /// A text with its values.
     Simple,
-    /// Prepared once a session, then carried out with values.
+    /// Prepared once for each session, then executed with values.
     Prepared,
 }
 
-/// What `pg_stat_statements` counted.
+/// Counts of `pg_stat_statements`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Plans {
-    /// Sessions, one after the other.
+    /// Number of consecutive sessions.
     pub sessions: u32,
-    /// How often the statement was planned.
+    /// Number of times that the statement was planned.
     pub plans: u64,
-    /// How often it was carried out.
+    /// Number of times that it was executed.
     pub calls: u64,
 }
 
-/// Has sessions read single accounts, and says what the server counted. It has to count planning.
+/// Runs sessions that read single accounts, and returns the server's counts. The server must track planning.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn plans(
     client: &mut Client,
     connect: &Connect<'_>,
@@ -74,23 +74,23 @@ pub fn plans(
     })
 }
 
-/// A read of a single account, as a text with its value.
+/// Returns the text of a read of a single account, with its value.
 pub fn account(number: u64) -> String {
     format!("SELECT abalance FROM pgbench_accounts WHERE aid = {number}")
 }
 
-/// A read of a single account with its branch: a join, as applications send them.
+/// Returns the text of a read of a single account joined with its branch.
 pub fn account_with_branch(number: u64) -> String {
     format!(
         "SELECT abalance, bbalance FROM pgbench_accounts JOIN pgbench_branches USING (bid) WHERE aid = {number}"
     )
 }
 
-/// Has sessions read at once, as texts with their values, which are made of accounts' numbers: so many reads in all, or for
-/// as long as it may take. Returns how many.
+/// Runs concurrent sessions that read with literal values, made of account numbers, up to a number of reads or for a
+/// duration. Returns the number of reads.
 ///
 /// # Errors
-/// Where one breaks off.
+/// If one breaks off.
 pub fn busy(
     connect: &Connect<'_>,
     sessions: u32,

@@ -1,24 +1,24 @@
-//! How far a server is from where counting statements could hurt.
+//! Distance of a server's call rate from the rate at which counting statements could slow it down.
 
-/// Where the ceiling is so many times as high, it is far: the distance at which a diagnosis advises to count planning
-/// (`planning-cliff-distance`).
+/// Factor between the ceiling and the call rate from which the ceiling is far. At this distance a diagnosis advises
+/// to track planning (`planning-cliff-distance`).
 pub const FAR: f64 = 5.0;
-/// Nearer than that it is near (`cliff-near`).
+/// Factor below which the ceiling is near (`cliff-near`).
 pub const NEAR: f64 = 2.0;
 
-/// What to do.
+/// Advice on tracking planning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Count planning.
+    /// Track planning.
     Count,
-    /// Try it with the real traffic first.
+    /// Test it with the real traffic first.
     Try,
     /// Leave it off.
     Leave,
 }
 
 impl Advice {
-    /// In words.
+    /// Returns the advice as text.
     pub fn words(self) -> &'static str {
         match self {
             Advice::Count => {
@@ -34,22 +34,22 @@ impl Advice {
     }
 }
 
-/// Calls a second of the most frequent statement beside the most that this machine can do of one.
+/// Call rate of the most frequent statement, compared with the maximum rate of this machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headroom {
     /// Calls a second of the most frequent statement.
     pub calls_per_s: f64,
-    /// The most calls a second of one statement that were measured on this machine, with planning counted.
+    /// Maximum calls a second of one statement that were measured on this machine, with planning tracked.
     pub ceiling_per_s: f64,
 }
 
 impl Headroom {
-    /// How many times as often it could come before it meets the ceiling.
+    /// Returns the factor by which the call rate is below the ceiling.
     pub fn distance(&self) -> f64 {
         self.ceiling_per_s / self.calls_per_s.max(f64::MIN_POSITIVE)
     }
 
-    /// What to do.
+    /// Returns the advice for this distance.
     pub fn advice(&self) -> Advice {
         match self.distance() {
             far if far >= FAR => Advice::Count,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearer_the_ceiling_the_more_careful() {
+    fn advice_is_more_careful_near_the_ceiling() {
         let of = |calls_per_s: f64| Headroom {
             calls_per_s,
             ceiling_per_s: 200_000.0,

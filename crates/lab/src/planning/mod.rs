@@ -1,8 +1,8 @@
-//! *planning*: the half of a query's time that is not measured by default, for fear of a cliff.
+//! *planning*: the half of a query's time that is not measured by default, because of contention at high call rates.
 //!
-//! `pg_stat_statements` keeps an entry for each statement, and every call takes its spin lock; with
-//! `track_planning` twice. Where hundreds of thousands of calls of one statement come in a second, sessions wait for
-//! each other there. How far one's own server is from that, nobody says: [`Headroom`] does.
+//! `pg_stat_statements` keeps an entry for each statement, and every call takes its spin lock, twice with
+//! `track_planning`. At hundreds of thousands of calls of one statement a second, sessions contend for that lock.
+//! [`Headroom`] measures how far a server is from that.
 
 mod application;
 mod counting;
@@ -23,16 +23,16 @@ pub const CASE: Case = Case {
     source: "Postgres.FM on pg_stat_statements.track_planning and performance cliffs",
 };
 
-/// A way to have the server count statements.
+/// A configuration of statement statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counting {
-    /// What it is called here.
+    /// Name of the configuration.
     pub name: &'static str,
-    /// The settings that make it.
+    /// Its settings.
     pub settings: &'static [(&'static str, &'static str)],
 }
 
-/// Not at all, statements, and their planning too.
+/// Without statistics, with statistics of execution, and with statistics of planning too.
 pub const COUNTINGS: [Counting; 3] = [
     Counting {
         name: "without",

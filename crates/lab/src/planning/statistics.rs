@@ -1,10 +1,10 @@
-//! Where stacks lie within `pg_stat_statements` itself: behind execution, and with `track_planning` behind planning
-//! as well. These are the two areas of the published flame graphs.
+//! Share of stacks within `pg_stat_statements` itself: after execution, and with `track_planning` also after
+//! planning. The published flame graphs show these two areas.
 
-/// Its library, where functions have no names.
+/// Its library, whose functions have no symbols.
 const LIBRARY: &str = "[pg_stat_statements.so]";
-/// What it calls in the server's place: below these it is not at work itself.
-const BEYOND: [&str; 6] = [
+/// Functions that it calls on behalf of the server. Time below these is not its own.
+const SERVER_FUNCTIONS: [&str; 6] = [
     "standard_planner",
     "standard_ExecutorStart",
     "standard_ExecutorRun",
@@ -12,7 +12,7 @@ const BEYOND: [&str; 6] = [
     "standard_ExecutorEnd",
     "standard_ProcessUtility",
 ];
-/// Functions within which it counts planning.
+/// Functions in which it records planning.
 const PLANNING: [&str; 4] = [
     "pg_plan_query",
     "pg_plan_queries",
@@ -20,45 +20,45 @@ const PLANNING: [&str; 4] = [
     "pgss_planner",
 ];
 
-/// Samples of clients' backends, by what the extension did in them.
+/// Samples of clients' backends, by the activity of the extension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// All samples.
     pub all: u64,
-    /// At work behind planning.
+    /// Samples of the extension's own work after planning.
     pub planning: u64,
-    /// At work behind execution, and elsewhere.
+    /// Samples of the extension's own work after execution, and elsewhere.
     pub execution: u64,
-    /// Of these, waiting for a spin lock.
+    /// Samples of these that wait for a spin lock.
     pub spinning: u64,
 }
 
 impl Statistics {
-    /// The share of planning's area.
+    /// Returns the share of samples in its work after planning.
     pub fn planning_share(&self) -> f64 {
         self.planning as f64 / self.all.max(1) as f64
     }
 
-    /// The share of the other.
+    /// Returns the share of samples in its other work.
     pub fn execution_share(&self) -> f64 {
         self.execution as f64 / self.all.max(1) as f64
     }
 
-    /// The share of waiting for a spin lock below the extension.
+    /// Returns the share of samples that wait for a spin lock below the extension.
     pub fn spinning_share(&self) -> f64 {
         self.spinning as f64 / self.all.max(1) as f64
     }
 }
 
-/// A function's name without what compilers add.
-fn plain(frame: &str) -> &str {
+/// Strips compiler suffixes from a function's name.
+fn strip_suffixes(frame: &str) -> &str {
     match frame.starts_with('[') {
         true => frame,
         false => frame.split('.').next().unwrap_or(frame),
     }
 }
 
-/// Of folded stacks: functions from the outermost to the innermost, joined by `;`, and the number of samples.
+/// Counts folded stacks: functions from the outermost to the innermost, joined by `;`, and the number of samples.
 pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
     let mut sums = Statistics::default();
     for line in folded {
@@ -67,13 +67,13 @@ pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
         };
         let samples: u64 = samples.parse().unwrap_or(0);
         sums.all += samples;
-        let frames: Vec<&str> = stack.split(';').map(plain).collect();
+        let frames: Vec<&str> = stack.split(';').map(strip_suffixes).collect();
         let own = |frame: &&str| *frame == LIBRARY || frame.starts_with("pgss_");
         let Some(at) = frames.iter().rposition(own) else {
             continue;
         };
         let (before, behind) = frames.split_at(at);
-        if behind.iter().any(|frame| BEYOND.contains(frame)) {
+        if behind.iter().any(|frame| SERVER_FUNCTIONS.contains(frame)) {
             continue;
         }
         let within = before.iter().chain([&frames[at]]);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_areas_are_told_apart_with_and_without_names() {
+    fn statistics_separates_both_areas_with_and_without_symbols() {
         let named = [
             "main;exec_simple_query;pg_plan_queries;pg_plan_query;pgss_planner;standard_planner.part.0 50",
             "main;exec_simple_query;pg_plan_queries;pg_plan_query;pgss_planner;pgss_store;s_lock 3",

@@ -1,4 +1,4 @@
-//! What a unique index on the link costs: its size beside the table's, and the WAL of each row.
+//! Cost of a unique index on the link: its size compared with the table's, and the WAL of each row.
 
 use postgres::Client;
 
@@ -6,25 +6,25 @@ use super::keys::{bytes, wal};
 use super::schema::link_of;
 use crate::{LabError, Scale};
 
-/// The same rows with the index and without it.
+/// Measurements of the same rows with and without the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amplification {
-    /// Rows that were inserted, behind a checkpoint.
+    /// Number of rows inserted after a checkpoint.
     pub inserted: u32,
-    /// WAL that they wrote with the key alone, in bytes.
+    /// WAL that they wrote with the primary key alone, in bytes.
     pub plain_wal_bytes: u64,
-    /// WAL that they wrote with the unique index on the link as well.
+    /// WAL that they wrote with the unique index on the link in addition, in bytes.
     pub unique_wal_bytes: u64,
-    /// Bytes of the table behind them.
+    /// Size of the table after the inserts, in bytes.
     pub table_bytes: u64,
-    /// Bytes of the unique index.
+    /// Size of the unique index, in bytes.
     pub index_bytes: u64,
 }
 
 /// Inserts links into a table with the index and into one without it.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn amplification(client: &mut Client, scale: Scale) -> Result<Amplification, LabError> {
     let failed = LabError::server("a table of links cannot be filled");
     let (rows, inserted): (u32, u32) = match scale {

@@ -1,16 +1,16 @@
-//! How work is claimed: the oldest first, many at once, by one statement.
+//! The claim: one statement takes a batch of the oldest links.
 
-/// What the inner `SELECT` does with rows that somebody else has claimed and not committed.
+/// Lock clause of the inner `SELECT`, for rows that another session has claimed without committing yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockClause {
-    /// It takes others.
+    /// `FOR UPDATE SKIP LOCKED`: other rows are selected.
     SkipLocked,
-    /// Nothing: at READ COMMITTED two sessions select the same rows, the second waits for the first one's
-    /// update, finds the row changed and its own condition (the key) still true, and updates it once more.
+    /// No lock clause. At READ COMMITTED two sessions select the same rows. The second waits for the first one's
+    /// update, finds the row changed and its own condition (the key) still true, and updates it again.
     None,
 }
 
-/// The statement that claims up to `batch` links, the oldest first.
+/// Builds the statement that claims up to `batch` links, the oldest first.
 pub fn claim_sql(batch: u32, locks: LockClause) -> String {
     let locks = match locks {
         LockClause::SkipLocked => " FOR UPDATE SKIP LOCKED",
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_clause_is_all_that_differs() {
+    fn claim_sql_differs_only_in_lock_clause() {
         let with = claim_sql(5, LockClause::SkipLocked);
         let without = claim_sql(5, LockClause::None);
         assert!(with.contains("LIMIT 5 FOR UPDATE SKIP LOCKED)"), "{with}");

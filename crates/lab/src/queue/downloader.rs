@@ -1,4 +1,4 @@
-//! The whole system: instances, the importer, what keeps order, the links' server, and the metrics.
+//! The whole system: instances, importer, upkeep, the links' server, and metrics.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,92 +13,92 @@ use super::metrics::{Metrics, Sample};
 use super::process::{Deployment, Process};
 use super::schema::{Queue, number};
 use super::tally::{Counts, Tally};
-use super::upkeep::keep_order;
+use super::upkeep::run_upkeep;
 use super::{Connect, connections};
 use crate::LabError;
 use crate::error::reason;
 
-/// How often the metrics are looked at.
+/// Interval between two samples of the metrics.
 const SAMPLE_EVERY: Duration = Duration::from_millis(400);
-/// How often it is looked whether all is done.
+/// Interval of checks whether all work is done.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How the system is set.
+/// Parameters of the system.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Instances.
+    /// Number of instances.
     pub instances: usize,
-    /// Workers of each.
+    /// Number of workers of each instance.
     pub workers: usize,
-    /// Links that a claim takes.
+    /// Maximum number of links of a claim.
     pub batch: u32,
-    /// Links that the channel of an instance holds.
+    /// Number of links that the channel of an instance holds.
     pub channel: usize,
-    /// How a claim locks.
+    /// Lock clause of a claim.
     pub locks: LockClause,
-    /// How many a second the limiter of an instance lets through at most.
+    /// Maximum rate of an instance's limiter, in links a second.
     pub rate_per_s: f64,
-    /// New links that come in each second; 0 for none.
+    /// New links that arrive each second; 0 for none.
     pub arrivals_per_s: u32,
-    /// How often the reaper and the retention come.
+    /// Interval of the reaper and of retention.
     pub upkeep_every: Duration,
-    /// How old a claim is that the reaper takes back.
+    /// Age at which the reaper releases a claim.
     pub reap_after: Duration,
-    /// The shops' servers have spells of errors.
+    /// Whether the shops' servers have periods of errors.
     pub spells: bool,
 }
 
-/// What a stretch of the system's work was.
+/// Result of a period of the system's work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Driven {
-    /// The metrics over time.
+    /// Metrics over time.
     pub samples: Vec<Sample>,
-    /// What was done.
+    /// Counts of the programs' work.
     pub counts: Counts,
-    /// What the links' server was asked for.
+    /// Requests that the links' server received.
     pub served: Served,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
 }
 
-/// When an instance is killed.
+/// Condition under which an instance is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// As soon as it has claimed and not done so many links.
+    /// Number of links that the instance has claimed but not finished.
     pub held: i64,
 }
 
-/// What became of a fixed number of links.
+/// Result of processing a fixed number of links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drained {
-    /// Links that were due.
+    /// Number of links that were due.
     pub due: u64,
-    /// Of these, those that nobody asked for, or that somebody claimed and nobody did.
+    /// Number of these links that were never requested, or were claimed but not finished.
     pub lost: u64,
-    /// Links that the instance that was killed had claimed and not done, as far as it had said.
+    /// Number of links that the killed instance had claimed but not finished, by its last report.
     pub held: Option<i64>,
-    /// What was done.
+    /// Counts of the programs' work.
     pub counts: Counts,
-    /// What the links' server was asked for.
+    /// Requests that the links' server received.
     pub served: Served,
 }
 
 type Program = JoinHandle<Result<(), postgres::Error>>;
 
-/// All of it, running.
+/// The running system.
 struct System {
     links: LinkServer,
     tally: Arc<Tally>,
     instances: Vec<Process>,
-    /// What one did that was killed, as far as it had said.
-    of_the_dead: Counts,
+    /// Counts of a killed instance, by its last report.
+    killed_counts: Counts,
     others: Vec<Program>,
     is_over: Arc<AtomicBool>,
     metrics: Metrics,
     begun: Instant,
 }
 
-fn broke_off(error: &postgres::Error) -> LabError {
+fn program_error(error: &postgres::Error) -> LabError {
     LabError::Client {
         number: 0,
         reason: reason(error),
@@ -116,9 +116,9 @@ impl System {
         let tally = Arc::new(Tally::default());
         let is_over = Arc::new(AtomicBool::new(false));
         let metrics = connect("metrics").and_then(Metrics::new);
-        let metrics = metrics.map_err(|error| broke_off(&error))?;
+        let metrics = metrics.map_err(|error| program_error(&error))?;
         let begun = Instant::now();
-        // Those first that may not start.
+        // Instances start first, since they may fail to.
         let instances = (1..=plan.instances)
             .map(|number| Process::start(deployment, number, plan, links.address()))
             .collect::<Result<_, _>>()?;
@@ -134,13 +134,13 @@ impl System {
         let (every, after) = (plan.upkeep_every, plan.reap_after);
         let (theirs, kept, over) = (connect.clone(), tally.clone(), is_over.clone());
         others.push(thread::spawn(move || {
-            keep_order(&theirs, every, after, &kept, &over)
+            run_upkeep(&theirs, every, after, &kept, &over)
         }));
         Ok(System {
             links,
             tally,
             instances,
-            of_the_dead: Counts::default(),
+            killed_counts: Counts::default(),
             others,
             is_over,
             metrics,
@@ -149,7 +149,7 @@ impl System {
     }
 
     fn sample(&mut self) -> Result<Sample, LabError> {
-        let (stalled, queued) = self.metrics.now().map_err(|error| broke_off(&error))?;
+        let (stalled, queued) = self.metrics.now().map_err(|error| program_error(&error))?;
         Ok(Sample {
             at: self.begun.elapsed(),
             stalled,
@@ -158,16 +158,16 @@ impl System {
         })
     }
 
-    /// Ends in order.
+    /// Ends all programs in order.
     fn end(self) -> Result<(Counts, Served), LabError> {
         self.is_over.store(true, Ordering::Release);
         let ended: Vec<_> = self.instances.into_iter().map(Process::end).collect();
         for program in self.others {
             let ended = program.join().expect("a program does not panic");
-            ended.map_err(|error| broke_off(&error))?;
+            ended.map_err(|error| program_error(&error))?;
         }
         let mut counts = self.tally.counts();
-        counts += self.of_the_dead;
+        counts += self.killed_counts;
         for of_instance in ended {
             counts += of_instance?;
         }
@@ -175,10 +175,10 @@ impl System {
     }
 }
 
-/// Has the system work for so long.
+/// Runs the system for a duration.
 ///
 /// # Errors
-/// Where a program of it breaks off.
+/// If a program of it breaks off.
 pub fn drive(
     deployment: &Deployment,
     queue: &Queue,
@@ -203,11 +203,11 @@ pub fn drive(
     })
 }
 
-/// Has the system do what is due, and nothing that comes in; the first instance is killed where `kill` says so.
+/// Processes the links that are due, without new arrivals. The first instance is killed under the condition `kill`.
 /// It ends when nothing is due or claimed, or when `patience` is over.
 ///
 /// # Errors
-/// Where a program of it breaks off.
+/// If a program of it breaks off.
 pub fn drain(
     deployment: &Deployment,
     queue: &Queue,
@@ -218,7 +218,7 @@ pub fn drain(
     let connect = connections(&deployment.url);
     let metrics = connect("metrics").and_then(Metrics::new);
     let due = metrics.and_then(|mut metrics| metrics.due());
-    let due = due.map_err(|error| broke_off(&error))?;
+    let due = due.map_err(|error| program_error(&error))?;
     let due: HashSet<u64> = due.iter().filter_map(|link| number(link)).collect();
     let plan = Plan {
         arrivals_per_s: 0,
@@ -231,7 +231,7 @@ pub fn drain(
             thread::sleep(Duration::from_millis(1));
         }
         let (claimed, counts) = system.instances.remove(0).kill()?;
-        system.of_the_dead = counts;
+        system.killed_counts = counts;
         held = Some(claimed);
     }
     let mut left = 0;

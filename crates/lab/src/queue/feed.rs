@@ -1,4 +1,4 @@
-//! What customers send: links that are new, and links that are there already, which are referenced once more.
+//! The importer: customers send new links, and references to links that exist already.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,23 +8,23 @@ use super::Connect;
 use super::schema::link;
 use super::tally::{Tally, add};
 
-/// From one import to the next.
+/// Interval between two imports.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// New ones are due at once. The unique index on the link is what tells the two apart.
+/// New links are due at once. The unique index on the link distinguishes new and existing links.
 const IMPORT: &str = "INSERT INTO image_links (image_link, download_after, referenced_at) \
      SELECT link, clock_timestamp(), now() FROM unnest($1::text[]) AS link \
      ON CONFLICT (image_link) DO UPDATE SET referenced_at = now()";
 
-/// What the importer goes by.
+/// Parameters of the importer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Feed {
-    /// Links that are there: new ones have greater numbers.
+    /// Number of initial links. New ones have greater numbers.
     pub(super) links: u32,
     pub(super) arrivals_per_s: u32,
 }
 
-/// Imports until it is over. A moment that was missed is made up for.
+/// Imports links until the system ends. A missed import is made up for.
 pub(super) fn import(
     connect: &Connect,
     feed: Feed,
@@ -43,7 +43,7 @@ pub(super) fn import(
         }
         let mut links: Vec<String> = (next..next + each).map(link).collect();
         next += each;
-        // One of those that were referenced lately and are due later (see the table's making).
+        // One of the links that were referenced recently and are due later (see the creation of the table).
         let known = u64::from(round) * 700 % u64::from(feed.links) / 100 * 100 + 85;
         links.push(link(known));
         client.execute(&statement, &[&links])?;

@@ -1,24 +1,24 @@
-//! Fetches an image: HTTP over one connection that is kept.
+//! Fetches an image by HTTP over a persistent connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Whoever answers later is given up for now.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a response. The link is retried later.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became of an attempt.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fetched {
-    /// An image of so many bytes.
+pub(super) enum FetchResult {
+    /// An image, with its size in bytes.
     Image(usize),
-    /// It is not there, and will not be: with what the server said.
+    /// The image does not exist, a permanent failure; with the server's message.
     Missing(String),
-    /// It may be there another time.
+    /// A temporary failure, with its reason.
     Failed(String),
 }
 
-/// A worker's connection to the links. All hosts are one server here.
+/// A worker's connection to the links. All hosts are served by one server here.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     address: SocketAddr,
@@ -33,26 +33,27 @@ impl Fetcher {
         }
     }
 
-    /// One attempt; its number goes with it, so that the server can tell two from one that came twice.
-    pub(super) fn fetch(&mut self, link: &str, attempt: u32) -> Fetched {
-        match self.asked(link, attempt) {
-            Ok((200, bytes)) => Fetched::Image(bytes),
-            Ok((status @ (404 | 410), _)) => Fetched::Missing(format!("HTTP {status}")),
-            Ok((status, _)) => Fetched::Failed(format!("HTTP {status}")),
+    /// Makes one attempt. Its number is part of the request, so that the server can tell a new attempt from a
+    /// duplicate.
+    pub(super) fn fetch(&mut self, link: &str, attempt: u32) -> FetchResult {
+        match self.request(link, attempt) {
+            Ok((200, bytes)) => FetchResult::Image(bytes),
+            Ok((status @ (404 | 410), _)) => FetchResult::Missing(format!("HTTP {status}")),
+            Ok((status, _)) => FetchResult::Failed(format!("HTTP {status}")),
             Err(error) => {
                 self.open = None;
-                Fetched::Failed(error.to_string())
+                FetchResult::Failed(error.to_string())
             }
         }
     }
 
-    fn asked(&mut self, link: &str, attempt: u32) -> std::io::Result<(u16, usize)> {
+    fn request(&mut self, link: &str, attempt: u32) -> std::io::Result<(u16, usize)> {
         let mut reader = match self.open.take() {
             Some(open) => open,
             None => {
-                let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+                let stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 BufReader::new(stream)
             }
         };

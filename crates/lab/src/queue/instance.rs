@@ -1,5 +1,6 @@
-//! An instance of the downloader, from within: a poller that claims, a bounded channel, a pool of workers. It is a
-//! process of its own, which may be killed at any moment; what it had claimed and not written is lost with it then.
+//! An instance of the downloader: a poller that claims, a bounded channel, and a pool of workers. It runs as a
+//! separate process, which may be killed at any time. Links that it had claimed and not written are then lost with
+//! it.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -12,32 +13,32 @@ use crossbeam_channel::{Sender, bounded};
 use postgres::Client;
 
 use super::limiter::{Limiter, PUT_OFF};
-use super::messages::{Report, Task, hear, say};
+use super::messages::{InstanceParameters, Report, read_message, write_message};
 use super::tally::{Tally, add};
 use super::worker::{Job, work};
 use super::{Connect, connections};
 use crate::LabError;
 use crate::error::reason;
 
-/// How long a poller waits that found nothing.
+/// Pause of a poller that found nothing.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often it says what it does.
+/// Interval between two reports.
 const REPORT_EVERY: Duration = Duration::from_millis(20);
 
-/// What its threads share.
-pub(super) struct Inner {
+/// Shared state of its threads.
+pub(super) struct InstanceState {
     connect: Connect,
     number: usize,
-    /// Where links are fetched.
+    /// Address of the links' server.
     pub(super) links: SocketAddr,
     pub(super) tally: Tally,
     limiter: Mutex<Limiter>,
-    /// Claimed and not done.
+    /// Number of links that are claimed and not finished.
     pub(super) held: AtomicI64,
     ends: AtomicBool,
 }
 
-impl Inner {
+impl InstanceState {
     pub(super) fn connect(&self, role: &str) -> Result<Client, postgres::Error> {
         (self.connect)(&format!("downloader-{} {role}", self.number))
     }
@@ -56,22 +57,22 @@ impl Inner {
     }
 }
 
-/// The program of an instance: reads what it is told, works, and says what it does, until `input` ends. Then it claims
-/// no more, does what it has, and ends; so it does where nobody hears it any more.
+/// Runs an instance: reads its parameters, works, and reports, until `input` ends. Then it claims no more, finishes
+/// its links, and ends. It does the same if `output` is closed.
 ///
 /// # Errors
-/// Where it is told nothing that makes sense, or a part of it broke off; that is said as well.
+/// If the parameters are invalid, or a thread failed; the failure is also reported.
 pub fn instance(
     mut input: impl BufRead + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), LabError> {
-    let task = match hear::<Task>(&mut input) {
+    let task = match read_message::<InstanceParameters>(&mut input) {
         Ok(Some(task)) => task,
-        Ok(None) => return Err(untold("nothing".to_owned())),
-        Err(error) => return Err(untold(error.to_string())),
+        Ok(None) => return Err(invalid_parameters("nothing".to_owned())),
+        Err(error) => return Err(invalid_parameters(error.to_string())),
     };
     let number = task.number;
-    let inner = Arc::new(Inner {
+    let inner = Arc::new(InstanceState {
         connect: connections(&task.url),
         number,
         links: task.links,
@@ -82,13 +83,13 @@ pub fn instance(
     });
     let threads = start(&inner, &task);
     let mine = inner.clone();
-    // It ends with the process where nobody hears this one any more.
+    // This thread ends with the process if nobody reads the reports any more.
     thread::spawn(move || {
         let _ = input.read_to_end(&mut Vec::new());
         mine.ends.store(true, Ordering::Release);
     });
     while !inner.ends.load(Ordering::Acquire) {
-        if say(&inner.report(), output).is_err() {
+        if write_message(&inner.report(), output).is_err() {
             inner.ends.store(true, Ordering::Release);
         }
         thread::sleep(REPORT_EVERY);
@@ -105,24 +106,27 @@ pub fn instance(
         is_last: true,
         ..inner.report()
     };
-    // Nobody may be there to hear it.
-    let _ = say(&last, output);
+    // The parent process may be gone.
+    let _ = write_message(&last, output);
     match failure {
         Some(reason) => Err(LabError::Client { number, reason }),
         None => Ok(()),
     }
 }
 
-fn untold(what: String) -> LabError {
+fn invalid_parameters(what: String) -> LabError {
     LabError::Client {
         number: 0,
         reason: format!(
-            "an instance is told in a line on its standard input what to do, and was told: {what}"
+            "an instance reads its parameters from a line on its standard input, and received: {what}"
         ),
     }
 }
 
-fn start(inner: &Arc<Inner>, task: &Task) -> Vec<JoinHandle<Result<(), postgres::Error>>> {
+fn start(
+    inner: &Arc<InstanceState>,
+    task: &InstanceParameters,
+) -> Vec<JoinHandle<Result<(), postgres::Error>>> {
     let (sender, receiver) = bounded(task.channel);
     let mut threads = Vec::new();
     for _ in 0..task.workers {
@@ -134,8 +138,8 @@ fn start(inner: &Arc<Inner>, task: &Task) -> Vec<JoinHandle<Result<(), postgres:
     threads
 }
 
-/// The poller: claims, lets through what the limiter allows, and puts off the rest.
-fn poll(instance: &Inner, claim: &str, jobs: &Sender<Job>) -> Result<(), postgres::Error> {
+/// Polls: claims links, passes on what the limiter allows, and postpones the rest.
+fn poll(instance: &InstanceState, claim: &str, jobs: &Sender<Job>) -> Result<(), postgres::Error> {
     let mut client = instance.connect("poller")?;
     let claim = client.prepare(claim)?;
     let put_off = client.prepare(PUT_OFF)?;
@@ -160,7 +164,7 @@ fn poll(instance: &Inner, claim: &str, jobs: &Sender<Job>) -> Result<(), postgre
         let let_through = instance.limiter().take(claimed.len(), Instant::now());
         let too_many: Vec<i64> = claimed.drain(let_through..).map(|job| job.id).collect();
         for job in claimed {
-            // Waits for room. Without workers nobody takes it.
+            // Waits for room. The channel is closed if all workers have ended.
             if jobs.send(job).is_err() {
                 return Ok(());
             }

@@ -1,5 +1,5 @@
-//! What a key costs: a digest (random), a number that is counted up, and one that is made offline and is ordered by
-//! time. And the way from the first to the second, which is complete only when the tables were packed anew.
+//! Cost of a primary key: a random digest, a sequence number, or a time-ordered value that clients generate. Also
+//! measures the migration from the digest to the number, whose effect is complete only after the tables were rebuilt.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,22 @@ use postgres::Client;
 use super::schema::link_of;
 use crate::{LabError, Scale};
 
-/// What a key is made of.
+/// Kind of a primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// `BYTEA`: the SHA-256 digest of the link.
     Digest,
     /// `BIGINT GENERATED … AS IDENTITY`.
     Identity,
-    /// `UUID` of version 7's layout: milliseconds, then chance.
+    /// `UUID` in the layout of version 7: milliseconds, then random bits.
     TimeOrdered,
 }
 
 impl Key {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Key; 3] = [Key::Digest, Key::Identity, Key::TimeOrdered];
 
-    /// As people call it.
+    /// Returns the common name.
     pub fn words(self) -> &'static str {
         match self {
             Key::Digest => "SHA-256 digest (BYTEA)",
@@ -48,7 +48,7 @@ impl Key {
         }
     }
 
-    /// Inserts the links of these numbers.
+    /// Builds the `INSERT` of the links in a range of numbers.
     fn insert(self, from: u32, to: u32) -> String {
         let (table, link) = (self.table(), link_of("n"));
         let numbers = format!("FROM generate_series({from}, {to}) n");
@@ -57,7 +57,7 @@ impl Key {
                 "INSERT INTO {table} SELECT sha256(convert_to({link}, 'UTF8')), {link} {numbers}"
             ),
             Key::Identity => format!("INSERT INTO {table} (image_link) SELECT {link} {numbers}"),
-            // Six bytes of milliseconds; a program that makes keys has one every now and then, not all at once.
+            // Six bytes of milliseconds. They advance over the rows, since a program generates keys over time.
             Key::TimeOrdered => format!(
                 "INSERT INTO {table} SELECT (lpad(to_hex(1700000000000 + n), 12, '0') || right(md5(n::text), 20))::uuid, {link} {numbers}"
             ),
@@ -65,26 +65,26 @@ impl Key {
     }
 }
 
-/// What a key costs.
+/// Cost of a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KeyCosts {
-    /// Which.
+    /// Kind of the key.
     pub key: Key,
     /// Rows before the inserts.
     pub rows: u32,
-    /// Rows that were inserted, behind a checkpoint.
+    /// Rows inserted after a checkpoint.
     pub inserted: u32,
     /// WAL that the inserts wrote, in bytes.
     pub wal_bytes: u64,
-    /// How long they took.
+    /// Duration of the inserts.
     pub took: Duration,
-    /// Bytes of the key's index, behind them.
+    /// Size of the key's index after the inserts, in bytes.
     pub index_bytes: u64,
-    /// The same, packed anew.
+    /// Size of the index after a rebuild, in bytes.
     pub packed_bytes: u64,
 }
 
-/// Bytes of WAL, since the cluster was made.
+/// Reads the bytes of WAL written since the cluster was created.
 pub(super) fn wal(client: &mut Client) -> Result<u64, LabError> {
     let asked = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
     let row = client
@@ -93,7 +93,7 @@ pub(super) fn wal(client: &mut Client) -> Result<u64, LabError> {
     Ok(row.get::<_, i64>(0).unsigned_abs())
 }
 
-/// One number of bytes.
+/// Reads one number of bytes.
 pub(super) fn bytes(client: &mut Client, of: &str) -> Result<u64, LabError> {
     let row = client
         .query_one(&format!("SELECT ({of})::bigint"), &[])
@@ -101,8 +101,8 @@ pub(super) fn bytes(client: &mut Client, of: &str) -> Result<u64, LabError> {
     Ok(row.get::<_, i64>(0).unsigned_abs())
 }
 
-/// Has no checkpoint come by the WAL's length while it is measured.
-fn make_room(client: &mut Client) -> Result<(), LabError> {
+/// Raises `max_wal_size`, so that WAL volume triggers no checkpoint during a measurement.
+fn raise_max_wal_size(client: &mut Client) -> Result<(), LabError> {
     let failed = LabError::server("the room for WAL cannot be set");
     for sql in [
         "ALTER SYSTEM SET max_wal_size = '4GB'",
@@ -113,26 +113,31 @@ fn make_room(client: &mut Client) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Fills a table by each key, and inserts some more behind a checkpoint.
+/// Fills a table for each kind of key, and inserts more rows after a checkpoint.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn key_costs(client: &mut Client, scale: Scale) -> Result<Vec<KeyCosts>, LabError> {
     let (rows, inserted) = match scale {
         Scale::Small => (150_000, 10_000),
         Scale::Full => (1_500_000, 100_000),
     };
-    make_room(client)?;
+    raise_max_wal_size(client)?;
     Key::ALL
         .into_iter()
-        .map(|key| costs(client, key, rows, inserted))
+        .map(|key| measure_key(client, key, rows, inserted))
         .collect()
 }
 
-fn costs(client: &mut Client, key: Key, rows: u32, inserted: u32) -> Result<KeyCosts, LabError> {
+fn measure_key(
+    client: &mut Client,
+    key: Key,
+    rows: u32,
+    inserted: u32,
+) -> Result<KeyCosts, LabError> {
     let failed = LabError::server("a table by its key cannot be filled");
     let (table, column) = (key.table(), key.column());
-    // Whatever vacuums in the background writes WAL of its own.
+    // Background vacuuming would write WAL too.
     let made = format!(
         "CREATE TABLE {table} (id {column} PRIMARY KEY, image_link text NOT NULL) WITH (autovacuum_enabled = off)"
     );
@@ -160,25 +165,25 @@ fn costs(client: &mut Client, key: Key, rows: u32, inserted: u32) -> Result<KeyC
     })
 }
 
-/// The way from a digest to a number, in bytes of two tables with their indexes.
+/// Sizes during the migration from a digest to a number, in bytes of two tables with their indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// Images, and as many rows that refer to each.
+    /// Number of images.
     pub images: u32,
-    /// Rows that refer to each.
+    /// Number of rows that refer to each image.
     pub references_each: u32,
-    /// By the digest.
+    /// Size with the digest.
     pub before_bytes: u64,
-    /// By the number, as the statements leave it.
+    /// Size with the number, after the migration statements.
     pub migrated_bytes: u64,
-    /// By the number, packed anew.
+    /// Size with the number, after a rebuild.
     pub packed_bytes: u64,
 }
 
-/// Replaces the digest by a number, in the table and in what refers to it, and packs both anew.
+/// Replaces the digest by a number, in the table and in the one that refers to it, and rebuilds both.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn migrate(client: &mut Client, scale: Scale) -> Result<Migration, LabError> {
     let failed = LabError::server("the key cannot be replaced");
     let images: u32 = match scale {
@@ -199,7 +204,7 @@ pub fn migrate(client: &mut Client, scale: Scale) -> Result<Migration, LabError>
     client.batch_execute(&filled).map_err(&failed)?;
     let both = "pg_total_relation_size('images') + pg_total_relation_size('product_images')";
     let before_bytes = bytes(client, both)?;
-    // One after the other, as it is done on a table that is in use.
+    // One statement after the other, as on a table that is in use.
     for sql in [
         "ALTER TABLE images ADD COLUMN number bigint",
         "CREATE SEQUENCE images_number OWNED BY images.number",

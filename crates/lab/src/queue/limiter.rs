@@ -1,23 +1,23 @@
-//! The rate limiter behind the claim: what exceeds the target rate is put off by up to a minute (the
-//! *snowplow*). The target follows the rate of errors: who fails is asked less.
+//! The rate limiter after the claim. Links above the target rate are postponed by up to a minute (the *snowplow*).
+//! The target rate falls when the error rate rises.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// What puts off links that were claimed and are too much for now: the suspect.
+/// Postpones links that were claimed and exceed the rate: the suspected statement.
 pub const PUT_OFF: &str = "UPDATE image_links SET download_after = now() + random() * interval '1 min', queued_at = NULL \
      WHERE id = ANY($1)";
 
-/// Attempts that the rate of errors is of.
+/// Number of attempts over which the error rate is computed.
 const WINDOW: usize = 10;
-/// The target is no less than this share of the most.
-const LEAST: f64 = 0.05;
-/// So many times the rate of errors is taken off.
+/// Minimum target, as a share of the maximum rate.
+const MIN_SHARE: f64 = 0.05;
+/// Factor by which the error rate reduces the target.
 const STEEPNESS: f64 = 3.0;
-/// So many seconds of the target are let through at once.
+/// Burst size, in seconds of the target rate.
 const BURST_S: f64 = 0.1;
 
-/// A bucket of tokens that fills at the target rate. Times are given, so that it can be turned by hand.
+/// A token bucket that refills at the target rate. Times are parameters, so that tests control them.
 #[derive(Debug)]
 pub struct Limiter {
     most_per_s: f64,
@@ -27,7 +27,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Lets through so many a second at most.
+    /// Creates a limiter with a maximum rate.
     pub fn new(most_per_s: f64, now: Instant) -> Self {
         Limiter {
             most_per_s,
@@ -37,17 +37,17 @@ impl Limiter {
         }
     }
 
-    /// How many a second are let through now: next to none where a third of the attempts fails.
+    /// Returns the present target rate. It is at its minimum if a third of the attempts fails.
     pub fn target_per_s(&self) -> f64 {
         let failed = self.attempts.iter().filter(|failed| **failed).count();
         let errors = match self.attempts.len() {
             WINDOW => failed as f64 / WINDOW as f64,
             _ => 0.0,
         };
-        self.most_per_s * (1.0 - STEEPNESS * errors).max(LEAST)
+        self.most_per_s * (1.0 - STEEPNESS * errors).max(MIN_SHARE)
     }
 
-    /// An attempt is over.
+    /// Records the result of an attempt.
     pub fn record(&mut self, failed: bool) {
         if self.attempts.len() == WINDOW {
             self.attempts.pop_front();
@@ -55,7 +55,7 @@ impl Limiter {
         self.attempts.push_back(failed);
     }
 
-    /// How many of `wanted` are let through now.
+    /// Returns how many of `wanted` may pass now.
     pub fn take(&mut self, wanted: usize, now: Instant) -> usize {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.filled = now;
@@ -74,7 +74,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_too_much_is_not_let_through_and_errors_lower_the_rate() {
+    fn take_limits_the_rate_and_errors_lower_it() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let mut limiter = Limiter::new(100.0, begun);

@@ -1,6 +1,6 @@
-//! The shops' web servers, as one: a small HTTP server on loopback, with links that are slow, missing or failing, and
-//! spells in which every second request fails. It keeps what was asked for, so that it can tell what was
-//! downloaded twice.
+//! The shops' web servers, as a single HTTP server on loopback. Some links are slow, missing or failing, and there
+//! are periods in which every second request fails. The server counts requests, so that it can detect duplicate
+//! downloads.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -13,44 +13,44 @@ use std::time::{Duration, Instant};
 use super::schema::number;
 use crate::LabError;
 
-/// Of a thousand links: so many are not there, fail always, and are slow.
+/// Shares of missing, failing and slow links, in a thousand.
 const MISSING: u64 = 20;
 const FAILING: u64 = 20;
 const SLOW: u64 = 10;
-/// How long a slow one takes.
+/// Delay of a slow link.
 const SLOWNESS: Duration = Duration::from_millis(150);
-/// A spell of errors begins so often, and lasts so long.
+/// Interval between periods of errors, and their duration.
 const SPELL_EVERY: Duration = Duration::from_millis(4_000);
 const SPELL: Duration = Duration::from_millis(800);
-/// How long an image is.
+/// Size of an image.
 const IMAGE_BYTES: usize = 2_000;
-/// How often a connection looks whether the server ends.
+/// Interval at which a connection checks whether the server ends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What was asked for.
+/// Counts of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Images that were sent.
+    /// Number of images that were sent.
     pub sent: u64,
-    /// Links that were not there.
+    /// Number of requests of missing links.
     pub missing: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// The same attempt at the same link once more.
+    /// Number of requests that repeat the same attempt at the same link.
     pub twice: u64,
-    /// Links, by their numbers.
+    /// Links that were requested, by their numbers.
     pub links: HashSet<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RequestLog {
     served: Served,
     attempts: HashSet<(u64, u32)>,
 }
 
-/// The server; it ends with this.
+/// The server, which ends on drop.
 #[derive(Debug)]
 pub(super) struct LinkServer {
     address: SocketAddr,
@@ -60,25 +60,25 @@ pub(super) struct LinkServer {
 
 #[derive(Debug)]
 struct Shared {
-    kept: Mutex<Kept>,
+    log: Mutex<RequestLog>,
     ends: AtomicBool,
     begun: Instant,
     spells: bool,
 }
 
 impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, RequestLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn in_a_spell(&self) -> bool {
+    fn is_in_error_period(&self) -> bool {
         let within = self.begun.elapsed().as_millis() % SPELL_EVERY.as_millis();
         self.spells && within < SPELL.as_millis()
     }
 }
 
 impl LinkServer {
-    /// Begins to serve, on a free port of loopback.
+    /// Starts the server on a free port of loopback.
     pub(super) fn start(spells: bool) -> Result<Self, LabError> {
         let failed = |error: std::io::Error| LabError::Client {
             number: 0,
@@ -87,7 +87,7 @@ impl LinkServer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
-            kept: Mutex::default(),
+            log: Mutex::default(),
             ends: AtomicBool::new(false),
             begun: Instant::now(),
             spells,
@@ -100,7 +100,7 @@ impl LinkServer {
                 }
                 let Ok(stream) = stream else { continue };
                 let shared = mine.clone();
-                // A client that goes away ends its thread, whatever it was about to be sent.
+                // A closed connection ends its thread at the next write.
                 thread::spawn(move || {
                     let _ = answer_all(&stream, &shared);
                 });
@@ -117,16 +117,16 @@ impl LinkServer {
         self.address
     }
 
-    /// What was asked for until now.
+    /// Returns the counts so far.
     pub(super) fn served(&self) -> Served {
-        self.shared.kept().served.clone()
+        self.shared.log().served.clone()
     }
 }
 
 impl Drop for LinkServer {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -134,15 +134,15 @@ impl Drop for LinkServer {
     }
 }
 
-/// Digits in no order (the finaliser of splitmix64).
-fn mixed(number: u64) -> u64 {
+/// Mixes the bits of a number (the finaliser of splitmix64).
+fn mix_bits(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// Answers one connection until it is closed.
+/// Answers the requests of a connection until it is closed.
 fn answer_all(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(LOOK_EVERY))?;
@@ -178,16 +178,16 @@ fn answer(mut stream: &TcpStream, shared: &Shared, request: &str) -> std::io::Re
         .and_then(|attempt| attempt.parse().ok());
     let status = match (number(path), attempt) {
         (Some(number), Some(attempt)) => {
-            let kind = mixed(number) % 1_000;
+            let kind = mix_bits(number) % 1_000;
             if (MISSING + FAILING..MISSING + FAILING + SLOW).contains(&kind) {
                 thread::sleep(SLOWNESS);
             }
             let fails = (MISSING..MISSING + FAILING).contains(&kind)
-                // Of a spell's requests every second fails, by the link and the attempt at it.
-                || shared.in_a_spell() && mixed(number ^ (u64::from(attempt) << 40)).is_multiple_of(2);
-            let mut kept = shared.kept();
-            let is_new = kept.attempts.insert((number, attempt));
-            let served = &mut kept.served;
+                // In a period of errors every second request fails, by the link and the attempt.
+                || shared.is_in_error_period() && mix_bits(number ^ (u64::from(attempt) << 40)).is_multiple_of(2);
+            let mut log = shared.log();
+            let is_new = log.attempts.insert((number, attempt));
+            let served = &mut log.served;
             served.requests += 1;
             served.twice += u64::from(!is_new);
             served.links.insert(number);
@@ -220,23 +220,23 @@ fn answer(mut stream: &TcpStream, shared: &Shared, request: &str) -> std::io::Re
 
 #[cfg(test)]
 mod tests {
-    use super::super::fetch::{Fetched, Fetcher};
+    use super::super::fetch::{FetchResult, Fetcher};
     use super::super::schema::link;
     use super::*;
 
     #[test]
-    fn links_are_there_missing_or_failing_and_what_comes_twice_is_told() {
+    fn link_server_answers_by_kind_and_counts_duplicate_attempts() {
         let server = LinkServer::start(false).unwrap();
         let mut fetcher = Fetcher::new(server.address());
         let mut seen = [0_u64; 3];
         for number in 1..=300 {
             let place = match fetcher.fetch(&link(number), 0) {
-                Fetched::Image(bytes) => {
+                FetchResult::Image(bytes) => {
                     assert_eq!(bytes, IMAGE_BYTES);
                     0
                 }
-                Fetched::Missing(_) => 1,
-                Fetched::Failed(_) => 2,
+                FetchResult::Missing(_) => 1,
+                FetchResult::Failed(_) => 2,
             };
             seen[place] += 1;
         }

@@ -1,5 +1,5 @@
-//! What an instance is told when it begins, and what it says while it works: a line of JSON each, since an instance is
-//! a process of its own.
+//! Messages between the system and its instances, which are separate processes: parameters at the start, then
+//! reports. Each is a line of JSON.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -9,50 +9,52 @@ use serde::{Deserialize, Serialize};
 
 use super::tally::Counts;
 
-/// What an instance is told. The line goes to its standard input, where nobody else reads it: the address may have a
-/// password in it.
+/// Parameters of an instance. The line goes to its standard input, which is private, because the URL may contain a
+/// password.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Task {
-    /// Where the queue is.
+pub(super) struct InstanceParameters {
+    /// URL of the queue's server.
     pub(super) url: String,
-    /// Which instance it is.
+    /// Number of the instance.
     pub(super) number: usize,
     /// The statement that claims.
     pub(super) claim: String,
-    /// Links that its channel holds.
+    /// Number of links that its channel holds.
     pub(super) channel: usize,
     pub(super) workers: usize,
-    /// How many a second its limiter lets through at most.
+    /// Maximum rate of its limiter, in links a second.
     pub(super) rate_per_s: f64,
-    /// Where links are fetched.
+    /// Address of the links' server.
     pub(super) links: SocketAddr,
 }
 
-/// What an instance says of itself, again and again, and once more when it ends.
+/// A periodic report of an instance; the last one is sent when it ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Links that it has claimed and not done.
+    /// Number of links that it has claimed and not finished.
     pub(super) held: i64,
-    /// How many a second its limiter lets through now.
+    /// Present rate of its limiter, in links a second.
     pub(super) target_per_s: f64,
-    /// What it did so far.
+    /// Counts so far.
     pub(super) counts: Counts,
-    /// Why a part of it broke off.
+    /// Reason why a thread failed.
     pub(super) failure: Option<String>,
-    /// It says nothing more: these are its counts.
+    /// Whether this is the last report.
     pub(super) is_last: bool,
 }
 
-/// A message as a line.
-pub(super) fn say(message: &impl Serialize, to: &mut impl Write) -> std::io::Result<()> {
+/// Writes a message as a line.
+pub(super) fn write_message(message: &impl Serialize, to: &mut impl Write) -> std::io::Result<()> {
     let mut line = serde_json::to_string(message)?;
     line.push('\n');
     to.write_all(line.as_bytes())?;
     to.flush()
 }
 
-/// The next message; `None` at the end, which may lie within a line where the other one died.
-pub(super) fn hear<M: DeserializeOwned>(from: &mut impl BufRead) -> std::io::Result<Option<M>> {
+/// Reads the next message; `None` at the end, which may be within a line if the other process died.
+pub(super) fn read_message<M: DeserializeOwned>(
+    from: &mut impl BufRead,
+) -> std::io::Result<Option<M>> {
     let mut line = String::new();
     from.read_line(&mut line)?;
     match line.strip_suffix('\n') {
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard_and_a_line_that_is_cut_off_is_not() {
+    fn read_message_returns_whole_lines_only() {
         let report = Report {
             held: 7,
             target_per_s: 12.5,
@@ -78,13 +80,13 @@ mod tests {
             is_last: true,
         };
         let mut line = Vec::new();
-        say(&report, &mut line).unwrap();
+        write_message(&report, &mut line).unwrap();
         let whole = line.len();
-        say(&report, &mut line).unwrap();
+        write_message(&report, &mut line).unwrap();
         for cut in whole..line.len() {
             let mut heard = &line[..cut];
-            assert_eq!(hear(&mut heard).unwrap(), Some(report.clone()));
-            assert_eq!(hear::<Report>(&mut heard).unwrap(), None);
+            assert_eq!(read_message(&mut heard).unwrap(), Some(report.clone()));
+            assert_eq!(read_message::<Report>(&mut heard).unwrap(), None);
         }
     }
 }

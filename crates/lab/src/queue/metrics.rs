@@ -6,20 +6,20 @@ use postgres::{Client, Statement};
 
 use super::schema::SERIES;
 
-/// What was seen at a moment.
+/// A sample of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Since the system began.
+    /// Time since the system started.
     pub at: Duration,
-    /// Due and not claimed.
+    /// Number of links due and not claimed.
     pub stalled: i64,
-    /// Claimed and not done.
+    /// Number of links claimed and not finished.
     pub queued: i64,
-    /// How many a second the limiters let through together.
+    /// Total rate of the limiters, in links a second.
     pub target_per_s: f64,
 }
 
-/// Asks for them. Its questions are not part of what the server logs.
+/// A connection that queries the metrics. Its queries are excluded from the server's log.
 pub(super) struct Metrics {
     client: Client,
     series: Statement,
@@ -32,13 +32,13 @@ impl Metrics {
         Ok(Metrics { client, series })
     }
 
-    /// Stalled and queued.
+    /// Queries the numbers of stalled and queued links.
     pub(super) fn now(&mut self) -> Result<(i64, i64), postgres::Error> {
         let row = self.client.query_one(&self.series, &[])?;
         Ok((row.get(0), row.get(1)))
     }
 
-    /// Links that are due and not claimed.
+    /// Queries the links that are due and not claimed.
     pub(super) fn due(&mut self) -> Result<Vec<String>, postgres::Error> {
         let rows = self.client.query(
             "SELECT image_link FROM image_links WHERE download_after < now() AND queued_at IS NULL \

@@ -1,12 +1,13 @@
 //! *queue*: a work queue in PostgreSQL whose claim lacks its index, so that workers starve while work is due.
 //!
-//! An image downloader. Several instances, a process each; each has one poller, which claims due links from a table and fills
-//! a bounded channel, and a pool of workers, which fetch what comes out of it from a real HTTP server with
-//! slow, missing and failing links, and write what became of it into the same table. A rate limiter that follows
-//! the rate of errors sits behind the claim, and puts off what is too much: the suspect. What is claimed and
-//! not done is the work of an instance that may die: a reaper takes it back.
+//! An image downloader with several instances, each a separate process. An instance has one poller, which claims due
+//! links from a table and fills a bounded channel. Its pool of workers fetches them from a real HTTP server with
+//! slow, missing and failing links, and writes the results into the same table. A rate limiter after the claim
+//! follows the error rate and postpones the excess: the suspected statement. Links that are claimed and not finished
+//! would be lost if the instance died, so a reaper releases them.
 //!
-//! Beside it stand the key (random, counted up, ordered by time) and what a unique index on the link costs.
+//! The case also measures kinds of keys (random, sequential, time-ordered) and the cost of a unique index on the
+//! link.
 
 mod amplification;
 mod claim;
@@ -48,11 +49,11 @@ pub const CASE: Case = Case {
     source: "Postgres performance lessons, part 1: missing indexes and random keys (Channable)",
 };
 
-/// Opens a connection for an application of a name.
+/// Opens a connection with the given `application_name`.
 type Connect =
     std::sync::Arc<dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Send + Sync>;
 
-/// Connections to a server.
+/// Returns a function that opens connections to a server.
 fn connections(url: &str) -> Connect {
     let url = url.to_owned();
     std::sync::Arc::new(move |application: &str| {

@@ -1,4 +1,4 @@
-//! An instance, from without: a process that is started, heard, ended in order, or killed.
+//! The parent's side of an instance: a process that is started, read, ended in order, or killed.
 
 use std::io::BufReader;
 use std::net::SocketAddr;
@@ -10,22 +10,22 @@ use std::thread::{self, JoinHandle};
 
 use super::claim::claim_sql;
 use super::downloader::Plan;
-use super::messages::{Report, Task, hear, say};
+use super::messages::{InstanceParameters, Report, read_message, write_message};
 use super::tally::Counts;
 use crate::LabError;
 
-/// Where the system works, and what its instances are.
+/// The server and the program of the system's instances.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// Where the queue is.
+    /// URL of the queue's server.
     pub url: String,
-    /// The program of an instance, which calls [`instance`](super::instance()).
+    /// Path of an instance's program, which calls [`instance`](super::instance()).
     pub program: PathBuf,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: &'static [&'static str],
 }
 
-/// One that runs. It is killed where nobody ends it.
+/// A running instance. It is killed on drop.
 pub(super) struct Process {
     number: usize,
     child: Child,
@@ -35,28 +35,28 @@ pub(super) struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended is not there to be killed.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn locked(last: &Mutex<Report>) -> MutexGuard<'_, Report> {
+fn lock_report(last: &Mutex<Report>) -> MutexGuard<'_, Report> {
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Process {
-    /// Starts one.
+    /// Starts an instance.
     ///
     /// # Errors
-    /// Where the system does not.
+    /// If it does not start.
     pub(super) fn start(
         deployment: &Deployment,
         number: usize,
         plan: &Plan,
         links: SocketAddr,
     ) -> Result<Self, LabError> {
-        let task = Task {
+        let task = InstanceParameters {
             url: deployment.url.clone(),
             number,
             claim: claim_sql(plan.batch, plan.locks),
@@ -74,7 +74,8 @@ impl Process {
             .arg0("downloader")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Who stops the case at a terminal stops the case: its instances end when their input does.
+            // Not in the terminal's process group: an interrupt ends the parent, and instances end when their input
+            // does.
             .process_group(0)
             .spawn()
             .map_err(failed)?;
@@ -89,38 +90,40 @@ impl Process {
             hearing: None,
         };
         let input = process.child.stdin.as_mut().expect("it is a pipe");
-        say(&task, input).map_err(failed)?;
+        write_message(&task, input).map_err(failed)?;
         let output = process.child.stdout.take().expect("it is a pipe");
         let heard = process.last.clone();
         process.hearing = Some(thread::spawn(move || {
             let mut output = BufReader::new(output);
-            while let Ok(Some(report)) = hear(&mut output) {
-                *locked(&heard) = report;
+            while let Ok(Some(report)) = read_message(&mut output) {
+                *lock_report(&heard) = report;
             }
         }));
         Ok(process)
     }
 
-    /// Links that it has claimed and not done, as far as it said.
+    /// Returns the number of links that it has claimed and not finished, by its last report.
     pub(super) fn held(&self) -> i64 {
-        locked(&self.last).held
+        lock_report(&self.last).held
     }
 
-    /// How many a second its limiter lets through now.
+    /// Returns the present rate of its limiter, in links a second.
     pub(super) fn target_per_s(&self) -> f64 {
-        locked(&self.last).target_per_s
+        lock_report(&self.last).target_per_s
     }
 
-    /// It is killed (SIGKILL): it writes nothing any more, and the server finds its connections broken. Returns what it
-    /// held and had done, as far as it had said.
+    /// Kills it (SIGKILL). It writes nothing more, and the server finds its connections broken. Returns the links
+    /// that it held and its counts, by its last report.
     ///
     /// # Errors
-    /// Where it had ended before.
+    /// If it had already ended.
     pub(super) fn kill(mut self) -> Result<(i64, Counts), LabError> {
         let ended = self.child.kill().and_then(|()| self.child.wait());
-        let said = self.said();
-        let reason = match (ended, said.failure) {
-            (Ok(status), None) if status.code().is_none() => return Ok((said.held, said.counts)),
+        let last_report = self.last_report();
+        let reason = match (ended, last_report.failure) {
+            (Ok(status), None) if status.code().is_none() => {
+                return Ok((last_report.held, last_report.counts));
+            }
             (_, Some(reason)) => reason,
             (Ok(status), None) => format!("it had ended before it was killed: {status}"),
             (Err(error), None) => error.to_string(),
@@ -131,17 +134,19 @@ impl Process {
         })
     }
 
-    /// It claims no more, does what it has, and ends. Returns what it did.
+    /// Ends it in order: it claims no more, finishes its links, and ends. Returns its counts.
     ///
     /// # Errors
-    /// Where a part of it broke off, or it did not say to the last what it did.
+    /// If one of its threads failed, or it sent no last report.
     pub(super) fn end(mut self) -> Result<Counts, LabError> {
         drop(self.child.stdin.take());
         let ended = self.child.wait();
-        let said = self.said();
-        let reason = match (said.failure, ended) {
+        let last_report = self.last_report();
+        let reason = match (last_report.failure, ended) {
             (Some(reason), _) => reason,
-            (None, Ok(status)) if status.success() && said.is_last => return Ok(said.counts),
+            (None, Ok(status)) if status.success() && last_report.is_last => {
+                return Ok(last_report.counts);
+            }
             (None, Ok(status)) => format!("it ended without its last report: {status}"),
             (None, Err(error)) => error.to_string(),
         };
@@ -151,12 +156,12 @@ impl Process {
         })
     }
 
-    /// Its last words. It has ended.
-    fn said(&mut self) -> Report {
+    /// Returns its last report after it has ended.
+    fn last_report(&mut self) -> Report {
         if let Some(hearing) = self.hearing.take() {
             hearing.join().expect("hearing does not panic");
         }
-        locked(&self.last).clone()
+        lock_report(&self.last).clone()
     }
 }
 
@@ -168,7 +173,7 @@ mod tests {
     use super::*;
     use crate::queue::LockClause;
 
-    /// A process that carries out this script of a shell.
+    /// Starts a process that executes a shell script.
     fn started(arguments: &'static [&'static str]) -> Process {
         let deployment = Deployment {
             url: String::new(),
@@ -201,7 +206,7 @@ mod tests {
     const REPORT: &str = r#"read task; echo '{"held":7,"target_per_s":1.0,"counts":{"claims":1,"claimed":9,"put_off":0,"downloaded":2,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":null,"is_last":false}'; read end"#;
 
     #[test]
-    fn what_a_killed_instance_said_last_is_known() {
+    fn kill_returns_the_last_report() {
         let silent = started(&["-c", "read task; read end"]);
         assert_eq!((silent.held(), silent.target_per_s()), (0, 5.0));
         assert_eq!(silent.kill().unwrap(), (0, Counts::default()));
@@ -216,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_without_its_last_report_has_not_ended_well() {
-        let said = |arguments| reason(started(arguments).end().unwrap_err());
-        assert!(said(&["-c", REPORT]).contains("without its last report"));
-        assert!(said(&["-c", "read task; echo rubbish; read end"]).contains("last report"));
-        assert!(said(&["-c", "read task; exit 3"]).contains("exit status: 3"));
+    fn end_without_last_report_fails() {
+        let last_report = |arguments| reason(started(arguments).end().unwrap_err());
+        assert!(last_report(&["-c", REPORT]).contains("without its last report"));
+        assert!(last_report(&["-c", "read task; echo rubbish; read end"]).contains("last report"));
+        assert!(last_report(&["-c", "read task; exit 3"]).contains("exit status: 3"));
         let failed = r#"read task; echo '{"held":0,"target_per_s":1.0,"counts":{"claims":0,"claimed":0,"put_off":0,"downloaded":0,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":"the server is gone","is_last":true}'; exit 3"#;
         let process = started(Box::leak(Box::new(["-c", failed])));
         assert_eq!(reason(process.end().unwrap_err()), "the server is gone");

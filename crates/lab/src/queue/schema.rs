@@ -1,4 +1,4 @@
-//! The table of links, what is in it, and the indexes that its claim may have.
+//! The table of links, its data, and the indexes for its claim.
 
 use std::time::{Duration, Instant};
 
@@ -7,72 +7,72 @@ use postgres::Client;
 use super::claim::{LockClause, claim_sql};
 use crate::{LabError, Scale};
 
-/// Claims are timed this often, for the fastest.
+/// Number of timed claims, of which the fastest counts.
 const PROBES: u32 = 7;
-/// What share of what comes in the claims without an index get out, at most: the rest piles up.
+/// Maximum share of arrivals that claims without an index process. The rest accumulates.
 const CLAIMED_SHARE: f64 = 0.7;
 
-/// The metrics of the system: *stalled* is due and not claimed, *queued* is claimed and not done.
+/// Query of the metrics: *stalled* is due and not claimed, *queued* is claimed and not finished.
 pub const SERIES: &str = "SELECT count(*) FILTER (WHERE queued_at IS NULL) AS stalled, \
     count(*) FILTER (WHERE queued_at IS NOT NULL) AS queued FROM image_links \
     WHERE download_after < now() AND referenced_at > now() - interval '36 hours'";
 
-/// An index that the claim may have.
+/// An index for the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Index {
-    /// In a word.
+    /// Short name.
     pub name: &'static str,
-    /// On what, as it is spoken of.
+    /// Description of its columns.
     pub on: &'static str,
-    /// The statement that makes it.
+    /// The statement that creates it.
     pub sql: &'static str,
 }
 
-/// The one that comes to mind first.
+/// The most obvious index.
 pub const OBVIOUS: Index = Index {
     name: "obvious",
     on: "(download_after)",
     sql: "CREATE INDEX image_links_claim ON image_links (download_after)",
 };
 
-/// The published cure.
+/// The published fix.
 pub const COMPOSITE: Index = Index {
     name: "composite",
     on: "(download_after, referenced_at)",
     sql: "CREATE INDEX image_links_claim ON image_links (download_after, referenced_at)",
 };
 
-/// Smaller still: but it has neither the claim's order nor HOT updates of what it hangs on.
+/// A smaller index. But it lacks the claim's order and prevents HOT updates of the columns in its condition.
 pub const PARTIAL: Index = Index {
     name: "partial",
     on: "(referenced_at, download_after) WHERE queued_at IS NULL",
     sql: "CREATE INDEX image_links_claim ON image_links (referenced_at, download_after) WHERE queued_at IS NULL",
 };
 
-/// What was made.
+/// The created table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Queue {
-    /// Links.
+    /// Number of links.
     pub links: u32,
-    /// Of these, those that are due and were referenced lately: the backlog to begin with.
+    /// Number of these that are due and were referenced recently: the initial backlog.
     pub backlog: u32,
-    /// How long a claim takes without an index, at least.
+    /// Minimum duration of a claim without an index.
     pub claim: Duration,
-    /// Bytes of the table, and of the unique index on its link.
+    /// Size of the table with the unique index on its link, in bytes.
     pub table_bytes: u64,
-    /// Bytes of that index.
+    /// Size of that index, in bytes.
     pub link_index_bytes: u64,
 }
 
 impl Queue {
-    /// How many links a claim takes, so that so many instances without an index claim less than comes in.
+    /// Returns the batch size with which the given number of instances without an index claims less than arrives.
     pub fn batch(&self, arrivals_per_s: u32, instances: usize) -> u32 {
         let each_s = f64::from(arrivals_per_s) * CLAIMED_SHARE / instances.max(1) as f64;
         ((each_s * self.claim.as_secs_f64()) as u32).max(1)
     }
 }
 
-/// The link with a number, as SQL; the same as [`link`].
+/// Returns the SQL expression of the link with a number, equal to [`link`].
 pub(super) fn link_of(number: &str) -> String {
     format!(
         "format('http://images.shop-%s.example/catalogue/%s/products/original/2000x2000/front/%s.jpg', \
@@ -81,7 +81,7 @@ pub(super) fn link_of(number: &str) -> String {
     )
 }
 
-/// The link with a number: as long as such links are, and in no order.
+/// Returns the link with a number. Links have a realistic length and no order.
 pub(super) fn link(number: u64) -> String {
     format!(
         "http://images.shop-{:02}.example/catalogue/{:08x}/products/original/2000x2000/front/{number:010}.jpg",
@@ -90,20 +90,20 @@ pub(super) fn link(number: u64) -> String {
     )
 }
 
-/// The number of a link.
+/// Returns the number of a link.
 pub(super) fn number(link: &str) -> Option<u64> {
     let name = link.rsplit('/').next()?;
     name.split('.').next()?.parse().ok()
 }
 
-/// Makes the table, fills it, and times the claim as it is without an index.
+/// Creates and fills the table, and times the claim without an index.
 ///
-/// Of a hundred links twenty are due and were not referenced for 36 hours, so that nobody fetches them; sixty
-/// were not referenced either, and are due later; twelve were, and are due later; eight were given up. One in
-/// a thousand is older than is kept.
+/// In every hundred links, twenty are due and were not referenced for 36 hours, so they are not fetched. Sixty were not
+/// referenced either, and are due later. Twelve were referenced, and are due later. Eight were given up. One in a
+/// thousand is older than the retention period.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn create(client: &mut Client, scale: Scale) -> Result<Queue, LabError> {
     let failed = LabError::server("the table of links cannot be made");
     let (links, backlog): (u32, u32) = match scale {
@@ -134,7 +134,7 @@ pub fn create(client: &mut Client, scale: Scale) -> Result<Queue, LabError> {
         link_of("n")
     );
     for sql in [
-        // What is kept of the WAL is copied with every snapshot.
+        // Retained WAL is copied with every snapshot.
         "ALTER SYSTEM SET max_wal_size = '128MB'",
         "ALTER SYSTEM SET min_wal_size = '32MB'",
         // Each worker has a connection.
@@ -149,7 +149,7 @@ pub fn create(client: &mut Client, scale: Scale) -> Result<Queue, LabError> {
     client
         .batch_execute("VACUUM (ANALYZE) image_links")
         .map_err(&failed)?;
-    let claim = timed(client)?;
+    let claim = time_claim(client)?;
     let sizes = client
         .query_one(
             "SELECT pg_table_size('image_links'), pg_relation_size('image_links_image_link')",
@@ -166,8 +166,8 @@ pub fn create(client: &mut Client, scale: Scale) -> Result<Queue, LabError> {
     })
 }
 
-/// How long a claim takes, at least; nothing is claimed by it.
-fn timed(client: &mut Client) -> Result<Duration, LabError> {
+/// Measures the minimum duration of a claim, without claiming anything.
+fn time_claim(client: &mut Client) -> Result<Duration, LabError> {
     let failed = LabError::server("a claim cannot be timed");
     let claim = claim_sql(10, LockClause::SkipLocked);
     let mut times = Vec::new();
@@ -181,10 +181,10 @@ fn timed(client: &mut Client) -> Result<Duration, LabError> {
     Ok(times.into_iter().min().unwrap_or_default())
 }
 
-/// Has so many links be due that were to come later. Returns how many there were.
+/// Makes up to `links` links due that were due later. Returns their number.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn make_due(client: &mut Client, links: u32) -> Result<u64, LabError> {
     client
         .execute(
@@ -198,10 +198,10 @@ pub fn make_due(client: &mut Client, links: u32) -> Result<u64, LabError> {
         .map_err(LabError::server("links cannot be made due"))
 }
 
-/// Nothing is due or claimed any more.
+/// Postpones all due links and releases all claims.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn settle(client: &mut Client) -> Result<(), LabError> {
     client
         .batch_execute(
@@ -211,20 +211,20 @@ pub fn settle(client: &mut Client) -> Result<(), LabError> {
         .map_err(LabError::server("the queue cannot be emptied"))
 }
 
-/// Makes an index for the claim.
+/// Creates an index for the claim.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn build(client: &mut Client, index: &Index) -> Result<(), LabError> {
     client
         .batch_execute(index.sql)
         .map_err(LabError::server("the index cannot be made"))
 }
 
-/// Reads the table, so that a replay begins with it in memory.
+/// Reads the table, so that a replay starts with it in the cache.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn warm(client: &mut Client) -> Result<(), LabError> {
     client
         .batch_execute("CHECKPOINT; SELECT count(failure) FROM image_links")
@@ -236,17 +236,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_tells_its_number() {
+    fn number_is_parsed_from_link() {
         for one in [1, 123_456, 9_999_999_999] {
             assert_eq!(number(&link(one)), Some(one));
         }
         assert_eq!(number("http://a/b"), None);
-        // In no order.
+        // Not monotonic.
         assert!(link(40) > link(80) || link(80) > link(120));
     }
 
     #[test]
-    fn a_batch_leaves_most_of_what_comes_in() {
+    fn batch_claims_less_than_arrives() {
         let queue = Queue {
             links: 1,
             backlog: 1,

@@ -1,4 +1,4 @@
-//! What the programs of the system did, counted by all of them.
+//! Counts of the work of all programs of the system.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,19 @@ pub struct Counts {
     pub claims: u64,
     /// Links that they returned.
     pub claimed: u64,
-    /// Of these, those that the limiter put off.
+    /// Links of these that the limiter postponed.
     pub put_off: u64,
-    /// Images that were fetched and are fetched again a day later.
+    /// Images that were fetched. They are fetched again a day later.
     pub downloaded: u64,
-    /// Attempts that failed and are made again.
+    /// Attempts that failed and are retried.
     pub retried: u64,
     /// Links that were given up: missing, or failed too often.
     pub given_up: u64,
     /// Links that came in.
     pub arrived: u64,
-    /// Claims of the dead that were taken back.
+    /// Claims of killed instances that were released.
     pub reaped: u64,
-    /// Links that nobody referenced for a week, and that were deleted.
+    /// Links that were not referenced for a week and were deleted.
     pub expired: u64,
 }
 
@@ -42,7 +42,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// The same, while it goes on: of one process.
+/// The counters of one process while it runs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) claims: AtomicU64,
@@ -56,7 +56,7 @@ pub(super) struct Tally {
     pub(super) expired: AtomicU64,
 }
 
-/// Counts on.
+/// Adds to a counter.
 pub(super) fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }

@@ -1,5 +1,5 @@
-//! What keeps the queue in order: the reaper, which takes back what was claimed by somebody who is gone, and
-//! retention, which deletes what nobody references any more.
+//! Upkeep of the queue: the reaper releases abandoned claims, and retention deletes links that are no longer
+//! referenced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use super::Connect;
 use super::tally::{Tally, add};
 
-/// Links that were not referenced for so long are deleted. Those past 36 hours are not fetched any more, which is
-/// the claim's condition.
+/// Deletes links that were not referenced for seven days. Those past 36 hours are already excluded by the claim's
+/// condition.
 const RETENTION: &str = "DELETE FROM image_links WHERE referenced_at < now() - interval '7 days'";
-/// How often it is looked whether it is over.
+/// Interval of checks whether the system ends.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The age of a claim tells stuck work.
+/// Builds the statement of the reaper, which recognises abandoned work by the age of its claim.
 fn reaper_sql(after: Duration) -> String {
     format!(
         "UPDATE image_links SET queued_at = NULL WHERE queued_at < now() - interval '{} s'",
@@ -22,8 +22,8 @@ fn reaper_sql(after: Duration) -> String {
     )
 }
 
-/// Keeps order every so often, until it is over.
-pub(super) fn keep_order(
+/// Runs the reaper and retention at an interval, until the system ends.
+pub(super) fn run_upkeep(
     connect: &Connect,
     every: Duration,
     reap_after: Duration,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reaper_goes_by_the_age_of_a_claim() {
+    fn reaper_sql_selects_by_age_of_claim() {
         let sql = reaper_sql(Duration::from_millis(2_500));
         assert!(
             sql.ends_with("queued_at < now() - interval '2.5 s'"),

@@ -13,15 +13,15 @@ pub const INDEX_TO_DROP: &str = "orders_customer_id_placed_at_idx";
 pub const CUSTOMERS: i64 = 20_000;
 /// Products, numbered from 1.
 pub const PRODUCTS: i32 = 5_000;
-/// Orders, numbered from 1. Enough that reading all of them for one history is unmistakably
-/// slower than by the index, and few enough that the same traffic still gets through without it.
+/// Orders, numbered from 1. There are enough that a sequential scan for one history is clearly slower than an index
+/// scan, and few enough that the traffic still completes without the index.
 pub const ORDERS: i64 = 40_000;
-/// Orders waiting to be packed: more than the demo's workers take.
+/// Orders waiting to be packed, more than the demo's workers pack.
 pub const PARCELS: i64 = 2_000;
-/// Kinds of products, each named `category N` from 0.
+/// Product categories, each named `category N` from 0.
 pub const CATEGORIES: i32 = 40;
 
-/// How many rows the shop's tables have.
+/// Row counts of the shop's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Rows of `customers`.
@@ -37,7 +37,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Rows in all.
+    /// Returns the total number of rows.
     pub fn total(&self) -> i64 {
         self.customers + self.products + self.orders + self.order_items + self.parcels
     }
@@ -58,12 +58,12 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// Makes the shop in an empty database, and leaves it analysed and vacuumed.
+/// Creates the shop in an empty database, analysed and vacuumed.
 pub fn create(client: &mut postgres::Client) -> Result<Sizes, postgres::Error> {
     client.batch_execute(TABLES)?;
     client.batch_execute(&rows())?;
     client.batch_execute(KEYS)?;
-    // Not within a transaction, so a message of its own.
+    // VACUUM cannot run in a transaction, so it is sent separately.
     client.batch_execute("VACUUM ANALYZE")?;
     let mut count = |table: &str| -> Result<i64, postgres::Error> {
         let row = client.query_one(&format!("SELECT count(*) FROM {table}"), &[])?;
@@ -78,11 +78,11 @@ pub fn create(client: &mut postgres::Client) -> Result<Sizes, postgres::Error> {
     })
 }
 
-/// Reads all tables, so that a restored shop's first visitors do not wait for the disk. The
-/// indexes are small, and most of them have just been copied through the system's memory.
+/// Reads all tables, so that the first queries after a restore do not wait for the disk. The indexes are small, and
+/// most of them were just copied through the page cache.
 pub fn warm(client: &mut postgres::Client) -> Result<(), postgres::Error> {
     for table in ["customers", "products", "orders", "order_items", "parcels"] {
-        // A row as text holds every column, so that this is no scan of an index.
+        // A row as text contains every column, which prevents an index-only scan.
         client.query_one(
             &format!("SELECT count(length(t::text)) FROM {table} t"),
             &[],

@@ -1,4 +1,4 @@
-//! The demo's traffic: what a shop's programs do to its database, for some seconds.
+//! Traffic of the demo: the shop's programs query its database for a duration.
 //!
 //! Choices, each for a reason:
 //! - **One thread a client program, on the synchronous client library.** The shop's programs are
@@ -32,18 +32,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much traffic there is to be.
+/// Parameters of the traffic.
 #[derive(Debug, Clone, Copy)]
 pub struct Traffic {
     /// Client programs, each with one session at a time.
     pub sessions: usize,
-    /// For how long; each finishes what it is doing.
+    /// Duration. Each program completes its present action.
     pub duration: Duration,
-    /// The same seed makes the same choices.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// What was done.
+/// Counts of the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Driven {
     /// Statements sent, failed ones included. A simple message counts once, whatever it holds,
@@ -77,58 +77,58 @@ impl fmt::Display for Driven {
     }
 }
 
-/// Why the traffic ended before its time.
+/// The reason why the traffic ended early.
 #[derive(Debug)]
 pub struct TrafficError {
     program: usize,
-    reason: Unforeseen,
+    reason: UnexpectedOutcome,
 }
 
 impl fmt::Display for TrafficError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "client program {}: ", self.program)?;
         match &self.reason {
-            Unforeseen::Error(error) => match error.as_db_error() {
+            UnexpectedOutcome::Error(error) => match error.as_db_error() {
                 Some(said) => write!(f, "{} ({})", said.message(), said.code().code()),
                 None => error.fmt(f),
             },
-            Unforeseen::Success(code) => {
+            UnexpectedOutcome::Success(code) => {
                 write!(
                     f,
                     "a statement that must fail with {} succeeded",
                     code.code()
                 )
             }
-            Unforeseen::NoParcel => f.write_str("no parcel is waiting any more"),
+            UnexpectedOutcome::NoParcel => f.write_str("no parcel is waiting any more"),
         }
     }
 }
 
 impl std::error::Error for TrafficError {}
 
-/// What the programs are not made for.
+/// An outcome that a program does not handle.
 #[derive(Debug)]
-enum Unforeseen {
+enum UnexpectedOutcome {
     /// An error that was not provoked.
     Error(postgres::Error),
-    /// A statement went through that must fail with this.
+    /// A statement succeeded that must fail with this SQLSTATE.
     Success(SqlState),
-    /// The warehouse has no work left.
+    /// The warehouse has no parcels left.
     NoParcel,
 }
 
-impl From<postgres::Error> for Unforeseen {
+impl From<postgres::Error> for UnexpectedOutcome {
     fn from(error: postgres::Error) -> Self {
-        Unforeseen::Error(error)
+        UnexpectedOutcome::Error(error)
     }
 }
 
-type Result<T, E = Unforeseen> = std::result::Result<T, E>;
+type Result<T, E = UnexpectedOutcome> = std::result::Result<T, E>;
 
-/// Opens a connection under an `application_name`.
+/// Opens a connection with the given `application_name`.
 pub type Connect<'a> = dyn Fn(&str) -> Result<Client, postgres::Error> + Sync + 'a;
 
-/// Drives the shop, and returns when all programs are done.
+/// Runs the programs of the shop, and returns when all have ended.
 pub fn drive(connect: &Connect<'_>, options: Traffic) -> Result<Driven, TrafficError> {
     let broken = AtomicBool::new(false);
     let until = Instant::now() + options.duration;
@@ -165,7 +165,7 @@ pub fn drive(connect: &Connect<'_>, options: Traffic) -> Result<Driven, TrafficE
 
 type Parameter<'a> = &'a (dyn ToSql + Sync);
 
-/// A client program of the shop, on its thread.
+/// A client program of the shop, in its own thread.
 struct Program<'a> {
     connect: &'a Connect<'a>,
     number: usize,
@@ -178,7 +178,7 @@ struct Program<'a> {
     driven: Driven,
 }
 
-/// A connection, and what was prepared on it.
+/// A connection, with its prepared statements.
 struct Session {
     client: Client,
     prepared: HashMap<&'static str, Statement>,
@@ -192,7 +192,7 @@ impl<'a> Program<'a> {
         until: Instant,
         broken: &'a AtomicBool,
     ) -> Self {
-        // Hashed by the generator's seeding: neighbouring seeds give unlike sequences.
+        // The generator hashes its seed, so neighbouring seeds give unrelated sequences.
         let seed = options
             .seed
             .wrapping_mul(1 << 20)
@@ -210,19 +210,19 @@ impl<'a> Program<'a> {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         Instant::now() < self.until && !self.broken.load(Ordering::Relaxed)
     }
 
     fn run(&mut self) -> Result<()> {
-        // Not all at once.
+        // Programs start at different times.
         self.pause(200);
         let role = Role::of(self.number);
-        while self.goes_on() {
+        while self.is_running() {
             self.open(role)?;
             match role {
                 Role::Web => {
-                    while self.goes_on() {
+                    while self.is_running() {
                         self.visit()?;
                         self.pause(60);
                     }
@@ -234,13 +234,13 @@ impl<'a> Program<'a> {
                     }
                 }
                 Role::Warehouse => {
-                    while self.goes_on() {
+                    while self.is_running() {
                         self.pack()?;
                         self.pause(120);
                     }
                 }
                 Role::Reports => {
-                    while self.goes_on() {
+                    while self.is_running() {
                         self.report()?;
                         self.pause(1200);
                     }
@@ -260,7 +260,7 @@ impl<'a> Program<'a> {
             prepared: HashMap::new(),
         });
         if role == Role::Web {
-            self.simple("SET statement_timeout = '30s'")?;
+            self.send_simple("SET statement_timeout = '30s'")?;
         }
         Ok(())
     }
@@ -272,22 +272,22 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Waits within what the program is doing, for a random time of this mean in milliseconds.
+    /// Waits within an action, for a random time with this mean in milliseconds.
     fn think(&mut self, mean_ms: u32) {
-        let wait = self.some_time(mean_ms);
+        let wait = self.random_pause(mean_ms);
         thread::sleep(wait);
     }
 
-    /// The same after it, but not beyond the traffic's end.
+    /// Waits after an action in the same way, but not beyond the end of the traffic.
     fn pause(&mut self, mean_ms: u32) {
         let left = self.until.saturating_duration_since(Instant::now());
-        let wait = self.some_time(mean_ms).min(left);
+        let wait = self.random_pause(mean_ms).min(left);
         thread::sleep(wait);
     }
 
-    fn some_time(&mut self, mean_ms: u32) -> Duration {
+    fn random_pause(&mut self, mean_ms: u32) -> Duration {
         let even: f64 = self.random.random();
-        // At most five times the mean, so that no program is gone for long.
+        // At most five times the mean, which bounds the longest pause.
         let exponential = (-(1.0 - even).ln()).min(5.0);
         Duration::from_secs_f64(exponential * f64::from(mean_ms) / 1000.0)
     }
@@ -298,12 +298,12 @@ impl<'a> Program<'a> {
     }
 
     /// Sends a simple query.
-    fn simple(&mut self, sql: &str) -> Result<(), postgres::Error> {
+    fn send_simple(&mut self, sql: &str) -> Result<(), postgres::Error> {
         self.client().simple_query(sql).map(drop)
     }
 
-    /// Executes by the unnamed statement.
-    fn unnamed(
+    /// Executes with the unnamed statement.
+    fn execute_unnamed(
         &mut self,
         sql: &str,
         parameters: &[(Parameter<'_>, Type)],
@@ -311,8 +311,8 @@ impl<'a> Program<'a> {
         self.client().query_typed(sql, parameters)
     }
 
-    /// Executes by a named statement that is prepared once a connection.
-    fn named(
+    /// Executes with a named statement that is prepared once for each connection.
+    fn execute_named(
         &mut self,
         sql: &'static str,
         parameters: &[Parameter<'_>],
@@ -330,8 +330,8 @@ impl<'a> Program<'a> {
         session.client.query(&statement, parameters)
     }
 
-    /// Executes by a named statement that is prepared for this once, and closed.
-    fn once(
+    /// Executes with a named statement that is prepared for one use and closed.
+    fn execute_once(
         &mut self,
         sql: &str,
         parameters: &[Parameter<'_>],
@@ -339,10 +339,14 @@ impl<'a> Program<'a> {
         self.client().query(sql, parameters)
     }
 
-    /// Takes an outcome that must be a failure.
-    fn refused<T>(&mut self, code: &SqlState, outcome: Result<T, postgres::Error>) -> Result<()> {
+    /// Checks that a statement failed with this SQLSTATE.
+    fn expect_error<T>(
+        &mut self,
+        code: &SqlState,
+        outcome: Result<T, postgres::Error>,
+    ) -> Result<()> {
         match outcome {
-            Ok(_) => Err(Unforeseen::Success(code.clone())),
+            Ok(_) => Err(UnexpectedOutcome::Success(code.clone())),
             Err(error) if error.code() == Some(code) => {
                 self.driven.failed += 1;
                 Ok(())

@@ -1,9 +1,9 @@
-//! *stall*: one statement gets slow, and what that does to the sessions that have nothing to do with it.
+//! *stall*: one statement becomes slow, with effects on unrelated sessions.
 //!
-//! A shop's programs read single orders; one program looks for the orders of a customer. On the target
-//! the index for that search is missing. In a replay that keeps one order for all sessions, everybody
-//! queues behind the search, and the target is sent a fraction of what users sent; in one with a
-//! session each, only the search's own session is late.
+//! A shop's programs read single orders. One program searches for the orders of a customer. On the target the index
+//! for that search is missing. In a replay with one order for all sessions, every statement queues after the search,
+//! and the target receives a fraction of the traffic. With a connection for each session, only the searching session
+//! is late.
 
 mod rates;
 mod shop;

@@ -1,35 +1,35 @@
-//! How much of what untouched sessions were to send was sent in its time.
+//! Share of the statements of unaffected sessions that were sent in time.
 
 use std::collections::HashSet;
 
 use run::Execution;
 
-/// A stretch of a replay.
+/// A time window of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Statements of untouched sessions that were due in it.
+    /// Statements of unaffected sessions that were due in it.
     pub due: u64,
-    /// Statements of untouched sessions that were sent in it.
+    /// Statements of unaffected sessions that were sent in it.
     pub sent: u64,
 }
 
-/// The send rates of the sessions that have nothing to do with the trouble.
+/// Send rates of the sessions that are unrelated to the slow statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// How long a stretch is, in nanoseconds.
+    /// Length of a window, in nanoseconds.
     pub window_ns: i64,
-    /// Stretches from the replay's start to the last statement sent.
+    /// Windows from the replay's start to the last statement sent.
     pub windows: Vec<Window>,
-    /// Statements that were due.
+    /// Number of statements that were due.
     pub due: u64,
-    /// Of these, those sent before the last of them was due, and a stretch more.
+    /// Number of these that were sent before the last of them was due, or at most one window later.
     pub sent_in_time: u64,
-    /// From the replay's start to when the last of them was due, in nanoseconds.
+    /// Time from the replay's start to when the last of them was due, in nanoseconds.
     pub span_ns: i64,
 }
 
 impl Rates {
-    /// Of the statements of a run, without the sessions in `touched`.
+    /// Counts the statements of a run, without the sessions in `touched`.
     pub fn of<'e>(
         executions: impl Iterator<Item = &'e Execution>,
         touched: &HashSet<u64>,
@@ -66,7 +66,7 @@ impl Rates {
         }
     }
 
-    /// The share that was sent in its time, from 0 to 1.
+    /// Returns the share that was sent in time, from 0 to 1.
     pub fn kept(&self) -> f64 {
         self.sent_in_time as f64 / self.due.max(1) as f64
     }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_after_its_time_is_not_kept_and_is_seen_where_it_is_sent() {
+    fn rates_count_late_statements_in_the_window_they_were_sent() {
         let all = [
             execution(1, 0, 0),
             execution(1, 10, 10),

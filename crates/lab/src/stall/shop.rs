@@ -6,27 +6,27 @@ use postgres::Client;
 
 use crate::{LabError, Scale};
 
-/// What the target lacks.
+/// Name of the index that is missing on the target.
 pub const INDEX: &str = "orders_customer";
 
-/// Searches are timed this often, for the fastest: a replay must not be faster than that.
+/// Number of timed searches, of which the fastest counts: a replay must not be faster than that.
 const PROBES: i32 = 7;
 
-/// What was made.
+/// The created shop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shop {
-    /// Orders.
+    /// Number of orders.
     pub orders: u32,
-    /// Customers; each has as many orders.
+    /// Number of customers. Each has the same number of orders.
     pub customers: u32,
-    /// How long a search takes here without its index, at least.
+    /// Minimum duration of a search without its index.
     pub slow: Duration,
 }
 
-/// Makes the shop, times the search without its index, and makes that.
+/// Creates the shop, times the search without its index, and creates the index.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn create(client: &mut Client, scale: Scale) -> Result<Shop, LabError> {
     let failed = LabError::server("the shop cannot be made");
     let orders: u32 = match scale {
@@ -38,11 +38,11 @@ pub fn create(client: &mut Client, scale: Scale) -> Result<Shop, LabError> {
         "CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL, state text NOT NULL, note text NOT NULL);
          INSERT INTO orders SELECT n, n % {customers}, 'paid', repeat('x', 120) FROM generate_series(1, {orders}) n"
     );
-    // One by one: a VACUUM takes no others beside it.
+    // Sent one by one, since VACUUM cannot be part of a multi-statement message.
     for sql in [
         filled.as_str(),
         "VACUUM (ANALYZE) orders",
-        // In a replay as here: with workers beside it a search would be faster.
+        // Parallel workers would make a search faster, in a replay as here.
         "ALTER TABLE orders SET (parallel_workers = 0)",
     ] {
         client.batch_execute(sql).map_err(&failed)?;
@@ -67,20 +67,20 @@ pub fn create(client: &mut Client, scale: Scale) -> Result<Shop, LabError> {
     })
 }
 
-/// The trouble.
+/// Drops the index of the search.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn drop_index(client: &mut Client) -> Result<(), LabError> {
     client
         .batch_execute(&format!("DROP INDEX {INDEX}"))
         .map_err(LabError::server("the index cannot be dropped"))
 }
 
-/// Reads the table, so that every replay begins with it in memory.
+/// Reads the table, so that every replay starts with it in the cache.
 ///
 /// # Errors
-/// Where the server refuses.
+/// If the server refuses.
 pub fn warm(client: &mut Client) -> Result<(), LabError> {
     client
         .batch_execute("CHECKPOINT; SELECT count(note) FROM orders")

@@ -8,29 +8,29 @@ use postgres::Client;
 use super::Shop;
 use crate::error::{LabError, reason};
 
-/// The application name of the program that searches: its sessions are those that may be late.
+/// `application_name` of the searching program. Only its sessions may be late.
 pub const SEARCHER: &str = "searcher";
 
-/// Needs the index.
+/// The search, which needs the index.
 pub(super) const SEARCH: &str = "SELECT id, state FROM orders WHERE customer = $1";
 const READ: &str = "SELECT state, note FROM orders WHERE id = $1";
 
-/// How many of what come how often.
+/// Parameters of the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Programs that read single orders.
     pub readers: usize,
-    /// From one read of a program to its next.
+    /// Interval between two reads of a program.
     pub read_every: Duration,
-    /// From one search to the next.
+    /// Interval between two searches.
     pub search_every: Duration,
-    /// For how long.
+    /// Duration.
     pub duration: Duration,
 }
 
 impl Plan {
-    /// So that a search without its index takes `slower` times as long as there is from one to the next:
-    /// in one queue, all that users sent in a second then takes so many seconds.
+    /// Sets the interval of searches so that a search without its index takes `slower` times as long. In one queue,
+    /// one second of traffic then takes that many seconds.
     pub fn for_shop(shop: &Shop, slower: u32, duration: Duration) -> Self {
         Plan {
             readers: 6,
@@ -41,19 +41,19 @@ impl Plan {
     }
 }
 
-/// What was sent.
+/// Counts of the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Driven {
-    /// Reads of single orders.
+    /// Number of reads of single orders.
     pub reads: u64,
-    /// Searches.
+    /// Number of searches.
     pub searches: u64,
 }
 
-/// Has the programs run. `connect` opens a connection for an application of a name.
+/// Runs the programs. `connect` opens a connection with the given `application_name`.
 ///
 /// # Errors
-/// Where one breaks off.
+/// If one breaks off.
 pub fn drive(
     connect: &(dyn Fn(&str) -> Result<Client, postgres::Error> + Sync),
     shop: &Shop,
@@ -70,7 +70,7 @@ pub fn drive(
                 0 => shop.customers,
                 _ => shop.orders,
             };
-            // Programs do not begin at once.
+            // Programs start at different times.
             let first = every * number as u32 / (plan.readers as u32 + 1);
             let result = || -> Result<u64, postgres::Error> {
                 let mut client = connect(application)?;
@@ -82,7 +82,7 @@ pub fn drive(
                         return Ok(sent);
                     }
                     thread::sleep(due.saturating_sub(begun.elapsed()));
-                    // Keys come in no order, and each is there.
+                    // Keys are accessed in no order, and each exists.
                     let key =
                         (sent.wrapping_mul(7_919) + number as u64 * 104_729) % u64::from(most);
                     client.query(&statement, &[&(key as i32)])?;

@@ -1,4 +1,4 @@
-//! The lease of a sandbox: its state is saved before it is changed, and brought back at the end.
+//! The lease of a sandbox: its state is saved before a change, and restored at the end.
 
 use connect::login::Dialer;
 use replay::{LoginMap, Target};
@@ -7,7 +7,7 @@ use sandbox::{Sandbox, Stop};
 use super::{merge_settings, parse_url};
 use crate::error::ExperimentError;
 
-/// What a sandbox is leased for. Each purpose has its own snapshots, so that an interrupted experiment is recognised.
+/// Purpose of a lease. Each purpose has its own snapshots, so that an interrupted experiment is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeasePurpose {
     /// The trials of a sweep.
@@ -25,7 +25,7 @@ impl LeasePurpose {
         LeasePurpose::Exploration,
     ];
 
-    /// The snapshot of the initial state.
+    /// Returns the name of the snapshot of the initial state.
     fn initial(self) -> &'static str {
         match self {
             LeasePurpose::Sweep => "sweep-base",
@@ -34,12 +34,12 @@ impl LeasePurpose {
         }
     }
 
-    /// The beginning of the names of all its snapshots.
+    /// Returns the common prefix of its snapshots' names.
     fn prefix(self) -> &'static str {
         self.initial().split_inclusive('-').next().unwrap_or("")
     }
 
-    /// The reason why an interrupted lease refuses another.
+    /// Returns the reason why an interrupted lease refuses another.
     fn refusal(self) -> String {
         let (what, instead) = match self {
             LeasePurpose::Sweep => ("a sweep", "end that one with --resume, or "),
@@ -76,13 +76,13 @@ pub struct SandboxLease {
     /// The database that connections go to.
     pub(super) database: String,
     purpose: LeasePurpose,
-    /// The settings that it had.
+    /// Settings of the sandbox before the lease.
     settings: Vec<(String, String)>,
 }
 
 impl SandboxLease {
-    /// Leases a sandbox. It is not touched before the first restart. `resumed`: the settings that it had when the
-    /// interrupted experiment began that is resumed.
+    /// Leases a sandbox. It is not changed before the first restart. A resumed experiment passes in `resumed` the
+    /// settings that the sandbox had at its start.
     ///
     /// # Errors
     /// If another experiment was interrupted there.
@@ -102,18 +102,18 @@ impl SandboxLease {
         })
     }
 
-    /// The settings that the sandbox had.
+    /// Returns the settings that the sandbox had before the lease.
     pub fn settings(&self) -> &[(String, String)] {
         &self.settings
     }
 
-    /// Starts the server with its initial data. A sandbox that was not touched is started as it is.
+    /// Starts the server with its initial data. A sandbox that was not changed is started as it is.
     ///
     /// # Errors
     /// If it does not start.
     pub fn start(&mut self) -> Result<Target, ExperimentError> {
         match self.has(self.purpose.initial()) {
-            // The present data are those of an interrupted trial, and may be incomplete.
+            // The present data belong to an interrupted trial, and may be incomplete.
             true => self.restart_clean(&[]),
             false => parse_url(&self.sandbox.start()?.url(&self.database)),
         }
@@ -130,7 +130,7 @@ impl SandboxLease {
         self.restart(Some(self.purpose.initial()), settings)
     }
 
-    /// Restarts the server clean, and lets it count statements if it can.
+    /// Restarts the server with its initial data, and with statement statistics if they are available.
     ///
     /// # Errors
     /// If it does not start, or cannot be asked.
@@ -154,7 +154,7 @@ impl SandboxLease {
         Ok(target)
     }
 
-    /// Restarts the server from a snapshot, or with the data that it has now.
+    /// Restarts the server from a snapshot, or with its present data.
     pub(super) fn restart(
         &mut self,
         snapshot: Option<&str>,
@@ -174,7 +174,7 @@ impl SandboxLease {
         parse_url(&self.sandbox.start()?.url(&self.database))
     }
 
-    /// Saves the initial state, if it is not saved yet.
+    /// Saves the initial state, unless it is saved already.
     pub(super) fn save(&mut self) -> Result<(), ExperimentError> {
         if !self.has(self.purpose.initial()) {
             self.sandbox.snapshot(self.purpose.initial())?;
@@ -182,17 +182,17 @@ impl SandboxLease {
         Ok(())
     }
 
-    /// The name of the snapshot of another state.
+    /// Returns the name of the snapshot of another state.
     pub(super) fn state(&self, number: usize) -> String {
         format!("{}{number}", self.purpose.prefix())
     }
 
-    /// Reports whether there is a snapshot of this name.
+    /// Reports whether a snapshot of this name exists.
     pub(super) fn has(&self, name: &str) -> bool {
         self.sandbox.snapshots().iter().any(|one| one == name)
     }
 
-    /// Gives the sandbox back as it was.
+    /// Restores the sandbox and ends the lease.
     ///
     /// # Errors
     /// If its data cannot be restored, or it does not start.
@@ -200,7 +200,7 @@ impl SandboxLease {
         self.restore()
     }
 
-    /// Restarts the server as it was, and deletes the snapshots. Does nothing if it was not touched.
+    /// Restarts the server in its initial state, and deletes the snapshots. Does nothing if it was not changed.
     pub(super) fn restore(&mut self) -> Result<(), ExperimentError> {
         let initial = self.purpose.initial();
         if !self.has(initial) {
@@ -212,12 +212,12 @@ impl SandboxLease {
                 self.sandbox.remove_snapshot(&name)?;
             }
         }
-        // The last, since it marks what is not released.
+        // This snapshot is deleted last, since it marks a lease that is not released.
         Ok(self.sandbox.remove_snapshot(initial)?)
     }
 }
 
-/// Asks the server one question as its superuser.
+/// Sends one query to the server as its superuser.
 fn ask(target: &Target, question: &str) -> Result<Vec<connect::login::Row>, ExperimentError> {
     let login = LoginMap::default().login(target, "", "", "rehearse");
     let answer = Dialer::new(target)?.ask(&login, question);

@@ -37,12 +37,12 @@ pub struct Condition {
     pub server: Option<u16>,
 }
 
-/// What becomes of the server after the last trial.
+/// State of the server after the last trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It is left as it was found.
+    /// The initial state is restored.
     Restore,
-    /// It is left as the last trial left it.
+    /// The state of the last trial is kept.
     Leave,
 }
 

@@ -13,11 +13,11 @@ use crate::error::ExperimentError;
 /// A server of another major version, which is created for the experiment.
 #[derive(Debug, Clone)]
 pub struct NewServer {
-    /// Its programs.
+    /// Its binaries.
     pub installation: Installation,
-    /// The command that fills it.
+    /// The command that loads its data.
     pub load: String,
-    /// Where it is created.
+    /// Directories in which it is created.
     pub places: Places,
 }
 
@@ -51,7 +51,7 @@ impl SandboxEnvironment {
         }
     }
 
-    /// Sets whether data are restored before each trial, and what becomes of the server at the end.
+    /// Sets whether data are restored before each trial, and the state of the server at the end.
     pub fn restoring(self, restores: bool, at_end: AtEnd) -> Self {
         SandboxEnvironment {
             restores,
@@ -78,7 +78,7 @@ impl SandboxEnvironment {
         Ok(())
     }
 
-    /// The server of a condition.
+    /// Returns the server of a condition.
     fn server(&mut self, condition: usize) -> &mut SandboxLease {
         match (self.conditions[condition].server, &mut self.other) {
             (Some(_), Some(other)) => other,
@@ -86,7 +86,8 @@ impl SandboxEnvironment {
         }
     }
 
-    /// Restarts the server of a condition, initially or from the state that its scripts left. No other one runs then.
+    /// Restarts the server of a condition, with its initial data or from the state after its scripts. No other server
+    /// runs meanwhile.
     fn restart(&mut self, condition: usize, is_changed: bool) -> Result<Target, ExperimentError> {
         let settings = self.conditions[condition].settings.clone();
         if self.conditions[condition].server.is_some() {
@@ -113,14 +114,14 @@ impl Environment for SandboxEnvironment {
             if server.has(&server.state(condition)) {
                 continue;
             }
-            // A setting that the server does not know keeps it from starting, and is named then.
+            // An unknown setting prevents the server from starting. The error names it.
             let target = self.restart(condition, false)?;
             let scripts = &self.conditions[condition].scripts;
             scripts
                 .iter()
                 .try_for_each(|script| script.apply(&target))?;
             if !scripts.is_empty() {
-                // Stopped in order, so that no trial begins with a recovery.
+                // A regular shutdown, so that no trial begins with crash recovery.
                 let server = self.server(condition);
                 server.sandbox.stop(Stop::Fast)?;
                 server.sandbox.snapshot(&server.state(condition))?;

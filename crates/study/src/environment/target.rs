@@ -9,21 +9,21 @@ use super::{
 };
 use crate::error::ExperimentError;
 
-/// The comment of databases that were created here. No other is dropped.
+/// Comment of databases that this program created. No other database is dropped.
 const OURS: &str = "made by rehearse prove";
 
-/// How the data come to be the same before each trial.
+/// Method by which the data are restored before each trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataSource {
-    /// A command of the owner restores them.
+    /// A command of the user restores them.
     Command(String),
-    /// The target's database is created anew from this template database.
+    /// The target's database is recreated from this template database.
     Template(String),
-    /// Each trial finds what the one before it left.
+    /// Data are not restored: each trial finds the state after the previous one.
     Unrestored,
 }
 
-/// Any server that the user named. Settings are those that a session can have.
+/// Any server that the user named. Only settings that a session can change are supported.
 #[derive(Debug)]
 pub struct TargetEnvironment {
     target: Target,
@@ -35,7 +35,7 @@ pub struct TargetEnvironment {
 }
 
 impl TargetEnvironment {
-    /// Sets up conditions at a target, which is administered with this login.
+    /// Sets up conditions at a target, with this login for administration.
     pub fn new(
         target: Target,
         login: Login,
@@ -62,7 +62,7 @@ impl TargetEnvironment {
         }
     }
 
-    /// Drops the target's database, if it was created here, and creates it from the template.
+    /// Drops the target's database, if this program created it, and recreates it from the template.
     fn recreate_database(&self, template: Option<&str>) -> Result<(), ExperimentError> {
         let name = self.target.database.clone().unwrap_or_default();
         let quoted = quote_identifier(&name);
@@ -163,7 +163,7 @@ impl TargetEnvironment {
     }
 }
 
-/// The comment of a database, or `None` if there is no such database.
+/// Returns the comment of a database, or `None` if there is no such database.
 fn database_comment(
     questions: &mut Questions<'_>,
     name: &str,
@@ -184,7 +184,7 @@ impl Environment for TargetEnvironment {
 
     fn prepare(&mut self) -> Result<(), ExperimentError> {
         self.check_conditions()?;
-        // Restoring may create the database that is asked about settings.
+        // Restoring may create the database that is queried for settings.
         self.restore()?;
         self.check_settings()?;
         for condition in 0..self.conditions.len() {

@@ -1,4 +1,4 @@
-//! Caches, made alike before each run.
+//! Warms the caches before each run, in the same way on all sides.
 
 use connect::login::Questions;
 

@@ -1,4 +1,4 @@
-//! The numbers of a proof's run.
+//! Measurements of a proof's run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,13 +14,13 @@ use statistics::Histogram;
 pub struct RelationSize {
     /// Name, with its schema.
     pub name: String,
-    /// It is an index.
+    /// Whether it is an index.
     pub is_index: bool,
-    /// All its forks; of a table without its TOAST table.
+    /// Size of all forks; for a table, without its TOAST table.
     pub bytes: u64,
 }
 
-/// What was measured of a run, from its first connection to its last answer.
+/// Measurements of a run, from its first connection to its last answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofNumbers {
     /// Duration in seconds.
@@ -69,14 +69,14 @@ pub struct ProofNumbers {
     /// Sizes of tables and indexes after the run, the largest first; in the database of most sessions.
     #[serde(default)]
     pub sizes: Vec<RelationSize>,
-    /// What could not be measured, and why.
+    /// Measurements that are missing, with the reasons.
     #[serde(default)]
     pub missing: BTreeMap<String, String>,
 }
 
 impl ProofNumbers {
-    /// The number of a goal; `None` if it was not measured. `statements` is the size of the unchanged workload: a
-    /// rewritten one does the same work in another number of statements.
+    /// Returns the measurement of a goal, or `None` if it was not measured. `statements` is the size of the unchanged
+    /// workload, because a rewritten one does the same work in another number of statements.
     pub fn of(&self, goal: Goal, statements: u64) -> Option<f64> {
         let found = match goal {
             Goal::Total => self.response_s,
@@ -89,29 +89,29 @@ impl ProofNumbers {
         (found.is_finite() && found > 0.0).then_some(found)
     }
 
-    /// Service times of reads, in seconds; `None` without reads.
+    /// Returns the service times of reads, in seconds; `None` without reads.
     pub fn reads(&self) -> Option<f64> {
         (self.reads_s > 0.0).then_some(self.reads_s)
     }
 
-    /// Service times of writes, in seconds; `None` without writes.
+    /// Returns the service times of writes, in seconds; `None` without writes.
     pub fn writes(&self) -> Option<f64> {
         (self.writes_s > 0.0).then_some(self.writes_s)
     }
 
-    /// The share of updates that were HOT, from 0 to 1; `None` without updates.
+    /// Returns the share of updates that were HOT, from 0 to 1; `None` without updates.
     pub fn hot_share(&self) -> Option<f64> {
         let (all, hot) = (self.updates?, self.hot_updates?);
         (all > 0).then(|| hot as f64 / all as f64)
     }
 
-    /// Size of all indexes (or else tables), in bytes; `None` if sizes are not known.
+    /// Returns the size of all indexes (or else tables), in bytes; `None` if sizes are not known.
     pub fn bytes(&self, indexes: bool) -> Option<u64> {
         let of = self.sizes.iter().filter(|one| one.is_index == indexes);
         (!self.sizes.is_empty()).then(|| of.map(|one| one.bytes).sum())
     }
 
-    /// Number of statements that failed.
+    /// Returns the number of statements that failed.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }

@@ -1,4 +1,4 @@
-//! The plan of a proof, and what its directory keeps of each run.
+//! The plan of a proof, and the records of its runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// A short name, as the change was given.
+    /// Returns a short name, as the change was given.
     pub fn name(&self) -> String {
         match self {
             Change::Sql { path, .. } => path.clone(),
@@ -44,7 +44,7 @@ impl Change {
     }
 }
 
-/// A side of the comparison: no change, a single change, or all together.
+/// A side of the comparison: no change, a single change, or all changes combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofSide {
     /// The name.
@@ -54,7 +54,7 @@ pub struct ProofSide {
 }
 
 impl ProofSide {
-    /// The state of the server that the side is replayed on.
+    /// Returns the server condition that the side is replayed on.
     ///
     /// # Errors
     /// If a script has nothing to send.
@@ -74,7 +74,7 @@ impl ProofSide {
         Ok(condition)
     }
 
-    /// The rewritings of the workload, in the order in which they were given.
+    /// Returns the rewritings of the workload, in the order in which they were given.
     pub fn rewrites(&self) -> impl Iterator<Item = &str> {
         self.changes.iter().filter_map(|change| match change {
             Change::Rewrite(given) => Some(given.as_str()),
@@ -113,12 +113,12 @@ pub struct ProofTrial {
     pub side: usize,
 }
 
-/// What is decided once the duration of a run and the noise between runs are known.
+/// Decision that is made once the duration of a run and the noise between runs are known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Limit of blocks.
     pub blocks: u32,
-    /// Standard deviation of the goal's logarithm between unchanged runs; `None` of one run.
+    /// Standard deviation of the goal's logarithm between unchanged runs; `None` if there is a single run.
     pub deviation: Option<f64>,
     /// Duration of a run, including the set-up, in seconds.
     pub run_s: f64,
@@ -130,14 +130,14 @@ pub struct Decision {
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofRecord {
-    /// Which run.
+    /// The run.
     #[serde(rename = "place")]
     pub trial: ProofTrial,
     /// Start time, in microseconds since 1970-01-01 UTC. Setting up the server is part of the run.
     pub started_wall_us: i64,
     /// Duration in seconds, including the set-up.
     pub took_s: f64,
-    /// What was measured.
+    /// Measurements of the run.
     pub numbers: ProofNumbers,
 }
 

@@ -17,7 +17,7 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// The last verdict.
+    /// Returns the last verdict.
     pub fn verdict(&self) -> Verdict {
         self.looks.last().map_or(Verdict::NotProven, |last| last.1)
     }
@@ -30,17 +30,17 @@ impl SideResult {
 }
 
 impl ProofJournal {
-    /// The path of the rewritten workload of a side.
+    /// Returns the path of the rewritten workload of a side.
     pub fn rewritten_path(&self, side: usize) -> PathBuf {
         self.path().join(format!("rewritten/{side}.workload"))
     }
 
-    /// Duration of all runs, including set-ups, in seconds.
+    /// Returns the duration of all runs, including set-ups, in seconds.
     pub fn spent_s(&self) -> f64 {
         self.records().map(|record| record.took_s).sum()
     }
 
-    /// The results of all changed sides.
+    /// Returns the results of all changed sides.
     pub fn side_results(&self, goal: Goal, statements: u64) -> Vec<SideResult> {
         let sides = 1..self.plan().sides.len();
         sides
@@ -48,13 +48,13 @@ impl ProofJournal {
             .collect()
     }
 
-    /// The goal's number of each run of a side and of the unchanged, by complete blocks.
+    /// Returns the goal's measurement of each run of a side and of the unchanged side, by complete blocks.
     pub fn blocks_of(&self, side: usize, goal: Goal, statements: u64) -> Vec<PairedBlock> {
         self.blocks_with(side, &|numbers| numbers.of(goal, statements))
     }
 
-    /// Any number of each run of a side and of the unchanged, by complete blocks. It ends at the first run
-    /// that has none.
+    /// Returns a measurement of each run of a side and of the unchanged side, by complete blocks. Stops at the first
+    /// run that lacks it.
     pub fn blocks_with(
         &self,
         side: usize,
@@ -89,8 +89,8 @@ impl ProofJournal {
         for look in looks(decision.blocks) {
             let (at, error) = match look.blocks {
                 at if at <= done => (at, look.error),
-                // There is no time for another block, which is independent of the results: the rest of the
-                // chance of error is spent on the blocks that there are.
+                // There is no time for another block, independently of the results. So the remaining error
+                // probability is spent on the blocks so far.
                 _ if decision.ended == Some(done) && done >= BLOCKS_MIN => (done, look.last_error),
                 _ => break,
             };

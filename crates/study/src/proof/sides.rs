@@ -1,4 +1,4 @@
-//! What is set beside the unchanged: each change by itself, then all together.
+//! The sides of a proof: no change, each change alone, then all changes combined.
 
 use crate::environment::Condition;
 use crate::proof::{Change, ProofSide};
@@ -8,26 +8,26 @@ use crate::failure::Failure;
 use crate::sweep::levels;
 use std::path::PathBuf;
 
-/// Changes as a user names them.
+/// Changes as the user specified them.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Files of SQL.
+    /// Paths of SQL scripts.
     pub scripts: Vec<PathBuf>,
-    /// Settings: `NAME=VALUE`, or several as one change: `A=1; B=2`.
+    /// Settings, each `NAME=VALUE`. Several form one change with semicolons between them: `A=1; B=2`.
     pub settings: Vec<String>,
-    /// Rewritings of the workload.
+    /// Workload transformations.
     pub rewritings: Vec<Rewriting>,
-    /// Another major version.
+    /// Another major version of the server.
     pub server: Option<u16>,
 }
 
-/// What all changes together are called.
-const TOGETHER: &str = "all together";
+/// Name of the side that combines all changes.
+const ALL_COMBINED: &str = "all together";
 
-/// The unchanged first.
+/// Builds the sides from what the user specified. The unchanged side is the first.
 ///
 /// # Errors
-/// Where nothing is changed, or something cannot be read.
+/// If nothing is changed, or a change cannot be read.
 pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     let mut changes = Vec::new();
     for path in &given.scripts {
@@ -43,7 +43,7 @@ pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
         });
     }
     for text in &given.settings {
-        let settings = levels::settings(text).filter(|all| !all.is_empty());
+        let settings = levels::parse_settings(text).filter(|all| !all.is_empty());
         changes.push(Change::Settings(settings.ok_or_else(|| {
             Failure::usage(format!(
                 "--set '{text}' is no setting; give NAME=VALUE, such as --set work_mem=64MB, or several as one change: 'work_mem=64MB; jit=off'"
@@ -61,10 +61,10 @@ pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     of_changes(changes)
 }
 
-/// The unchanged, each change by itself, and several together.
+/// Builds the sides of a list of changes: unchanged, each change alone, and all combined if there are several.
 ///
 /// # Errors
-/// Where two are the same.
+/// If two changes are the same.
 pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     let mut sides = vec![ProofSide::default()];
     sides.extend(changes.iter().map(|change| ProofSide {
@@ -73,7 +73,7 @@ pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     }));
     if changes.len() > 1 {
         sides.push(ProofSide {
-            name: TOGETHER.to_owned(),
+            name: ALL_COMBINED.to_owned(),
             changes,
         });
     }
@@ -88,7 +88,7 @@ pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     Ok(sides)
 }
 
-/// The condition of each side.
+/// Returns the server condition of each side.
 ///
 /// # Errors
 /// If a script has nothing to send.
@@ -97,10 +97,10 @@ pub fn conditions(sides: &[ProofSide]) -> Result<Vec<Condition>, Failure> {
     Ok(conditions.collect::<Result<_, _>>()?)
 }
 
-/// How the workload of a side is rewritten.
+/// Parses the workload transformations of a side.
 ///
 /// # Errors
-/// Where the manifest names what this program does not know.
+/// If the manifest names one that this program does not know.
 pub fn rewritings(side: &ProofSide) -> Result<Vec<Rewriting>, Failure> {
     let parse = |given: &str| given.parse::<Rewriting>().map_err(Failure::usage);
     side.rewrites().map(parse).collect()

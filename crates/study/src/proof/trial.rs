@@ -1,4 +1,4 @@
-//! One run of a proof: a replay with warm caches, and what was used meanwhile.
+//! One run of a proof: a replay with warm caches, and the resources it used.
 
 use connect::login::{Login, Questions};
 use cpu_profile::CpuUsage;
@@ -23,7 +23,7 @@ pub(super) fn perform(
     context: &TrialContext<'_>,
 ) -> Result<Option<ProofNumbers>, ExperimentError> {
     let replay = TrialReplay::new(workload, options, context)?;
-    // The user that the target names may see more than that of the first session.
+    // The target's own user may have more privileges than that of the first session.
     let mut login = replay.session.clone();
     if let Some(user) = &replay.target.user {
         login.user = user.as_str().into();
@@ -82,7 +82,7 @@ pub(super) fn perform(
     Ok(Some(numbers))
 }
 
-/// Adds what was used between two readings.
+/// Adds the resources used between two readings.
 fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     let seconds =
         |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?) as f64 / 1e6);
@@ -108,7 +108,7 @@ fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     }
 }
 
-/// Counters at a moment.
+/// Readings of counters at one time.
 struct Reading {
     used: CpuUsage,
     /// WAL written since the cluster was created.
@@ -119,7 +119,7 @@ struct Reading {
 /// Reads counters before the first connection and after the last.
 struct Watch<'a> {
     replay: &'a TrialReplay<'a>,
-    /// The login of our own connections.
+    /// Login of this program's own connections.
     login: Login,
     postmaster: Option<i32>,
     begun: Option<Reading>,
@@ -171,7 +171,7 @@ impl Watch<'_> {
 impl Observer for Watch<'_> {
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.replay.write_facts(run)?;
-        // By then the backend that warmed caches has reported what it read.
+        // By then the backend that warmed the caches has reported its counts.
         let tables = self.tables();
         self.begun = Some(Reading {
             used: CpuUsage::now(self.postmaster),
@@ -182,7 +182,7 @@ impl Observer for Watch<'_> {
     }
 
     fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
-        // Counters of tables come last: waiting until they settle is not the workload's doing.
+        // Counters of tables are read last, so that waiting for them to settle is not charged to the workload.
         self.ended = Some(Reading {
             used: CpuUsage::now(self.postmaster),
             wal_bytes: self.wal_bytes(),

@@ -1,4 +1,4 @@
-//! The design of a sweep: what is varied, and the order of trials.
+//! The design of a sweep: its factors, and the order of trials.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +16,13 @@ use crate::order::randomised_blocks;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The mode that was captured.
+    /// The captured mode.
     Captured,
     /// A Query message, whose text has the values.
     Simple,
     /// Parse, Bind and Execute each time, of an unnamed statement.
     Extended,
-    /// A named statement is prepared once a session; then Bind and Execute.
+    /// A named statement, prepared once for each session; then Bind and Execute.
     Prepared,
 }
 
@@ -30,7 +30,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Captured, Mode::Simple, Mode::Extended, Mode::Prepared];
 
-    /// The name of the mode.
+    /// Returns the name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Captured => "captured",
@@ -91,7 +91,7 @@ impl fmt::Display for Pace {
     }
 }
 
-/// A setting of the server's or of its sessions.
+/// A setting of the server or its sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its name.
@@ -101,7 +101,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Name and value.
+    /// Returns name and value.
     pub fn pair(&self) -> (String, String) {
         (self.name.clone(), self.value.clone())
     }
@@ -110,14 +110,14 @@ impl Setting {
 /// A level of the settings: several that are set together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
-    /// What it is called; empty where there is one level only, without settings.
+    /// Name of the level; empty if it is the only one and has no settings.
     pub name: String,
-    /// What is set.
+    /// The settings.
     pub settings: Vec<Setting>,
 }
 
 impl Variant {
-    /// The state of the server in which the variant is tried.
+    /// Returns the state of the server in which the variant is tested.
     pub fn condition(&self) -> Condition {
         let settings: Vec<_> = self.settings.iter().map(Setting::pair).collect();
         Condition {
@@ -147,11 +147,11 @@ pub struct Trial {
     pub number: u32,
     /// Repetition, from 1.
     pub block: u32,
-    /// What is done.
+    /// The combination of levels.
     pub cell: Cell,
 }
 
-/// What is varied, and how often it is repeated.
+/// Factors of the experiment, and the number of repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
     /// Levels of clients; empty: as many as the workload has.

@@ -1,30 +1,34 @@
-//! The levels of settings, as they are typed.
+//! Parses the levels of settings that `--set` and `--variant` specify.
 
 use crate::sweep::{Setting, Variant};
 
 use crate::failure::Failure;
 
-/// The most combinations of settings.
+/// Maximum number of combinations of settings.
 const VARIANTS_MAX: usize = 1_000;
 
-/// Every combination of what `--set` and `--variant` name; at least one.
+/// Returns each combination of what `--set` and `--variant` specify; at least one.
 ///
 /// # Errors
-/// With the first that cannot be read.
+/// With the first argument that cannot be parsed.
 pub fn variants(set: &[String], variant: &[String]) -> Result<Vec<Variant>, Failure> {
     let mut all = match variant {
         [] => vec![Variant::default()],
         given => given
             .iter()
-            .map(|text| named(text))
+            .map(|text| parse_variant(text))
             .collect::<Result<_, _>>()?,
     };
     for text in set {
-        let levels = setting(text)?;
+        let levels = parse_setting(text)?;
         let is_level = levels.len() > 1;
         all = all
             .iter()
-            .flat_map(|base| levels.iter().map(move |level| with(base, level, is_level)))
+            .flat_map(|base| {
+                levels
+                    .iter()
+                    .map(move |level| add_setting(base, level, is_level))
+            })
             .collect();
         if all.len() > VARIANTS_MAX {
             return Err(Failure::usage(format!(
@@ -43,8 +47,9 @@ pub fn variants(set: &[String], variant: &[String]) -> Result<Vec<Variant>, Fail
     Ok(all)
 }
 
-/// A setting of one value belongs to every variant, and is in no name.
-fn with(base: &Variant, level: &Setting, is_level: bool) -> Variant {
+/// Adds a setting to a variant. A setting with a single value belongs to every variant, so it is not part of the
+/// name.
+fn add_setting(base: &Variant, level: &Setting, is_level: bool) -> Variant {
     let mut settings = base.settings.clone();
     settings.retain(|other| !other.name.eq_ignore_ascii_case(&level.name));
     settings.push(level.clone());
@@ -57,13 +62,13 @@ fn with(base: &Variant, level: &Setting, is_level: bool) -> Variant {
     Variant { name, settings }
 }
 
-fn setting(text: &str) -> Result<Vec<Setting>, Failure> {
-    let (name, values) = pair(text).ok_or_else(|| {
+fn parse_setting(text: &str) -> Result<Vec<Setting>, Failure> {
+    let (name, values) = split_pair(text).ok_or_else(|| {
         Failure::usage(format!(
             "--set '{text}' is no setting; give NAME=VALUE, or several values with commas between them, such as --set work_mem=4MB,64MB"
         ))
     })?;
-    let values = split(values, ',').into_iter().map(unquoted);
+    let values = split_unquoted(values, ',').into_iter().map(unquote);
     Ok(values
         .map(|value| Setting {
             name: name.to_owned(),
@@ -72,7 +77,7 @@ fn setting(text: &str) -> Result<Vec<Setting>, Failure> {
         .collect())
 }
 
-fn named(text: &str) -> Result<Variant, Failure> {
+fn parse_variant(text: &str) -> Result<Variant, Failure> {
     let fail = || {
         Failure::usage(format!(
             "--variant '{text}' is no variant; give 'NAME: SETTING=VALUE; SETTING=VALUE', or 'NAME:' for one that sets nothing"
@@ -84,32 +89,32 @@ fn named(text: &str) -> Result<Variant, Failure> {
     }
     Ok(Variant {
         name: name.trim().to_owned(),
-        settings: settings(rest).ok_or_else(fail)?,
+        settings: parse_settings(rest).ok_or_else(fail)?,
     })
 }
 
 /// Parses settings with semicolons between them. `None` if one is no setting.
-pub fn settings(text: &str) -> Option<Vec<Setting>> {
-    let parts = split(text, ';').into_iter().map(str::trim);
+pub fn parse_settings(text: &str) -> Option<Vec<Setting>> {
+    let parts = split_unquoted(text, ';').into_iter().map(str::trim);
     parts
         .filter(|part| !part.is_empty())
         .map(|part| {
-            let (name, value) = pair(part)?;
+            let (name, value) = split_pair(part)?;
             Some(Setting {
                 name: name.trim().to_owned(),
-                value: unquoted(value.trim()),
+                value: unquote(value.trim()),
             })
         })
         .collect()
 }
 
-fn pair(text: &str) -> Option<(&str, &str)> {
+fn split_pair(text: &str) -> Option<(&str, &str)> {
     text.split_once('=')
         .filter(|(name, _)| !name.trim().is_empty())
 }
 
-/// Parts between separators that do not stand in quotes.
-fn split(text: &str, separator: char) -> Vec<&str> {
+/// Splits a text at separators outside quotes.
+fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut from, mut quoted) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {
         match character {
@@ -125,7 +130,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-fn unquoted(text: &str) -> String {
+fn unquote(text: &str) -> String {
     let inner = text
         .strip_prefix('\'')
         .and_then(|text| text.strip_suffix('\''));
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_is_a_variant_with_a_name() {
+    fn variants_of_several_levels_are_all_combinations() {
         assert_eq!(all(&[], &[]), [(String::new(), Vec::new())]);
         let found = all(&["work_mem=4MB,64MB", "jit=off"], &[]);
         assert_eq!(found[0].0, "work_mem=4MB");
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn variants_of_an_invalid_argument_fail_with_its_text() {
         let fails = |set: &[&str], variant: &[&str]| {
             let owned = |texts: &[&str]| {
                 texts

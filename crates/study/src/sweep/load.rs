@@ -1,4 +1,4 @@
-//! What the clients of a trial do, and for how long.
+//! The load of a trial's clients, and its duration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use replay::Options;
 use workload::WorkloadReader;
 
 use super::design::{Cell, Mode, Pace};
-use super::script::{Script, Sending};
+use super::script::{Script, ScriptOptions};
 use super::session_pool::SessionPool;
 use crate::error::ExperimentError;
 
-/// How long a trial is measured, after its warm-up.
+/// Duration of the measured part of a trial, after its warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     /// For a duration.
@@ -23,7 +23,7 @@ pub enum Length {
     Whole,
 }
 
-/// What is done.
+/// Source of the statements.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// A built-in script, on tables of a scale.
@@ -32,18 +32,18 @@ pub enum Work {
     Workload(BTreeMap<Mode, SessionPool>),
 }
 
-/// What the clients of a trial do.
+/// The load of a trial's clients.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The workload that runs name.
+    /// The workload that runs name as theirs.
     pub reader: WorkloadReader,
-    /// What is done.
+    /// Source of the statements.
     pub work: Work,
     /// The options of every replay: logins, limits.
     pub options: Options,
-    /// The beginning of each trial, which is not measured.
+    /// Duration of the start of each trial, which is not measured.
     pub warm_up: Duration,
-    /// How long each trial is measured.
+    /// Duration of the measured part.
     pub length: Length,
 }
 
@@ -60,7 +60,7 @@ impl Work {
 }
 
 impl Load {
-    /// Reports whether it changes what is on the server, so that this has to be restored.
+    /// Reports whether it changes data on the server, which then have to be restored.
     pub fn writes(&self) -> bool {
         match self.work {
             Work::Script(script, _) => script.writes(),
@@ -68,7 +68,8 @@ impl Load {
         }
     }
 
-    /// Number of statements of a transaction, whose times are measured. In a workload each statement counts separately.
+    /// Returns the number of statements of a transaction, the unit of measured times. In a workload each statement
+    /// counts separately.
     pub fn statements_of_one(&self) -> u64 {
         match self.work {
             Work::Script(script, _) => script.statements(),
@@ -76,7 +77,7 @@ impl Load {
         }
     }
 
-    /// The options of a trial's replay. Trials with the same seed do the same.
+    /// Returns the options of a trial's replay. Trials with the same seed are the same.
     pub(super) fn replay_options(&self, cell: &Cell, seed: u64) -> Options {
         let mut options = Options {
             speed: Speed::Max,
@@ -98,7 +99,7 @@ impl Load {
                 if rate.is_some() {
                     options.speed = Speed::ONE;
                 }
-                let sending = Sending {
+                let sending = ScriptOptions {
                     mode: cell.mode,
                     clients,
                     scale: *scale,
@@ -119,14 +120,14 @@ impl Load {
                     };
                     options.feed = Some(pool.feed(clients, rounds));
                 }
-                // As the capture had them, at full speed.
+                // The order of the capture, at full speed.
                 _ => {}
             },
         }
         options
     }
 
-    /// The time after which a trial ends.
+    /// Returns the time after which a trial ends.
     pub(super) fn ends_after(&self) -> Option<Duration> {
         match self.length {
             Length::Time(time) => Some(self.warm_up + time),
@@ -134,7 +135,7 @@ impl Load {
         }
     }
 
-    /// The number of statements after which a trial ends that has no other end.
+    /// Returns the number of statements after which a trial ends that has no time limit.
     pub(super) fn statements_max(&self) -> Option<u64> {
         match (self.length, &self.work) {
             (Length::Statements(count), Work::Workload(_)) => Some(count),

@@ -31,31 +31,31 @@ pub use script::Script;
 pub use session_pool::{STATEMENTS_MAX, SessionPool};
 pub use statement_counts::Counted;
 
-/// Number of failed trials in a row after which the rest is not tried.
+/// Number of consecutive failed trials after which the remaining ones are skipped.
 const FAILURES_MAX: usize = 3;
 
 /// The directory of a sweep.
 pub type SweepJournal = Journal<SweepPlan>;
 
-/// What a sweep's directory keeps of its design.
+/// The design of a sweep, as its directory stores it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepPlan {
-    /// What is varied, and the seed of the order.
+    /// Factors of the experiment, and the seed of the order.
     pub design: Design,
 }
 
 /// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
-    /// What was performed.
+    /// The trial.
     pub trial: Trial,
     /// Start time, in microseconds since 1970-01-01 UTC. Setting up the server is part of the trial.
     pub started_wall_us: i64,
     /// Duration in seconds, including the set-up.
     pub took_s: f64,
-    /// What was measured.
+    /// Measurements, if the trial succeeded.
     pub numbers: Option<Numbers>,
-    /// Why nothing was measured.
+    /// Reason why the trial failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -92,11 +92,11 @@ impl Plan for SweepPlan {
 /// The trials of a design.
 #[derive(Debug)]
 pub struct Sweep {
-    /// What clients do.
+    /// The load of clients.
     pub load: Load,
-    /// Time limit of all trials, with everything that belongs to them.
+    /// Time limit of all trials, including set-ups.
     pub within: Option<Duration>,
-    /// Runs are kept, with the target's settings and schema.
+    /// Whether to keep runs, with the target's settings and schema.
     pub keep_runs: bool,
 }
 
@@ -137,7 +137,7 @@ impl Experiment for Sweep {
         trial: &Trial,
         context: &TrialContext<'_>,
     ) -> Result<Option<Numbers>, ExperimentError> {
-        // Trials of a block send the same values, so that they differ only in what is varied.
+        // Trials of a block send the same values, so that they differ only in the factors.
         let seed = plan.design.seed.wrapping_add(u64::from(trial.block));
         trial::perform(&self.load, &trial.cell, seed, self.keep_runs, context)
     }

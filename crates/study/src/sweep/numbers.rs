@@ -1,4 +1,4 @@
-//! The numbers of a sweep's trial, from its run.
+//! Measurements of a sweep's trial, from its run.
 
 use std::collections::BTreeMap;
 
@@ -35,25 +35,25 @@ impl From<LatencySummary> for Times {
     }
 }
 
-/// What was measured in a trial, between the end of its warm-up and its own.
+/// Measurements of a trial, between the end of its warm-up and its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbers {
-    /// Duration of that time, in seconds.
+    /// Duration of this window, in seconds.
     pub window_s: f64,
-    /// Statements that succeeded in it.
+    /// Statements that succeeded in the window.
     pub statements: u64,
-    /// Statements that failed in it, by SQLSTATE.
+    /// Statements that failed in the window, by SQLSTATE.
     #[serde(default)]
     pub failed: BTreeMap<String, u64>,
-    /// Statements of the whole trial that were never sent, by reason. Those that were due after the end of the trial
-    /// are not among them.
+    /// Statements of the whole trial that were never sent, by reason. Those due after the end of the trial are not
+    /// included.
     #[serde(default)]
     pub skipped: BTreeMap<String, u64>,
-    /// Transactions that ended in it; statements, if the load is a workload.
+    /// Transactions that ended in the window; statements, if the load is a workload.
     pub transactions: u64,
     /// Transactions a second.
     pub per_s: f64,
-    /// Transactions that ended in each second of it; the last may be cut.
+    /// Transactions that ended in each second of the window; the last second may be incomplete.
     #[serde(default)]
     pub each_second: Vec<u64>,
     /// Response times of transactions, from when one was due to its end.
@@ -71,7 +71,7 @@ pub struct Numbers {
     pub machine_busy: Option<f64>,
     /// Counts of `pg_stat_statements`.
     pub counted: Option<Counted>,
-    /// What could not be measured, and why.
+    /// Measurements that are missing, with the reasons.
     #[serde(default)]
     pub missing: BTreeMap<String, String>,
     /// Sessions whose connection could not be opened.
@@ -167,7 +167,7 @@ impl Sums {
         }
     }
 
-    /// The numbers that are known from executions.
+    /// Returns the measurements that follow from executions.
     pub(super) fn finish(mut self) -> Numbers {
         let window_ns = (self.window.1 - self.window.0).max(1) as f64;
         self.numbers.per_s = self.numbers.transactions as f64 * 1e9 / window_ns;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ends_in_the_window_counts() {
+    fn sums_count_only_executions_that_end_in_the_window() {
         let mut sums = Sums::new((S, 3 * S), 1);
         sums.take(&execution(1, 1, 0, S / 2));
         sums.take(&execution(1, 2, S / 2, S + S / 2));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_takes_from_its_first_statement_to_its_last() {
+    fn sums_measure_a_transaction_from_first_due_to_last_done() {
         let mut sums = Sums::new((0, S), 3);
         for (session, at) in [(7, 0), (8, 100)] {
             for sequence in 1..=6i64 {
@@ -247,9 +247,9 @@ mod tests {
         let numbers = sums.finish();
         assert_eq!((numbers.statements, numbers.transactions), (12, 4));
         let response = numbers.response.unwrap();
-        // Due 1 µs before it is sent, and two more statements of 10 µs before the last of 8.
+        // Due 1 µs before it is sent, with two more statements of 10 µs before the last of 8 µs.
         assert!((response.max_us - 29.0).abs() < 1e-9, "{response:?}");
-        // One of which a statement failed is none: its end rolls it back.
+        // A transaction with a failed statement does not count, since its end rolls it back.
         let mut sums = Sums::new((0, S), 3);
         sums.take(&execution(1, 1, 1, 2));
         let mut failed = execution(1, 2, 3, 4);

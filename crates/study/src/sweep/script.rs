@@ -85,7 +85,7 @@ impl Script {
     /// All scripts.
     pub const ALL: [Script; 3] = [Script::SelectOnly, Script::SimpleUpdate, Script::TpcbLike];
 
-    /// The name that pgbench has for it.
+    /// Returns pgbench's name of it.
     pub fn name(self) -> &'static str {
         match self {
             Script::SelectOnly => "select-only",
@@ -107,12 +107,12 @@ impl Script {
         }
     }
 
-    /// Number of statements of a transaction.
+    /// Returns the number of statements of a transaction.
     pub fn statements(self) -> u64 {
         self.templates().len() as u64
     }
 
-    /// The statements that create and fill the tables at a scale. Each is a transaction.
+    /// Returns the statements that create and fill the tables at a scale. Each is a transaction.
     pub fn tables(scale: u32) -> Vec<String> {
         let scale = u64::from(scale);
         let (accounts, tellers) = (scale * ACCOUNTS, scale * TELLERS);
@@ -135,8 +135,8 @@ impl Script {
         ]
     }
 
-    /// Opens a workload with one session that does one transaction, and writes it first if it is not there. Runs name it
-    /// as theirs, since it has the script's statements.
+    /// Opens a workload with one session of one transaction. Writes it first if it does not exist. Runs name it as
+    /// their workload, since it has the script's statements.
     ///
     /// # Errors
     /// If it cannot be written or read back.
@@ -145,7 +145,7 @@ impl Script {
             return WorkloadReader::open(path);
         }
         let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction)?;
-        let stream = self.stream(Sending {
+        let stream = self.stream(ScriptOptions {
             mode: Mode::Prepared,
             clients: 1,
             scale: 1,
@@ -180,8 +180,8 @@ impl Script {
         WorkloadReader::open(path)
     }
 
-    /// The events of clients, without end or for a number of transactions of each.
-    pub(super) fn feed(self, sending: Sending, transactions: Option<u64>) -> Feed {
+    /// Returns the events of clients, without end or for a number of transactions of each.
+    pub(super) fn feed(self, sending: ScriptOptions, transactions: Option<u64>) -> Feed {
         let stream = self.stream(sending);
         let most = transactions.map(|count| (count * self.statements()).saturating_add(1));
         Feed::new(sending.clients, move |client| match most {
@@ -193,7 +193,10 @@ impl Script {
         })
     }
 
-    fn stream(self, sending: Sending) -> impl Fn(u32) -> ClientEvents + Send + Sync + 'static {
+    fn stream(
+        self,
+        sending: ScriptOptions,
+    ) -> impl Fn(u32) -> ClientEvents + Send + Sync + 'static {
         let mut fingerprinter = Fingerprinter::new();
         let statements: Arc<[Statement]> = (0..)
             .zip(self.templates())
@@ -209,7 +212,7 @@ impl Script {
                 sending,
                 statements: statements.clone(),
                 client,
-                // Far apart, so that no client's numbers are another's.
+                // The seeds are far apart, so that clients have different values.
                 random: SplitMix64::new(
                     sending.seed
                         ^ (u64::from(client) + 1)
@@ -218,7 +221,7 @@ impl Script {
                 ),
                 sequence: 0,
                 due_us: 0.0,
-                made: Made::default(),
+                values: TransactionValues::default(),
             })
         }
     }
@@ -243,7 +246,7 @@ impl FromStr for Script {
 
 /// How clients send a script.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sending {
+pub(super) struct ScriptOptions {
     pub(super) mode: Mode,
     pub(super) clients: u32,
     pub(super) scale: u32,
@@ -261,14 +264,14 @@ struct Statement {
 
 /// The values of one transaction.
 #[derive(Debug, Clone, Copy, Default)]
-struct Made {
+struct TransactionValues {
     account: u64,
     branch: u64,
     teller: u64,
     delta: i64,
 }
 
-impl Made {
+impl TransactionValues {
     fn text(&self, value: Value) -> String {
         match value {
             Value::Account => self.account.to_string(),
@@ -281,27 +284,27 @@ impl Made {
 
 /// The events of one client.
 struct Stream {
-    sending: Sending,
+    sending: ScriptOptions,
     statements: Arc<[Statement]>,
     client: u32,
     random: SplitMix64,
     sequence: u64,
     due_us: f64,
-    made: Made,
+    values: TransactionValues,
 }
 
 impl Stream {
     fn begin_transaction(&mut self) {
         let scale = u64::from(self.sending.scale.max(1));
-        self.made = Made {
+        self.values = TransactionValues {
             account: self.random.below(scale * ACCOUNTS) + 1,
             branch: self.random.below(scale) + 1,
             teller: self.random.below(scale * TELLERS) + 1,
             delta: self.random.below(2 * DELTA + 1) as i64 - DELTA as i64,
         };
         if let Some(rate) = self.sending.rate {
-            // Moments of chance: what lies between them has an exponential distribution, from a
-            // number above 0 and up to 1.
+            // Arrivals of a Poisson process: the intervals are exponentially distributed. The number is above 0 and
+            // at most 1.
             let chance = (self.random.next_u64() >> 11) as f64 + 1.0;
             let gap_s = -(chance / (1u64 << 53) as f64).ln();
             self.due_us += gap_s * 1e6 * f64::from(self.sending.clients) / rate;
@@ -312,12 +315,12 @@ impl Stream {
         let parameters = || {
             let values = statement.values.iter();
             values
-                .map(|value| Some(Parameter::from(self.made.text(*value))))
+                .map(|value| Some(Parameter::from(self.values.text(*value))))
                 .collect()
         };
         match self.sending.mode {
             Mode::Simple => EventKind::Simple {
-                sql: with_values(statement, &self.made).into(),
+                sql: with_values(statement, &self.values).into(),
             },
             Mode::Extended => EventKind::Execute {
                 statement: "".into(),
@@ -325,7 +328,7 @@ impl Stream {
                 sql: statement.sql.clone(),
                 parameters: parameters(),
             },
-            // A script was not captured; prepared is what most drivers do by themselves.
+            // A script was not captured. Prepared statements are what most drivers use by default.
             Mode::Prepared | Mode::Captured => EventKind::Execute {
                 statement: statement.name.clone(),
                 portal: "".into(),
@@ -337,13 +340,13 @@ impl Stream {
 }
 
 /// Replaces parameters, of which there are fewer than ten, by their values.
-fn with_values(statement: &Statement, made: &Made) -> String {
+fn with_values(statement: &Statement, values: &TransactionValues) -> String {
     let mut text = String::with_capacity(statement.sql.len() + 16);
     let mut rest = &*statement.sql;
     while let Some(at) = rest.find('$') {
         text.push_str(&rest[..at]);
         let number = usize::from(rest.as_bytes()[at + 1] - b'0');
-        text.push_str(&made.text(statement.values[number - 1]));
+        text.push_str(&values.text(statement.values[number - 1]));
         rest = &rest[at + 2..];
     }
     text.push_str(rest);
@@ -385,8 +388,8 @@ impl Iterator for Stream {
             self.begin_transaction();
         }
         let statement = &self.statements[place];
-        let made = event(session, sequence, self.due_us as i64, self.kind(statement));
-        Some((made, Some(statement.fingerprint)))
+        let next = event(session, sequence, self.due_us as i64, self.kind(statement));
+        Some((next, Some(statement.fingerprint)))
     }
 }
 
@@ -394,8 +397,8 @@ impl Iterator for Stream {
 mod tests {
     use super::*;
 
-    fn sending(mode: Mode, rate: Option<f64>) -> Sending {
-        Sending {
+    fn sending(mode: Mode, rate: Option<f64>) -> ScriptOptions {
+        ScriptOptions {
             mode,
             clients: 4,
             scale: 3,
@@ -454,7 +457,7 @@ mod tests {
         };
         assert_eq!(of(2), of(2));
         assert_ne!(kinds(&of(2)), kinds(&of(3)));
-        // As the feed wants it: which client a session is of.
+        // The feed requires that a session's number determines its client.
         assert!(of(3).iter().all(|event| event.session % 4 == 3));
     }
 

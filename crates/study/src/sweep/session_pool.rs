@@ -16,12 +16,12 @@ use crate::error::ExperimentError;
 /// Limit of statements that are kept in memory.
 pub const STATEMENTS_MAX: u64 = 2_000_000;
 
-type Whole = Arc<[(Event, Option<Fingerprint>)]>;
+type SessionEvents = Arc<[(Event, Option<Fingerprint>)]>;
 
 /// The sessions of a workload, in memory.
 #[derive(Debug, Clone)]
 pub struct SessionPool {
-    sessions: Arc<[Whole]>,
+    sessions: Arc<[SessionEvents]>,
     /// Number of executions that the mode changed.
     pub changed: u64,
     /// Number of statements that stay as they were captured.
@@ -48,7 +48,7 @@ impl SessionPool {
         for item in reader.events()? {
             let (mut event, fingerprint) = item?;
             if event.kind.is_statement() {
-                match change(&mut event.kind, mode) {
+                match convert_mode(&mut event.kind, mode) {
                     true => changed += 1,
                     false => unchanged += 1,
                 }
@@ -60,10 +60,10 @@ impl SessionPool {
             });
             events.push((event, fingerprint));
         }
-        let sessions: Vec<Whole> = order
+        let sessions: Vec<SessionEvents> = order
             .into_iter()
             .filter_map(|session| by_session.remove(&session))
-            .map(closed)
+            .map(add_disconnect)
             .collect();
         if sessions.is_empty() {
             return Err(ExperimentError::Usage(format!(
@@ -78,7 +78,7 @@ impl SessionPool {
         })
     }
 
-    /// The events of clients. After the last session comes the first again, without end or for a number of rounds.
+    /// Returns the events of clients. The first session follows the last, without end or for a number of rounds.
     pub(super) fn feed(&self, clients: u32, rounds: Option<u64>) -> Feed {
         let next = Arc::new(Mutex::new(0u64));
         let sessions = self.sessions.clone();
@@ -97,8 +97,8 @@ impl SessionPool {
     }
 }
 
-/// Closes a session that the workload leaves open, since the client performs another one next.
-fn closed(mut events: Vec<(Event, Option<Fingerprint>)>) -> Whole {
+/// Adds the disconnect to a session that the workload leaves open, since the client performs another one next.
+fn add_disconnect(mut events: Vec<(Event, Option<Fingerprint>)>) -> SessionEvents {
     if let Some((last, _)) = events.last()
         && last.kind != EventKind::Disconnect
     {
@@ -116,7 +116,7 @@ fn closed(mut events: Vec<(Event, Option<Fingerprint>)>) -> Whole {
 }
 
 /// Changes an execution to a mode. Returns false if it stays as it was captured.
-fn change(kind: &mut EventKind, mode: Mode) -> bool {
+fn convert_mode(kind: &mut EventKind, mode: Mode) -> bool {
     let EventKind::Execute {
         statement,
         portal,
@@ -126,11 +126,11 @@ fn change(kind: &mut EventKind, mode: Mode) -> bool {
     else {
         return false;
     };
-    // A named portal may be fetched from later, by its name; its statement stays what it was.
+    // A named portal may be fetched from later by its name, so its statement stays unchanged.
     match mode {
         Mode::Extended if portal.is_empty() && !statement.is_empty() => *statement = "".into(),
         Mode::Prepared if statement.is_empty() => {
-            let name = Fingerprint(hash(sql));
+            let name = Fingerprint(hash_name(sql));
             *statement = format!("rehearse_{name}").into();
         }
         _ => return false,
@@ -139,14 +139,14 @@ fn change(kind: &mut EventKind, mode: Mode) -> bool {
 }
 
 /// Hashes a text to a name (FNV-1a of Fowler, Noll and Vo).
-fn hash(text: &str) -> u64 {
+fn hash_name(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The events of one client, session by session.
+/// Generates the events of one client, session by session.
 struct Client {
-    sessions: Arc<[Whole]>,
+    sessions: Arc<[SessionEvents]>,
     next: Arc<Mutex<u64>>,
     most: Option<u64>,
     client: u64,
@@ -154,7 +154,7 @@ struct Client {
     /// Number of sessions that it has taken.
     taken: u64,
     /// The present session, its number, and the position in it.
-    now: Option<(Whole, u64, usize)>,
+    now: Option<(SessionEvents, u64, usize)>,
 }
 
 impl Client {
@@ -165,7 +165,7 @@ impl Client {
         }
         let place = (*next % self.sessions.len() as u64) as usize;
         *next += 1;
-        // As the feed wants it: divided by the number of clients, it leaves the client's.
+        // The feed requires that the remainder by the number of clients is the client.
         let number = self.taken * self.clients + self.client;
         self.taken += 1;
         self.now = Some((self.sessions[place].clone(), number, 0));
@@ -224,7 +224,7 @@ mod tests {
                 let sql = format!("SELECT {session}").into();
                 events.push((event(sequence, EventKind::Simple { sql }), None));
             }
-            closed(events)
+            add_disconnect(events)
         };
         SessionPool {
             sessions: (0..sessions).map(whole).collect(),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_session_is_done_once_a_round_whole_and_by_one_client() {
+    fn feed_gives_each_session_whole_to_one_client_once_a_round() {
         let clients = all(&dealt(10, 3), 4, Some(2));
         let mut by_text: BTreeMap<String, usize> = BTreeMap::new();
         for (client, events) in (0u64..).zip(&clients) {
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn without_an_end_it_begins_again() {
+    fn feed_without_limit_repeats_the_sessions() {
         let clients = all(&dealt(2, 1), 3, None);
         assert!(clients.iter().all(|events| events.len() == 1_000));
     }
 
     #[test]
-    fn only_forms_are_changed() {
+    fn convert_mode_changes_only_the_protocol_form() {
         let execute = |statement: &str, portal: &str| EventKind::Execute {
             statement: statement.into(),
             portal: portal.into(),
@@ -295,7 +295,7 @@ mod tests {
             parameters: vec![Some(Parameter::from("1"))],
         };
         let changed = |mut kind: EventKind, mode| {
-            let done = change(&mut kind, mode);
+            let done = convert_mode(&mut kind, mode);
             (kind, done)
         };
         assert_eq!(

@@ -43,10 +43,10 @@ impl Counted {
     }
 }
 
-/// A connection that asks `pg_stat_statements`.
+/// A connection that queries `pg_stat_statements`.
 pub(super) struct StatementCounts<'a> {
     questions: Questions<'a>,
-    /// The question, if the extension is there.
+    /// The query, if the extension is installed.
     question: Result<String, String>,
     /// The server's first process, if it runs on this machine.
     pub(super) postmaster: Option<i32>,
@@ -89,7 +89,7 @@ impl<'a> StatementCounts<'a> {
     }
 }
 
-/// Builds the question for the counts.
+/// Builds the query for the counts.
 fn question(questions: &mut Questions<'_>, may_create: bool) -> Result<String, String> {
     let loaded =
         "SELECT 1 WHERE current_setting('shared_preload_libraries') ~ '\\mpg_stat_statements\\M'";

@@ -1,4 +1,4 @@
-//! One trial of a sweep: a replay whose beginning is left out, and what was used meanwhile.
+//! One trial of a sweep: a replay without its warm-up, and the resources it used.
 
 use cpu_profile::CpuUsage;
 use replay::{Observer, Snapshot};
@@ -36,7 +36,7 @@ pub(super) fn perform(
         return Ok(None);
     }
     let from_ns = watch.begun.as_ref().map_or(0, |reading| reading.at_ns);
-    // A replay that came to its end counts up to its last answer.
+    // A replay that completed counts up to its last answer.
     let to_ns = match &watch.ended {
         Some(reading) if is_cut => reading.at_ns,
         _ => info.elapsed_ns,
@@ -62,7 +62,7 @@ fn missing(numbers: &mut Numbers, what: &str, why: &str) {
     numbers.missing.insert(what.to_owned(), why.to_owned());
 }
 
-/// Adds what was used between two readings, for each statement.
+/// Adds the resources used between two readings, for each statement.
 fn add_usage(numbers: &mut Numbers, begun: &Reading, ended: &Reading) {
     let statements = numbers.statements + numbers.failed.values().sum::<u64>();
     let for_each = |before: Option<u64>, now: Option<u64>| {
@@ -88,7 +88,7 @@ fn add_usage(numbers: &mut Numbers, begun: &Reading, ended: &Reading) {
     }
 }
 
-/// Counters at a moment, in nanoseconds from the replay's start.
+/// Readings of counters at one time, in nanoseconds from the replay's start.
 struct Reading {
     at_ns: i64,
     used: CpuUsage,

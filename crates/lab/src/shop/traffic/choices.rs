@@ -1,8 +1,8 @@
-//! The pure part of the traffic: who does what how often, and the values that are made up.
+//! The pure part of the traffic: frequencies of actions, and generated values.
 
 use crate::shop::tables::CUSTOMERS;
 
-/// What kind of program a number stands for.
+/// Kind of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// The web shop: one long session.
@@ -11,12 +11,13 @@ pub(super) enum Role {
     App,
     /// Packs parcels.
     Warehouse,
-    /// Asks for much, seldom.
+    /// Runs expensive queries, rarely.
     Reports,
 }
 
 impl Role {
-    /// Of sixteen programs ten are the web shop, four the app, and two work behind the scenes.
+    /// Returns the kind of a program. Of sixteen programs, ten are the web shop, four the app, and two are background
+    /// workers.
     pub(super) fn of(number: usize) -> Self {
         match number % 16 {
             7 => Role::Warehouse,
@@ -36,7 +37,7 @@ impl Role {
     }
 }
 
-/// Something that a visitor of the shop does.
+/// An action of a visitor of the shop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     Category,
@@ -52,7 +53,7 @@ pub(super) enum Page {
     Mistake,
 }
 
-/// How often each page is visited, in per cent.
+/// Frequency of each page, in per cent.
 pub(super) const PAGES: [(Page, u32); 11] = [
     (Page::Category, 17),
     (Page::Product, 19),
@@ -67,7 +68,7 @@ pub(super) const PAGES: [(Page, u32); 11] = [
     (Page::Mistake, 2),
 ];
 
-/// The page at a place from 0 to 99.
+/// Returns the page at a position from 0 to 99.
 pub(super) fn page_at(place: u32) -> Page {
     let mut below = 0;
     for (page, share) in PAGES {
@@ -79,7 +80,7 @@ pub(super) fn page_at(place: u32) -> Page {
     unreachable!("the shares of the pages are 100 in all, and {place} is below")
 }
 
-/// Keys of new rows, which no other program and no row of the shop has.
+/// Generates keys of new rows. They differ from those of other programs and of the initial rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewKeys {
     program: i64,
@@ -94,7 +95,7 @@ impl NewKeys {
         }
     }
 
-    /// Above all keys that are in the shop from the start.
+    /// Lower bound of new keys, above all initial keys.
     const FIRST: i64 = 1_000_000_000;
     const PER_PROGRAM: i64 = 1_000_000;
 
@@ -108,7 +109,7 @@ impl NewKeys {
     }
 }
 
-/// A UUID that follows from a key, in SQL's text form.
+/// Derives a UUID from a key, in SQL's text form.
 pub(super) fn reference_of(key: i64) -> String {
     let scattered = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!(
@@ -121,19 +122,19 @@ pub(super) fn reference_of(key: i64) -> String {
     )
 }
 
-/// A customer that only this program changes: the programs deal them out in turn.
+/// Returns a customer that only this program changes. Customers are assigned to programs in turn.
 pub(super) fn own_customer(program: usize, programs: usize, pick: i64) -> i64 {
     let (program, programs) = (program as i64, programs as i64);
     let own = (CUSTOMERS - 1 - program) / programs + 1;
     1 + program + programs * pick.rem_euclid(own)
 }
 
-/// A string literal, for `standard_conforming_strings`.
+/// Quotes a string literal, for `standard_conforming_strings`.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// What people write, as far as it is hard on whoever reads it back from a log.
+/// Customers' notes with characters that are difficult to parse from a log.
 pub(super) const NOTES: [&str; 12] = [
     "",
     " ",
@@ -151,12 +152,12 @@ pub(super) const NOTES: [&str; 12] = [
 
 #[cfg(test)]
 mod tests {
-    use crate::shop::tables::ORDERS;
     use super::*;
+    use crate::shop::tables::ORDERS;
     use std::collections::HashSet;
 
     #[test]
-    fn the_pages_are_all_visits() {
+    fn page_frequencies_sum_to_one_hundred() {
         assert_eq!(PAGES.iter().map(|(_, share)| share).sum::<u32>(), 100);
         for (page, share) in PAGES {
             let visits = (0..100).filter(|&place| page_at(place) == page).count();
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn new_keys_are_nobody_elses() {
+    fn new_keys_are_unique_across_programs() {
         let mut seen = HashSet::new();
         for program in 0..50 {
             let mut keys = NewKeys::of(program);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_customer_is_changed_by_one_program_only() {
+    fn own_customer_belongs_to_one_program() {
         for programs in [1, 7, 24] {
             let mut owner = HashSet::new();
             for program in 0..programs {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_four_programs_have_all_roles() {
+    fn role_of_twenty_four_programs_covers_all_roles() {
         let count = |role| (0..24).filter(|&number| Role::of(number) == role).count();
         assert_eq!(count(Role::Web), 15);
         assert_eq!(count(Role::App), 6);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_quoted() {
+    fn quoted_escapes_quotes() {
         assert_eq!(quoted("it's '' \\"), "'it''s '''' \\'");
     }
 }

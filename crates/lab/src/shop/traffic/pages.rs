@@ -1,8 +1,8 @@
-//! What the programs do, statement by statement.
+//! The statements of the shop's programs.
 
 use super::choices;
 use super::choices::{NOTES, Page, page_at, quoted, reference_of};
-use super::{Program, Result, Unforeseen};
+use super::{Program, Result, UnexpectedOutcome};
 use crate::shop::tables::{CATEGORIES, CUSTOMERS, ORDERS, PRODUCTS};
 use postgres::Row;
 use postgres::error::SqlState;
@@ -77,17 +77,17 @@ impl Program<'_> {
             Page::AbandonedOrder => self.abandoned_order(),
             Page::Profile => self.profile(),
             Page::Registration => self.registration(),
-            Page::Mistake => self.mistake(),
+            Page::Mistake => self.provoke_error(),
         }
     }
 
     fn category(&mut self) -> Result<()> {
         let category = self.random.random_range(0..CATEGORIES);
-        let dearest = self.random.random_range(20..200);
-        self.simple(&format!(
+        let price_limit = self.random.random_range(20..200);
+        self.send_simple(&format!(
             "/* shop: category */ SELECT id, name, price, stock > 0 AS available\n\
              \tFROM products -- the cheapest first\n\
-             \tWHERE category = 'category {category}' AND price <= {dearest}.99\n\
+             \tWHERE category = 'category {category}' AND price <= {price_limit}.99\n\
              \tORDER BY price, id LIMIT 24"
         ))?;
         Ok(())
@@ -95,13 +95,13 @@ impl Program<'_> {
 
     fn product_page(&mut self) -> Result<()> {
         let product = self.product();
-        self.named(
+        self.execute_named(
             "SELECT id, sku, name, price, stock, attributes, active FROM products WHERE id = $1",
             &[&product],
         )?;
         self.think(4);
         let active = true;
-        self.unnamed(
+        self.execute_unnamed(
             "SELECT o.id, o.name, o.price FROM products p
 JOIN products o ON o.category = p.category AND o.price >= p.price AND o.id <> p.id
 WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
@@ -117,7 +117,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
     fn search(&mut self) -> Result<()> {
         const WORDS: [&str; 7] = ["lamp", "SILENT clock", "o'", "%", "_x\\", "größe", "kettle"];
         let word = WORDS[self.random.random_range(0..WORDS.len())];
-        self.once(
+        self.execute_once(
             "SELECT id, name, price FROM products WHERE name ILIKE '%' || $1 || '%' ORDER BY id LIMIT 20",
             &[&word],
         )?;
@@ -127,7 +127,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
     fn tags(&mut self) -> Result<()> {
         let tag = self.random.random_range(0..50);
         let wanted = format!("{{tag{tag},\"sale\"}}");
-        self.named(
+        self.execute_named(
             "SELECT id, name, price, tags FROM products WHERE tags @> $1::text::text[] ORDER BY id LIMIT 50",
             &[&wanted],
         )?;
@@ -138,17 +138,17 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         let customer = self.customer();
         self.driven.histories += 1;
         let orders = if self.random.random_bool(0.6) {
-            self.named(HISTORY, &[&customer])?
+            self.execute_named(HISTORY, &[&customer])?
         } else {
-            self.unnamed(HISTORY, &[(&customer, Type::INT8)])?
+            self.execute_unnamed(HISTORY, &[(&customer, Type::INT8)])?
         };
-        // Sometimes the newest order is opened.
+        // Some visitors open the newest order.
         if let Some(newest) = orders.first()
             && self.random.random_bool(0.3)
         {
             let order: i64 = newest.get(0);
             self.think(5);
-            self.named(ITEMS, &[&order])?;
+            self.execute_named(ITEMS, &[&order])?;
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
     fn older_history(&mut self) -> Result<()> {
         let customer = self.customer();
         self.driven.histories += 1;
-        self.unnamed(
+        self.execute_unnamed(
             OLDER_HISTORY,
             &[
                 (&customer, Type::INT8),
@@ -172,7 +172,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         let gift = self.random.random_bool(0.2);
         let message = gift.then(|| self.note());
         let total = format!("{}.{:02}", order % 500 + 1, order % 100);
-        self.named(
+        self.execute_named(
             NEW_ORDER,
             &[
                 &order,
@@ -194,32 +194,32 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         products.sort_unstable();
         products.dedup();
 
-        self.simple("BEGIN")?;
+        self.send_simple("BEGIN")?;
         let order = self.insert_order(customer)?;
         for (line, product) in (1_i32..).zip(products) {
             self.think(2);
             let quantity = self.random.random_range(1..=3);
-            self.named(NEW_ITEM, &[&order, &line, &product, &quantity])?;
-            self.named(TAKE_STOCK, &[&product, &quantity])?;
+            self.execute_named(NEW_ITEM, &[&order, &line, &product, &quantity])?;
+            self.execute_named(TAKE_STOCK, &[&product, &quantity])?;
         }
         self.think(3);
         let last_order = format!("{{\"last order\": {order}, \"text\": \"it's \\\"new\\\"\"}}");
-        self.unnamed(
+        self.execute_unnamed(
             "UPDATE customers SET preferences = preferences || $2::text::jsonb WHERE id = $1",
             &[(&customer, Type::INT8), (&last_order, Type::TEXT)],
         )?;
-        self.simple("COMMIT")?;
+        self.send_simple("COMMIT")?;
         Ok(())
     }
 
     fn abandoned_order(&mut self) -> Result<()> {
         let customer = self.own_customer();
-        self.simple("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+        self.send_simple("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
         let order = self.insert_order(customer)?;
         self.think(4);
-        self.named(NEW_ITEM, &[&order, &1_i32, &1_i32, &1_i32])?;
+        self.execute_named(NEW_ITEM, &[&order, &1_i32, &1_i32, &1_i32])?;
         self.think(10);
-        self.simple("ROLLBACK")?;
+        self.send_simple("ROLLBACK")?;
         Ok(())
     }
 
@@ -228,7 +228,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         let note = self.note();
         if self.random.random_bool(0.3) {
             // Two statements in one message, with their literals.
-            self.simple(&format!(
+            self.send_simple(&format!(
                 "UPDATE customers SET note = {} WHERE id = {customer};\n\
                  SELECT full_name, note FROM customers WHERE id = {customer};",
                 quoted(note)
@@ -236,7 +236,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
             return Ok(());
         }
         let phone = self.random.random_bool(0.5).then(|| format!("0{customer}"));
-        self.unnamed(
+        self.execute_unnamed(
             "UPDATE customers SET note = $2, phone = $3, company = $4 WHERE id = $1",
             &[
                 (&customer, Type::INT8),
@@ -254,7 +254,7 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         let phone: Option<&str> = None;
         let preferences = "{\"newsletter\": null}";
         let note = self.note();
-        self.named(
+        self.execute_named(
             NEW_CUSTOMER,
             &[
                 &customer,
@@ -275,79 +275,79 @@ WHERE p.id = $1 AND o.active = $2 ORDER BY o.price, o.id LIMIT $3",
         Ok(())
     }
 
-    /// Something that must fail.
-    fn mistake(&mut self) -> Result<()> {
+    /// Sends a statement that must fail.
+    fn provoke_error(&mut self) -> Result<()> {
         match self.random.random_range(0..7) {
             0 => {
                 let outcome = self.insert_customer("customer1@example.com");
-                self.refused(&SqlState::UNIQUE_VIOLATION, outcome)
+                self.expect_error(&SqlState::UNIQUE_VIOLATION, outcome)
             }
             1 => {
-                let outcome =
-                    self.simple("SELECT total / (gift::int - gift::int) FROM orders WHERE id = 1");
-                self.refused(&SqlState::DIVISION_BY_ZERO, outcome)
+                let outcome = self
+                    .send_simple("SELECT total / (gift::int - gift::int) FROM orders WHERE id = 1");
+                self.expect_error(&SqlState::DIVISION_BY_ZERO, outcome)
             }
             2 => {
-                let outcome = self.simple("SELEC name\nFROM products\nWHERE name = 'it''s'");
-                self.refused(&SqlState::SYNTAX_ERROR, outcome)
+                let outcome = self.send_simple("SELEC name\nFROM products\nWHERE name = 'it''s'");
+                self.expect_error(&SqlState::SYNTAX_ERROR, outcome)
             }
             3 => {
                 let customer = self.customer();
-                let outcome = self.once(
+                let outcome = self.execute_once(
                     "SELECT product_id FROM wishes WHERE customer_id = $1",
                     &[&customer],
                 );
-                self.refused(&SqlState::UNDEFINED_TABLE, outcome)
+                self.expect_error(&SqlState::UNDEFINED_TABLE, outcome)
             }
             4 => {
-                let outcome = self.named(
+                let outcome = self.execute_named(
                     "SELECT name FROM products WHERE id = $1::text::integer",
                     &[&"12'; DROP TABLE products; --"],
                 );
-                self.refused(&SqlState::INVALID_TEXT_REPRESENTATION, outcome)
+                self.expect_error(&SqlState::INVALID_TEXT_REPRESENTATION, outcome)
             }
             5 => {
                 let order = -self.keys.next();
-                let outcome = self.named(NEW_ITEM, &[&order, &1_i32, &2_i32, &1_i32]);
-                self.refused(&SqlState::FOREIGN_KEY_VIOLATION, outcome)
+                let outcome = self.execute_named(NEW_ITEM, &[&order, &1_i32, &2_i32, &1_i32]);
+                self.expect_error(&SqlState::FOREIGN_KEY_VIOLATION, outcome)
             }
-            _ => self.order_of_too_many(),
+            _ => self.order_beyond_stock(),
         }
     }
 
-    /// A failure within a transaction, after which everything fails until it is rolled back.
-    fn order_of_too_many(&mut self) -> Result<()> {
+    /// Provokes a failure within a transaction, after which all statements fail until it is rolled back.
+    fn order_beyond_stock(&mut self) -> Result<()> {
         let customer = self.own_customer();
-        self.simple("BEGIN")?;
+        self.send_simple("BEGIN")?;
         self.insert_order(customer)?;
         self.think(3);
         let product = self.product();
-        let outcome = self.named(TAKE_STOCK, &[&product, &1_000_000_i32]);
-        self.refused(&SqlState::CHECK_VIOLATION, outcome)?;
-        let outcome = self.simple("SELECT 'too late'");
-        self.refused(&SqlState::IN_FAILED_SQL_TRANSACTION, outcome)?;
+        let outcome = self.execute_named(TAKE_STOCK, &[&product, &1_000_000_i32]);
+        self.expect_error(&SqlState::CHECK_VIOLATION, outcome)?;
+        let outcome = self.send_simple("SELECT 'too late'");
+        self.expect_error(&SqlState::IN_FAILED_SQL_TRANSACTION, outcome)?;
         self.think(3);
-        self.simple("ROLLBACK")?;
+        self.send_simple("ROLLBACK")?;
         Ok(())
     }
 
     pub(super) fn pack(&mut self) -> Result<()> {
         let packer = format!("packer {}", self.number);
-        self.simple("BEGIN")?;
-        let taken = self.named(TAKE_PARCEL, &[&packer])?;
+        self.send_simple("BEGIN")?;
+        let taken = self.execute_named(TAKE_PARCEL, &[&packer])?;
         if taken.is_empty() {
-            return Err(Unforeseen::NoParcel);
+            return Err(UnexpectedOutcome::NoParcel);
         }
         self.think(15);
-        self.named(SHIP_ORDER, &[&packer])?;
-        self.named(PACK_PARCEL, &[&packer])?;
-        self.simple("COMMIT")?;
+        self.execute_named(SHIP_ORDER, &[&packer])?;
+        self.execute_named(PACK_PARCEL, &[&packer])?;
+        self.send_simple("COMMIT")?;
         Ok(())
     }
 
     pub(super) fn report(&mut self) -> Result<()> {
-        self.simple("BEGIN READ ONLY")?;
-        self.simple(
+        self.send_simple("BEGIN READ ONLY")?;
+        self.send_simple(
             "SELECT p.category, sum(i.quantity) AS pieces, sum(i.quantity * i.unit_price) AS turnover
 FROM order_items i
 JOIN products p ON p.id = i.product_id
@@ -355,16 +355,16 @@ GROUP BY p.category
 ORDER BY turnover DESC",
         )?;
         self.think(30);
-        self.simple(
+        self.send_simple(
             "PREPARE months (text) AS SELECT date_trunc('month', placed_at) AS month, count(*), sum(total)
 FROM orders WHERE status = $1 GROUP BY 1 ORDER BY 1",
         )?;
-        self.simple("EXECUTE months ('shipped')")?;
-        self.simple("DEALLOCATE months")?;
-        self.simple("COMMIT")?;
-        // What was ordered lately, found by key: the newest of the shop's own orders.
+        self.send_simple("EXECUTE months ('shipped')")?;
+        self.send_simple("DEALLOCATE months")?;
+        self.send_simple("COMMIT")?;
+        // Recent orders, found by key: the newest of the initial orders.
         let from = ORDERS - self.random.random_range(10..100);
-        self.once(
+        self.execute_once(
             "SELECT id, total FROM orders WHERE id BETWEEN $1 AND $2 ORDER BY total DESC LIMIT 5",
             &[&from, &ORDERS],
         )?;
