@@ -1,8 +1,8 @@
-//! `rehearse demo`: the whole road in about a minute, on private servers.
+//! `rehearse demo`: shows the main commands in about a minute, on private servers.
 //!
-//! A small shop is built and driven, its log captured, its traffic replayed twice, the second time
-//! without an index that it needs, and the two runs compared. All of it is done by the same code
-//! as the commands that it names at the end; nothing of the result is written down here.
+//! It creates a small shop and runs it, captures its log, replays the traffic twice, the second
+//! time without an index that it needs, and compares the two runs. The demo calls the code of
+//! the commands that it names at the end. No result is hard-coded.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use lab::shop;
 use crate::commands::lab::LOGGING;
 use crate::commands::{capture, inspect, outputs, sandbox};
 use crate::display::Display;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Demo;
 use crate::terminal;
 use study::Failure;
@@ -30,17 +30,17 @@ use study::compare_runs::{Request, compare_runs};
 use study::observed_replay;
 use study::target_snapshot::Asked;
 
-/// More than the twenty that make a server's concurrency felt, fewer than it has connections.
+/// Number of sessions: enough for visible contention, and fewer than the server's connections.
 const SESSIONS: usize = 24;
 const SEED: u64 = 20_260_301;
-/// Statements are named at the end until they make up this share of the time that was added.
+/// Share of the added time that the statements named at the end account for.
 const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
-/// The comparison for a browser.
+/// Comparison page.
 const PAGE: &str = "comparison.html";
 
 /// Runs the demo.
-pub fn run(options: &Demo) -> Result<Ending, Failure> {
+pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let directory = make_directory(&options.dir)?;
@@ -131,7 +131,7 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
         &compare_page::render_html(&comparison),
     )?;
     end(&directory, &comparison, started.elapsed());
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn step(number: u32, title: &str) {
@@ -151,7 +151,8 @@ fn stop_if_asked(interrupt: &Interrupt) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder for what is made. One from an earlier demo is replaced; anything else is left alone.
+/// Creates the output directory. One of an earlier demo is replaced; anything else is left
+/// unchanged.
 fn make_directory(wanted: &Path) -> Result<PathBuf, Failure> {
     const OURS: [&str; 5] = [
         "postgresql.csv",
@@ -235,7 +236,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Restores the snapshot, makes the change, replays.
+/// Restores the snapshot, makes the change, and replays.
 fn replay_from_snapshot(
     server: &mut Sandbox,
     reader: &WorkloadReader,
@@ -283,8 +284,8 @@ fn replay_from_snapshot(
     Ok(())
 }
 
-/// The statements that make up most of the time that the change added, found by the comparison
-/// alone; the rest were slowed because they share the machine with these.
+/// Names the statements that account for most of the added time. The comparison alone determines
+/// them; other statements are slower because they share the machine with these.
 fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
     let added: Vec<(&str, f64)> = comparison
         .statements
@@ -323,7 +324,7 @@ fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
     }
     let directory = directory.display();
     terminal::say_line(&format!(
-        "\nAll of it is in {directory}/. Open {directory}/{PAGE} in a browser. Go on with:\n  \
+        "\nAll of it is in {directory}/. Open {directory}/{PAGE} in a browser. Continue with:\n  \
          rehearse inspect {directory}/shop.workload\n  \
          rehearse show {directory}/after.run\n  \
          rehearse compare {directory}/before.run {directory}/after.run --fail-on regression\n  \

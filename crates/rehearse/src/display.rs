@@ -1,4 +1,4 @@
-//! A replay as the terminal, the log, the metrics and the live page show it.
+//! Display of a replay on the terminal, in the log, in the metrics and on the live page.
 
 mod progress;
 mod replay_log;
@@ -11,19 +11,19 @@ use replay::{Happening, Meter, ReplayError, Snapshot};
 use report::LiveReplayView;
 use run::RunInfo;
 
-use crate::live::{About, Hub, PageServer};
+use crate::live::{Hub, HubParameters, PageServer};
 use crate::log;
 use crate::metrics::MetricsServer;
 use crate::options::observing::LogLevel;
 use crate::terminal;
-use progress::Drawing;
+use progress::ProgressDisplay;
 use replay_log::{Line, Narrator};
 use study::Failure;
 use study::observed_replay::{ReplayDisplay, ReplayStart, StopReason};
 
 /// Shows a replay on standard error, and on the listeners that it is given.
 pub struct Display<'w> {
-    drawing: Drawing,
+    drawing: ProgressDisplay,
     narrator: Narrator,
     metrics: Option<&'w MetricsServer>,
     page: Option<&'w mut PageServer>,
@@ -35,7 +35,7 @@ impl<'w> Display<'w> {
     /// Makes a display with listeners for metrics and for the live page.
     pub fn new(metrics: Option<&'w MetricsServer>, page: Option<&'w mut PageServer>) -> Self {
         Display {
-            drawing: Drawing::new(),
+            drawing: ProgressDisplay::new(),
             narrator: Narrator::new(log::level()),
             metrics,
             page,
@@ -77,7 +77,7 @@ impl ReplayDisplay for Display<'_> {
         // Without captured idle times, the length of the replay is not known before.
         let has_span = is_timed && engine.idle_max.is_none();
         let name = || start.workload.path().display().to_string();
-        let hub = Hub::new(About {
+        let hub = Hub::new(HubParameters {
             replay: LiveReplayView {
                 workload: engine.workload_name.clone().unwrap_or_else(name),
                 run: start.run.display().to_string(),
@@ -96,7 +96,7 @@ impl ReplayDisplay for Display<'_> {
             terminal::note(&format!("The replay can be watched at {}", page.url()));
             if page.is_open() {
                 terminal::note(
-                    "That address is not of this machine alone: whoever has it can look, what it shows is sent in the clear, and the replay cannot be stopped there. A tunnel to --ui of 127.0.0.1 shows it to you alone.",
+                    "That address can be reached from other machines: anyone who has it can look, what it shows is sent in the clear, and the replay cannot be stopped there. A tunnel to --ui of 127.0.0.1 shows it to you alone.",
                 );
             }
         }

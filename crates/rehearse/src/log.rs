@@ -1,8 +1,8 @@
-//! The log: what happens, a line each on standard error, as text or as JSON.
+//! Log of the program: one line per event on standard error, as text or as JSON.
 //!
-//! Its format and level are set once, before any command runs, and belong to the process as
-//! standard error does. What is told of secrets is nothing: fields are named one by one where
-//! they are logged, targets are told by host and port, and no statement is told at all.
+//! Format and level are set once, before a command runs, and are global like standard error. No
+//! secret is logged: fields are named explicitly at each call, targets are logged by host and
+//! port, and statements are never logged.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::options::observing::{LogArgs, LogFormat, LogLevel};
 
-/// How a line is written, and which are.
+/// Format and level of the log.
 #[derive(Debug, Clone, Copy)]
 struct Log {
     format: LogFormat,
@@ -22,13 +22,13 @@ struct Log {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Nothing but what a command always said.
+/// Log before it is set up: messages of commands only.
 const SILENT: Log = Log {
     format: LogFormat::Text,
     level: LogLevel::Error,
 };
 
-/// Sets format and level, once.
+/// Sets format and level. Called once.
 pub fn set_up(options: LogArgs) {
     let level = options.log_level.unwrap_or(match options.log_format {
         LogFormat::Text => LogLevel::Error,
@@ -42,17 +42,17 @@ fn log() -> Log {
     *LOG.get().unwrap_or(&SILENT)
 }
 
-/// Whether standard error is for programs: it then has JSON lines and nothing else.
+/// Returns whether standard error has JSON lines only.
 pub fn is_json() -> bool {
     log().format == LogFormat::Json
 }
 
-/// Lines of this level and of worse ones are written.
+/// Returns the lowest severity that is written.
 pub fn level() -> LogLevel {
     log().level
 }
 
-/// Writes a line, if its level is told.
+/// Writes a line if its level is enabled.
 pub fn tell(level: LogLevel, message: &str, fields: &[(&str, Value)]) {
     if level > log().level {
         return;
@@ -62,7 +62,7 @@ pub fn tell(level: LogLevel, message: &str, fields: &[(&str, Value)]) {
         LogFormat::Text => text_line(wall_us, level, message, fields),
         LogFormat::Json => json_line(wall_us, level, message, fields),
     };
-    // In one piece: lines of other processes may stand beside it.
+    // One write, since other processes may write lines to the same file.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 

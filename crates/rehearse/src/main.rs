@@ -1,13 +1,13 @@
 //! `rehearse`: replays a PostgreSQL database's real traffic against a change before it ships.
 //!
-//! The pipeline on one screen: options are parsed, a command is run, its ending becomes the exit
-//! code. This crate is the only one that prints or exits; each command lies in a file of
-//! [`commands`], takes its own typed options and leaves all work to the crates below.
+//! `main` parses the options, runs a command, and converts its result to an exit code. This
+//! crate is the only one that prints or exits. Each command is in a file of [`commands`], takes
+//! its own typed options, and leaves the work to the libraries.
 
 mod commands;
 mod demo;
 mod display;
-mod ending;
+mod exit_status;
 mod http;
 mod live;
 mod log;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::{Command, Program};
 use study::Failure;
 
@@ -32,15 +32,15 @@ fn main() -> ExitCode {
     match run(program.command) {
         // What was to be read is not there: nothing was found then, and nothing not found.
         Ok(_) if terminal::lost() => ExitCode::from(3),
-        Ok(ending) => ending.into(),
+        Ok(status) => status.into(),
         Err(failure) => {
             terminal::complain(&failure.message);
-            ending::exit_code(&failure)
+            exit_status::exit_code(&failure)
         }
     }
 }
 
-fn run(command: Command) -> Result<Ending, Failure> {
+fn run(command: Command) -> Result<ExitStatus, Failure> {
     match command {
         Command::Capture(options) => commands::capture::run(options),
         Command::Inspect(options) => commands::inspect::run(&options),

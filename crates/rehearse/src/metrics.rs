@@ -1,7 +1,7 @@
-//! `--metrics`: a listener that shows what a replay counts, in Prometheus' text format.
+//! `--metrics`: serves a replay's counters in Prometheus' text format.
 //!
-//! The replay knows nothing of it. It listens before the replay begins, on the address that was given and no
-//! other.
+//! The server listens before the replay starts, on the given address only. The replay does not
+//! depend on it.
 
 pub mod exposition;
 mod process;
@@ -15,20 +15,20 @@ use crate::http;
 use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode};
 use study::Failure;
 
-/// The text format's version 0.0.4.
+/// Media type of the text format, version 0.0.4.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Answers until it is dropped.
+/// Listener that answers until it is dropped.
 pub struct MetricsServer {
     server: HttpServer,
     meter: Arc<OnceLock<Arc<Meter>>>,
 }
 
 impl MetricsServer {
-    /// Listens, and answers from now on.
+    /// Binds the address and starts to answer.
     ///
     /// # Errors
-    /// When the address is in use, or is not of this machine.
+    /// If the address is in use, or is not of this machine.
     pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
         let meter = Arc::new(OnceLock::<Arc<Meter>>::new());
         let site = MetricsSite(meter.clone());
@@ -42,18 +42,18 @@ impl MetricsServer {
         Ok(MetricsServer { server, meter })
     }
 
-    /// The address that it listens at.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Shows this replay's counts from now on.
+    /// Serves this replay's counters from now on.
     pub fn show(&self, meter: &Arc<Meter>) {
         let _ = self.meter.set(meter.clone());
     }
 }
 
-/// The counts of a replay, once it runs.
+/// Counters of a replay, once it runs.
 struct MetricsSite(Arc<OnceLock<Arc<Meter>>>);
 
 impl Site for MetricsSite {

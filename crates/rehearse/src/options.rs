@@ -1,4 +1,7 @@
-//! What can be typed. Commands turn it into what the engines take, which never see clap.
+//! Command line of the program.
+//!
+//! The types here are what clap parses. Commands turn them into the options of the libraries,
+//! which do not depend on clap.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +9,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
-pub mod asking;
 pub mod diagnosing;
 pub mod encrypting;
 pub mod export_evidence;
+pub mod facts;
 pub mod indexes;
 pub mod lab;
 pub mod masking;
@@ -26,10 +29,10 @@ pub mod slice;
 pub mod sweep;
 pub mod watching;
 
-use asking::{AskingArgs, ExplainArgs};
 use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use export_evidence::ExportEvidence;
+use facts::{ExplainArgs, FactsArgs};
 use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
@@ -46,108 +49,110 @@ use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
 use watching::{Observe, WatchArgs};
 
-/// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
-/// got slower.
+/// Replay a PostgreSQL database's real traffic against a change, and report what got slower.
 #[derive(Debug, Parser)]
 #[command(name = "rehearse", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Start with `rehearse demo`. Exit codes: 0 done, 1 something found, 2 usage, 3 could not do it."
+    after_help = "Start with `rehearse demo`. Exit codes: 0 success, 1 success with findings, 2 usage error, 3 failure."
 )]
 pub struct Program {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Its log.
+    /// Options of the log.
     #[command(flatten)]
     pub log: LogArgs,
-    /// The key of what it reads.
+    /// Options of the decryption key.
     #[command(flatten)]
     pub keys: KeyArgs,
 }
 
-/// What to do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a workload of what clients did.
+    /// Create a workload from a log, a proxy or packets.
     Capture(Capture),
-    /// Say what is in a workload.
+    /// Describe the contents of a workload.
     Inspect(Inspect),
-    /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
+    /// Create a workload from a part of another: a time range, some sessions, some statements.
     Slice(Box<SliceWorkload>),
-    /// Make a workload of what clients would have done otherwise: batches, statements left out, a cache.
+    /// Create a modified workload: batched inserts, removed statements, cached reads, pooled
+    /// sessions.
     Rewrite(Box<Rewrite>),
-    /// Make a key file for encrypted workloads.
+    /// Create a key file for encrypted workloads.
     Key(KeyCommand),
-    /// Mask the values of workloads and dumps.
+    /// Mask the values in workloads and dumps.
     Mask(Box<MaskCommand>),
-    /// Replay a workload against a server, session by session.
+    /// Replay a workload against a server.
     Replay(Box<Replay>),
-    /// Watch a server without a replay: statements, waits, locks, counters, machine.
+    /// Observe a server without a replay: statements, waits, locks, counters, machine.
     Observe(Observe),
-    /// Say what happened in a run.
+    /// Show the results of a run.
     Show(Show),
     /// Compare two runs, statement by statement.
     Compare(Box<Compare>),
-    /// Say what is wrong with a run, a server or a workload: findings with their evidence, what each can win
-    /// at most, and what to try.
+    /// Diagnose a run, a server or a workload: findings with evidence, an upper bound of each
+    /// gain, and remedies.
     Diagnose(Box<Diagnose>),
-    /// Record what a server's processors do, with perf.
+    /// Record a CPU profile of a server with perf.
     Profile(Profile),
-    /// Say what the processor time of a profile was for: parsing, planning, opening indexes, scanning …
+    /// Break down the CPU time of a profile: parsing, planning, opening indexes, scanning …
     Cpu(Cpu),
-    /// Draw a profile, or the difference of two, as a flame graph.
+    /// Draw a flame graph of a profile, or of the difference between two.
     Flame(Flame),
-    /// Pack all that a sceptic needs to do a run again into one file.
+    /// Pack everything that is needed to reproduce a run into one archive.
     ExportEvidence(ExportEvidence),
-    /// Try the same load at many levels of clients, pace, protocol and settings, and find the knee.
+    /// Measure load at several client counts, speeds, protocols and settings, and find the knee.
     Sweep(Box<Sweep>),
-    /// Set a change beside what is unchanged, on the same traffic, until it is won, lost or the same.
+    /// Measure a change against the unchanged database on the same traffic, until it is better,
+    /// worse or equivalent.
     Prove(Box<Prove>),
-    /// Think of indexes for a workload, ask the planner of them, and measure the few best on the same traffic.
+    /// Suggest indexes, screen them with the planner, and benchmark the best on the same
+    /// traffic.
     Indexes(Box<Indexes>),
-    /// Print the JSON schema of what a command prints with --json.
+    /// Print the JSON schema of a command's --json output.
     Schema(Schema),
-    /// Keep what is complete of a capture or replay that was killed.
+    /// Recover the complete part of a capture or replay that was killed.
     Recover(Recover),
-    /// A private PostgreSQL of your own.
+    /// Manage private PostgreSQL servers.
     Sandbox(Sandbox),
-    /// See it all in a minute, on private servers.
+    /// Show the main commands in about a minute, on private servers.
     Demo(Demo),
-    /// Published cases of slow databases, alive, on private servers.
+    /// Reproduce published cases of slow databases on private servers.
     Lab(Lab),
 }
 
-/// `rehearse capture`
+/// Options of `rehearse capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// From what.
+    /// Source of the traffic.
     #[command(subcommand)]
     pub source: Source,
 }
 
-/// From what a workload is made.
+/// Sources of a workload.
 #[derive(Debug, Subcommand)]
 pub enum Source {
-    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog, also in a syslog, a
-    /// cloud's export or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
+    /// Read server logs: stderr with any log_line_prefix, csvlog or jsonlog, also in syslog,
+    /// cloud exports or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
     Log(Box<CaptureLog>),
-    /// What passes through a proxy between clients and their server.
+    /// Record the traffic through a proxy between clients and their server.
     Proxy(Box<CaptureProxy>),
-    /// Packets in pcap or pcapng, as tcpdump and Wireshark write them: files (plain, .gz, .zst, .bz2 or .xz), or
-    /// a stream on standard input.
+    /// Read packets in pcap or pcapng format, as tcpdump and Wireshark write them: files (plain,
+    /// .gz, .zst, .bz2 or .xz), or a stream on standard input.
     Pcap(Box<CapturePcap>),
-    /// Print the settings with which a server writes the best log for a replay.
+    /// Print the logging settings that a replay needs.
     Settings(CaptureSettings),
 }
 
-/// `rehearse capture log`
+/// Options of `rehearse capture log`.
 #[derive(Debug, Args)]
 pub struct CaptureLog {
-    /// Log files in any order, directories, quoted patterns such as 'log/*.gz'; `-` is standard
-    /// input.
+    /// Read these log files, directories, or quoted patterns such as 'log/*.gz', in any order.
+    /// `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The workload to make, NAME.workload.
+    /// Write the workload to this directory, NAME.workload.
     #[arg(
         short,
         long,
@@ -155,60 +160,61 @@ pub struct CaptureLog {
         required_unless_present = "dry_run"
     )]
     pub output: Option<PathBuf>,
-    /// The server's log_line_prefix; recognised from the file where it is not given.
+    /// Parse lines with this log_line_prefix [default: detected].
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
     pub prefix: Option<String>,
-    /// What the files are; told by looking where it is not given.
-    #[arg(long, value_enum)]
+    /// Read files in this format [default: detected].
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// Read a log that is still being written, from its end on and through rotation, until Ctrl-C
-    /// or as long as --duration says. Of a directory or a pattern, the file written last.
+    /// Follow a log that is still being written, from its end and through rotation, until Ctrl-C
+    /// or for --duration. Of a directory or a pattern, follow the file written last.
     #[arg(long)]
     pub follow: bool,
-    /// How long to follow: 30s, 10m, 1h30m.
+    /// Follow for this long: 30s, 10m, 1h30m.
     #[arg(long, value_name = "DURATION", requires = "follow", value_parser = clock::duration_of)]
     pub duration: Option<Duration>,
-    /// Follow from the beginning of the file, not from its end.
+    /// Follow from the beginning of the file instead of its end.
     #[arg(long, requires = "follow")]
     pub from_start: bool,
-    /// Read and account for every line, and write nothing.
+    /// Read and count every line, but write nothing.
     #[arg(long, conflicts_with = "output")]
     pub dry_run: bool,
-    /// Print the account as JSON.
+    /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Which part of it to keep.
+    /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// How its values are masked.
+    /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }
 
-/// `rehearse capture settings`
+/// Options of `rehearse capture settings`.
 #[derive(Debug, Args)]
 pub struct CaptureSettings {
-    /// Where the server runs.
+    /// Print settings for this provider.
     #[arg(long, value_enum, default_value = "self", value_name = "PROVIDER")]
     pub provider: Provider,
-    /// The server's major version; where it is not given, settings for 13 and newer.
+    /// Print settings for this major version [default: settings for 13 and newer].
     #[arg(long, value_name = "MAJOR")]
     pub version: Option<u16>,
-    /// How to print them [default: sql for a server of one's own, command for a provider].
-    #[arg(long, value_enum)]
+    /// Print settings in this format [default: sql for a self-managed server, command for a
+    /// provider].
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<SettingsFormat>,
-    /// Print what takes them back.
+    /// Print the commands that restore the previous settings.
     #[arg(long)]
     pub undo: bool,
 }
 
-/// Where a server runs.
+/// Hosting providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Provider {
-    /// A server of one's own.
+    /// Self-managed server.
     #[value(name = "self")]
     Own,
     /// Amazon RDS.
@@ -225,91 +231,92 @@ pub enum Provider {
     Azure,
 }
 
-/// How settings are printed.
+/// Output formats of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SettingsFormat {
-    /// ALTER SYSTEM, for psql.
+    /// ALTER SYSTEM statements, for psql.
     Sql,
-    /// name = 'value', as in postgresql.conf.
+    /// Lines for postgresql.conf: name = 'value'.
     Conf,
-    /// The provider's command-line tool.
+    /// Commands of the provider's command-line tool.
     Command,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
-/// What a log file is.
+/// Formats of log files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Lines with a log_line_prefix (log_destination = stderr).
     Stderr,
-    /// log_destination = csvlog.
+    /// CSV (log_destination = csvlog).
     Csv,
-    /// log_destination = jsonlog.
+    /// JSON (log_destination = jsonlog).
     Json,
-    /// A syslog, or what journalctl prints.
+    /// Syslog, or the output of journalctl.
     Syslog,
-    /// Amazon CloudWatch Logs: an S3 export, `aws logs tail`, or filter-log-events' JSON.
+    /// Amazon CloudWatch Logs: an S3 export, or the output of `aws logs tail` or
+    /// filter-log-events.
     Cloudwatch,
-    /// Google Cloud Logging's JSON of Cloud SQL or AlloyDB.
+    /// JSON of Google Cloud Logging, from Cloud SQL or AlloyDB.
     Cloudsql,
-    /// Azure's diagnostic settings' JSON.
+    /// JSON of Azure's diagnostic settings.
     Azure,
-    /// CloudNativePG's JSON lines.
+    /// JSON lines of CloudNativePG.
     Cnpg,
 }
 
-/// `rehearse inspect`
+/// Options of `rehearse inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// The workload.
+    /// Inspect this workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a page, one file that opens in any browser.
+    /// Write a page: one file that any browser opens.
     #[arg(long, value_name = "FILE.html", conflicts_with = "json")]
     pub html: Option<PathBuf>,
-    /// How many statements to show in each list.
+    /// Show this many statements in each list.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
-    /// In which order to show statements; without it, the text has a list in each.
-    #[arg(long, value_enum)]
+    /// Sort statements by this number [default: one list for each].
+    #[arg(long, value_enum, value_name = "ORDER")]
     pub sort: Option<Sort>,
-    /// Show the slowest calls as they were sent, with the values of the user's data.
+    /// Show the slowest calls as they were sent, with their values.
     #[arg(long)]
     pub show_literals: bool,
-    /// Compare every file with its checksum first.
+    /// Verify the checksum of every file first.
     #[arg(long)]
     pub verify: bool,
 }
 
-/// An order of statements, the most first.
+/// Sort keys of statements, in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// Their time in all.
+    /// Total time.
     Total,
-    /// How often they were sent.
+    /// Number of calls.
     Calls,
-    /// Their arithmetic mean.
+    /// Mean time.
     Mean,
-    /// Their slowest call.
+    /// Time of the slowest call.
     Max,
 }
 
-/// `rehearse replay`
+/// Options of `rehearse replay`.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// The workload.
+    /// Replay this workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
-    /// The server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters (sslmode,
-    /// service, several hosts …). There is no default: a replay writes what the workload writes. A
-    /// password may stand in it, in PGPASSWORD or in the password file.
+    /// Connect to this server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters
+    /// (sslmode, service, several hosts …). There is no default, because a replay writes what
+    /// the workload writes. Give a password here, in PGPASSWORD or in the password file.
     #[arg(long, value_name = "URL")]
     pub target: String,
-    /// The run to make, NAME.run.
+    /// Write the run to this directory, NAME.run.
     #[arg(
         short,
         long,
@@ -317,191 +324,192 @@ pub struct Replay {
         required_unless_present = "dry_run"
     )]
     pub output: Option<PathBuf>,
-    /// How fast: 2 is twice as fast as captured, 0.5 half; `max` waits only for the session's
-    /// previous statement.
-    #[arg(long, default_value = "1")]
+    /// Replay at this speed: 2 is twice as fast as captured, 0.5 half as fast; with `max` a
+    /// statement waits only for the previous one of its session.
+    #[arg(long, value_name = "FACTOR", default_value = "1")]
     pub speed: Speed,
     /// Connect every session as this role.
-    #[arg(long)]
+    #[arg(long, value_name = "ROLE")]
     pub as_user: Option<String>,
     /// Connect every session to this database.
-    #[arg(long)]
+    #[arg(long, value_name = "DATABASE")]
     pub as_database: Option<String>,
-    /// Connect the sessions of role FROM as TO; can be given again.
+    /// Connect the sessions of role FROM as TO. Repeatable.
     #[arg(long, value_name = "FROM=TO")]
     pub map_user: Vec<String>,
-    /// Connect the sessions of database FROM to TO; can be given again.
+    /// Connect the sessions of database FROM to TO. Repeatable.
     #[arg(long, value_name = "FROM=TO")]
     pub map_database: Vec<String>,
-    /// Log in every session as --as-user, or else as the target's own user, and become its role by
-    /// SET ROLE.
+    /// Log in as --as-user, or else as the user of --target, and change to each session's role
+    /// with SET ROLE.
     #[arg(long)]
     pub set_role: bool,
-    /// At most this many connections at once, which sessions share between transactions. Without it
-    /// each session has its own, as in the capture.
+    /// Open at most this many connections, which sessions share between transactions [default:
+    /// one connection for each session].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
-    /// Threads that send and receive [default: a quarter of the cores].
-    #[arg(long)]
+    /// Send and receive with this many threads [default: a quarter of the cores].
+    #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// How many microseconds before a statement is due to watch the clock instead of sleeping.
-    #[arg(long, default_value_t = 0)]
+    /// Busy-wait this many microseconds before each statement is due.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pub spin_us: u32,
-    /// At full speed, read and write connections without TLS by epoll as well, and not by io_uring where the
-    /// system has it.
+    /// Use epoll instead of io_uring for connections without TLS at full speed.
     #[arg(long)]
     pub without_io_uring: bool,
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server, and messages of the application's own.
+    /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
-    /// Its pace.
+    /// Pace and copies.
     #[command(flatten)]
     pub pace: PaceArgs,
-    /// Its safety.
+    /// Safety of the target.
     #[command(flatten)]
     pub safety: SafetyArgs,
-    /// Its metrics.
+    /// Metrics.
     #[command(flatten)]
     pub metrics: MetricsArgs,
-    /// Its live page.
+    /// Live page.
     #[command(flatten)]
     pub page: PageArgs,
-    /// What is sent where the capture does not say.
+    /// Fetch sizes, generated values and checksums.
     #[command(flatten)]
     pub sending: SendingArgs,
-    /// What its target is asked.
+    /// Facts and plans of the target.
     #[command(flatten)]
-    pub asking: AskingArgs,
-    /// Its CPU profile.
+    pub facts: FactsArgs,
+    /// CPU profile.
     #[command(flatten)]
     pub profiling: ProfilingArgs,
-    /// How its target is watched.
+    /// Observation of the target.
     #[command(flatten)]
     pub watching: WatchArgs,
-    /// Which part of the workload.
+    /// Part of the workload to replay.
     #[command(flatten)]
     pub part: PartArgs,
 }
 
-/// `rehearse show`
+/// Options of `rehearse show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The run.
+    /// Show this run.
     #[arg(value_name = "NAME.run")]
     pub run: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server, and messages of the application's own.
+    /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
 }
 
-/// `rehearse compare`
+/// Options of `rehearse compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The run before the change, and the run after it.
+    /// Compare these runs: one before the change and one after it.
     #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 2, required_unless_present_any = ["before", "dry_run"], conflicts_with_all = ["before", "after"])]
     pub runs: Vec<PathBuf>,
-    /// Several runs before the change: the run, not the statement, is then what is counted.
+    /// Compare several runs before the change; the run, not the statement, is then the unit of
+    /// analysis.
     #[arg(long, value_name = "RUN", num_args = 1.., requires = "after")]
     pub before: Vec<PathBuf>,
-    /// Several runs after the change.
+    /// Compare with several runs after the change.
     #[arg(long, value_name = "RUN", num_args = 1.., requires = "before")]
     pub after: Vec<PathBuf>,
-    /// Two or more runs of one unchanged server: what they differ by is noise, and raises the margin.
+    /// Estimate noise from two or more runs of one unchanged server. Noise raises the margin.
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub noise: Vec<PathBuf>,
-    /// Differences up to this many percent count as none.
+    /// Treat differences up to this percentage as no difference.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub margin: f64,
-    /// Of the statements called slower or faster, at most this many percent may be chance.
+    /// Limit the expected share of false positives among the reported statements to this
+    /// percentage.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub false_discovery_rate: f64,
-    /// What makes the exit code 1: regression, 'p99 > 1.2x and calls > 100', 'new_errors > 0' and the
-    /// like (docs/fail-on.md). Can be given again: any that holds does.
+    /// Exit with 1 if this condition holds: regression, 'p99 > 1.2x and calls > 100',
+    /// 'new_errors > 0' … (docs/fail-on.md). Repeatable: one that holds is enough.
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
-    /// Say whether options and conditions are understood, and read nothing: for pipelines, before
-    /// the replays.
+    /// Check options and conditions, and read nothing. Use it in a pipeline before the replays.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON, as `rehearse schema compare` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server and in conditions of plans, and messages of the
-    /// application's own.
+    /// Show values in server messages and conditions of plans, and the application's own
+    /// messages.
     #[arg(long)]
     pub show_literals: bool,
-    /// Files to write beside.
+    /// Files to write.
     #[command(flatten)]
     pub outputs: OutputArgs,
-    /// Plans that it asks for.
+    /// Plans to collect.
     #[command(flatten)]
     pub explain: ExplainArgs,
 }
 
-/// Files that a comparison is written to.
+/// Files that a comparison writes.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Files, beside what is printed")]
+#[command(next_help_heading = "Output files")]
 pub struct OutputArgs {
-    /// A page for a browser: one file that needs nothing else.
+    /// Write a page: one file that any browser opens.
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
-    /// JUnit XML, for GitLab, Jenkins and the like.
+    /// Write JUnit XML, for GitLab, Jenkins and other CI systems.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// GitHub-flavoured Markdown for a comment on a pull request; `-` prints it instead of the text.
+    /// Write GitHub-flavoured Markdown for a pull request comment; `-` prints it instead of the
+    /// text.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
 }
 
-/// `rehearse schema`
+/// Options of `rehearse schema`.
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// Which command's JSON.
-    #[arg(value_enum, value_name = "OF")]
+    /// Print the schema of this output.
+    #[arg(value_enum, value_name = "OUTPUT")]
     pub of: SchemaOf,
 }
 
-/// What has a schema.
+/// Outputs that have a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
-    /// `capture log --json`.
+    /// Output of `capture log --json`.
     CaptureLog,
-    /// `capture pcap --json`.
+    /// Output of `capture pcap --json`.
     CapturePcap,
-    /// `capture proxy --json`.
+    /// Output of `capture proxy --json`.
     CaptureProxy,
-    /// `inspect --json`.
+    /// Output of `inspect --json`.
     Inspect,
-    /// `summary --json` and `replay --json`.
+    /// Output of `show --json` and `replay --json`.
     Summary,
-    /// `replay --dry-run --json`.
+    /// Output of `replay --dry-run --json`.
     DryRun,
-    /// `compare --json`.
+    /// Output of `compare --json`.
     Compare,
-    /// `phases --json`.
+    /// Output of `cpu --json`.
     Phases,
-    /// `sweep --json`.
+    /// Output of `sweep --json`.
     Sweep,
-    /// `observe --json`, and `observed` of `summary --json`.
+    /// Output of `observe --json`, and `observed` of `show --json`.
     Observe,
-    /// `bundle --json`, and `evidence.json` in a bundle.
+    /// Output of `export-evidence --json`, and `evidence.json` in the archive.
     Evidence,
-    /// `lab NAME --json`.
+    /// Output of `lab NAME --json`.
     Lab,
-    /// `diagnose --json`.
+    /// Output of `diagnose --json`.
     Diagnose,
-    /// `prove --json`.
+    /// Output of `prove --json`.
     Proof,
 }
 
 impl SchemaOf {
-    /// As the renderers know it.
+    /// Converts the option to the renderer's type.
     pub fn described(self) -> report::schema::Described {
         use report::schema::Described;
         match self {
@@ -523,30 +531,31 @@ impl SchemaOf {
     }
 }
 
-/// `rehearse recover`
+/// Options of `rehearse recover`.
 #[derive(Debug, Args)]
 pub struct Recover {
-    /// NAME.workload.partial or NAME.run.partial.
+    /// Recover this directory, NAME.workload.partial or NAME.run.partial.
     #[arg(value_name = "NAME.partial")]
     pub partial: PathBuf,
 }
 
-/// `rehearse sandbox`
+/// Options of `rehearse sandbox`.
 #[derive(Debug, Args)]
 pub struct Sandbox {
-    /// What to do.
+    /// Action.
     #[command(subcommand)]
     pub action: SandboxAction,
 }
 
-/// What to do with sandboxes.
+/// Actions of `rehearse sandbox`.
 #[derive(Debug, Subcommand)]
 pub enum SandboxAction {
-    /// Make a private server and leave it running.
+    /// Create a private server and leave it running.
     Up(SandboxUp),
     /// Stop a private server and delete its data.
     Down {
-        /// Its name.
+        /// Name of the server.
+        #[arg(value_name = "NAME")]
         name: String,
     },
     /// List the private servers.
@@ -557,45 +566,46 @@ pub enum SandboxAction {
     },
 }
 
-/// `rehearse sandbox up`
+/// Options of `rehearse sandbox up`.
 #[derive(Debug, Args)]
 pub struct SandboxUp {
-    /// Its name.
-    #[arg(default_value = "rehearse")]
+    /// Name of the server.
+    #[arg(default_value = "rehearse", value_name = "NAME")]
     pub name: String,
-    /// Which PostgreSQL.
+    /// PostgreSQL installation.
     #[command(flatten)]
     pub server: Server,
-    /// The TCP port on loopback; a free one where it is not given.
-    #[arg(long)]
+    /// Listen on this TCP port of the loopback address [default: a free port].
+    #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// A setting, as in postgresql.conf; can be given again.
+    /// Set this server setting, as in postgresql.conf. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
 }
 
-/// Which PostgreSQL a private server is made of.
+/// PostgreSQL installation that a private server uses.
 #[derive(Debug, Clone, Args)]
 pub struct Server {
-    /// The major version; any where it is not given. Fetched once where it is not installed.
+    /// Use this major version, and download it if it is not installed [default: any installed
+    /// version].
     #[arg(long = "postgres-version", value_name = "MAJOR")]
     pub version: Option<u16>,
-    /// The folder of a PostgreSQL installation (or its bin folder).
+    /// Use the PostgreSQL installation in this directory (or its bin directory).
     #[arg(long = "postgres", value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }
 
-/// `rehearse demo`
+/// Options of `rehearse demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Where to leave what it makes.
+    /// Write the results to this directory.
     #[arg(long, value_name = "DIR", default_value = "rehearse-demo")]
     pub dir: PathBuf,
-    /// Which PostgreSQL.
+    /// PostgreSQL installation.
     #[command(flatten)]
     pub server: Server,
-    /// How long to drive the shop, in seconds.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=600))]
+    /// Run the shop for this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=600))]
     pub seconds: u64,
 }
 

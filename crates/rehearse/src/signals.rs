@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks a command to stop in order, the second ends it at once.
+//! Handling of Ctrl-C, SIGTERM and SIGHUP: the first requests an orderly stop, the second ends
+//! the command at once.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -13,15 +14,15 @@ use signal_hook::{flag, low_level};
 use crate::terminal;
 use study::Interrupt;
 
-/// Exit code of a command that was ended at once: it could not do what it was asked.
+/// Exit code of a command that a second signal ended without a result.
 const ENDED_AT_ONCE: i32 = 3;
-/// Exit code of a command that was ended at once and left a partial result: it was stopped.
+/// Exit code of a command that a second signal ended with a partial result.
 const STOPPED: i32 = 1;
 
-/// Listens to signals from now on.
+/// Installs the signal handlers.
 ///
 /// # Errors
-/// If the system refuses the handler.
+/// If the system refuses a handler.
 pub fn listen() -> io::Result<Interrupt> {
     let interrupt = Interrupt::default();
     let (mut signals, sends) = UnixStream::pair()?;

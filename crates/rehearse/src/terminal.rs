@@ -1,4 +1,4 @@
-//! What is written to the terminal: results to standard output, all else to standard error.
+//! Output of the program: results to standard output, everything else to standard error.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +9,16 @@ use report::TextStyle;
 use crate::log;
 use crate::options::observing::LogLevel;
 
-/// Wider lines are hard to follow.
+/// Largest line width. Wider lines are hard to read.
 const COLUMNS_MAX: usize = 140;
-/// Where nothing is known of the terminal, or it is none.
+/// Line width if standard error is not a terminal, or its width is unknown.
 const COLUMNS: usize = 100;
 
-/// Whether a result could not be written, to a full disk, say.
+/// Whether a result could not be written, for example to a full disk.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes a result. Nobody reading any more (`| head`) is no error; anything else is told, and known
-/// from [`lost`] on.
+/// Writes a result. A closed pipe (`| head`) is not an error. Other errors are reported, and
+/// [`lost`] returns true afterwards.
 pub fn say(text: &str) {
     let mut stdout = io::stdout().lock();
     let written = stdout
@@ -34,18 +34,18 @@ pub fn say(text: &str) {
     }
 }
 
-/// Whether a result could not be written.
+/// Returns whether a result could not be written.
 pub fn lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Writes a result and ends the line.
+/// Writes a result followed by a newline.
 pub fn say_line(text: &str) {
     say(text);
     say("\n");
 }
 
-/// Tells what is being done, beside the results.
+/// Reports on standard error what the program is doing.
 pub fn note(text: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Info, text, &[]);
@@ -53,7 +53,7 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Tells why a command failed.
+/// Reports why a command failed.
 pub fn complain(message: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Error, message, &[]);
@@ -61,7 +61,7 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "rehearse: {message}");
 }
 
-/// Where progress is drawn: on standard error, if that is a terminal and for people.
+/// Returns the target of progress bars: standard error if it is a terminal and the log is text.
 pub fn progress_target() -> ProgressDrawTarget {
     match log::is_json() {
         true => ProgressDrawTarget::hidden(),
@@ -69,7 +69,7 @@ pub fn progress_target() -> ProgressDrawTarget {
     }
 }
 
-/// How texts for people are rendered here.
+/// Returns the style of texts on standard output.
 pub fn style() -> TextStyle {
     TextStyle {
         width: columns().min(COLUMNS_MAX),
@@ -77,7 +77,8 @@ pub fn style() -> TextStyle {
     }
 }
 
-/// How progress is rendered on standard error; `None` where that is no terminal, or not for people.
+/// Returns the style of progress on standard error; `None` if it is not a terminal, or the log
+/// is JSON.
 pub fn progress_style() -> Option<TextStyle> {
     let stderr = io::stderr();
     if log::is_json() || !stderr.is_terminal() {
@@ -92,7 +93,7 @@ pub fn progress_style() -> Option<TextStyle> {
     })
 }
 
-/// <https://no-color.org>: any value but an empty one.
+/// Returns whether NO_COLOR is set and not empty, see <https://no-color.org>.
 fn wants_no_colour() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }

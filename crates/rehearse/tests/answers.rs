@@ -1,5 +1,5 @@
-//! What the program answers to what cannot be done: one sentence, an exit code, nothing left; and
-//! to a stop: a readable run that says so.
+//! Errors and interruptions: an error prints one sentence, has its exit code and leaves no files; an
+//! interrupted replay leaves a readable run that is marked as stopped.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// A folder with a log, and the workload of it.
+/// Directory with a log and its workload.
 struct Room {
     directory: tempfile::TempDir,
 }
 
 impl Room {
-    /// A log of ten sessions, each with a statement every 100 ms for `seconds`.
+    /// Creates a log of ten sessions, each with a statement every 100 ms for `seconds`.
     fn new(seconds: u32) -> Self {
         let room = Room {
             directory: tempfile::tempdir().unwrap(),
@@ -91,7 +91,7 @@ impl Room {
     }
 }
 
-/// One sentence that holds these words, and the exit code.
+/// Checks for one sentence with these words, and the exit code.
 #[track_caller]
 fn refused(output: &Output, code: i32, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

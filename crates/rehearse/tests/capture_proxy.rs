@@ -1,5 +1,5 @@
-//! `rehearse capture proxy` as a program: its signals, its control, its disk, and what is left of it
-//! when it is killed.
+//! `rehearse capture proxy` as a program: its signals, its control endpoint, full disks, and
+//! what a killed proxy leaves.
 
 mod hostile_http;
 
@@ -18,7 +18,7 @@ use sandbox::{Endpoint, Places, Sandbox, Wanted};
 use serde_json::Value;
 use workload::WorkloadReader;
 
-/// Nothing here takes so long, and a test that hangs says so.
+/// Time after which a waiting test fails. It is not an expected duration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn server() -> &'static Endpoint {
@@ -38,7 +38,7 @@ fn server() -> &'static Endpoint {
     endpoint
 }
 
-/// The program, and what it tells.
+/// Running program, and its messages.
 struct Running {
     child: Child,
     told: Receiver<String>,
@@ -47,7 +47,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts it; `before` is what a shell does first.
+    /// Starts the program. The shell runs `before` first.
     fn start(directory: &Path, before: &str, further: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_rehearse");
         let mut child = Command::new("sh")
@@ -81,7 +81,7 @@ impl Running {
         running
     }
 
-    /// The next line with this in it.
+    /// Reads up to the next line that contains this text.
     #[track_caller]
     fn hears(&mut self, what: &str) -> String {
         loop {
@@ -113,7 +113,7 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// Ends it by Ctrl-C. Its exit code and what it printed.
+    /// Ends it with Ctrl-C. Returns its exit code and output.
     fn end(mut self) -> (i32, Value) {
         self.signal("INT");
         let output = self.output();
@@ -147,12 +147,12 @@ fn number_behind(line: &str, before: &str) -> u16 {
     digits.parse().unwrap()
 }
 
-/// The answer to a request, and its status.
+/// Returns the status and the body of a response.
 fn ask(port: u16, request: &str, header: &str) -> (u16, Value) {
     ask_as(&format!("127.0.0.1:{port}"), port, request, header)
 }
 
-/// The same, where it is asked by this name.
+/// Returns the status and the body of a response to a request with this `Host`.
 fn ask_as(host: &str, port: u16, request: &str, header: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -168,13 +168,13 @@ fn ask_as(host: &str, port: u16, request: &str, header: &str) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap())
 }
 
-/// The header that presents the token of a file.
+/// Returns the header that presents the token of a file.
 fn bearer(token_file: &Path) -> String {
     let token = std::fs::read_to_string(token_file).unwrap();
     format!("Authorization: Bearer {}\r\n", token.trim_end())
 }
 
-/// The texts of a workload's statements.
+/// Returns the texts of a workload's statements.
 fn statements(workload: &Path) -> Vec<String> {
     let reader = WorkloadReader::open(workload).unwrap();
     let events = reader.events().unwrap().map(|event| event.unwrap().0);
@@ -392,14 +392,14 @@ fn of_a_folder_that_is_taken_away_nothing_is_promised() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// What is recorded can be recovered up to its last row group, for which a footer lies beside it.
+/// Returns whether a recording can be recovered: a footer file exists for its last row group.
 fn is_any_event_safe(directory: &Path) -> bool {
     let listing = std::fs::read_dir(directory.join("a.workload.partial")).unwrap();
     let mut names = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.any(|name| name.starts_with("events-") && name.ends_with(".footer"))
 }
 
-/// Numbers without a pattern (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,5 @@
-//! `rehearse compare` with several runs a side, and with noise: runs made up and written here, so that
-//! what differs is known.
+//! `rehearse compare` with several runs per side, and with noise. The runs are synthetic, so
+//! that the differences are known.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,7 +12,8 @@ mod made_up;
 
 use made_up::{Chance, done, info, text};
 
-/// 60 s of three statements; the whole run slower by a factor, and the second statement by another.
+/// Creates executions over 60 s of three statements. `whole` slows all of them, and `second` the
+/// second one.
 fn executions(seed: u64, whole: f64, second: f64) -> Vec<Execution> {
     let mut chance = Chance::new(seed);
     let mut all: Vec<Execution> = (0..3_000u64)

@@ -1,5 +1,5 @@
-//! A log of known traffic is replayed against a database that was changed in known ways: what the
-//! report finds is what was changed, with the right lines of the log.
+//! Replays a log of known traffic against a database with known changes. The report must find
+//! these changes, with the right lines of the log.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -37,12 +37,12 @@ const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, name text, price in
      CREATE TABLE stock (id int CONSTRAINT one_stock UNIQUE, n int);
      INSERT INTO stock VALUES (1, 1)";
 
-/// A column less, a row more, a constraint less.
+/// Changes to the database: a column removed, a row added, a constraint removed.
 const CHANGE: &str = "ALTER TABLE item DROP COLUMN price;
      INSERT INTO item VALUES (6, 'item 6');
      ALTER TABLE stock DROP CONSTRAINT one_stock";
 
-/// What the one session sends.
+/// Statements of the only session.
 const TRAFFIC: [&str; 13] = [
     "SELECT id FROM item ORDER BY id",
     "SELECT price FROM item WHERE id = 2",
@@ -59,7 +59,7 @@ const TRAFFIC: [&str; 13] = [
     "SELECT 1/0",
 ];
 
-/// Drives a server with its log on, and leaves the log at `log`.
+/// Sends the traffic to a server that logs it, and copies the log to `log`.
 fn capture(log: &Path) {
     let mut server = server();
     connect(&server.start().unwrap())
@@ -87,8 +87,8 @@ fn capture(log: &Path) {
     std::fs::copy(server.data_dir().join("log/postgresql.log"), log).unwrap();
 }
 
-/// The workload again, with the numbers of rows that a replay of it had: what a source that knows
-/// them would have captured.
+/// Creates the workload with the row counts of a replay, as a source that knows them would have
+/// captured it.
 fn with_rows(workload: &Path, run: &Path, output: &Path) {
     let rows: HashMap<(u64, u64), u64> = RunReader::open(run)
         .unwrap()
@@ -108,7 +108,7 @@ fn with_rows(workload: &Path, run: &Path, output: &Path) {
     writer.finish(reader.info().provenance.clone()).unwrap();
 }
 
-/// What differs, in short: kind, codes, count, what follows, and the line of the log.
+/// Returns the differences in short form: kind, codes, count, consequences, and log line.
 fn differences(summary: &Value) -> Vec<Value> {
     let all = summary["divergence"]["differences"].as_array().unwrap();
     let short = |one: &Value| {
@@ -170,7 +170,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     assert_eq!(divergence["verdict"], "same", "{divergence:#}");
     assert_eq!(divergence["statements"], TRAFFIC.len());
     assert_eq!(divergence["same"], TRAFFIC.len());
-    // Two duplicate keys, what was refused behind one of them, and a division by zero.
+    // Two duplicate keys, the statement refused after one of them, and a division by zero.
     assert_eq!(divergence["same_failed"], 4);
 
     let price = line(&["SELECT price FROM item WHERE id = 2"]);
@@ -220,7 +220,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
         (&json!(5), &json!(6))
     );
 
-    // People are told the same, without the workload at hand.
+    // The text has the same facts, without access to the workload.
     std::fs::remove_dir_all(path("rows.workload")).unwrap();
     let text = rehearse(&["show", &name("rows.run")]);
     for words in [

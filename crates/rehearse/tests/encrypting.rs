@@ -1,5 +1,5 @@
-//! Workloads that are encrypted: what the program writes and says, and that age's own program opens
-//! them where it is installed.
+//! Encrypted workloads: files and messages of the program. If age is installed, it must be able
+//! to decrypt them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -210,7 +210,7 @@ fn an_encrypted_workload_is_read_with_its_key_alone() {
     age_opens(&sealed, &key);
 }
 
-/// Has age's own program decrypt every file, and compares it with what this one reads.
+/// Decrypts every file with age, and compares it with what this program reads.
 fn age_opens(workload: &str, key: &str) {
     let age = |arguments: &[&str]| Command::new("age").args(arguments).output();
     if age(&["--version"]).is_err() {

@@ -1,5 +1,5 @@
-//! The settings that the program prints, applied as they are to real servers: the log that they
-//! give lacks nothing. And the other way round: each setting that takes something away is named.
+//! Applies the printed settings to real servers. Their log must lack nothing. In reverse, each
+//! setting that removes information must be named.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, NoTls, types::Type};
 use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
 
-/// Longer than a server needs to write what it has done.
+/// Longer than a server needs to write its log.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -18,14 +18,14 @@ fn rehearse(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What the program prints, which must be a success.
+/// Returns the output of a command that must succeed.
 fn printed(arguments: &[&str]) -> String {
     let output = rehearse(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The statements of a script as psql sends them: without comments, one by one.
+/// Splits a script into statements as psql does, without comments.
 fn statements(script: &str) -> Vec<String> {
     let code: Vec<&str> = script
         .lines()
@@ -38,7 +38,7 @@ fn statements(script: &str) -> Vec<String> {
         .collect()
 }
 
-/// A server whose log goes to a file; all else as it is installed.
+/// Server that logs to a file, with default settings otherwise.
 struct Server {
     _sandbox: Sandbox,
     endpoint: Endpoint,
@@ -115,7 +115,7 @@ impl Server {
             .unwrap();
     }
 
-    /// Captures what is in the log, and returns the document.
+    /// Captures the log, and returns the report.
     fn captured(&self, name: &str) -> serde_json::Value {
         let log = self.room.path().join(format!("{name}.log"));
         std::fs::copy(&self.log, &log).unwrap();
@@ -145,7 +145,7 @@ impl Server {
         view
     }
 
-    /// The same, judged by what the workload keeps.
+    /// Returns the quality of the workload that was kept.
     fn kept(&self, workload: &Path) -> serde_json::Value {
         let reader = workload::WorkloadReader::open(workload).unwrap();
         let account = &reader.info().provenance.reconciliation;
@@ -163,13 +163,13 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What was sent: statements and those of them that fail.
+/// Number of rounds of statements, each with failing ones.
 const ROUNDS: i32 = 30;
 const SLOW: i32 = 12;
 const SENT: u64 = (ROUNDS * 4 + SLOW + 4) as u64;
 const FAILED: u64 = 3;
 
-/// One session, in both protocols, with failures that a server sees at each step.
+/// Runs one session in both protocols, with failures at each step.
 fn session(server: &Server, number: i32) {
     let mut client = server.connect();
     let insert = client.prepare("INSERT INTO item VALUES ($1, $2)").unwrap();
@@ -200,7 +200,7 @@ fn session(server: &Server, number: i32) {
         .unwrap();
 }
 
-/// Sessions one after the other; back when the log has all of it.
+/// Runs sessions one after another, and returns when the log is complete.
 fn traffic(server: &Server, sessions: i32) {
     (1..=sessions).for_each(|number| session(server, number));
     let mut size = 0;
@@ -211,7 +211,7 @@ fn traffic(server: &Server, sessions: i32) {
     });
 }
 
-/// The settings as printed give a log that lacks nothing; and they are taken back.
+/// Applies the printed settings, checks that the log lacks nothing, and reverts them.
 fn the_printed_settings_suffice(major: u16) {
     let server = Server::new(major);
     let version = major.to_string();
@@ -268,13 +268,13 @@ fn the_printed_settings_suffice_for_18() {
     the_printed_settings_suffice(18);
 }
 
-/// What a server is set to, beside the best, and what is found then: its name and the setting that
-/// is named.
+/// Setting that differs from the recommended ones, and the expected finding: its name and the setting
+/// that it names.
 struct Lack {
     set: &'static [(&'static str, &'static str)],
     finding: &'static str,
     setting: (&'static str, &'static str),
-    /// A use that is no longer `yes`, and what it is.
+    /// Use that is no longer `yes`, and its value.
     extent: (&'static str, &'static str),
 }
 

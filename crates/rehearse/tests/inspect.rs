@@ -1,5 +1,4 @@
-//! `rehearse inspect` through the command line, on a real server's log in which it was made to do
-//! everything.
+//! `rehearse inspect` on the log of a real server that contains every kind of event.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

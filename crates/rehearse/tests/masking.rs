@@ -1,5 +1,5 @@
-//! Masking: what the program writes holds no value of the user's, and a masked workload does against
-//! masked data on a real server what the workload did against the data.
+//! Masking: the program's output contains no value of the user, and a masked workload behaves on
+//! masked data as the original does on the original data.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it writes, where it must do what it is asked.
+/// Returns the standard output of a command that must succeed.
 fn done(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let output = rehearse(arguments, input);
     assert_eq!(
@@ -61,7 +61,7 @@ fn refused(arguments: &[&str]) -> String {
     said(&output)
 }
 
-/// All that a workload's files hold, as text.
+/// Returns the contents of a workload's files as text.
 fn content(path: &Path) -> String {
     let reader = WorkloadReader::open(path).unwrap();
     let mut text = std::fs::read_to_string(path.join("manifest.json")).unwrap();
@@ -292,7 +292,7 @@ INSERT INTO purchase SELECT n + 100000, (n % 200 + 1) * 37 + 100, timestamptz '2
 
 const TABLES: [&str; 2] = ["customer", "purchase"];
 
-/// What clients do, in the statements of one session.
+/// Sends the clients' statements in one session.
 fn drive(endpoint: &Endpoint) {
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
     let mut ask = |sql: &str| {

@@ -1,5 +1,5 @@
-//! A replay watched from outside: its metrics while it runs and at its end, its log, and what is
-//! refused.
+//! Observability of a replay: its metrics during the run and at the end, its log, and refused
+//! requests.
 
 mod diagnosing;
 mod hostile_http;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use sandbox::{Auth, Endpoint, Options, Places, Sandbox, Wanted};
 use serde_json::Value;
 
-/// A test that waits for longer fails; nothing is said of how long anything takes.
+/// Time after which a waiting test fails. It is not an expected duration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn command(arguments: &[&str]) -> Command {
@@ -49,7 +49,8 @@ fn server() -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// Six sessions that each send `rounds` statements, 50 ms apart: reads, a failure in each tenth.
+/// Creates six sessions that each send `rounds` statements 50 ms apart: reads, with a failure in
+/// each tenth.
 fn workload(directory: &Path, rounds: u32) -> String {
     let mut log = String::new();
     for round in 0..=rounds {
@@ -80,7 +81,7 @@ fn workload(directory: &Path, rounds: u32) -> String {
     workload
 }
 
-/// A replay that runs, and what it says.
+/// Running replay and its messages.
 struct Running {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
@@ -102,7 +103,7 @@ impl Running {
         }
     }
 
-    /// Reads lines up to one that holds this.
+    /// Reads lines up to one that contains this text.
     fn until(&mut self, what: &str) -> String {
         loop {
             let mut line = String::new();
@@ -115,7 +116,7 @@ impl Running {
         }
     }
 
-    /// Where metrics are.
+    /// Returns the address of the metrics.
     fn address(&mut self) -> String {
         let line = self.until("http://");
         let rest = line.split("http://").nth(1).unwrap();
@@ -128,7 +129,7 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// Its exit code and all that it said.
+    /// Returns the exit code and all messages.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
@@ -137,7 +138,7 @@ impl Running {
     }
 }
 
-/// Status, headers and body.
+/// Returns status, headers and body.
 fn get(address: &str, path: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -153,7 +154,7 @@ fn get(address: &str, path: &str) -> (u16, String, String) {
     (status, head.to_owned(), body.to_owned())
 }
 
-/// What a page of metrics holds: kinds by family, and values by name with its labels.
+/// Contents of a metrics page: types by family, and values by name with labels.
 #[derive(Debug, Default)]
 struct Metrics {
     kinds: BTreeMap<String, String>,
@@ -168,8 +169,8 @@ impl Metrics {
         Metrics::parse(&body)
     }
 
-    /// Strict: each family has HELP and TYPE once, in front of its samples; labels are quoted; no
-    /// sample is there twice; buckets only grow, and the last is the count.
+    /// Parses strictly: each family has HELP and TYPE once, before its samples; labels are
+    /// quoted; no sample occurs twice; buckets never decrease, and the last equals the count.
     fn parse(text: &str) -> Self {
         let mut metrics = Metrics::default();
         let mut helped = BTreeSet::new();
@@ -255,7 +256,7 @@ impl Metrics {
         *self.values.get(id).unwrap_or_else(|| panic!("no {id}"))
     }
 
-    /// The sum over all labels.
+    /// Returns the sum over all labels.
     fn sum(&self, name: &str) -> f64 {
         let start = format!("{name}{{");
         let of_name = |id: &&String| id.starts_with(&start);
@@ -269,7 +270,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit())
 }
 
-/// The names of metrics that the dashboard asks for.
+/// Returns the names of metrics that the dashboard queries.
 fn dashboard_names() -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboards/grafana-replay.json");
     let dashboard: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();

@@ -1,8 +1,8 @@
-//! The same traffic from tcpdump's file, from a running tcpdump's stream and from the server's log: the
-//! same statements, in the same order within each session.
+//! Captures the same traffic from a tcpdump file, from a running tcpdump, and from the server's
+//! log: the same statements, in the same order within each session.
 //!
-//! Capturing packets needs rights that not everybody who runs tests has. If REHEARSE_TEST_PACKETS is set, as in CI,
-//! having none is a failure; otherwise the test that needs them is skipped.
+//! Capturing packets needs privileges. If REHEARSE_TEST_PACKETS is set, as in CI, missing
+//! privileges are a failure; otherwise the test is skipped.
 
 #[path = "../../capture/wire/tests/packets/mod.rs"]
 #[allow(dead_code)]
@@ -57,8 +57,9 @@ fn recorded(name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-/// Statements of each session, the sessions in the order of their first. What was only prepared is
-/// left out: a log tells that with the first execution.
+/// Returns the statements of each session, in the order of the sessions' first statements.
+/// Statements that were only prepared are excluded, since a log shows them with their first
+/// execution.
 fn sessions(workload: &str) -> Vec<Vec<String>> {
     let reader = WorkloadReader::open(Path::new(workload)).unwrap();
     let mut sessions: BTreeMap<u64, Vec<String>> = BTreeMap::new();
@@ -224,7 +225,7 @@ fn where_nothing_can_be_read_nothing_is_captured() {
     );
 }
 
-/// A program that is ended with the test.
+/// Process that is killed with the test.
 struct Running(Child);
 
 impl Running {
@@ -269,7 +270,7 @@ fn start_stream(arguments: &[&str]) -> (Running, ChildStdin) {
     (Running(child), input)
 }
 
-/// What a stream printed after its end, as JSON, and its exit code.
+/// Waits for the end of a capture, and returns its report and exit code.
 fn account(mut running: Running) -> (Value, i32) {
     let mut said = String::new();
     let stdout = running.0.stdout.as_mut().unwrap();
@@ -395,7 +396,7 @@ fn capture_pcap_stream_that_is_killed_can_be_recovered() {
     assert!((5..=20).contains(&recovered), "{recovered}");
 }
 
-/// A server that logs every statement, and its log.
+/// Server that logs every statement, and its log.
 fn server() -> (Sandbox, Endpoint, PathBuf) {
     let places = Places::from_environment().unwrap();
     let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();

@@ -1,6 +1,5 @@
-//! What a pipeline runs: the script that the GitHub Action and the GitLab example call, on a real server,
-//! with a harmful migration and with a harmless one; what it leaves, against the published schemas; and
-//! the examples themselves.
+//! Tests of the CI script that the GitHub Action and the GitLab example call, on a real server, with a harmful
+//! and a harmless migration. Its files are validated with the published schemas, and the examples are checked.
 //!
 //! The script takes psql. Where there is none and REHEARSE_TEST_PSQL is not set, as it is in CI, that
 //! test is left out, and says so.
@@ -36,7 +35,7 @@ fn done(arguments: &[&str], code: i32) -> String {
     text(&output.stdout)
 }
 
-/// Four seconds of four sessions that look orders up by their customer, in a log.
+/// Creates a log of four seconds, in which four sessions look up orders by customer.
 fn log() -> String {
     let mut log = String::new();
     for number in 0..800u32 {
@@ -58,7 +57,7 @@ CREATE INDEX orders_customer ON orders (customer);
 ";
 const HARMFUL: &str = "DROP INDEX orders_customer;\n";
 const HARMLESS: &str = "ALTER TABLE orders ADD COLUMN shipped boolean;\n";
-/// A scan of the table takes many times as long as the index does; machines that test are noisy.
+/// A table scan takes many times as long as an index scan, since test machines are noisy.
 const FAIL_ON: &str = "median.low > 2x and calls > 100\n\nnew_errors";
 
 fn has_psql() -> bool {
@@ -72,7 +71,7 @@ fn has_psql() -> bool {
     found
 }
 
-/// Whether the JSON is as its schema says.
+/// Validates the JSON with its schema.
 #[track_caller]
 fn validate(name: &str, json: &str) {
     let file = root().join(format!("docs/schemas/{name}.schema.json"));
@@ -220,7 +219,7 @@ fn a_migration_is_rehearsed() {
         "{printed}"
     );
 
-    // What cannot be is said before anything is read, and leaves nothing.
+    // An invalid condition is reported before anything is read, and leaves no files.
     let there = path("harmful.sql");
     let names = || std::fs::read_dir(directory.path()).unwrap().count();
     let count = names();
@@ -270,7 +269,8 @@ fn a_migration_is_rehearsed() {
     drop(server);
 }
 
-/// The script with programs that only keep how they were called, and a report that says `junit`.
+/// Runs the script with fake programs that record their arguments, and a report that contains
+/// `junit`.
 fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
@@ -433,7 +433,7 @@ fn keys(yaml: &Yaml) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the script takes from the environment, as its head says.
+/// Returns the environment variables that the script documents.
 fn taken() -> BTreeSet<String> {
     let script = std::fs::read_to_string(root().join("docs/ci/rehearse-migration.sh")).unwrap();
     let head = script.lines().take_while(|line| line.starts_with('#'));

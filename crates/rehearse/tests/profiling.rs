@@ -1,5 +1,5 @@
-//! CPU profiles through the command line, of a real server that works. Where perf may not record, the tests
-//! say so and go on, unless `REHEARSE_TEST_PERF` is set.
+//! CPU profiles of a busy real server through the command line. If perf may not record, the tests print that
+//! and pass, unless `REHEARSE_TEST_PERF` is set.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -26,7 +26,7 @@ fn succeeds(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether `perf` records at all here.
+/// Returns whether `perf` can record on this machine.
 fn may_record(directory: &Path) -> bool {
     let output = Command::new("perf")
         .args(["record", "-q", "-e", "cpu-clock", "-o"])
@@ -46,7 +46,7 @@ fn may_record(directory: &Path) -> bool {
     false
 }
 
-/// A client that keeps the server working until it is dropped.
+/// Client that keeps the server busy until it is dropped.
 struct Work {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -179,7 +179,8 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// A workload of two sessions, one that works and one that sleeps; what the log says of them.
+/// Creates a workload of two sessions, one that works and one that sleeps, as a log describes
+/// them.
 fn works_and_sleeps(directory: &Path) -> String {
     let mut log = String::new();
     for (at, pid, what) in [
@@ -426,7 +427,7 @@ fn is_valid(view: &Value) {
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Without perf there is a reason, and no run.
+/// Checks that without perf there is a reason, and no run.
 #[test]
 fn without_perf_there_is_a_reason_and_nothing_is_left() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The options of a replay, as typed: what is refused, what is foreseen, what a part and copies are.
+//! Options of a replay on the command line: refusals, dry runs, selections and copies.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn server() -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// Ten sessions of a second, each with ten reads and a write.
+/// Creates ten sessions of one second, each with ten reads and a write.
 fn log(path: &Path) {
     let mut log = String::new();
     for tick in 0..=11 {
@@ -91,7 +91,7 @@ fn a_replay_says_before_it_does_and_does_what_it_said() {
     }
     let run = path("a.run");
 
-    // The captured server is told twice.
+    // The captured server must be named twice.
     let captured = path("server.workload");
     let once = ["replay", &captured, "--target", &url, "-o", &run];
     let said = refused(&once);
@@ -194,7 +194,7 @@ fn options_that_make_no_sense_are_refused_with_what_does() {
     assert!(said.contains("--output"), "{said}");
 }
 
-/// Ten sessions of some five seconds, each inserting what it is, and when.
+/// Creates ten sessions of about five seconds, each inserting its number and the time.
 fn slow_log(path: &Path) {
     let mut log = String::new();
     for tick in 0..=101 {
@@ -274,7 +274,7 @@ fn a_replay_that_was_killed_goes_on_from_its_checkpoint() {
     assert_eq!(summary["statements"], 1_010, "{summary:#}");
     assert_eq!(summary["done"], 1_010, "{summary:#}");
     assert_eq!(summary["status"], "complete");
-    // At the server, what was done behind the last checkpoint is there twice.
+    // On the server, statements after the last checkpoint were executed twice.
     let twice = inserted() - 1_010;
     assert!((0..before).contains(&twice), "{twice} of {before}");
     let missing: i64 = client
@@ -297,7 +297,8 @@ fn a_replay_that_was_killed_goes_on_from_its_checkpoint() {
     assert!(said.contains("speed = 1"), "{said}");
 }
 
-/// Ten sessions, each with 500 statements that fail with a message of their own: a run that grows.
+/// Creates ten sessions, each with 500 statements that fail with different messages, so that the
+/// run grows.
 fn failing_log(path: &Path) {
     let mut log = String::new();
     for tick in 0..=500u64 {

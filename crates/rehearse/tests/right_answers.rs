@@ -1,6 +1,6 @@
-//! Reads and writes are captured by the proxy with checksums of their results, and replayed against the
-//! snapshot that they began with: every answer is the same. With one row of it changed, the replay
-//! names the statements that read it.
+//! Captures reads and writes through the proxy with checksums of results, and replays them
+//! against the initial snapshot: every result is equal. With one row changed, the replay names
+//! the statements that read it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,7 +15,7 @@ const SCHEMA: &str = "
     INSERT INTO account (owner, cents) SELECT 'owner ' || n, n * 100 FROM generate_series(1, 200) n;
     CREATE TABLE transfer (id bigserial, source int, target int, cents bigint);";
 
-/// Its rows come in another order each time.
+/// Query that returns its rows in a different order each time.
 const COPY_OUT: &str = "COPY (SELECT owner FROM account ORDER BY random()) TO STDOUT";
 
 fn connect(endpoint: &Endpoint) -> Client {
@@ -71,7 +71,7 @@ impl Drop for Proxy {
 }
 
 /// Two sessions by turns: transfers in transactions, in both protocols, rows that come back, COPY, a
-/// both ways, a cursor, errors; each number is made behind the other's.
+/// both ways, a cursor, errors; numbers are generated alternately.
 fn drive(endpoint: &Endpoint) {
     let mut sessions = [connect(endpoint), connect(endpoint)];
     for turn in 0..60i32 {
@@ -92,12 +92,12 @@ fn drive(endpoint: &Endpoint) {
             .query("SELECT * FROM transfer WHERE id = $1", &[&made])
             .unwrap();
         transaction.commit().unwrap();
-        // Of its own: a replay lets nothing be read late, but what is written behind it may be early.
+        // A separate row: a replay may read a later write too early, but never an earlier one too late.
         let last = 3 + turn % 2;
         let sql =
             format!("SELECT owner, cents FROM account WHERE id % 10 = {last} ORDER BY random()");
         client.simple_query(&sql).unwrap();
-        // Whoever comes next finds it done.
+        // The next session sees it committed.
         std::thread::sleep(std::time::Duration::from_millis(4));
     }
     let [mut one, other] = sessions;
@@ -124,7 +124,7 @@ fn drive(endpoint: &Endpoint) {
     other.close().unwrap();
 }
 
-/// What a replay with checksums finds beside the capture.
+/// Returns the differences that a replay with checksums finds from the capture.
 fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
     let run = workload.with_extension("run");
     let _ = std::fs::remove_dir_all(&run);

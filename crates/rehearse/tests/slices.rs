@@ -1,5 +1,5 @@
-//! Slices, at the capture of a log and of a workload: what the program writes and says, and that
-//! a slice of real traffic does on a real server what the whole did.
+//! Slices of logs and of workloads: the program's files and messages. A slice of real traffic
+//! behaves on a real server as the whole did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the program, which must do what it is asked; its standard output.
+/// Runs the program, which must succeed, and returns its standard output.
 fn done(arguments: &[&str]) -> String {
     let output = rehearse(arguments);
     let said = text(&output.stderr);
@@ -33,7 +33,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&done(arguments)).unwrap()
 }
 
-/// What it says where it refuses.
+/// Returns the error message of a command that must be refused.
 fn refused(arguments: &[&str]) -> String {
     let output = rehearse(arguments);
     let said = text(&output.stderr);
@@ -56,8 +56,8 @@ fn texts(path: &Path) -> Vec<String> {
     events(path).iter().map(of).collect()
 }
 
-/// A folder with a log of three sessions: one that is in a transaction in the middle, one that is
-/// idle, and one of another user.
+/// Directory with a log of three sessions: one in a transaction in the middle, one idle, and one
+/// of another user.
 struct Room {
     directory: tempfile::TempDir,
 }
@@ -96,7 +96,7 @@ impl Room {
         self.path(name).display().to_string()
     }
 
-    /// Slices the workload with these options; the account.
+    /// Slices the workload with these options, and returns the report.
     fn slice(&self, name: &str, options: &[&str]) -> serde_json::Value {
         let (whole, part) = (self.text("a.workload"), self.text(name));
         let mut arguments = vec!["slice", &whole, "-o", &part, "--json"];
@@ -104,7 +104,7 @@ impl Room {
         json(&arguments)
     }
 
-    /// What slicing with these options is refused with; nothing may be left of it.
+    /// Returns the error message of a slice that must be refused and leave no files.
     fn refused(&self, options: &[&str]) -> String {
         let (whole, part) = (self.text("a.workload"), self.text("none.workload"));
         let mut arguments = vec!["slice", &whole, "-o", &part];
@@ -175,7 +175,7 @@ fn a_slice_begins_where_its_sessions_were() {
             .all(|session| session.start_seen && !session.end_seen)
     );
 
-    // A slice can be sliced; both are told.
+    // A slice can be sliced again; the report lists both.
     let (b, c) = (room.text("b.workload"), room.text("c.workload"));
     let said = done(&["slice", &b, "-o", &c, "--filter-user", "app"]);
     assert!(
@@ -360,7 +360,7 @@ CREATE TABLE north.entry (n int PRIMARY KEY, note text);
 CREATE TABLE south.entry (n int PRIMARY KEY, note text);
 GRANT ALL ON SCHEMA north, south TO helper; GRANT ALL ON ALL TABLES IN SCHEMA north, south TO helper;";
 
-/// All rows of both tables.
+/// Returns all rows of both tables.
 fn rows(endpoint: &Endpoint) -> Vec<String> {
     let query = "SELECT 'north.entry', n, note FROM north.entry
                  UNION ALL SELECT 'south.entry', n, note FROM south.entry ORDER BY 1, 2";
@@ -377,8 +377,8 @@ fn rows(endpoint: &Endpoint) -> Vec<String> {
     answer.iter().filter_map(row).collect()
 }
 
-/// Three sessions, the first of them in a transaction in the middle. Returns the rows that were
-/// committed then, and at the end.
+/// Runs three sessions, the first of them in a transaction in the middle. Returns the rows that
+/// were committed then, and at the end.
 fn drive(endpoint: &Endpoint) -> (Vec<String>, Vec<String>) {
     let (mut one, mut two, mut three) = (connect(endpoint), connect(endpoint), connect(endpoint));
     let say = |client: &mut Client, sql: &str| client.batch_execute(sql).unwrap();
@@ -459,7 +459,8 @@ fn drive(endpoint: &Endpoint) -> (Vec<String>, Vec<String>) {
     (middle, rows(endpoint))
 }
 
-/// Replays against a fresh server that holds these rows; the run's failures and the rows then.
+/// Replays against a fresh server with these rows. Returns the run's failures and the final
+/// rows.
 fn replay(workload: &str, run: &str, before: &[String]) -> (serde_json::Value, Vec<String>) {
     let mut target = server(&[]);
     let endpoint = target.start().unwrap();

@@ -1,5 +1,5 @@
-//! The lab's downloader whose claim lacks its index. Alone, since what it must show are effects of a busy server, which other
-//! tests beside it would hide.
+//! The lab's queue case, whose claim query lacks its index. It runs in a separate test binary, since other tests at the
+//! same time would hide the effects of a busy server.
 
 mod case;
 

@@ -1,5 +1,5 @@
-//! Sweeps through the command line: a real one, killed half-way and gone on with, and what is refused. Proofs,
-//! which are made alike, are in a module.
+//! Sweeps through the command line: a real one that is killed and resumed, and refusals. Modules
+//! test proofs, index advice and the lab.
 
 mod advising;
 mod case;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A test that waits for longer fails; nothing is said of how long anything takes.
+/// Time after which a waiting test fails. It is not an expected duration.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn command(arguments: &[&str]) -> Command {
@@ -43,7 +43,7 @@ fn trials(sweep: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Any major version that the tests have; the machine's own where there is one.
+/// Returns a major version available to the tests, preferably that of the machine.
 fn major() -> String {
     let places = sandbox::Places::from_environment().unwrap();
     let wanted = sandbox::Wanted {
@@ -325,7 +325,7 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         &["x.workload", "--rate", "5", "--postgres-version", "17"],
         "--rate is for scripts",
     );
-    // What is refused leaves nothing behind.
+    // A refused sweep leaves no files.
     let at = |name: &str| directory.path().join(name).display().to_string();
     let log = "2026-03-01 09:00:00.000 UTC [1] LOG:  statement: INSERT INTO t VALUES (1)\n";
     std::fs::write(at("a.log"), log).unwrap();

@@ -1,5 +1,5 @@
-//! What a replay finds out about its target, through the command line and on real servers: settings and
-//! an index that changed, a newer major version, and the plans that came of it.
+//! Facts and plans of a replay's target, through the command line and on real servers: changed settings and
+//! indexes, a newer major version, and the resulting plans.
 
 #[path = "targets_and_plans/bundled.rs"]
 mod bundled;
@@ -53,7 +53,7 @@ fn server(major: u16) -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// Statements one by one, since some do not go into a transaction.
+/// Executes statements one by one, since some cannot run in a transaction.
 fn run(endpoint: &Endpoint, sql: &str) {
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
     for statement in sql.split(';') {
@@ -61,8 +61,8 @@ fn run(endpoint: &Endpoint, sql: &str) {
     }
 }
 
-/// Two sessions: by an index, by values in the text, several in one text, what has no plan, and what
-/// fails.
+/// Runs two sessions: an index lookup, values in the text, several statements in one text, one
+/// without a plan, and one that fails.
 fn workload(directory: &Path) -> String {
     let mut log = String::new();
     let mut at = 0;
@@ -134,12 +134,12 @@ fn plans<'v>(view: &'v Value, sql: &str) -> &'v Value {
     &found.unwrap_or_else(|| panic!("no {sql}"))["plans"]
 }
 
-/// Whether a statement's plans are the same; null unless both sides have one.
+/// Returns whether a statement's plans are the same; null unless both sides have one.
 fn same<'v>(view: &'v Value, sql: &str) -> &'v Value {
     &plans(view, sql)["comparison"]["same"]
 }
 
-/// The first step that a plan and another one do in another way: before, and after.
+/// Returns the first different node of two plans: before, and after.
 fn step(view: &Value) -> [&str; 2] {
     let first = &plans(view, BY_CUSTOMER)["comparison"]["changes"][0];
     assert_eq!(first["change"], "step");
@@ -149,7 +149,7 @@ fn step(view: &Value) -> [&str; 2] {
 const BITMAP: &str = "Bitmap Heap Scan using orders_customer on orders";
 const SCAN: &str = "Seq Scan on orders";
 
-/// The names of a list in the targets.
+/// Returns the names of a list in the targets.
 fn names(view: &Value, list: &str) -> Vec<String> {
     let all = view["targets"][list].as_array().unwrap();
     let name = |one: &Value| one["name"].as_str().unwrap().to_owned();
@@ -319,7 +319,7 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     let view = compared(&before, &settings, &asking);
     // The index is gone there by now, and is still here.
     assert_eq!(step(&view), [SCAN, BITMAP]);
-    // A target that is not there is an error, on either side; what was asked for is told.
+    // An unreachable target is an error on either side, and the message names it.
     let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
     for (place, side) in [(2, "before"), (4, "after")] {
         let mut unreachable = vec!["compare", &before, &settings, "--json"];
@@ -415,8 +415,8 @@ fn help_says_what_show_literals_shows() {
     };
     let of_compare = shows("compare");
     assert!(of_compare.contains("conditions of plans"), "{of_compare}");
-    for command in ["compare", "summary", "replay"] {
+    for command in ["compare", "show", "replay"] {
         let said = shows(command);
-        assert!(said.contains("messages of the application's own"), "{said}");
+        assert!(said.contains("the application's own messages"), "{said}");
     }
 }

@@ -1,8 +1,8 @@
-//! `rehearse capture`: server logs become a workload.
+//! `rehearse capture`: creates a workload from server logs, and dispatches to the other sources.
 
 mod control;
 mod control_token;
-mod kept;
+mod partial_output;
 mod pcap;
 mod proxy;
 
@@ -13,7 +13,7 @@ use capture_log as log;
 use capture_log::{LogError, LogFormat, LogOptions, LogReport, SourceReport};
 use capture_sink::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
-use kept::Kept;
+use partial_output::PartialOutput;
 use report::{CaptureReport, capture_text, fitness_text, to_json};
 use transform::Slicer;
 use transform::mask::Masker;
@@ -23,7 +23,7 @@ use workload::{
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources};
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
 use crate::options::slice::SliceArgs;
@@ -33,8 +33,8 @@ use study::Failure;
 use study::Interrupt;
 use study::keys;
 
-/// Captures from what was asked for.
-pub fn run(options: Capture) -> Result<Ending, Failure> {
+/// Captures from the requested source.
+pub fn run(options: Capture) -> Result<ExitStatus, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
         Source::Proxy(options) => proxy::run(&options),
@@ -43,7 +43,7 @@ pub fn run(options: Capture) -> Result<Ending, Failure> {
     }
 }
 
-fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
+fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let captured = capture(
         sources(options, &interrupt)?,
@@ -69,13 +69,17 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
     let damaged = |source: &SourceReport| source.damage.is_some();
     let found = captured.report.reconciliation.unreadable.lines > 0
         || captured.report.sources.iter().any(damaged);
-    Ok(if found { Ending::Found } else { Ending::Done })
+    Ok(if found {
+        ExitStatus::Findings
+    } else {
+        ExitStatus::Success
+    })
 }
 
-/// Captures log files into a workload and shows the account: the demo's way.
+/// Captures log files into a workload and shows the report, for the demo.
 ///
 /// # Errors
-/// Where the log cannot be captured or the workload not be written.
+/// If the log cannot be captured or the workload cannot be written.
 pub fn capture_files(
     files: &[PathBuf],
     output: &Path,
@@ -85,7 +89,7 @@ pub fn capture_files(
     Ok(())
 }
 
-/// The same, without its account.
+/// Captures log files into a workload without a report.
 ///
 /// # Errors
 /// As [`capture_files`].
@@ -135,63 +139,21 @@ fn capture(
     };
     // A log that is followed ends in order where the user stops it.
     let interrupt = follow.is_none().then_some(interrupt);
-    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
-    let style = ProgressStyle::with_template(
-        "{spinner} {decimal_bytes} read, {decimal_bytes_per_sec}, {msg}",
-    )
-    .expect("a valid template");
-    bar.set_style(style);
+    let bar = progress_bar();
     if let Some(follow) = &mut follow {
-        let mut stop = std::mem::replace(&mut follow.stop, Box::new(|| true));
-        let (bar, mut said) = (bar.clone(), false);
-        follow.stop = Box::new(move || {
-            let enough = stop();
-            if enough && !std::mem::replace(&mut said, enough) {
-                bar.suspend(|| {
-                    terminal::note("stopping: what was logged until now is still read");
-                });
-            }
-            enough
-        });
+        announce_stop(follow, &bar);
     }
     let log_options = LogOptions {
         inputs: selection.inputs,
-        on_source: follow.is_some().then(|| -> log::OnSource<'_> {
-            let mut first = true;
-            let bar = &bar;
-            Box::new(move |name| {
-                let name = match name {
-                    "-" => "standard input",
-                    name => name,
-                };
-                let said = match std::mem::take(&mut first) {
-                    true => format!("following {name}; Ctrl-C ends the capture in order"),
-                    false => format!("going on with {name}"),
-                };
-                bar.suspend(|| terminal::note(&said));
-            })
-        }),
+        on_source: follow.is_some().then(|| announce_sources(&bar)),
         follow,
         prefix,
         format,
-        on_progress: Some(Box::new(|progress: log::Progress| {
-            if let Some(total) = progress.total_bytes {
-                bar.set_length(total);
-            }
-            bar.set_position(progress.read_bytes);
-            bar.set_message(match progress.total_bytes {
-                Some(total) if total > 0 => format!(
-                    "{} events, {:.0} %",
-                    progress.events,
-                    100.0 * progress.read_bytes as f64 / total as f64
-                ),
-                _ => format!("{} events", progress.events),
-            });
-        })),
+        on_progress: Some(Box::new(|progress| show_progress(&bar, &progress))),
     };
     let result = match output {
         None => {
-            let mut sink = Stoppable {
+            let mut sink = InterruptibleSink {
                 sink: SliceSink::new(Counted::default(), slicer),
                 interrupt,
             };
@@ -229,9 +191,65 @@ fn capture(
     })
 }
 
-/// What was read, its span in microseconds, its statements, what a slice left out, and what was
-/// masked.
-type Written = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
+    let style = ProgressStyle::with_template(
+        "{spinner} {decimal_bytes} read, {decimal_bytes_per_sec}, {msg}",
+    )
+    .expect("a valid template");
+    bar.set_style(style);
+    bar
+}
+
+/// Reports once that following the log stops.
+fn announce_stop(follow: &mut log::Follow, bar: &ProgressBar) {
+    let mut stop = std::mem::replace(&mut follow.stop, Box::new(|| true));
+    let (bar, mut is_announced) = (bar.clone(), false);
+    follow.stop = Box::new(move || {
+        let stops = stop();
+        if stops && !std::mem::replace(&mut is_announced, stops) {
+            bar.suspend(|| {
+                terminal::note("stopping: what was logged until now is still read");
+            });
+        }
+        stops
+    });
+}
+
+/// Reports each file of a followed log when it is opened.
+fn announce_sources(bar: &ProgressBar) -> log::OnSource<'_> {
+    let mut first = true;
+    Box::new(move |name| {
+        let name = match name {
+            "-" => "standard input",
+            name => name,
+        };
+        let line = match std::mem::take(&mut first) {
+            true => format!("following {name}; Ctrl-C ends the capture in order"),
+            false => format!("going on with {name}"),
+        };
+        bar.suspend(|| terminal::note(&line));
+    })
+}
+
+fn show_progress(bar: &ProgressBar, progress: &log::Progress) {
+    if let Some(total) = progress.total_bytes {
+        bar.set_length(total);
+    }
+    bar.set_position(progress.read_bytes);
+    bar.set_message(match progress.total_bytes {
+        Some(total) if total > 0 => format!(
+            "{} events, {:.0} %",
+            progress.events,
+            100.0 * progress.read_bytes as f64 / total as f64
+        ),
+        _ => format!("{} events", progress.events),
+    });
+}
+
+/// Report of the log, span in microseconds, number of statements, statements excluded by a
+/// slice, and masked values.
+type CaptureResult = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
 
 fn write(
     log_options: LogOptions<'_>,
@@ -240,18 +258,18 @@ fn write(
     (slicer, slice_options): (Option<Slicer>, BTreeMap<String, Vec<String>>),
     masker: Option<Masker>,
     interrupt: Option<&Interrupt>,
-) -> Result<Written, Failure> {
-    must_be_a_workloads_name(output)?;
+) -> Result<CaptureResult, Failure> {
+    check_workload_name(output)?;
     // The file may be gone when it is followed no more.
-    let kept = Kept::create(output, log_options.follow.is_some(), recipients)?;
-    let mut sink = Stoppable {
-        sink: SliceSink::new(MaskSink::new(kept, masker), slicer),
+    let output_writer = PartialOutput::create(output, log_options.follow.is_some(), recipients)?;
+    let mut sink = InterruptibleSink {
+        sink: SliceSink::new(MaskSink::new(output_writer, masker), slicer),
         interrupt,
     };
     let report = log::capture(log_options, &mut sink).map_err(failure)?;
     let (sink, account) = sink.sink.finish()?;
-    let (kept, masked) = sink.finish();
-    let mut writer = kept.writer;
+    let (output_writer, masked) = sink.finish();
+    let mut writer = output_writer.writer;
     writer.note_masks(masked.clone());
     let provenance = Provenance {
         source_kind: "log".to_owned(),
@@ -277,11 +295,11 @@ fn write(
     Ok((report, info.span_us, info.statements, account, masked))
 }
 
-/// Refuses another name than NAME.workload.
+/// Checks that the output is called NAME.workload and that its directory exists.
 ///
 /// # Errors
-/// With what to give instead.
-pub fn must_be_a_workloads_name(output: &Path) -> Result<(), Failure> {
+/// If not, with a correct option.
+pub fn check_workload_name(output: &Path) -> Result<(), Failure> {
     if output
         .extension()
         .is_none_or(|extension| extension != "workload")
@@ -302,20 +320,20 @@ pub fn must_be_a_workloads_name(output: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends the capture where the user asked to stop: what is written so far is then removed.
-struct Stoppable<'a, S> {
+/// Sink that ends the capture when the user interrupts it. The partial workload is then removed.
+struct InterruptibleSink<'a, S> {
     sink: S,
     interrupt: Option<&'a Interrupt>,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("the capture was stopped; nothing of it is left, and the log is as it was")]
-struct Stopped;
+struct CaptureInterrupted;
 
-impl<S: EventSink> EventSink for Stoppable<'_, S> {
+impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         if self.interrupt.is_some_and(Interrupt::is_asked) {
-            return Err(SinkError::new(Stopped));
+            return Err(SinkError::new(CaptureInterrupted));
         }
         self.sink.event(event)
     }
@@ -333,7 +351,7 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
     }
 }
 
-/// How a capture that could not be ends.
+/// Converts an error of the log reader to a failure with its exit code.
 pub(super) fn failure(error: LogError) -> Failure {
     match &error {
         LogError::Read { error: inner, .. } if inner.kind() == std::io::ErrorKind::NotFound => {

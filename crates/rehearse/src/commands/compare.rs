@@ -9,18 +9,18 @@ use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 use crate::commands::outputs;
 use crate::commands::outputs::{Form, JUNIT, MARKDOWN, PAGE};
 use crate::commands::show::literals;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::{Compare, OutputArgs};
 use crate::terminal;
 use study::Failure;
 use study::compare_runs::{Request, compare_runs};
 
-/// Compares and shows; exit code 1 where `--fail-on` asks for it.
-pub fn run(options: &Compare) -> Result<Ending, Failure> {
+/// Compares and shows the result. The exit code is 1 if a condition of `--fail-on` holds.
+pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     let request = request(options)?;
-    let printed = printed(options)?;
+    let stdout_format = stdout_format(options)?;
     if options.dry_run {
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Success);
     }
     let outputs = outputs::begin(&options.files())?;
     let comparison = compare_runs(&request)?;
@@ -32,38 +32,44 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
         };
         output.finish(&content)?;
     }
-    match printed {
-        Printed::Text => terminal::say(&compare_text::render_text(&comparison, &terminal::style())),
-        Printed::Json => terminal::say_line(&to_document(&comparison)),
-        Printed::Markdown => terminal::say(&compare_markdown::render_markdown(&comparison)),
+    match stdout_format {
+        StdoutFormat::Text => {
+            terminal::say(&compare_text::render_text(&comparison, &terminal::style()))
+        }
+        StdoutFormat::Json => terminal::say_line(&to_document(&comparison)),
+        StdoutFormat::Markdown => terminal::say(&compare_markdown::render_markdown(&comparison)),
     }
     let holds = comparison
         .conditions
         .iter()
         .any(|condition| condition.holds);
-    Ok(if holds { Ending::Found } else { Ending::Done })
+    Ok(if holds {
+        ExitStatus::Findings
+    } else {
+        ExitStatus::Success
+    })
 }
 
-/// What goes to standard output.
+/// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Printed {
+enum StdoutFormat {
     Text,
     Json,
     Markdown,
 }
 
-/// What `--markdown` takes for standard output.
+/// Value of `--markdown` that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
 
-fn printed(options: &Compare) -> Result<Printed, Failure> {
+fn stdout_format(options: &Compare) -> Result<StdoutFormat, Failure> {
     let markdown = options.outputs.markdown.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     match (options.json, markdown) {
         (true, true) => Err(Failure::usage(
             "--json and --markdown - both print to standard output; give --markdown a file",
         )),
-        (true, false) => Ok(Printed::Json),
-        (false, true) => Ok(Printed::Markdown),
-        (false, false) => Ok(Printed::Text),
+        (true, false) => Ok(StdoutFormat::Json),
+        (false, true) => Ok(StdoutFormat::Markdown),
+        (false, false) => Ok(StdoutFormat::Text),
     }
 }
 
@@ -75,7 +81,7 @@ fn conditions(given: &[String]) -> Result<Vec<Condition>, Failure> {
 }
 
 impl Compare {
-    /// The files that it is written to.
+    /// Returns the files to write, by format.
     fn files(&self) -> Vec<(Form, &Path)> {
         let OutputArgs {
             html,

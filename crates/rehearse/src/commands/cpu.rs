@@ -1,4 +1,4 @@
-//! `rehearse cpu`: what the processor time of a profile was for.
+//! `rehearse cpu`: breaks down the CPU time of a profile.
 
 use std::path::Path;
 
@@ -6,28 +6,28 @@ use cpu_profile::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTim
 use report::{phases_text, to_document};
 use run::RunReader;
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::profiling::Cpu;
 use crate::terminal;
 use study::Failure;
 use study::profile_samples::{Profiled, SampleChoice};
 
-/// Reads the profile once and shows its phases.
-pub fn run(options: &Cpu) -> Result<Ending, Failure> {
+/// Reads the profile and shows its phases.
+pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
     show(
         &options.run,
         &SampleChoice::from(&options.choice),
         options.top,
         options.json,
     )?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// The phases of a run's profile, and how much time a sample stands for. The inner error says why there is no
-/// profile.
+/// Returns the phases of a run's profile, and the CPU time of one sample. The inner error is the
+/// reason why there is no profile.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>, Failure> {
     let run = RunReader::open(path)?;
     let Some(profile) = run.profile()? else {
@@ -52,7 +52,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>
 /// Shows the phases of a run's profile.
 ///
 /// # Errors
-/// Where it has none or cannot be read.
+/// If the run has no profile or cannot be read.
 pub fn show(path: &Path, choice: &SampleChoice, top: usize, json: bool) -> Result<(), Failure> {
     let profiled = Profiled::open(RunReader::open(path)?, choice)?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());

@@ -1,6 +1,6 @@
-//! `rehearse diagnose`: what is wrong, by rules over a run, a server that is watched, or a workload.
+//! `rehearse diagnose`: applies rules to a run, an observed server, or a workload.
 
-mod round;
+mod prove_findings;
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use workload::WorkloadReader;
 
 use crate::commands::observe;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::diagnosing::Diagnose;
 use crate::options::watching::Observe;
 use crate::terminal;
@@ -26,11 +26,11 @@ use study::diagnosis_inputs::Asked;
 use study::keys;
 use study::target_snapshot::told;
 
-/// Of the statements of a server that is watched, so many are asked for their plans.
+/// Number of statements of an observed server whose plans are collected.
 const PLANS_MAX: usize = 100;
 
-/// Looks, and shows what was found.
-pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
+/// Diagnoses and shows the findings.
+pub fn run(options: &Diagnose) -> Result<ExitStatus, Failure> {
     let thresholds = thresholds(&options.threshold)?;
     if options.thresholds {
         let all: Vec<_> = thresholds.settings().collect();
@@ -41,35 +41,35 @@ pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
             }))),
             false => terminal::say(&diagnose_text::render_thresholds(&all, &terminal::style())),
         }
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Success);
     }
     if options.proving.prove {
-        return round::run(options, &thresholds);
+        return prove_findings::run(options, &thresholds);
     }
-    let met = match (&options.target, &options.of) {
-        (Some(url), _) => of_target(options, url, &thresholds)?,
-        (None, Some(path)) => of_path(options, path, &thresholds)?,
+    let input = match (&options.target, &options.of) {
+        (Some(url), _) => observe_target(options, url, &thresholds)?,
+        (None, Some(path)) => read_path(options, path, &thresholds)?,
         (None, None) => {
             return Err(Failure::usage(
                 "nothing to diagnose was given; give a run, a workload, or --target URL",
             ));
         }
     };
-    Ok(show(options, &report(met, &thresholds)))
+    Ok(show(options, &report(input, &thresholds)))
 }
 
-/// What is diagnosed.
-struct Met {
-    /// As the user named it.
+/// Evidence to diagnose.
+struct DiagnosisInput {
+    /// Name that the user gave.
     name: String,
     evidence: Evidence,
     suspects: Vec<Suspect>,
 }
 
-/// The thresholds, some of them set by the user.
+/// Returns the thresholds, with those that the user set.
 ///
 /// # Errors
-/// Where there is none of a name, or a value is no number.
+/// If a name is unknown, or a value is not a number.
 pub fn thresholds(set: &[String]) -> Result<Thresholds, Failure> {
     let mut thresholds = Thresholds::default();
     for text in set {
@@ -89,10 +89,14 @@ fn refused(error: ThresholdError) -> Failure {
     })
 }
 
-fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<Met, Failure> {
+fn read_path(
+    options: &Diagnose,
+    path: &Path,
+    thresholds: &Thresholds,
+) -> Result<DiagnosisInput, Failure> {
     let name = path.display().to_string();
     match RunReader::open(path) {
-        Ok(run) => of_run(options, name, &run, thresholds),
+        Ok(run) => read_run(options, name, &run, thresholds),
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
             let evidence = diagnosis_inputs::of_workload(&workload)?;
@@ -101,7 +105,7 @@ fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<M
                 .iter()
                 .map(|pattern| suspect(&evidence, pattern, None, thresholds))
                 .collect();
-            Ok(Met {
+            Ok(DiagnosisInput {
                 name,
                 evidence,
                 suspects,
@@ -111,19 +115,19 @@ fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<M
     }
 }
 
-fn of_run(
+fn read_run(
     options: &Diagnose,
     name: String,
     run: &RunReader,
     thresholds: &Thresholds,
-) -> Result<Met, Failure> {
+) -> Result<DiagnosisInput, Failure> {
     let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
     let mut suspects = Vec::new();
     for pattern in &options.impact_of {
         let response = response(run, &evidence, pattern)?;
         suspects.push(suspect(&evidence, pattern, response, thresholds));
     }
-    Ok(Met {
+    Ok(DiagnosisInput {
         name,
         evidence,
         suspects,
@@ -142,8 +146,12 @@ fn workload(path: &Path) -> Result<WorkloadReader, Failure> {
     )
 }
 
-/// Watches, then asks.
-fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<Met, Failure> {
+/// Observes a server, and collects its facts and plans.
+fn observe_target(
+    options: &Diagnose,
+    url: &str,
+    thresholds: &Thresholds,
+) -> Result<DiagnosisInput, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let place = tempfile::tempdir().map_err(Failure::could_not)?;
@@ -169,7 +177,7 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<M
         .iter()
         .map(|pattern| suspect(&evidence, pattern, None, thresholds))
         .collect();
-    Ok(Met {
+    Ok(DiagnosisInput {
         name: target.address(),
         evidence,
         suspects,
@@ -181,7 +189,7 @@ fn facts(target: &Target) -> Facts {
     ::observe::facts(target, &[login], &SystemClock::start())
 }
 
-/// The generic plans of the statements that took the most time.
+/// Collects the generic plans of the statements that took the most time.
 fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
     let login = LoginMap::default().login(target, "", "", "");
     let wanted = diagnosis_inputs::costliest(run, PLANS_MAX)?;
@@ -190,7 +198,8 @@ fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
     Ok(answers.plans)
 }
 
-/// What of a run's response times is a suspect's, waiting behind it included.
+/// Returns the part of a run's response time that suspected statements account for, including
+/// the time that others waited for them.
 fn response(
     run: &RunReader,
     evidence: &Evidence,
@@ -213,18 +222,18 @@ fn response(
     Ok(Some(behind.finish()))
 }
 
-fn report(met: Met, thresholds: &Thresholds) -> DiagnosisReport {
-    let diagnosis = diagnose(&met.evidence, thresholds);
+fn report(input: DiagnosisInput, thresholds: &Thresholds) -> DiagnosisReport {
+    let diagnosis = diagnose(&input.evidence, thresholds);
     DiagnosisReport::new(
-        &met.name,
-        &met.evidence,
+        &input.name,
+        &input.evidence,
         diagnosis,
         thresholds,
-        met.suspects,
+        input.suspects,
     )
 }
 
-fn show(options: &Diagnose, report: &DiagnosisReport) -> Ending {
+fn show(options: &Diagnose, report: &DiagnosisReport) -> ExitStatus {
     match options.json {
         true => terminal::say_line(&to_json(report)),
         false => terminal::say(&diagnose_text::render_text(
@@ -234,7 +243,7 @@ fn show(options: &Diagnose, report: &DiagnosisReport) -> Ending {
         )),
     }
     match report.is_finding {
-        true => Ending::Found,
-        false => Ending::Done,
+        true => ExitStatus::Findings,
+        false => ExitStatus::Success,
     }
 }

@@ -1,14 +1,14 @@
-//! The parts that sweeps and proofs have in common.
+//! Code that sweeps and proofs share.
 
 use std::path::Path;
 
 use crate::commands::outputs;
 use study::Failure;
 
-/// The page, in an experiment's directory.
+/// Page in an experiment's directory.
 const PAGE: &str = "report.html";
 
-/// Writes a result, as JSON, and its page into an experiment's directory.
+/// Writes a result as JSON, and its page, into an experiment's directory.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -20,7 +20,7 @@ pub fn write_results(directory: &Path, name: &str, json: &str, page: &str) -> Re
 /// Writes a file.
 ///
 /// # Errors
-/// With its name.
+/// If it cannot be written. The message has its name.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
         .map_err(|error| Failure::could_not(format!("cannot write {}: {error}", file.display())))

@@ -1,4 +1,5 @@
-//! `rehearse export-evidence`: everything about a run that a sceptic needs to do it again, in one file.
+//! `rehearse export-evidence`: packs everything that is needed to reproduce a run into one
+//! archive.
 
 mod contents;
 mod pack;
@@ -9,7 +10,7 @@ use report::{ArtefactView, EvidenceView, evidence_text, to_json};
 use run::RunReader;
 use workload::WorkloadReader;
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::export_evidence::ExportEvidence;
 use crate::terminal;
 use study::Failure;
@@ -17,16 +18,16 @@ use study::Failure;
 use contents::Contents;
 use pack::Pack;
 
-/// How a bundle's name ends.
+/// File name extension of an archive.
 const ENDING: &str = ".tar.zst";
 
-/// Packs a run's evidence, and shows what is in it and what not.
-pub fn run(options: &ExportEvidence) -> Result<Ending, Failure> {
+/// Packs a run's evidence, and shows the included and the missing items.
+pub fn run(options: &ExportEvidence) -> Result<ExitStatus, Failure> {
     let reader = RunReader::open(&options.run)?;
     reader.verify()?;
     let output = match &options.output {
         Some(output) => output.clone(),
-        None => beside(&options.run),
+        None => default_output(&options.run),
     };
     if !output.display().to_string().ends_with(ENDING) {
         return Err(Failure::usage(format!(
@@ -35,12 +36,12 @@ pub fn run(options: &ExportEvidence) -> Result<Ending, Failure> {
         )));
     }
     let workload = match &options.with_workload {
-        Some(path) => Some(its_workload(&reader, path)?),
+        Some(path) => Some(open_workload(&reader, path)?),
         None => None,
     };
     let name = options.run.display().to_string();
     let mut pack = match options.dry_run {
-        true => Pack::of_nothing(),
+        true => Pack::dry_run(),
         false => {
             let at_s = reader.info().started_wall_us / 1_000_000;
             Pack::begin(&output, u64::try_from(at_s).unwrap_or(0))?
@@ -90,17 +91,17 @@ pub fn run(options: &ExportEvidence) -> Result<Ending, Failure> {
             indicatif::BinaryBytes(bytes)
         ));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// `NAME.evidence.tar.zst` beside `NAME.run`.
-fn beside(run: &Path) -> PathBuf {
+/// Returns `NAME.evidence.tar.zst` next to `NAME.run`.
+fn default_output(run: &Path) -> PathBuf {
     let name = run.file_stem().unwrap_or(run.as_os_str());
     run.with_file_name(format!("{}.evidence{ENDING}", name.display()))
 }
 
-/// The workload that was replayed, and no other.
-fn its_workload(run: &RunReader, path: &Path) -> Result<WorkloadReader, Failure> {
+/// Opens the workload of the run, and refuses another.
+fn open_workload(run: &RunReader, path: &Path) -> Result<WorkloadReader, Failure> {
     let workload = WorkloadReader::open(path)?;
     let wanted = &run.info().workload;
     if workload.id() != wanted.id {

@@ -1,4 +1,5 @@
-//! `rehearse flame`: a profile, or what was waited for, as a flame graph; or the difference of two.
+//! `rehearse flame`: draws a flame graph of CPU samples or wait samples, or of the difference of
+//! two profiles.
 
 mod waits;
 
@@ -10,14 +11,14 @@ use report::flame::{
 };
 use run::RunReader;
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::profiling::Flame;
 use crate::terminal;
 use study::Failure;
 use study::profile_samples::{Profiled, SampleChoice};
 
-/// Draws it into a file.
-pub fn run(options: &Flame) -> Result<Ending, Failure> {
+/// Draws the flame graph into a file.
+pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
     let extension = options.output.extension().and_then(|name| name.to_str());
     let form = match extension {
         Some("svg") => Form::Svg,
@@ -33,7 +34,7 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
     let [first, rest @ ..] = &options.runs[..] else {
         return Err(Failure::usage("no run is given; give one, or two"));
     };
-    let drawn = drawn(first, options)?;
+    let drawn = load_stacks(first, options)?;
     let (of, what, unit) = match options.off_cpu {
         true => (FlameOf::Waiting, "Waiting in", WAIT_UNIT),
         false => (FlameOf::Processor, "Processor time of", "samples"),
@@ -52,9 +53,9 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
             _ => flame_svg(&folded, &titles),
         },
         [second, ..] => {
-            let after = self::drawn(second, options)?;
+            let after = load_stacks(second, options)?;
             titles.title = format!(
-                "{what} {} beside {}: red has more, blue has less",
+                "{what} {} compared with {}: red has more, blue has less",
                 second.display(),
                 first.display()
             );
@@ -89,13 +90,13 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
         terminal::note(note);
     }
     terminal::note(&format!("{} is written.", options.output.display()));
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// Leaves a run's flame graph and its stacks as `STEM.svg` and `STEM.folded`.
+/// Writes a run's flame graph and stacks as `STEM.svg` and `STEM.folded`.
 ///
 /// # Errors
-/// Where the run has no profile, or a file cannot be written.
+/// If the run has no profile, or a file cannot be written.
 pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
     let folded = folded(run, &SampleChoice::default())?;
     let titles = FlameTitles {
@@ -114,24 +115,24 @@ pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failur
     Ok(folded)
 }
 
-/// What is to be drawn.
-struct Drawn {
+/// Stacks to draw.
+struct FlameStacks {
     folded: Vec<String>,
-    /// What is to be known about it.
+    /// Notes for the reader.
     notes: Vec<String>,
 }
 
-fn drawn(run: &Path, options: &Flame) -> Result<Drawn, Failure> {
+fn load_stacks(run: &Path, options: &Flame) -> Result<FlameStacks, Failure> {
     match options.off_cpu {
         true => waits::waits(run, &SampleChoice::from(&options.choice)),
-        false => Ok(Drawn {
+        false => Ok(FlameStacks {
             folded: folded(run, &SampleChoice::from(&options.choice))?,
             notes: Vec::new(),
         }),
     }
 }
 
-/// What a file is to be.
+/// Formats of the output file.
 #[derive(Clone, Copy)]
 enum Form {
     Svg,
@@ -152,7 +153,7 @@ fn chosen(choice: &SampleChoice) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// The stacks of a run, each with the number of its samples.
+/// Returns the stacks of a run with their numbers of samples.
 fn folded(run: &Path, choice: &SampleChoice) -> Result<Vec<String>, Failure> {
     let reader = RunReader::open(run)?;
     let profiled = Profiled::open(reader, choice)?;

@@ -1,4 +1,5 @@
-//! `rehearse indexes`: candidates from plans, screened by the planner, the few best measured on the same traffic.
+//! `rehearse indexes`: derives candidates from plans, screens them with the planner, and
+//! measures the best on the same traffic.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use workload::WorkloadReader;
 
 use crate::commands::{diagnose, experiments, prove};
 use crate::display::Display;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Prove;
 use crate::options::indexes::Indexes;
 use crate::terminal;
@@ -25,11 +26,11 @@ use study::diagnosis_inputs;
 use study::diagnosis_inputs::Asked;
 use study::keys;
 
-/// The run that candidates were made of, in the proof's directory, where it was made for that.
+/// Baseline run in the proof's directory, if one was made for the candidates.
 const LOOK: &str = "look.run";
 
-/// Advises, or shows an advice again.
-pub fn run(options: &Indexes) -> Result<Ending, Failure> {
+/// Suggests and measures indexes, or shows a finished proof again.
+pub fn run(options: &Indexes) -> Result<ExitStatus, Failure> {
     let mut proof = Prove::in_sandbox(
         options.of.clone(),
         options.output.clone().unwrap_or_default(),
@@ -68,7 +69,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
             prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
         }
         false => {
-            let wanted = Wanted {
+            let wanted = AdviceRequest {
                 proof: &proof,
                 place: &options.place,
                 most: options.max_candidates as usize,
@@ -82,7 +83,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
                         true => terminal::say_line("null"),
                         false => terminal::say_line(&why),
                     }
-                    return Ok(Ending::Done);
+                    return Ok(ExitStatus::Success);
                 }
             }
         }
@@ -90,33 +91,33 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
     prove::show(&journal, ended, &proof)
 }
 
-/// What is advised, where, and how it is measured.
-pub struct Wanted<'a> {
-    /// How it is measured; its changes are not looked at.
+/// Parameters of index advice.
+pub struct AdviceRequest<'a> {
+    /// Options of the measurement, whose changes are ignored.
     pub proof: &'a Prove,
     pub place: &'a crate::options::prove::SandboxPlaceArgs,
-    /// So many candidates are measured.
+    /// Largest number of candidates to measure.
     pub most: usize,
-    /// Candidates are built to be shown to the planner, although the server has HypoPG.
+    /// Whether candidates are built for the planner, even if the server has HypoPG.
     pub built: bool,
     pub thresholds: &'a Thresholds,
 }
 
-/// What came of it.
+/// Result of index advice.
 pub enum Advice {
-    /// The best were measured.
+    /// Journal of the measurement of the best candidates.
     Measured(Box<ProofJournal>, End),
-    /// There is nothing to measure, and why.
+    /// Reason why there is nothing to measure.
     Nothing(String),
 }
 
-/// Makes candidates, asks the planner, and measures the best. `evidence`: what is known of a replay of the workload;
-/// without it, one is made.
+/// Derives candidates, asks the planner, and measures the best. Without `evidence` of a replay
+/// of the workload, it makes a baseline run first.
 ///
 /// # Errors
-/// Where something of that cannot be done. The sandbox is as it was found then, too.
+/// If a step fails. The sandbox is restored then, too.
 pub fn advise(
-    wanted: &Wanted<'_>,
+    wanted: &AdviceRequest<'_>,
     workload: &WorkloadReader,
     evidence: Option<Evidence>,
     interrupt: &Interrupt,
@@ -169,7 +170,7 @@ enum Found {
 
 fn found(
     (lease, database): (&mut SandboxLease, &str),
-    wanted: &Wanted<'_>,
+    wanted: &AdviceRequest<'_>,
     workload: &WorkloadReader,
     evidence: Option<Evidence>,
     look: &Path,
@@ -275,7 +276,7 @@ fn side(candidate: &IndexCandidate) -> ProofSide {
     }
 }
 
-/// What is shown of all candidates; what is believed to save the most first.
+/// Builds the views of all candidates, those with the largest estimated gain first.
 fn views(
     evidence: &Evidence,
     made: &IndexCandidates,

@@ -1,4 +1,4 @@
-//! `rehearse inspect`: what is in a workload.
+//! `rehearse inspect`: describes the contents of a workload.
 
 use inspect::{Inspection, StatementOrder};
 use report::inspect_text;
@@ -9,18 +9,17 @@ use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::outputs;
 use crate::commands::show::literals;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::{Inspect, Sort};
 use crate::terminal;
 use study::Failure;
 use study::keys;
 
-/// More statements than this are not put on a page without being asked for: it should open in a
-/// second.
+/// Default limit of statements on a page, so that it opens within a second.
 const PAGE_STATEMENTS: usize = 5_000;
 
-/// Reads the workload once and shows what is in it.
-pub fn run(options: &Inspect) -> Result<Ending, Failure> {
+/// Reads the workload once and shows its contents.
+pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     let reader = keys::open(&options.workload)?;
     if options.verify {
         reader.verify()?;
@@ -54,13 +53,13 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
         let text = inspect_text::render_text(&inspection, shown, &terminal::style());
         terminal::say(&text);
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 /// Reads a workload once.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn collect(reader: &WorkloadReader, literals: Literals) -> Result<Inspection, ArchiveError> {
     Inspection::collect(
         reader.info(),

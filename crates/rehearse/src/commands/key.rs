@@ -1,17 +1,17 @@
-//! `rehearse key`: a key file for encrypted workloads.
+//! `rehearse key`: creates a key file for encrypted workloads.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use workload::{Identity, key_file};
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::encrypting::KeyCommand;
 use crate::terminal;
 use study::Failure;
 
-/// Makes the file, in the form of age-keygen.
-pub fn run(options: &KeyCommand) -> Result<Ending, Failure> {
+/// Creates the file in the format of age-keygen.
+pub fn run(options: &KeyCommand) -> Result<ExitStatus, Failure> {
     let identity = Identity::generate();
     let mut file = std::fs::OpenOptions::new();
     file.write(true)
@@ -33,5 +33,5 @@ pub fn run(options: &KeyCommand) -> Result<Ending, Failure> {
         "{}: without it nobody opens what is encrypted to the public key above",
         options.file.display()
     ));
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }

@@ -19,7 +19,7 @@ use report::{
 };
 
 use crate::commands::outputs;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::lab::{CaseArgs, Lab, LabCase};
 use crate::terminal;
 use study::Failure;
@@ -43,7 +43,7 @@ pub const LOGGING: [(&str, &str); 9] = [
 ];
 
 /// Runs a case.
-pub fn run(options: &Lab) -> Result<Ending, Failure> {
+pub fn run(options: &Lab) -> Result<ExitStatus, Failure> {
     match &options.case {
         LabCase::Heap(args) => show(args, &heap::run(args)?),
         LabCase::Planning(args) => show(args, &planning::run(args)?),
@@ -53,7 +53,7 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             let input = BufReader::new(std::io::stdin());
             let mut output = std::io::stdout();
             lab::queue::instance(input, &mut output).map_err(Failure::could_not)?;
-            Ok(Ending::Done)
+            Ok(ExitStatus::Success)
         }
     }
 }
@@ -100,7 +100,7 @@ fn file(name: impl Into<String>, what: impl Into<String>) -> CaseFile {
 }
 
 /// Leaves the page, and says what was seen. What had to be seen and was not is a finding.
-fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseReport)) -> Result<Ending, Failure> {
+fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseReport)) -> Result<ExitStatus, Failure> {
     let page = directory.join(PAGE);
     let drawn = |file: &str| picture(&directory.join(file));
     outputs::write(outputs::PAGE, &page, &case_page::render_html(view, &drawn))?;
@@ -115,8 +115,8 @@ fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseReport)) -> Result<En
         }
     }
     Ok(match view.is_shown() {
-        true => Ending::Done,
-        false => Ending::Found,
+        true => ExitStatus::Success,
+        false => ExitStatus::Findings,
     })
 }
 

@@ -1,4 +1,4 @@
-//! `rehearse mask`: keys, workloads and dumps.
+//! `rehearse mask`: creates keys, and masks workloads and dumps.
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -8,8 +8,8 @@ use transform::SecretRedactor;
 use transform::mask::{CopyFormat, Mask};
 use workload::{MaskedValues, WorkloadWriter, WriterOptions};
 
-use crate::commands::capture::must_be_a_workloads_name;
-use crate::ending::Ending;
+use crate::commands::capture::check_workload_name;
+use crate::exit_status::ExitStatus;
 use crate::options::masking::{
     KeepArgs, MaskAction, MaskArgs, MaskCommand, MaskDump, MaskValues, MaskWorkload, random_key,
     read_key,
@@ -19,8 +19,8 @@ use study::Failure;
 use study::keys;
 use study::mask_workload::mask_workload;
 
-/// Does what was asked for.
-pub fn run(options: &MaskCommand) -> Result<Ending, Failure> {
+/// Runs the requested action.
+pub fn run(options: &MaskCommand) -> Result<ExitStatus, Failure> {
     match &options.action {
         MaskAction::Key { file } => key(file),
         MaskAction::Workload(options) => workload(options),
@@ -29,7 +29,7 @@ pub fn run(options: &MaskCommand) -> Result<Ending, Failure> {
     }
 }
 
-fn key(file: &Path) -> Result<Ending, Failure> {
+fn key(file: &Path) -> Result<ExitStatus, Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     let secret = random_key()?;
     let mut made = std::fs::OpenOptions::new();
@@ -47,11 +47,11 @@ fn key(file: &Path) -> Result<Ending, Failure> {
         file.display(),
         key.fingerprint()
     ));
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
-    must_be_a_workloads_name(&options.output)?;
+fn workload(options: &MaskWorkload) -> Result<ExitStatus, Failure> {
+    check_workload_name(&options.output)?;
     let given = MaskArgs {
         mask: Some(options.mask.clone()),
         keep: options.keep.clone(),
@@ -73,7 +73,7 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
         true => terminal::say_line(&to_json(&masked)),
         false => terminal::say(&mask_text::render_text(&masked, &terminal::style())),
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {
@@ -84,7 +84,8 @@ fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {
     keep.mask(read_key(key)?)
 }
 
-/// The lines of standard input, each with its end, become what `masked` writes.
+/// Passes the lines of standard input, each with its line end, to `masked`, and writes its
+/// output.
 fn filter(
     mut masked: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -109,7 +110,7 @@ fn filter(
         .map_err(written)
 }
 
-fn values(options: &MaskValues) -> Result<Ending, Failure> {
+fn values(options: &MaskValues) -> Result<ExitStatus, Failure> {
     let mask = mask_of(&options.mask, &options.mask_keep)?;
     let format = CopyFormat::of(if options.csv {
         "copy t from stdin csv"
@@ -132,17 +133,17 @@ fn values(options: &MaskValues) -> Result<Ending, Failure> {
         Ok(())
     })?;
     tell(&mask, &counts);
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// Whether a dump's beginning is text.
+/// Returns whether the first bytes of a dump are text.
 fn is_text(beginning: &[u8]) -> bool {
     !beginning.starts_with(b"PGDMP")
         && !beginning.contains(&0)
         && !beginning.starts_with(b"\x1f\x8b")
 }
 
-fn dump(options: &MaskDump) -> Result<Ending, Failure> {
+fn dump(options: &MaskDump) -> Result<ExitStatus, Failure> {
     let mask = mask_of(&options.mask, &options.mask_keep)?;
     let mut counts = MaskedValues::default();
     let mut unused: Vec<&str> = options.keep_column.iter().map(String::as_str).collect();
@@ -206,10 +207,11 @@ fn dump(options: &MaskDump) -> Result<Ending, Failure> {
             "the dump has rows as INSERT statements, which were passed on as they are: do not give them away; make the dump without --inserts and --column-inserts",
         ));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// The table and the columns of `COPY schema.table (a, "b c") FROM stdin;`, without quotes.
+/// Parses the table and the columns of `COPY schema.table (a, "b c") FROM stdin;`, without
+/// quotes.
 fn copied_columns(line: &str) -> Option<(String, Vec<String>)> {
     let rest = line.strip_prefix("COPY ")?;
     let (target, _) = rest.rsplit_once(") FROM stdin")?;

@@ -1,4 +1,5 @@
-//! One command a file: what was typed becomes what the engines take, and what they give is shown.
+//! Commands, one per file. Each converts its options to those of the libraries, and shows their
+//! results.
 
 pub mod capture;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! `rehearse observe`: what a server counts and waits for, without a replay.
+//! `rehearse observe`: records a server's statistics and waits, without a replay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
 use crate::commands::show;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options;
 use crate::options::watching::{LookArgs, Observe};
 use crate::terminal;
@@ -21,12 +21,12 @@ use study::Failure;
 use study::Interrupt;
 use study::target_watch::TargetWatch;
 
-/// How often it is looked whether the time is over.
+/// Interval of checking whether the time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Watches for as long as is asked, and ends with a summary; a server that has gone by then is worth an
-/// exit code.
-pub fn run(options: &Observe) -> Result<Ending, Failure> {
+/// Observes for the requested time, and shows a summary. The exit code is 1 if the server no
+/// longer answers at the end.
+pub fn run(options: &Observe) -> Result<ExitStatus, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let literals = show::literals(false);
@@ -47,10 +47,10 @@ pub fn run(options: &Observe) -> Result<Ending, Failure> {
     Ok(ending)
 }
 
-/// In the place of a run's name.
+/// Text that is shown in place of a run's name.
 const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 
-/// What is looked at.
+/// Converts the options of sampling and the custom query.
 fn looks(args: &LookArgs) -> WatchOptions {
     WatchOptions {
         hz: args.sample_rate,
@@ -59,11 +59,11 @@ fn looks(args: &LookArgs) -> WatchOptions {
     }
 }
 
-/// What is looked at beside a replay, if anything is.
+/// Returns the options of observing a replay's target, or `None` if it is not observed.
 ///
 /// # Errors
-/// Where a query is given and nothing is watched.
-pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failure> {
+/// If a query is given without `--observe`.
+pub fn watch_options(options: &options::Replay) -> Result<Option<WatchOptions>, Failure> {
     let watching = &options.watching;
     if watching.looks.custom_query.is_some() && !watching.observe {
         return Err(Failure::usage(
@@ -73,17 +73,18 @@ pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failu
     Ok(watching.observe.then(|| looks(&watching.looks)))
 }
 
-/// Watches for as long as the options say, and leaves a run: [`Ending::Found`] where the server does not
-/// answer any more at the end, or did not take the user's query at the beginning, which is told.
+/// Observes for the requested time, and writes a run. Returns [`ExitStatus::Findings`] if the
+/// server no longer answers at the end, or rejected the user's query at the beginning; both are
+/// reported.
 ///
 /// # Errors
-/// Where the target refuses, or the run cannot be written.
+/// If the target refuses, or the run cannot be written.
 pub fn watch(
     options: &Observe,
     target: &Target,
     output: &Path,
     interrupt: &Interrupt,
-) -> Result<Ending, Failure> {
+) -> Result<ExitStatus, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let login = LoginMap::default().login(target, "", "", "");
     let dialer = Dialer::new(target)?;
@@ -136,13 +137,13 @@ pub fn watch(
     watching.end(&mut run)?;
     run.finish(info, 0)?;
     Ok(match gone {
-        None if is_unasked => Ending::Found,
-        None => Ending::Done,
+        None if is_unasked => ExitStatus::Findings,
+        None => ExitStatus::Success,
         Some(error) => {
             terminal::note(&format!(
                 "{address} does not answer any more: {error}; there is what was seen of it until then"
             ));
-            Ending::Found
+            ExitStatus::Findings
         }
     })
 }

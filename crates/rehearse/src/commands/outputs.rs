@@ -1,7 +1,8 @@
-//! Files that a command writes beside what it prints (pages, reports): whole, or not at all.
+//! Files that a command writes in addition to standard output: pages and reports.
 //!
-//! Each is begun before the long work, so that a path that cannot be written to is known at once,
-//! under a name of its own beside it, and renamed when it is complete.
+//! Each file is complete, or does not exist. It is created before the long work under a
+//! temporary name in the same directory, so that a path that cannot be written is reported at
+//! once, and is renamed when it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,48 +12,49 @@ use std::path::{Path, PathBuf};
 use crate::terminal;
 use study::Failure;
 
-/// A kind of file.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// The option that asks for it.
+    /// Option that requests it.
     pub option: &'static str,
-    /// How every file of the kind begins. One that begins otherwise is somebody else's, and is not
-    /// written over.
+    /// First characters of every file of this kind. A file that begins otherwise belongs to
+    /// somebody else, and is not overwritten.
     pub start: &'static str,
 }
 
-/// A page for a browser.
+/// HTML page.
 pub const PAGE: Form = Form {
     option: "--html",
     start: "<!DOCTYPE html>",
 };
 
-/// A JUnit report.
+/// JUnit report.
 pub const JUNIT: Form = Form {
     option: "--junit",
     start: "<?xml",
 };
 
-/// A comment in Markdown.
+/// Markdown comment.
 pub const MARKDOWN: Form = Form {
     option: "--markdown",
     start: report::compare_markdown::MARK,
 };
 
-/// A file that is to be written.
+/// File to write.
 #[derive(Debug)]
 pub struct Output {
     form: Form,
     path: PathBuf,
     file: File,
-    /// Its name until it is complete; `None` for what is no file, such as a pipe.
+    /// Temporary name until the file is complete; `None` for a pipe or device.
     unfinished: Option<PathBuf>,
 }
 
-/// Begins all files.
+/// Creates all files under temporary names.
 ///
 /// # Errors
-/// Where one cannot be written, is something else, or is named twice. None is left then.
+/// If one cannot be written, is not a file of its kind, or is named twice. No temporary file is
+/// left then.
 pub fn begin(wanted: &[(Form, &Path)]) -> Result<Vec<Output>, Failure> {
     for (at, (form, path)) in wanted.iter().enumerate() {
         if let Some((other, _)) = wanted[..at].iter().find(|(_, other)| other == path) {
@@ -73,8 +75,8 @@ pub fn begin(wanted: &[(Form, &Path)]) -> Result<Vec<Output>, Failure> {
         .collect()
 }
 
-/// Removes what an earlier process that was killed left beside a file: begun under the number of a
-/// process that is no more (or has become ours), and locked by nobody. What cannot be removed stays.
+/// Removes temporary files of killed processes: the process number in the name is unused or
+/// ours, and nobody holds the lock. Files that cannot be removed stay.
 fn clear(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return;
@@ -106,7 +108,7 @@ fn clear(path: &Path) {
     }
 }
 
-/// Writes one file, and says so.
+/// Writes one file, and reports its name.
 ///
 /// # Errors
 /// As [`begin`] and [`Output::finish`].
@@ -176,8 +178,8 @@ impl Output {
             .mode(0o600)
             .open(&unfinished)
             .map_err(|error| failed(&error))?;
-        // Held until it is closed, so that nobody takes it for left behind. Some file systems have
-        // no locks: there the process's number must do.
+        // The lock is held until the file is closed, and marks it as in use. On file systems without
+        // locks, only the process number does.
         let _ = file.try_lock();
         Ok(Output {
             form,
@@ -187,15 +189,15 @@ impl Output {
         })
     }
 
-    /// Which kind it is.
+    /// Returns the kind of the file.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Writes it, and gives it its name.
+    /// Writes the contents, and renames the file to its final name.
     ///
     /// # Errors
-    /// Where the disk takes no more; nothing of it is left then.
+    /// If the disk refuses. The temporary file is removed then.
     pub fn finish(mut self, content: &str) -> Result<(), Failure> {
         let mut write = || -> io::Result<()> {
             self.file.write_all(content.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `rehearse profile`: what a server's processors do for a while.
+//! `rehearse profile`: records a CPU profile of a server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,19 +12,19 @@ use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
 use crate::commands::cpu;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::profiling::Profile;
 use crate::terminal;
 use study::Failure;
 use study::profile_samples::SampleChoice;
 
-/// How often it looks whether it was interrupted.
+/// Interval of checking for an interrupt.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How many statements are shown at the end.
+/// Number of statements shown at the end.
 const TOP: usize = 10;
 
-/// Records, keeps the profile in a run, and shows its phases.
-pub fn run(options: &Profile) -> Result<Ending, Failure> {
+/// Records a profile, stores it in a run, and shows its phases.
+pub fn run(options: &Profile) -> Result<ExitStatus, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
@@ -47,14 +47,14 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         Err(why) => return Err(Failure::could_not(why)),
     }
     cpu::show(&options.output, &SampleChoice::default(), TOP, options.json)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// Records what a server's processors do while something else is done, into a run at `output`. Where nothing can be
-/// recorded, that is not done, nothing is left, and the inner error says why.
+/// Records a CPU profile of the server into a run at `output` while `meanwhile` runs. If nothing can
+/// be recorded, `meanwhile` is not run, no file is left, and the inner error is the reason.
 ///
 /// # Errors
-/// Where the target refuses, or the run cannot be written.
+/// If the target refuses, or the run cannot be written.
 pub fn record<T>(
     target: &Target,
     wanted: &ProfileOptions,

@@ -1,7 +1,8 @@
-//! `rehearse prove`: a change beside what is unchanged, on the same traffic, with a verdict.
+//! `rehearse prove`: measures a change against the unchanged database on the same traffic, and
+//! gives a verdict.
 
 mod narration;
-mod place;
+mod server;
 pub mod view;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use study::{End, Environment, Manifest};
 use workload::WorkloadReader;
 
 use crate::commands::experiments;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Prove;
 use crate::terminal;
 use narration::Narrator;
@@ -27,11 +28,11 @@ use study::baseline_run;
 use study::keys;
 use study::rewrite_workload::rewrite;
 
-/// The result, in the proof's directory.
+/// Result in the proof's directory.
 const RESULT: &str = "proof.json";
 
-/// Proves, or shows a proof again.
-pub fn run(options: &Prove) -> Result<Ending, Failure> {
+/// Proves, or shows a finished proof again.
+pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
     if ProofJournal::is_at(&options.workload) {
         let journal = ProofJournal::open(&options.workload)?;
         return show(&journal, End::Complete, options);
@@ -54,10 +55,10 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
     show(&journal, ended, options)
 }
 
-/// Whether the options make sense of a proof, before anything is looked at.
+/// Checks options that can be checked without the workload or the server.
 ///
 /// # Errors
-/// Where they do not.
+/// If they contradict each other.
 pub fn check(options: &Prove) -> Result<(), Failure> {
     if options.output.is_none() {
         return Err(Failure::usage(
@@ -77,7 +78,7 @@ pub fn check(options: &Prove) -> Result<(), Failure> {
 /// called with the proof's directory once it is created.
 ///
 /// # Errors
-/// If the options make no sense, or it cannot be done. What is refused leaves nothing behind.
+/// If the options contradict each other, or a replay cannot be done. A refused proof leaves no files.
 pub fn perform(
     options: &Prove,
     sides: Vec<ProofSide>,
@@ -90,7 +91,7 @@ pub fn perform(
     let conditions = sides::conditions(&sides)?;
     let previous = ProofJournal::previous(&output, options.resume)?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
-    let mut place = place::make(options, whole, conditions, known)?;
+    let mut server = server::make(options, whole, conditions, known)?;
     let seed = options.goal.seed;
     let seed = seed.or(previous.as_ref().map(|journal| journal.plan().seed));
     let plan = ProofPlan {
@@ -102,25 +103,25 @@ pub fn perform(
         noise_runs: options.goal.noise_runs,
         seed: seed.unwrap_or_else(|| rand::random::<u32>().into()),
     };
-    let described = described(options, &place.name, whole);
+    let described = described(options, &server.name, whole);
     let started = SystemClock::start().wall_us();
-    let manifest = Manifest::new(plan, described, place.settings.clone(), started);
+    let manifest = Manifest::new(plan, described, server.settings.clone(), started);
     let is_new = previous.is_none();
     let mut journal = ProofJournal::begin(&output, previous, manifest)?;
     if is_new {
         begun(&output)?;
     }
-    let replays = (whole, &place.options, options.goal.goal, place.restores);
-    let environment = &mut *place.environment;
+    let replays = (whole, &server.options, options.goal.goal, server.restores);
+    let environment = &mut *server.environment;
     let ended = perform_runs(&mut journal, replays, environment, interrupt)?;
     Ok((journal, ended))
 }
 
-/// Performs the runs that the journal lacks, and rewrites workloads for the sides that want that. `replays` is the whole
-/// workload, how it is replayed, the goal, and whether data are restored before each run.
+/// Performs the runs that the journal lacks, and rewrites workloads for the sides that need it. `replays` is the whole
+/// workload, the options of its replays, the goal, and whether data are restored before each run.
 ///
 /// # Errors
-/// If a replay cannot be done. What is refused before the first leaves nothing behind.
+/// If a replay cannot be done. A refusal before the first one leaves no files.
 pub fn perform_runs(
     journal: &mut ProofJournal,
     (whole, options, goal, restores): (&WorkloadReader, &Options, Goal, bool),
@@ -155,7 +156,7 @@ pub fn perform_runs(
     ended
 }
 
-/// The workload of each side. Those that are not rewritten yet are.
+/// Returns the workload of each side, after rewriting those that are missing.
 fn workloads(
     journal: &ProofJournal,
     whole: &WorkloadReader,
@@ -184,7 +185,7 @@ fn workloads(
     Ok(workloads)
 }
 
-/// The options of every replay.
+/// Returns the options of every replay.
 pub fn replay_options(options: &Prove) -> Options {
     Options {
         speed: options.goal.speed,
@@ -193,7 +194,7 @@ pub fn replay_options(options: &Prove) -> Options {
     }
 }
 
-/// What shapes every run, by option, for the manifest.
+/// Returns the options that affect every run, by name, for the manifest.
 fn described(options: &Prove, place: &str, whole: &WorkloadReader) -> BTreeMap<String, String> {
     let place_options = &options.place;
     let given = [
@@ -223,21 +224,21 @@ fn described(options: &Prove, place: &str, whole: &WorkloadReader) -> BTreeMap<S
         .collect()
 }
 
-/// Prints the result, and writes it and the comparisons beside the journal.
+/// Prints the result, and writes it and the comparisons next to the journal.
 ///
 /// # Errors
-/// Where a run cannot be read, or something cannot be written.
-pub fn show(journal: &ProofJournal, ended: End, options: &Prove) -> Result<Ending, Failure> {
+/// If a run cannot be read, or a file cannot be written.
+pub fn show(journal: &ProofJournal, ended: End, options: &Prove) -> Result<ExitStatus, Failure> {
     let view = written(journal, ended, options.show_literals)?;
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {
         terminal::say(&proof_text::render_text(&view, &terminal::style()));
     }
-    ending(&view)
+    exit_status(&view)
 }
 
-/// Writes the result, its page and the comparisons beside the journal; and hands back the view.
+/// Writes the result, its page and the comparisons next to the journal, and returns the view.
 ///
 /// # Errors
 /// As [`show`].
@@ -252,10 +253,11 @@ pub fn written(
     Ok(view)
 }
 
-/// 1 where something got worse or it was stopped, 3 where nothing could be shown.
-fn ending(view: &ProofView) -> Result<Ending, Failure> {
+/// Returns exit code 1 if something got worse or the proof was interrupted, and 3 if it shows
+/// nothing.
+fn exit_status(view: &ProofView) -> Result<ExitStatus, Failure> {
     if view.sides.iter().any(|side| side.worse) || view.ended == ProofEnd::Stopped {
-        return Ok(Ending::Found);
+        return Ok(ExitStatus::Findings);
     }
     let unclear: Vec<&str> = view
         .sides
@@ -264,7 +266,7 @@ fn ending(view: &ProofView) -> Result<Ending, Failure> {
         .map(|side| side.name.as_str())
         .collect();
     match unclear.is_empty() {
-        true => Ok(Ending::Done),
+        true => Ok(ExitStatus::Success),
         false => Err(Failure::could_not(format!(
             "{}: not proven, neither won nor lost nor the same; give more time (--time-budget, --blocks), a longer workload, or a wider --margin",
             unclear.join(", ")

@@ -1,17 +1,17 @@
-//! `rehearse recover`: what is complete of an unfinished workload or run.
+//! `rehearse recover`: recovers the complete part of an unfinished workload or run.
 
 use std::path::{Path, PathBuf};
 
 use workload::{ArchiveError, WorkloadInfo};
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Recover;
 use crate::terminal;
 use study::Failure;
 use study::keys;
 
-/// Recovers a workload or a run, told by its name.
-pub fn run(options: &Recover) -> Result<Ending, Failure> {
+/// Recovers a workload or a run. The name tells which it is.
+pub fn run(options: &Recover) -> Result<ExitStatus, Failure> {
     let name = options.partial.to_string_lossy();
     let name = name.trim_end_matches('/');
     let partial = Path::new(name);
@@ -42,7 +42,7 @@ pub fn run(options: &Recover) -> Result<Ending, Failure> {
             "{name} is nothing to recover; give a NAME.workload.partial or NAME.run.partial"
         )));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), Failure> {

@@ -1,4 +1,4 @@
-//! `rehearse replay`: a workload against a server.
+//! `rehearse replay`: replays a workload against a server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
 
-use crate::commands::observe::looks_of;
+use crate::commands::observe::watch_options;
 use crate::commands::show;
 use crate::display::Display;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
@@ -25,8 +25,8 @@ use study::observed_replay::replay_observed;
 use study::partial_replay::{Part, part};
 use study::target_snapshot::Asked;
 
-/// Replays, with a progress bar, and ends with the run's summary.
-pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
+/// Replays with a progress display, and shows the run's summary.
+pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     if options.set_role && options.as_user.is_none() && target.user.is_none() {
         return Err(Failure::usage(
@@ -81,10 +81,10 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let reader = &part.reader;
     let mut display = Display::new(metrics.as_ref(), page.as_mut());
     let asked = Asked {
-        facts: !options.asking.no_facts,
-        plans: options.asking.explain.map(|most| most as usize),
+        facts: !options.facts.no_facts,
+        plans: options.facts.explain.map(|most| most as usize),
         profile: options.profiling.wanted(),
-        watch: looks_of(options)?,
+        watch: watch_options(options)?,
     };
     interrupt.leaves(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_observed(
@@ -111,12 +111,12 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         )));
     }
     Ok(match info.status {
-        RunStatus::Complete => Ending::Done,
-        RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
+        RunStatus::Complete => ExitStatus::Success,
+        RunStatus::Stopped | RunStatus::Recovered => ExitStatus::Findings,
     })
 }
 
-/// A workload is read as it is, and handed on as it is: nothing else goes into its directory.
+/// Refuses an output inside the workload's directory.
 fn refuse_within(workload: &Path, output: &Path) -> Result<(), Failure> {
     let parent = match output.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -124,12 +124,12 @@ fn refuse_within(workload: &Path, output: &Path) -> Result<(), Failure> {
     };
     let within = match (workload.canonicalize(), parent.canonicalize()) {
         (Ok(workload), Ok(parent)) => parent.starts_with(workload),
-        // What is wrong there is told by what opens them.
+        // Opening them later reports the error.
         _ => false,
     };
     match within {
         true => Err(Failure::usage(format!(
-            "-o {} is within the workload {}; give a place beside it",
+            "-o {} is within the workload {}; choose a directory outside it",
             output.display(),
             workload.display()
         ))),
@@ -137,13 +137,13 @@ fn refuse_within(workload: &Path, output: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The run to go on with; one of a replay that was killed is recovered first.
+/// Opens the run to resume. A partial run of a killed replay is recovered first.
 fn earlier(run: &Path, workload: &WorkloadReader, engine: &Options) -> Result<Earlier, Failure> {
     let partial = PathBuf::from(format!("{}.partial", run.display()));
     if !run.exists() && partial.exists() {
         let (_, info) = run::recover(&partial)?;
         terminal::note(&format!(
-            "{} was of a replay that was killed: {} of its statements are recovered. What was done behind them is done again.",
+            "{} was of a replay that was killed: {} of its statements are recovered. Later statements are sent again.",
             partial.display(),
             info.statements
         ));
@@ -210,7 +210,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
     Ok(engine)
 }
 
-/// The server that the workload was captured on is told twice.
+/// Refuses the server that the workload was captured on, unless the user named it twice.
 fn refuse_captured(
     workload: &WorkloadReader,
     target: &Target,
@@ -222,7 +222,7 @@ fn refuse_captured(
         Some(named) if *named == address => return Ok(()),
         Some(named) => {
             return Err(Failure::usage(format!(
-                "--allow-captured-server names {named}, and the target is {address}; it takes the target's own address, as the second time that it is told"
+                "--allow-captured-server names {named}, and the target is {address}; it takes the target's own address, to confirm it"
             )));
         }
         None => {}
@@ -230,18 +230,18 @@ fn refuse_captured(
     match replay::captured_on(workload, target, logins) {
         None => Ok(()),
         Some(how) => Err(Failure::usage(format!(
-            "the target {address} is the server that the workload was captured on ({how}), where all of this was already done; give a copy of it, or tell it twice: --allow-captured-server {address}"
+            "the target {address} is the server that the workload was captured on ({how}), where all of this was already done; use a copy of it, or confirm it with --allow-captured-server {address}"
         ))),
     }
 }
 
-/// Plans everything, tries the logins, and says what would be sent.
+/// Plans the replay, tests the logins, and reports what would be sent.
 fn dry_run(
     reader: &WorkloadReader,
     target: &Target,
     engine: &Options,
     options: &options::Replay,
-) -> Result<Ending, Failure> {
+) -> Result<ExitStatus, Failure> {
     let target_info = replay::check_target(reader, target, &engine.logins)?;
     encodings::announce(reader, target, &target_info)?;
     let forecast = replay::forecast(reader, engine)?;
@@ -266,7 +266,7 @@ fn dry_run(
     } else {
         terminal::say(&dry_run_text::render_text(&view, &terminal::style()));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {

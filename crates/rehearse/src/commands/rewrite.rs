@@ -1,24 +1,24 @@
-//! `rehearse rewrite`: a workload as clients would have made it that do something otherwise.
+//! `rehearse rewrite`: creates a workload as modified clients would have sent it.
 
 use report::{Rewritings, TransformReport, rewrite_text, to_json};
 
-use crate::commands::capture::must_be_a_workloads_name;
-use crate::ending::Ending;
+use crate::commands::capture::check_workload_name;
+use crate::exit_status::ExitStatus;
 use crate::options::rewrite::Rewrite;
 use crate::terminal;
 use study::Failure;
 use study::keys;
 use study::rewrite_workload::rewrite;
 
-/// Reads one workload, writes the other, and shows what became of every statement.
-pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
+/// Reads one workload, writes the other, and reports the changes to statements.
+pub fn run(options: &Rewrite) -> Result<ExitStatus, Failure> {
     let all = options.how.all();
     if all.is_empty() {
         return Err(Failure::usage(
             "nothing says how; give --batch-inserts ROWS, --drop TEXT, --cache TIME, --prepare, --unprepare or --pool CONNECTIONS",
         ));
     }
-    must_be_a_workloads_name(&options.output)?;
+    check_workload_name(&options.output)?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let mut recipients = keys::recipients(&options.encryption.encrypt)?;
@@ -39,5 +39,5 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
         true => terminal::say_line(&to_json(&rewritten)),
         false => terminal::say(&rewrite_text::render_text(&rewritten, &terminal::style())),
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }

@@ -1,15 +1,15 @@
-//! `rehearse sandbox`: private servers of the user's.
+//! `rehearse sandbox`: manages the user's private servers.
 
 use ::sandbox::{Auth, Installation, Named, Options, Places, Port, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::{Sandbox, SandboxAction, SandboxUp, Server};
 use crate::terminal;
 use study::Failure;
 
-/// Up, down or list.
-pub fn run(options: Sandbox) -> Result<Ending, Failure> {
+/// Creates, stops or lists private servers.
+pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
     let places = Places::from_environment()?;
     match options.action {
         SandboxAction::Up(up) => bring_up(&up, &places)?,
@@ -19,7 +19,7 @@ pub fn run(options: Sandbox) -> Result<Ending, Failure> {
         }
         SandboxAction::List { json } => list(&places, json),
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn bring_up(options: &SandboxUp, places: &Places) -> Result<(), Failure> {
@@ -99,10 +99,10 @@ fn list(places: &Places, json: bool) {
     }
 }
 
-/// Finds a server, or fetches one with a sign of life.
+/// Finds an installation, or downloads one with a progress message.
 ///
 /// # Errors
-/// Where there is none and it cannot be fetched.
+/// If there is none and the download fails.
 pub fn find(server: &Server, places: &Places) -> Result<Installation, Failure> {
     let wanted = Wanted {
         major: server.version,

@@ -1,12 +1,12 @@
-//! `rehearse schema`: what the JSON of a command looks like.
+//! `rehearse schema`: prints the JSON schema of a command's output.
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Schema;
 use crate::terminal;
 use study::Failure;
 
 /// Prints the schema.
-pub fn run(options: &Schema) -> Result<Ending, Failure> {
+pub fn run(options: &Schema) -> Result<ExitStatus, Failure> {
     terminal::say(&options.of.described().schema());
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }

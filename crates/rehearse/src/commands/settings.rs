@@ -1,17 +1,17 @@
-//! `rehearse capture settings`: how to have a server write the best log.
+//! `rehearse capture settings`: prints the logging settings that a replay needs.
 
 use capture_log::settings;
 use capture_log::settings::Provider;
 use report::{SettingsForm, settings_text, to_document};
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options;
 use crate::options::{CaptureSettings, SettingsFormat};
 use crate::terminal;
 use study::Failure;
 
 /// Prints the settings.
-pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
+pub fn run(options: &CaptureSettings) -> Result<ExitStatus, Failure> {
     let provider = match options.provider {
         options::Provider::Own => Provider::Own,
         options::Provider::Rds => Provider::Rds,
@@ -24,7 +24,7 @@ pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
     let form = match options.format {
         Some(SettingsFormat::Json) => {
             terminal::say_line(&to_document(&plan));
-            return Ok(Ending::Done);
+            return Ok(ExitStatus::Success);
         }
         None => SettingsForm::usual(provider),
         Some(SettingsFormat::Sql) => SettingsForm::Sql,
@@ -42,5 +42,5 @@ pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
         }));
     }
     terminal::say(&settings_text::render_text(&plan, form, options.undo));
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }

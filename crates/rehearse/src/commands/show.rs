@@ -1,4 +1,4 @@
-//! `rehearse show`: what happened in a run. A replay ends with the same.
+//! `rehearse show`: shows the summary of a run. A replay ends with the same summary.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use run::{ProfileInfo, RunReader, SampleWindow};
 use time_breakdown::time_model::Sums;
 use workload::Literals;
 
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options;
 use crate::terminal;
 use study::Failure;
@@ -16,24 +16,24 @@ use study::observation;
 use study::processor_time::Count;
 use study::run_time;
 
-/// Reads the run once and shows what happened.
-pub fn run(options: &options::Show) -> Result<Ending, Failure> {
+/// Reads the run and shows its summary.
+pub fn run(options: &options::Show) -> Result<ExitStatus, Failure> {
     let name = options.run.display().to_string();
     let literals = literals(options.show_literals);
     show(&options.run, &name, options.json, literals)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
 /// Shows the summary of a run under a name.
 ///
 /// # Errors
-/// Where the run cannot be read.
+/// If the run cannot be read.
 pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
     if reader.info().is_observation() {
         let profile = reader.profile()?;
         if let Some(profile) = profile.as_ref().filter(|_| !json) {
-            terminal::say_line(&told(name, profile.info()));
+            terminal::say_line(&describe_profile(name, profile.info()));
             if !reader.is_observed() {
                 return Ok(());
             }
@@ -58,8 +58,8 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
     Ok(())
 }
 
-/// What there is to be read in a profile.
-fn told(name: &str, profile: &ProfileInfo) -> String {
+/// Describes a run that has only a profile, and the commands that read it.
+fn describe_profile(name: &str, profile: &ProfileInfo) -> String {
     match &profile.off {
         Some(why) => format!("{name}: a profile was asked for, and there is none: {why}"),
         None => format!(
@@ -70,10 +70,10 @@ fn told(name: &str, profile: &ProfileInfo) -> String {
     }
 }
 
-/// The summary of a run.
+/// Computes the summary of a run.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If the run cannot be read.
 pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunReport, Failure> {
     let observed = match reader.is_observed() {
         true => Some(observation::watched(reader, name)?),
@@ -96,7 +96,7 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunRep
     Ok(view)
 }
 
-/// What the user wants to see of messages.
+/// Converts `--show-literals` to the renderer's type.
 pub fn literals(show: bool) -> Literals {
     if show {
         Literals::Shown

@@ -1,23 +1,23 @@
-//! `rehearse slice`: a part of a workload becomes a workload.
+//! `rehearse slice`: creates a workload from a part of another.
 
 use report::{TransformReport, slice_text, to_json};
 
-use crate::commands::capture::must_be_a_workloads_name;
-use crate::ending::Ending;
+use crate::commands::capture::check_workload_name;
+use crate::exit_status::ExitStatus;
 use crate::options::slice::SliceWorkload;
 use crate::terminal;
 use study::Failure;
 use study::keys;
 use study::slice_workload::cut_masked;
 
-/// Reads one workload, writes the other, and shows what became of every event.
-pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
+/// Reads one workload, writes the other, and reports the numbers of kept and excluded events.
+pub fn run(options: &SliceWorkload) -> Result<ExitStatus, Failure> {
     let Some(slice) = options.slice.slice()? else {
         return Err(Failure::usage(
             "nothing says which part to keep; give --from, --to, --filter-database, --filter-user, --application, --statement or --kind (to mask all of it, `rehearse mask workload`)",
         ));
     };
-    must_be_a_workloads_name(&options.output)?;
+    check_workload_name(&options.output)?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let masker = options.masking.masker()?;
@@ -39,5 +39,5 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     } else {
         terminal::say(&slice_text::render_text(&sliced, &terminal::style()));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }

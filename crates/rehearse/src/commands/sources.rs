@@ -10,18 +10,18 @@ use crate::options::CaptureLog;
 use study::Failure;
 use study::Interrupt;
 
-/// What is read.
+/// Input of a capture.
 pub enum Sources {
-    /// Files, each to its end, and standard input.
+    /// Files that are read to their end, and standard input.
     Files(log::Selection),
-    /// A log that is still being written.
+    /// Log that is still being written.
     Followed(log::Follow),
 }
 
-/// What the options say is read.
+/// Converts the options to sources.
 ///
 /// # Errors
-/// Where it makes no sense, or there is nothing of that name.
+/// If options contradict each other, or a file does not exist.
 pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, Failure> {
     if !options.follow {
         let stdin = |file: &&PathBuf| file.as_os_str() == "-";

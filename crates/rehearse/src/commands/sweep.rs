@@ -1,6 +1,7 @@
-//! `rehearse sweep`: the same load at many levels, in an order of chance, from the same state.
+//! `rehearse sweep`: measures the same load at several levels, in random order, from the same
+//! initial state.
 
-mod place;
+mod server;
 mod view;
 
 use std::collections::BTreeMap;
@@ -16,22 +17,22 @@ use report::{SweepReport, sweep_page, sweep_text, to_json};
 use study::{End, Environment, Event, Manifest};
 
 use crate::commands::experiments;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Sweep;
 use crate::terminal;
 use study::Failure;
 use study::Interrupt;
 use study::keys;
 
-/// How long a trial is measured where nothing says so.
+/// Default duration of a trial's measurement.
 const TIME: Duration = Duration::from_secs(10);
-/// The result, in the sweep's directory.
+/// Result in the sweep's directory.
 const RESULT: &str = "sweep.json";
-/// The statements of a script, as a workload, for its runs.
+/// Statements of a script, as the workload of its runs.
 pub const SCRIPT: &str = "script.workload";
 
-/// Sweeps, or shows a sweep again.
-pub fn run(options: &Sweep) -> Result<Ending, Failure> {
+/// Sweeps, or shows a finished sweep again.
+pub fn run(options: &Sweep) -> Result<ExitStatus, Failure> {
     if let Some(path) = options
         .workload
         .as_ref()
@@ -54,23 +55,23 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
     let design = design(options, previous.as_ref())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
-    let restores = place::restores(options, writes(options)?)?;
-    let mut place = place::make(options, &design, restores, known)?;
-    // What is refused leaves nothing behind.
-    place.environment.check()?;
+    let restores = server::restores(options, writes(options)?)?;
+    let mut server = server::make(options, &design, restores, known)?;
+    // A refused sweep leaves no files.
+    server.environment.check()?;
     let manifest = Manifest::new(
         SweepPlan { design },
-        described(options, &place)?,
-        place.settings.clone(),
+        described(options, &server)?,
+        server.settings.clone(),
         SystemClock::start().wall_us(),
     );
     let mut journal = SweepJournal::begin(output, previous, manifest)?;
     let sweep = Trials {
-        load: load(options, &journal, place.scale)?,
+        load: load(options, &journal, server.scale)?,
         within: options.length.time_budget,
         keep_runs: options.keep_runs,
     };
-    let environment = &mut *place.environment;
+    let environment = &mut *server.environment;
     let ended = perform(&sweep, environment, restores, &mut journal, &interrupt)?;
     show(&journal, Some(ended), options)
 }
@@ -102,7 +103,7 @@ pub fn perform(
     )
 }
 
-/// Whether the load changes what is on the server.
+/// Returns whether the load changes data on the server.
 fn writes(options: &Sweep) -> Result<bool, Failure> {
     match (options.script, &options.workload) {
         (Some(script), _) => Ok(script.writes()),
@@ -112,7 +113,11 @@ fn writes(options: &Sweep) -> Result<bool, Failure> {
 }
 
 /// Prints the result, and writes the page and the JSON into the sweep's directory.
-fn show(journal: &SweepJournal, ended: Option<End>, options: &Sweep) -> Result<Ending, Failure> {
+fn show(
+    journal: &SweepJournal,
+    ended: Option<End>,
+    options: &Sweep,
+) -> Result<ExitStatus, Failure> {
     let view = write(journal, ended)?;
     if options.json {
         terminal::say_line(&to_json(&view));
@@ -128,8 +133,8 @@ fn show(journal: &SweepJournal, ended: Option<End>, options: &Sweep) -> Result<E
     }
     Ok(
         match view.trials_failed > 0 || ended == Some(End::Interrupted) {
-            true => Ending::Found,
-            false => Ending::Done,
+            true => ExitStatus::Findings,
+            false => ExitStatus::Success,
         },
     )
 }
@@ -196,7 +201,7 @@ fn design(options: &Sweep, previous: Option<&SweepJournal>) -> Result<Design, Fa
     };
     if !is_script && clients.is_empty() && modes != [Mode::Captured] {
         return Err(Failure::usage(
-            "other modes than the captured one need --clients, which deals the workload to so many clients",
+            "other modes than the captured one need --clients, which deals the workload to N clients",
         ));
     }
     if is_repeated(&clients) || is_repeated(&modes) || is_repeated(&paces) {
@@ -232,8 +237,11 @@ fn length(options: &Sweep) -> Length {
     }
 }
 
-/// What shapes every trial, by option, for the manifest.
-fn described(options: &Sweep, place: &place::Place) -> Result<BTreeMap<String, String>, Failure> {
+/// Returns the options that affect every trial, by name, for the manifest.
+fn described(
+    options: &Sweep,
+    server: &server::SweepServer,
+) -> Result<BTreeMap<String, String>, Failure> {
     let mut described = BTreeMap::new();
     let mut note = |name: &str, value: String| described.insert(name.to_owned(), value);
     let span = |time: Duration| clock::duration_text(time.as_nanos() as i64);
@@ -243,12 +251,12 @@ fn described(options: &Sweep, place: &place::Place) -> Result<BTreeMap<String, S
         Length::Whole => note("time", "the whole workload".to_owned()),
     };
     note("warm-up", span(options.length.warm_up));
-    note("place-name", place.name.clone());
+    note("place-name", server.name.clone());
     match (&options.script, &options.workload) {
         (Some(script), _) => {
             note("script", script.to_string());
-            note("pgbench-scale", place.scale.to_string());
-            note("load-name", format!("{script} at scale {}", place.scale));
+            note("pgbench-scale", server.scale.to_string());
+            note("load-name", format!("{script} at scale {}", server.scale));
             note("statements-of-one", script.statements().to_string());
         }
         (None, Some(path)) => {

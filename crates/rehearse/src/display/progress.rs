@@ -1,5 +1,5 @@
-//! The progress of a replay on standard error: lines that are drawn anew on a terminal, and a line now
-//! and then where it is none.
+//! Progress of a replay on standard error: redrawn lines on a terminal, otherwise a line at
+//! increasing intervals.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use report::{LiveNowView, TextStyle, live_text};
 use crate::log;
 use crate::terminal;
 
-/// After the first of these and then after each of the last, a line is written.
+/// Times of the first lines. After the last, its value is the interval.
 const LINES_AT: [Duration; 3] = [
     Duration::from_secs(10),
     Duration::from_secs(30),
     Duration::from_secs(60),
 ];
 
-/// What is drawn.
-pub struct Drawing {
+/// Progress display.
+pub struct ProgressDisplay {
     bar: ProgressBar,
     style: Option<TextStyle>,
-    /// When the next line is due, where lines are written.
+    /// Time of the next line, if standard error is not a terminal.
     next_line: Duration,
 }
 
-impl Drawing {
-    /// Nothing yet.
+impl ProgressDisplay {
+    /// Creates a display that shows nothing yet.
     pub fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
         bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
-        Drawing {
+        ProgressDisplay {
             bar,
             style: terminal::progress_style(),
             next_line: LINES_AT[0],
         }
     }
 
-    /// Shows what is now.
+    /// Shows the present state.
     pub fn show(&mut self, now: &LiveNowView) {
         if let Some(style) = &self.style {
             let lines = live_text::render_lines(now, style).join("\n");
@@ -53,18 +53,18 @@ impl Drawing {
         terminal::note(&live_text::render_line(now));
     }
 
-    /// Makes room for lines of others.
+    /// Hides the display while other lines are written.
     pub fn suspend<T>(&self, tell: impl FnOnce() -> T) -> T {
         self.bar.suspend(tell)
     }
 
-    /// Takes it away.
+    /// Removes the display.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// When the line behind one at this time is due.
+/// Returns the time of the line that follows one at this time.
 fn next_line(elapsed: Duration) -> Duration {
     let [_, .., each] = LINES_AT;
     let fixed = LINES_AT.into_iter().find(|at| *at > elapsed);

@@ -1,5 +1,6 @@
-//! What a replay's log tells: connections, a target that is silent, the end. Lines about
-//! connections are limited, since a server that restarts loses them all at once.
+//! Log of a replay: connections, an unresponsive target, progress and the end.
+//!
+//! Lines about connections are limited, since a server that restarts loses all of them at once.
 
 use std::sync::Arc;
 
@@ -10,21 +11,21 @@ use serde_json::Value;
 use crate::log;
 use crate::options::observing::LogLevel;
 
-/// Lines about connections in any one second.
+/// Largest number of lines about connections per second.
 const LINES_A_SECOND: u64 = 10;
 const SECOND_NS: i64 = 1_000_000_000;
-/// Silence of a target that is asked something, from which on it is told.
+/// Time without an answer after which a target is reported as unresponsive.
 const SILENCE_NS: i64 = 10 * SECOND_NS;
-/// How often a log is told how far a replay is.
+/// Interval of progress lines.
 const POSITION_EVERY_NS: i64 = 10 * SECOND_NS;
 
-/// A line of the log.
+/// Line of the log.
 pub struct Line {
-    /// How bad it is.
+    /// Severity.
     pub level: LogLevel,
-    /// What happened.
+    /// Event.
     pub message: &'static str,
-    /// With what.
+    /// Details of the event.
     pub fields: Vec<(&'static str, Value)>,
 }
 
@@ -42,29 +43,29 @@ impl Line {
         self
     }
 
-    /// Writes it.
+    /// Writes the line.
     pub fn tell(&self) {
         log::tell(self.level, self.message, &self.fields);
     }
 }
 
-/// Makes lines of what a replay tells.
+/// Converts events of a replay to log lines.
 pub struct Narrator {
-    /// What is told.
+    /// Lowest severity to report.
     level: LogLevel,
     meter: Option<Arc<Meter>>,
     now_ns: i64,
     second: i64,
     in_second: u64,
     left_out: u64,
-    /// When the target last had nothing to answer, or answered.
+    /// Time when the target last answered, or had nothing to answer.
     alive_ns: i64,
     silent: bool,
     position_ns: i64,
 }
 
 impl Narrator {
-    /// Tells this and what is worse.
+    /// Creates a narrator that reports this severity and above.
     pub fn new(level: LogLevel) -> Self {
         Narrator {
             level,
@@ -79,12 +80,12 @@ impl Narrator {
         }
     }
 
-    /// A replay begins.
+    /// Reports the start of a replay.
     pub fn started(&mut self, meter: &Arc<Meter>) {
         self.meter = Some(meter.clone());
     }
 
-    /// What happened, and how much more.
+    /// Reports connection events. `left_out` more were dropped before.
     pub fn happened(&mut self, happenings: &[Happening], left_out: u64) -> Vec<Line> {
         self.left_out += left_out;
         let mut lines = Vec::new();
@@ -103,7 +104,7 @@ impl Narrator {
         lines
     }
 
-    /// How far it is.
+    /// Reports progress.
     pub fn progress(&mut self, now: &Snapshot) -> Vec<Line> {
         let mut lines = Vec::new();
         self.now_ns = now.elapsed_ns;
@@ -127,7 +128,7 @@ impl Narrator {
         lines
     }
 
-    /// The user, or the system, wants it to stop.
+    /// Reports that the user or the system requested a stop.
     pub fn stopping(&self, by_signal: bool) -> Line {
         let message = match by_signal {
             true => "stopping in order, asked by a signal",
@@ -136,7 +137,7 @@ impl Narrator {
         Line::new(LogLevel::Warn, message).with("elapsed_s", seconds(self.now_ns))
     }
 
-    /// It is over.
+    /// Reports the end.
     pub fn finished(&mut self, info: &RunInfo) -> Vec<Line> {
         let message = match info.status {
             RunStatus::Complete => "replay finished",
@@ -168,7 +169,7 @@ impl Narrator {
         })
     }
 
-    /// A target that is asked something and says nothing.
+    /// Reports a target that does not answer.
     fn silence(&mut self, now: &Snapshot) -> Option<Line> {
         let asked = self.meter.as_ref().map_or(0, |meter| {
             let readings = meter.read();

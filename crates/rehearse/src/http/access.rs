@@ -67,14 +67,15 @@ fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<
     }
 }
 
-/// Whether an origin is the site that a request was sent to.
+/// Returns whether an origin is the site that a request was sent to.
 fn is_own_origin(origin: &str, host: &str) -> bool {
     let site = origin.strip_prefix("http://");
     site.is_some_and(|site| site.eq_ignore_ascii_case(host))
 }
 
-/// Whether a `Host` is `localhost`, a loopback address, or the address listened at. An unspecified listen address
-/// stands for every address of the machine. The port may differ, as at the end of a tunnel.
+/// Returns whether a `Host` is `localhost`, a loopback address, or the address of the listener.
+/// An unspecified listen address allows every address of the machine. The port may differ, as at
+/// the end of a tunnel.
 fn is_allowed_host(host: &str, listen: IpAddr) -> bool {
     let Some(address) = parse_host_address(host) else {
         let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));

@@ -1,4 +1,4 @@
-//! Bodies of answers: a text, or a stream that a task fills.
+//! Response bodies: a text, or a stream that a task fills.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,28 +9,28 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// Pieces that a stream holds before its sender has to wait for the client.
+/// Capacity of a stream, in pieces. When it is full, the sender waits for the client.
 const STREAM_PIECES: usize = 1;
 
-/// Sends the pieces of a stream. It waits until the client has taken the piece before.
+/// Sender of a stream's pieces. It waits until the client has received the previous piece.
 pub type StreamSender = mpsc::Sender<Bytes>;
 
-/// The body of an answer.
+/// Body of a response.
 pub struct ReplyBody {
     content: Content,
-    /// Held until the body was handed to the connection.
+    /// Guard that is held until the body was passed to the connection.
     _busy: Option<BusyGuard>,
 }
 
 enum Content {
-    /// A text, until it was handed over.
+    /// Text, until it was passed to the connection.
     Text(Option<Bytes>),
-    /// What a task sends.
+    /// Stream that a task sends.
     Stream(mpsc::Receiver<Bytes>),
 }
 
 impl ReplyBody {
-    /// Builds a stream and what fills it. It ends when the sender is dropped.
+    /// Creates a stream and its sender. The stream ends when the sender is dropped.
     pub fn stream() -> (StreamSender, Self) {
         let (sender, receiver) = mpsc::channel(STREAM_PIECES);
         (sender, Content::Stream(receiver).into())

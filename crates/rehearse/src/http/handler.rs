@@ -30,7 +30,7 @@ const HANDLER_TIMEOUT: Refusal = (
     "the answer takes too long; what was asked for may still happen",
 );
 
-/// A site and its limits, as every connection of a listener has them.
+/// Site and its limits, shared by all connections of a listener.
 pub(super) struct Handler {
     pub(super) site: Arc<dyn Site>,
     pub(super) listen: IpAddr,
@@ -38,7 +38,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Answers a request, whatever it is.
+    /// Answers a request.
     pub(super) async fn respond(
         self: Arc<Self>,
         request: hyper::Request<Incoming>,
@@ -71,7 +71,7 @@ impl Handler {
         access::check(parts, self.listen)
     }
 
-    /// Has the site answer on a handler thread.
+    /// Calls the site on a handler thread.
     async fn answer(&self, parts: Parts) -> Reply {
         let site = self.site.clone();
         let request = Request::from_parts(parts, ());

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 /// Draws random bytes from the operating system, as hexadecimal digits.
 ///
 /// # Errors
-/// When the random device cannot be read.
+/// If the random device cannot be read.
 pub fn random_hex<const BYTES: usize>() -> io::Result<String> {
     let mut bytes = [0; BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

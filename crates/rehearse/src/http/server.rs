@@ -28,7 +28,7 @@ use crate::terminal;
 
 /// Threads that handlers share.
 const HANDLER_THREADS: usize = 4;
-/// Pause after the system refused a connection, for example for want of descriptors.
+/// Pause after the system refused a connection, for example because no descriptors were left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for answers under way to be sent when the listener ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl HttpServer {
     /// Answers what comes to a listener. The name is that of its threads and of messages.
     ///
     /// # Errors
-    /// When the system has no room for a thread or its descriptors.
+    /// If the system has no room for a thread or its descriptors.
     pub fn start(
         listener: std::net::TcpListener,
         name: &'static str,

@@ -1,16 +1,17 @@
-//! What was, as points of time; where there are too many, two neighbours become one.
+//! History of a replay as points in time. When there are too many, each pair of neighbours is
+//! merged.
 
 use replay::{LedgerTimes, Times};
 use report::LivePointView;
 
-use super::sampler::Between;
+use super::sampler::SampleDifference;
 
-/// Points are kept up to this number: a chart has no room for more.
+/// Largest number of points. A chart can show no more.
 const POINTS_MAX: usize = 720;
 
-/// A stretch of time, with what is needed to make one of two.
+/// Time interval, with the data that merging two intervals needs.
 #[derive(Debug, Clone)]
-struct Stretch {
+struct Interval {
     view: LivePointView,
     seconds: f64,
     due: Option<u64>,
@@ -22,18 +23,18 @@ struct Stretch {
     session_lag: Vec<(u16, u64)>,
 }
 
-/// What is known of the target in a stretch of time, by name.
+/// Averages of the target in a time interval, by name.
 #[derive(Debug, Clone, Default)]
-pub struct OfTarget {
-    /// Backends in each wait, on average.
+pub struct TargetAverages {
+    /// Average number of backends in each wait.
     pub waits: Vec<(String, f64)>,
-    /// Processors busy with each phase, on average.
+    /// Average number of CPUs busy with each phase.
     pub phases: Vec<(String, f64)>,
 }
 
-impl Stretch {
-    fn new(between: &Between, in_flight: u64, of_target: OfTarget) -> Self {
-        Stretch {
+impl Interval {
+    fn new(between: &SampleDifference, in_flight: u64, of_target: TargetAverages) -> Self {
+        Interval {
             view: LivePointView {
                 at_s: between.at_ns as f64 / 1e9,
                 rates: between.rates(),
@@ -52,8 +53,8 @@ impl Stretch {
         }
     }
 
-    /// One of two neighbours.
-    fn joined(&self, next: &Stretch) -> Stretch {
+    /// Merges the interval with the next one.
+    fn joined(&self, next: &Interval) -> Interval {
         let both = |a: &[(u16, u64)], b: &[(u16, u64)]| {
             let mut times = Times::unpacked(a);
             times.add(&Times::unpacked(b));
@@ -61,7 +62,7 @@ impl Stretch {
         };
         let (first, second) = (self.seconds, next.seconds);
         let seconds = first + second;
-        let joined = Between {
+        let joined = SampleDifference {
             at_ns: (next.view.at_s * 1e9) as i64,
             seconds,
             due: self.due.zip(next.due).map(|(a, b)| a + b),
@@ -86,31 +87,37 @@ impl Stretch {
             }
             out
         };
-        let of_target = OfTarget {
+        let of_target = TargetAverages {
             waits: mean(&self.view.waits, &next.view.waits),
             phases: mean(&self.view.phases, &next.view.phases),
         };
-        Stretch::new(&joined, next.view.in_flight, of_target)
+        Interval::new(&joined, next.view.in_flight, of_target)
     }
 }
 
-/// All that was so far.
+/// All points so far.
 #[derive(Debug, Default)]
 pub struct History {
-    stretches: Vec<Stretch>,
-    /// As many looks make a point, but for the last.
+    stretches: Vec<Interval>,
+    /// Samples per point, except for the last.
     looks: usize,
-    /// Looks in the last point.
+    /// Samples in the last point.
     in_last: usize,
-    /// How often points were changed that viewers have.
+    /// Number of times that points already sent to viewers have changed.
     changed: u64,
 }
 
 impl History {
-    /// Adds what was seen since the last look; `alone` says that it is long enough for a point of its
-    /// own.
-    pub fn add(&mut self, between: &Between, in_flight: u64, of_target: OfTarget, alone: bool) {
-        let new = Stretch::new(between, in_flight, of_target);
+    /// Adds the data since the last sample. `alone` tells that the interval is long enough for a
+    /// separate point.
+    pub fn add(
+        &mut self,
+        between: &SampleDifference,
+        in_flight: u64,
+        of_target: TargetAverages,
+        alone: bool,
+    ) {
+        let new = Interval::new(between, in_flight, of_target);
         let looks = self.looks.max(1);
         match self.stretches.last_mut() {
             Some(last) if self.in_last < looks || !alone => {
@@ -144,23 +151,24 @@ impl History {
         self.changed += 1;
     }
 
-    /// Grows when points are changed that viewers have: those that they have are right no longer.
+    /// Returns a number that grows when points already sent to viewers change.
     pub fn generation(&self) -> u64 {
         self.changed
     }
 
-    /// How many looks a point covers.
-    pub fn looks_a_point(&self) -> usize {
+    /// Returns the number of samples per point.
+    pub fn samples_per_point(&self) -> usize {
         self.looks.max(1)
     }
 
-    /// How many points will not change any more.
+    /// Returns the number of points that are final.
     pub fn complete(&self) -> usize {
-        let last_is_whole = self.in_last >= self.looks_a_point();
+        let last_is_whole = self.in_last >= self.samples_per_point();
         self.stretches.len() - usize::from(!last_is_whole && !self.stretches.is_empty())
     }
 
-    /// Points that will not change any more, from this one on; and the last, which may.
+    /// Returns the final points from this index on, followed by the last point, which may still
+    /// change.
     pub fn points(&self, from: usize) -> Vec<LivePointView> {
         let kept = self.stretches.get(from..).unwrap_or_default();
         kept.iter().map(|stretch| stretch.view.clone()).collect()
@@ -171,10 +179,10 @@ impl History {
 mod tests {
     use super::*;
 
-    fn between(second: i64) -> Between {
+    fn between(second: i64) -> SampleDifference {
         let mut times = LedgerTimes::default();
         times.response.count((second + 1) * 1_000_000);
-        Between {
+        SampleDifference {
             at_ns: (second + 1) * 1_000_000_000,
             seconds: 1.0,
             due: Some(10),
@@ -192,9 +200,9 @@ mod tests {
         for second in 0..looks {
             let before = history.generation();
             let waits = vec![("Lock".to_owned(), f64::from(second as u32 % 2))];
-            let of_target = OfTarget {
+            let of_target = TargetAverages {
                 waits,
-                ..OfTarget::default()
+                ..TargetAverages::default()
             };
             history.add(&between(second), second as u64, of_target, true);
             assert!(history.stretches.len() <= POINTS_MAX);
@@ -204,10 +212,10 @@ mod tests {
             }
         }
         assert_eq!(thinned_at, [720, 1_440, 2_880]);
-        assert_eq!(history.looks_a_point(), 8);
+        assert_eq!(history.samples_per_point(), 8);
         assert_eq!(history.points(0).len(), 625);
         assert_eq!(history.complete(), 625);
-        let sum = |of: fn(&Stretch) -> u64| history.stretches.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&Interval) -> u64| history.stretches.iter().map(of).sum::<u64>();
         assert_eq!(sum(|one| one.answered), 8 * looks as u64);
         assert_eq!(sum(|one| one.due.unwrap()), 10 * looks as u64);
         let points = history.points(0);
@@ -226,7 +234,7 @@ mod tests {
     fn a_viewer_that_has_some_gets_the_rest() {
         let mut history = History::default();
         for second in 0..10 {
-            history.add(&between(second), 1, OfTarget::default(), true);
+            history.add(&between(second), 1, TargetAverages::default(), true);
         }
         assert_eq!(history.points(7).len(), 3);
         assert_eq!(history.points(10).len(), 0);
@@ -234,11 +242,11 @@ mod tests {
         assert_eq!(history.complete(), 10);
         // What is too short for rates of its own goes to the point before it.
         let before = history.generation();
-        let rest = Between {
+        let rest = SampleDifference {
             seconds: 0.1,
             ..between(10)
         };
-        history.add(&rest, 1, OfTarget::default(), false);
+        history.add(&rest, 1, TargetAverages::default(), false);
         assert_eq!(history.points(0).len(), 10);
         assert_eq!(history.generation(), before + 1);
         let last = &history.points(9)[0];

@@ -1,4 +1,4 @@
-//! What is known of the running replay, in one place: looked at each second, waited for by viewers.
+//! Shared state of the live view: updated each second, and awaited by viewers.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,40 +17,41 @@ use run::{RunInfo, RunStatus, SkipReason};
 use tokio::sync::watch;
 use workload::WorkloadReader;
 
-use super::history::{History, OfTarget};
+use super::history::{History, TargetAverages};
 use super::observed::Observed;
 use super::sampler::{LATELY_LOOKS, Sampler, counted, times_view};
 use super::statements::Statements;
 
-/// How often it is looked.
+/// Sampling interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A shorter stretch at the end makes no point of its own: its rates would be of nothing.
+/// Shortest last interval that becomes a separate point. Rates of a shorter one would be
+/// meaningless.
 const SHORTEST_POINT_S: f64 = 0.25;
-/// Silence of a target that is asked something, from which on it is told.
+/// Time without an answer after which a target is reported as unresponsive.
 const SILENCE_NS: i64 = 5_000_000_000;
-/// Statements that are shown singly.
+/// Number of statements shown.
 const TOP: usize = 20;
-/// Tool lag below this is never told of, in microseconds.
+/// Tool lag below which none is reported, in microseconds.
 const NOTABLE_LAG_US: f64 = 1e3;
-/// The replay is past its end when it is so much past it.
+/// Time after the planned end from which a replay counts as late.
 const OVERDUE_NS: i64 = 1_000_000_000;
 
-/// What a hub has to know.
-pub struct About {
-    /// What does not change.
+/// Parameters of a hub.
+pub struct HubParameters {
+    /// Constant facts of the replay.
     pub replay: LiveReplayView,
-    /// Where the texts of statements are; `None` where nobody is to see them.
+    /// Source of statement texts; `None` if they are not to be shown.
     pub statements: Option<WorkloadReader>,
 }
 
-/// The facts of a replay that runs.
+/// State of a running replay.
 pub struct Hub {
     shared: Mutex<Shared>,
-    /// The replay's last statement is over.
+    /// Signals that the replay's last statement is done.
     ending: Condvar,
-    /// A viewer asked for it.
+    /// Whether a viewer requested a stop.
     stop: AtomicBool,
-    /// It is being stopped, whoever asked.
+    /// Whether the replay is stopping, for any reason.
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -62,35 +63,35 @@ struct Shared {
     statements: Option<WorkloadReader>,
     history: History,
     now: Arc<LiveNowView>,
-    /// Grows with each change.
+    /// Version that grows with each change.
     version: watch::Sender<u64>,
-    /// The replay's last statement is over: the thread ends.
+    /// Whether the replay's last statement is done, so that the thread ends.
     ended: bool,
 }
 
-/// How far a viewer is.
+/// Position of a viewer in the stream of changes.
 #[derive(Debug, Default)]
-pub struct Place {
-    /// The history's generation and how many points of it the viewer has for good.
+pub struct ViewerPosition {
+    /// Generation of the history, and the number of its final points that the viewer has.
     have: Option<(u64, usize)>,
     version: u64,
 }
 
-/// What comes next for a viewer.
-pub enum Next {
-    /// All there is.
+/// Next message for a viewer.
+pub enum ViewerMessage {
+    /// Complete view.
     Whole(Box<LiveView>),
-    /// What is new.
+    /// Changes since the last message.
     Step(Box<LiveStepView>),
-    /// Nothing until the next change.
+    /// No message until the next change.
     Nothing,
-    /// Nothing any more.
+    /// End of the stream.
     Over,
 }
 
 impl Hub {
-    /// Of a replay that begins soon.
-    pub fn new(about: About) -> Arc<Self> {
+    /// Creates the hub of a replay that starts soon.
+    pub fn new(about: HubParameters) -> Arc<Self> {
         let now = LiveNowView {
             state: LiveState::Beginning,
             state_words: LiveState::Beginning.words(),
@@ -122,14 +123,14 @@ impl Hub {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The replay begins: this looks each second from now on.
+    /// Starts sampling the replay each second.
     pub fn begin(self: &Arc<Self>, meter: &Arc<Meter>) {
         let (is_timed, span_ns, statements) = {
             let mut shared = self.shared();
             let span_ns = shared.replay.span_us.map(|us| (us * 1e3) as i64);
             (shared.replay.is_timed, span_ns, shared.statements.take())
         };
-        let mut looker = Looker {
+        let mut looker = HubSampler {
             sampler: Sampler::new(meter, is_timed),
             statements: Statements::new(statements),
             span_ns,
@@ -143,11 +144,11 @@ impl Hub {
                 event_loop::let_others_go_first();
                 hub.look_each_second(&mut looker);
             });
-        // Without it, the replay goes on and nothing is shown.
+        // Without the thread, the replay continues and nothing is shown.
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = spawned.ok();
     }
 
-    fn look_each_second(&self, looker: &mut Looker) {
+    fn look_each_second(&self, looker: &mut HubSampler) {
         let mut next = Instant::now() + LOOK_EVERY;
         loop {
             let ended = {
@@ -170,9 +171,9 @@ impl Hub {
                 now.state = LiveState::Stopping;
                 now.note = Some(STOPPING.to_owned());
             }
-            let of_target = OfTarget {
+            let of_target = TargetAverages {
                 waits: shared.waits.take(seen.at_ns),
-                ..OfTarget::default()
+                ..TargetAverages::default()
             };
             now.waits = shared.waits.view.clone();
             now.phases = shared.phases.clone();
@@ -188,24 +189,25 @@ impl Hub {
         }
     }
 
-    /// So many of the target's backends, on average, were in each wait in a stretch of the replay's time that
-    /// ended then. Once for each stretch.
+    /// Adds the average number of backends in each wait, in an interval of the replay's time
+    /// that ended at `until_ns`. Called once for each interval.
     pub fn waits_observed(&self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {
-        self.shared().waits.saw(source, until_ns, waits);
+        self.shared().waits.add(source, until_ns, waits);
     }
 
-    /// The target's waits are not observed: why, as what follows "not observed: ".
+    /// Sets the reason why waits of the target are not observed. The text follows "not observed:
+    /// ".
     pub fn waits_not_observed(&self, why: &str) {
         self.shared().waits = Observed::not(why);
     }
 
-    /// The processor time of the target is not observed while it runs: why, as what follows "not
+    /// Sets the reason why CPU phases of the target are not observed. The text follows "not
     /// observed: ".
     pub fn phases_not_observed(&self, why: &str) {
         self.shared().phases = ObservedView::not(why);
     }
 
-    /// It was asked to stop.
+    /// Marks the replay as stopping.
     pub fn stopping(&self) {
         let mut shared = self.shared();
         if !self.stopping.swap(true, Ordering::Relaxed) {
@@ -216,7 +218,7 @@ impl Hub {
         }
     }
 
-    /// The last statement is over. Looks a last time.
+    /// Takes the last sample, after the last statement.
     pub fn ending(&self) {
         self.shared().ended = true;
         self.ending.notify_all();
@@ -230,7 +232,7 @@ impl Hub {
         }
     }
 
-    /// Nothing follows: the run that was made, or why there is none.
+    /// Publishes the result: the run, or the reason why there is none.
     pub fn finish(&self, result: Result<(&RunInfo, &Path), String>) {
         self.ending();
         let mut shared = self.shared();
@@ -246,22 +248,22 @@ impl Hub {
         shared.set(now);
     }
 
-    /// What is now.
+    /// Returns the present state.
     pub fn now(&self) -> Arc<LiveNowView> {
         self.shared().now.clone()
     }
 
-    /// What does not change.
+    /// Returns the constant facts.
     pub fn replay(&self) -> LiveReplayView {
         self.shared().replay.clone()
     }
 
-    /// A viewer asks to stop in order.
+    /// Requests an orderly stop, for a viewer.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a viewer has asked to stop.
+    /// Returns whether a viewer requested a stop.
     pub fn is_asked_to_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -270,19 +272,19 @@ impl Hub {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Announces each change.
+    /// Returns a receiver that is notified of each change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared().version.subscribe()
     }
 
-    /// Returns what comes next for a viewer.
-    pub fn next(&self, place: &mut Place) -> Next {
+    /// Returns the next message for a viewer.
+    pub fn next(&self, place: &mut ViewerPosition) -> ViewerMessage {
         let shared = self.shared();
         let version = *shared.version.borrow();
         if version == place.version {
             return match shared.now.state.is_over() {
-                true => Next::Over,
-                false => Next::Nothing,
+                true => ViewerMessage::Over,
+                false => ViewerMessage::Nothing,
             };
         }
         place.version = version;
@@ -294,23 +296,23 @@ impl Hub {
                 let points = shared.history.points(from);
                 drop(shared);
                 let now = (*now).clone();
-                Next::Step(Box::new(LiveStepView { from, points, now }))
+                ViewerMessage::Step(Box::new(LiveStepView { from, points, now }))
             }
             _ => {
                 let view = LiveView {
                     schema: "rehearse/live/1",
                     replay: shared.replay.clone(),
-                    step_s: LOOK_EVERY.as_secs_f64() * shared.history.looks_a_point() as f64,
+                    step_s: LOOK_EVERY.as_secs_f64() * shared.history.samples_per_point() as f64,
                     points: shared.history.points(0),
                     now: (*now).clone(),
                 };
-                Next::Whole(Box::new(view))
+                ViewerMessage::Whole(Box::new(view))
             }
         }
     }
 }
 
-/// What is said while it stops.
+/// Message while the replay stops.
 const STOPPING: &str = "Nothing more is sent; what is in flight has three seconds.";
 
 impl Shared {
@@ -324,7 +326,7 @@ impl Shared {
     }
 }
 
-/// Fills in what the run's manifest has.
+/// Copies the numbers of the run's manifest.
 fn finished(now: &mut LiveNowView, info: &RunInfo, run: &Path) {
     now.elapsed_us = now.elapsed_us.max(info.elapsed_ns as f64 / 1e3);
     now.done = info.done;
@@ -369,18 +371,18 @@ fn skips(by_reason: &[(String, u64)]) -> Vec<LiveReasonView> {
     skips
 }
 
-/// Looks at a replay, each second.
-struct Looker {
+/// Sampler of a replay, run by the hub's thread.
+struct HubSampler {
     sampler: Sampler,
     statements: Statements,
     span_ns: Option<i64>,
-    /// The costliest statements of the last looks, the latest last.
+    /// Most expensive statements of the last samples, the latest last.
     costliest: VecDeque<Costliest>,
-    /// When the target last had nothing to answer.
+    /// Time when the target last answered, or had nothing to answer.
     alive_ns: i64,
 }
 
-impl Looker {
+impl HubSampler {
     fn now(&mut self, stopping: bool, ended: bool) -> LiveNowView {
         let (top, others) = self.top();
         let seen = self.sampler.latest();
@@ -504,7 +506,7 @@ impl Looker {
     }
 }
 
-/// What there is to say of a replay that runs.
+/// Returns a message on how well the replay keeps its schedule.
 fn keeps_time(lately: &LiveRates) -> Option<String> {
     let (lag, response) = (lately.times.tool_lag?, lately.times.response?);
     (lag.p99_us > response.p50_us && lag.p99_us > NOTABLE_LAG_US).then(|| {
@@ -515,7 +517,8 @@ fn keeps_time(lately: &LiveRates) -> Option<String> {
     })
 }
 
-/// What is left, in nanoseconds: by the plan, or else as long for each statement as for those before.
+/// Returns the remaining time in nanoseconds: by the plan, or else extrapolated from the
+/// statements done.
 fn left_ns(readings: &Readings, span_ns: Option<i64>, over: u64) -> Option<f64> {
     if let Some(span_ns) = span_ns {
         return Some((span_ns - readings.elapsed_ns).max(0) as f64);

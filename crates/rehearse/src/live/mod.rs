@@ -1,12 +1,13 @@
-//! A replay while it runs, for people: facts each second, for the terminal and for a page.
+//! Live view of a running replay, for the terminal and for a page.
 //!
 //! ```text
 //! meter, ledger ─► sampler ─► hub (now; history, thinned) ─┬─► the terminal's lines
-//!                                                          └─► server ─► a stream for each viewer
+//!                                                          └─► server ─► one stream per viewer
 //! ```
 //!
-//! A thread of the hub's own looks each second, and the listener's thread writes to all viewers; both let the
-//! replay go first, and none of its threads waits for them. What is shown is `report`'s.
+//! A thread of the hub samples the replay each second, and the listener's thread writes to all
+//! viewers. Both run at low priority, and no thread of the replay waits for them. The `report`
+//! crate renders the view.
 
 mod history;
 mod hub;
@@ -15,5 +16,5 @@ mod sampler;
 mod server;
 mod statements;
 
-pub use hub::{About, Hub};
+pub use hub::{Hub, HubParameters};
 pub use server::PageServer;

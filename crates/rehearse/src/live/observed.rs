@@ -1,22 +1,23 @@
-//! What whoever observes the target says of it, kept until the next look.
+//! Latest values of an observation of the target, kept until the next sample.
 
 use report::ObservedView;
 
-/// What was said last holds for so long: stretches and looks are both a second, and not in step.
+/// Time for which the last values remain valid. Intervals and samples are both one second long,
+/// but not synchronized.
 const HOLDS_NS: i64 = 3_000_000_000;
 
-/// One thing that is observed, or why it is not.
+/// Observation, or the reason why there is none.
 #[derive(Debug)]
 pub struct Observed {
-    /// As it is shown.
+    /// View to show.
     pub view: ObservedView,
-    /// What was said since the last look.
+    /// Values received since the last sample.
     said: Vec<Vec<(String, f64)>>,
     last_ns: i64,
 }
 
 impl Observed {
-    /// It is not, for this reason.
+    /// Creates the state of something that is not observed, for this reason.
     pub fn not(why: &str) -> Self {
         Observed {
             view: ObservedView::not(why),
@@ -25,8 +26,8 @@ impl Observed {
         }
     }
 
-    /// It is, in a stretch of time that ended then.
-    pub fn saw(&mut self, source: &str, at_ns: i64, mut values: Vec<(String, f64)>) {
+    /// Adds the values of an interval that ended at this time.
+    pub fn add(&mut self, source: &str, at_ns: i64, mut values: Vec<(String, f64)>) {
         values.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         self.view = ObservedView {
             why_not: None,
@@ -37,7 +38,8 @@ impl Observed {
         self.last_ns = at_ns;
     }
 
-    /// What was seen since the last look, on average; what was seen before it, where nothing was since.
+    /// Returns the average of the values since the last sample, or the previous values if there
+    /// are none.
     pub fn take(&mut self, now_ns: i64) -> Vec<(String, f64)> {
         let said = std::mem::take(&mut self.said);
         if said.is_empty() {
@@ -73,12 +75,12 @@ mod tests {
         let mut waits = Observed::not("nobody looks");
         assert_eq!(waits.take(0), values(&[]));
         assert_eq!(waits.view.why_not.as_deref(), Some("nobody looks"));
-        waits.saw(
+        waits.add(
             "samples",
             1_000_000_000,
             values(&[("IO", 1.0), ("Lock", 3.0)]),
         );
-        waits.saw("samples", 2_000_000_000, values(&[("Lock", 1.0)]));
+        waits.add("samples", 2_000_000_000, values(&[("Lock", 1.0)]));
         assert_eq!(waits.view.lately, values(&[("Lock", 1.0)]));
         assert_eq!(waits.view.why_not, None);
         assert_eq!(
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(waits.take(3_100_000_000), values(&[("Lock", 1.0)]));
         assert_eq!(waits.take(5_100_000_000), values(&[]));
         assert!(waits.view.why_not.is_some());
-        waits.saw("samples", 6_000_000_000, values(&[]));
+        waits.add("samples", 6_000_000_000, values(&[]));
         assert_eq!(waits.view.why_not, None);
     }
 }

@@ -1,4 +1,4 @@
-//! Differences of what a replay counts: what it did since the last look, and in the last seconds.
+//! Differences of a replay's counters: since the last sample, and over the last seconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,46 +7,46 @@ use std::time::Instant;
 use replay::{LedgerTimes, Meter, Readings, Times};
 use report::{LiveErrorView, LiveQuantilesView, LiveRates, LiveTimesView};
 
-/// "Lately" is as many looks back: numbers of one look alone would flicker.
+/// Number of samples that "lately" covers. Numbers of a single sample would flicker.
 pub const LATELY_LOOKS: usize = 5;
 
-/// What was seen at one look.
+/// Values of one sample.
 #[derive(Clone)]
-pub struct Seen {
-    /// What the meter counted.
+pub struct Sample {
+    /// Counters of the meter.
     pub readings: Readings,
-    /// The times so far.
+    /// Accumulated times.
     pub times: LedgerTimes,
 }
 
-/// Looks at a replay's meter again and again.
+/// Repeated sampler of a replay's meter.
 pub struct Sampler {
     meter: Arc<Meter>,
     is_timed: bool,
-    /// The last looks, the latest last; never empty.
-    seen: VecDeque<Seen>,
+    /// Last samples, the latest last; never empty.
+    seen: VecDeque<Sample>,
     looked: Instant,
 }
 
-/// What happened between two looks.
-pub struct Between {
-    /// Its end, in nanoseconds from the start.
+/// Differences between two samples.
+pub struct SampleDifference {
+    /// End of the interval, in nanoseconds from the start.
     pub at_ns: i64,
-    /// How long it is.
+    /// Length of the interval.
     pub seconds: f64,
-    /// Statements that came due; `None` where no time decides.
+    /// Statements that became due; `None` if the replay is not timed.
     pub due: Option<u64>,
     /// Statements that were sent.
     pub sent: u64,
-    /// Statements that were answered, failures among them.
+    /// Statements that were answered, including failures.
     pub answered: u64,
-    /// Failures of what was sent or not.
+    /// Failures, including those of statements that were not sent.
     pub failed: u64,
-    /// Times of what ended.
+    /// Times of statements that ended.
     pub times: LedgerTimes,
 }
 
-impl Between {
+impl SampleDifference {
     /// Returns rates and times.
     pub fn rates(&self) -> LiveRates {
         let per_s = |count: u64| match self.seconds > 0.0 {
@@ -64,7 +64,7 @@ impl Between {
 }
 
 impl Sampler {
-    /// Begins to look; the meter keeps a ledger from now on.
+    /// Starts sampling. The meter keeps a ledger from now on.
     pub fn new(meter: &Arc<Meter>, is_timed: bool) -> Self {
         meter.keep_ledger();
         let mut sampler = Sampler {
@@ -73,29 +73,29 @@ impl Sampler {
             seen: VecDeque::new(),
             looked: Instant::now(),
         };
-        let first = sampler.see();
+        let first = sampler.sample();
         sampler.seen.push_back(first);
         sampler
     }
 
-    fn see(&self) -> Seen {
-        // Times first: they are behind the counts then, never before them.
+    fn sample(&self) -> Sample {
+        // Times are read first, so that they never include more statements than the counts.
         let times = self.meter.times().unwrap_or_default();
-        Seen {
+        Sample {
             readings: self.meter.read(),
             times,
         }
     }
 
-    /// Looks again, and gives what happened since the last time. It took no time where the replay's time
-    /// jumped: nothing can be said then of how much happened in a second.
-    pub fn look(&mut self) -> Between {
-        let now = self.see();
+    /// Takes a sample, and returns the differences from the last one. Their length is zero if
+    /// the replay's time jumped, since no rate is known then.
+    pub fn look(&mut self) -> SampleDifference {
+        let now = self.sample();
         let mut between = self.between(self.latest(), &now);
         let passed = self.looked.elapsed().as_secs_f64();
         self.looked = Instant::now();
         if between.seconds > passed * 2.0 + 1.0 {
-            // A replay that goes on with another has that one's time from its first statement on.
+            // A resumed replay has the previous run's time from its first statement on.
             self.seen.clear();
             between.seconds = 0.0;
         }
@@ -106,21 +106,21 @@ impl Sampler {
         between
     }
 
-    /// What was seen at the last look.
-    pub fn latest(&self) -> &Seen {
+    /// Returns the last sample.
+    pub fn latest(&self) -> &Sample {
         self.seen.back().expect("it begins with one")
     }
 
-    fn earliest(&self) -> &Seen {
+    fn earliest(&self) -> &Sample {
         self.seen.front().expect("it begins with one")
     }
 
-    /// The last seconds.
+    /// Returns the rates of the last seconds.
     pub fn lately(&self) -> LiveRates {
         self.between(self.earliest(), self.latest()).rates()
     }
 
-    /// Failures by SQLSTATE, the most first.
+    /// Returns failures by SQLSTATE, the most frequent first.
     pub fn errors(&self) -> Vec<LiveErrorView> {
         let before = &self.earliest().readings.failed_by;
         let now = &self.latest().readings.failed_by;
@@ -133,12 +133,12 @@ impl Sampler {
         errors
     }
 
-    fn between(&self, then: &Seen, now: &Seen) -> Between {
-        let ended = |seen: &Seen| counted(&seen.readings, "statements_ended");
-        let sent = |seen: &Seen| counted(&seen.readings, "statements_sent");
+    fn between(&self, then: &Sample, now: &Sample) -> SampleDifference {
+        let ended = |seen: &Sample| counted(&seen.readings, "statements_ended");
+        let sent = |seen: &Sample| counted(&seen.readings, "statements_sent");
         let (before, after) = (&then.readings, &now.readings);
         let due = after.due.unwrap_or(0) - before.due.unwrap_or(0);
-        Between {
+        SampleDifference {
             at_ns: after.elapsed_ns,
             seconds: (after.elapsed_ns - before.elapsed_ns) as f64 / 1e9,
             due: self.is_timed.then_some(due),
@@ -153,19 +153,19 @@ impl Sampler {
         }
     }
 
-    /// The meter that it looks at.
+    /// Returns the meter.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-/// A count by its name.
+/// Returns a counter by its name.
 pub fn counted(readings: &Readings, name: &str) -> u64 {
     let found = readings.counted.iter().find(|one| one.name == name);
     found.map_or(0, |one| one.value)
 }
 
-/// Quantiles of times.
+/// Returns quantiles of times.
 pub fn times_view(times: &LedgerTimes) -> LiveTimesView {
     LiveTimesView {
         response: quantiles(&times.response),

@@ -1,11 +1,11 @@
-//! `--ui`: a listener that serves one page and a stream of facts for it.
+//! `--ui`: serves a page and a stream of facts for it.
 //!
-//! Whoever has the page's address may look; a part of it cannot be guessed, as the artefacts are
-//! readable by their owner alone. Nothing is allowed to other sites ([`http`]), and a stop needs a secret that
-//! stands in the page only.
+//! Anyone with the page's address can read it. The address has a random part, since artifacts
+//! are readable by their owner only. Other sites have no access ([`http`]), and a stop needs a
+//! secret that only the page contains.
 //!
-//! Each viewer has a task on the listener's thread, which waits for the hub and sends. A viewer that does not
-//! read is disconnected after a time; the replay knows nothing of it.
+//! Each viewer has a task on the listener's thread, which waits for the hub and sends. A viewer
+//! that does not read is disconnected after a while, without effect on the replay.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,28 +14,29 @@ use std::time::Duration;
 use report::{live_page, to_json_line};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::hub::{Hub, Next, Place};
+use super::hub::{Hub, ViewerMessage, ViewerPosition};
 use crate::http;
 use crate::http::header;
 use crate::http::header::HeaderName;
 use crate::http::{HttpServer, Limits, Method, Reply, ReplyBody, Request, Site, StatusCode};
 use study::Failure;
 
-/// More viewers are turned away.
+/// Largest number of viewers. Further ones are refused.
 const VIEWERS_MAX: usize = 16;
-/// Where nothing is new for so long, a viewer is told that this is there.
+/// Interval of keep-alive messages when nothing changes.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
-/// The header that a stop is asked with.
+/// Header with the secret in a stop request.
 const SECRET_HEADER: &str = "x-rehearse-secret";
 /// Bytes of the page's key and of the secret.
 const SECRET_BYTES: usize = 16;
-/// What a page may do: its own style and scripts, and to listen to where it came from.
+/// Content security policy of the page: only its own style and scripts, and connections to its
+/// own origin.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Listens, and answers from when it has something to show until it is dropped. The drop waits a moment for
-/// viewers to take the end.
+/// Listener that answers once it has a replay to show, until it is dropped. The drop waits
+/// briefly for viewers to receive the end.
 pub struct PageServer {
-    /// Until it answers.
+    /// Bound socket until the server answers.
     listener: Option<TcpListener>,
     server: Option<HttpServer>,
     address: SocketAddr,
@@ -47,17 +48,17 @@ pub struct PageServer {
 /// The secrets of a page.
 #[derive(Clone)]
 struct PageSecrets {
-    /// The part of the address that cannot be guessed.
+    /// Random part of the address.
     key: String,
-    /// What a stop needs; none is taken where others than this machine's users may come.
+    /// Secret that a stop needs; `None` if other machines can connect, which disables stops.
     secret: Option<String>,
 }
 
 impl PageServer {
-    /// Listens; what comes now is answered when there is something to show.
+    /// Binds the address. Requests are answered after [`show`](Self::show).
     ///
     /// # Errors
-    /// When the address is in use, or is not of this machine.
+    /// If the address is in use, or is not of this machine.
     pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
         Self::start_with(wanted, Limits::default())
     }
@@ -86,20 +87,20 @@ impl PageServer {
         })
     }
 
-    /// The page's address. Whoever has it may look.
+    /// Returns the page's address. Anyone who has it can read the page.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.secrets.key)
     }
 
-    /// Whether others than this machine's users can come.
+    /// Returns whether other machines can connect.
     pub fn is_open(&self) -> bool {
         !self.address.ip().is_loopback()
     }
 
-    /// Shows this replay from now on; what was asked before is answered now.
+    /// Shows this replay, and answers requests that arrived before.
     ///
     /// # Errors
-    /// When the system has no room for a thread.
+    /// If the system cannot start a thread.
     pub fn show(&mut self, hub: &Arc<Hub>) -> Result<(), Failure> {
         let Some(listener) = self.listener.take() else {
             return Ok(());
@@ -117,7 +118,7 @@ impl PageServer {
     }
 }
 
-/// The page of a replay, its events and its stop.
+/// Site of a replay: its page, its events and its stop.
 struct PageSite {
     secrets: PageSecrets,
     hub: Arc<Hub>,
@@ -154,7 +155,7 @@ impl Site for PageSite {
 }
 
 impl PageSite {
-    /// Leads to the page's address, which ends with a slash.
+    /// Redirects to the page's address, which ends with a slash.
     fn redirect(&self) -> Reply {
         let location = format!("/{}/", self.secrets.key);
         let location = location.parse().expect("hexadecimal digits are a header");
@@ -178,7 +179,7 @@ impl PageSite {
         reply
     }
 
-    /// Streams to a viewer.
+    /// Streams events to a viewer.
     fn events(&self) -> Reply {
         let Ok(viewer) = self.viewers.clone().try_acquire_owned() else {
             let text = format!("{VIEWERS_MAX} viewers are there already; close one\n");
@@ -214,16 +215,18 @@ fn not_allowed(text: &str) -> Reply {
 /// and when the history was thinned, `step` otherwise, `end` at last. Returns when the viewer is gone.
 async fn send_events(hub: Arc<Hub>, events: http::StreamSender, _viewer: OwnedSemaphorePermit) {
     let mut changes = hub.changes();
-    let mut place = Place::default();
+    let mut place = ViewerPosition::default();
     loop {
         let text = match hub.next(&mut place) {
-            Next::Whole(view) => event("whole", &to_json_line(&*view)),
-            Next::Step(view) => event("step", &to_json_line(&*view)),
-            Next::Nothing => match tokio::time::timeout(SIGN_OF_LIFE, changes.changed()).await {
-                Ok(_) => continue,
-                Err(_) => ": still here\n\n".to_owned(),
-            },
-            Next::Over => {
+            ViewerMessage::Whole(view) => event("whole", &to_json_line(&*view)),
+            ViewerMessage::Step(view) => event("step", &to_json_line(&*view)),
+            ViewerMessage::Nothing => {
+                match tokio::time::timeout(SIGN_OF_LIFE, changes.changed()).await {
+                    Ok(_) => continue,
+                    Err(_) => ": still here\n\n".to_owned(),
+                }
+            }
+            ViewerMessage::Over => {
                 let _ = events.send(event("end", "{}").into()).await;
                 return;
             }
@@ -247,13 +250,13 @@ mod tests {
     use report::LiveReplayView;
 
     use super::*;
-    use crate::live::About;
+    use crate::live::HubParameters;
 
     /// A deadline that only a failure comes to.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn hub(workload: String) -> Arc<Hub> {
-        Hub::new(About {
+        Hub::new(HubParameters {
             replay: LiveReplayView {
                 workload,
                 run: "a.run".to_owned(),

@@ -1,4 +1,5 @@
-//! Texts of statements, looked up when a statement is first shown: a workload may have a million.
+//! Texts of statements, looked up when a statement is first shown, since a workload may have a
+//! million.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,12 +10,12 @@ use workload::WorkloadReader;
 
 /// Texts are shortened to this many characters.
 const TEXT_MAX: usize = 400;
-/// A look through all of a workload's statements is followed by a pause of so many times its length.
+/// Pause after a scan of a workload's statements, as a multiple of the scan's duration.
 const PAUSE: u32 = 20;
-/// Texts that are kept at most; those of statements that are not shown any more go.
+/// Largest number of cached texts. Those of statements no longer shown are dropped.
 const KEPT_MAX: usize = 1_000;
 
-/// Texts by fingerprint, from a workload.
+/// Texts of a workload's statements by fingerprint.
 pub struct Statements {
     workload: Option<WorkloadReader>,
     texts: HashMap<Fingerprint, String>,
@@ -22,7 +23,7 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// From this workload; without one there are none.
+    /// Creates a cache for this workload; without one, no text is found.
     pub fn new(workload: Option<WorkloadReader>) -> Self {
         Statements {
             workload,
@@ -31,8 +32,8 @@ impl Statements {
         }
     }
 
-    /// Finds the texts of these, if it is time. What cannot be read stays unknown: the run says so
-    /// when it is read.
+    /// Finds the texts of these statements if the pause is over. Errors are ignored here, since
+    /// reading the run reports them.
     pub fn find(&mut self, wanted: &[Fingerprint]) {
         let mut missing: HashSet<Fingerprint> = wanted
             .iter()
@@ -66,7 +67,7 @@ impl Statements {
         self.look_again = Some(Instant::now() + took * PAUSE);
     }
 
-    /// The text of a statement, if it was found.
+    /// Returns the text of a statement, if it was found.
     pub fn text(&self, fingerprint: Fingerprint) -> Option<&str> {
         self.texts.get(&fingerprint).map(String::as_str)
     }

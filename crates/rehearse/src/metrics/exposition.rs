@@ -1,8 +1,8 @@
-//! Readings as Prometheus' text format, version 0.0.4.
+//! Prometheus' text format, version 0.0.4.
 //!
-//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>. Names have units;
-//! seconds and bytes, never milliseconds. Written by hand: what counts is a worker's own arrays,
-//! which no library's registry could hold, and what is left of a library is this file.
+//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>. Names have units:
+//! seconds and bytes, never milliseconds. No library is used, since the counters are arrays of
+//! the workers, which a library's registry could not hold.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use replay::{BOUNDS_NS, Histogram, Readings};
 use super::process::Process;
 
 const NS_IN_SECOND: f64 = 1e9;
-/// What comes in front of every name that is not the process's.
+/// Prefix of all metrics except those of the process.
 const PREFIX: &str = "rehearse_";
 
-/// All metrics. Without readings (nothing is replayed yet) those of the program alone.
+/// Renders all metrics. Without readings, before a replay, only those of the program.
 pub fn render(readings: Option<&Readings>, process: Option<&Process>) -> String {
     let mut page = Page::default();
     let version = env!("CARGO_PKG_VERSION");
@@ -37,12 +37,18 @@ pub fn render(readings: Option<&Readings>, process: Option<&Process>) -> String 
 }
 
 fn replay(page: &mut Page, readings: &Readings) {
+    gauges(page, readings);
+    counters(page, readings);
+    histograms(page, readings);
+}
+
+fn gauges(page: &mut Page, readings: &Readings) {
     let seconds = |ns: i64| ns as f64 / NS_IN_SECOND;
     let over = readings.done + readings.failed + readings.skipped;
     for (name, help, value) in [
         (
             "workload_statements",
-            "Statements to replay, copies among them; without those of a run that this one goes on with.",
+            "Statements to replay, copies among them; without those of a run that this one resumes.",
             readings.statements as f64,
         ),
         (
@@ -80,7 +86,7 @@ fn replay(page: &mut Page, readings: &Readings) {
         ),
         (
             "jobs_waiting",
-            "Jobs given to workers and not done: read ahead, behind a slow statement, or in flight.",
+            "Jobs given to workers and not done: read ahead, queued after a slow statement, or in flight.",
             readings.jobs_waiting as f64,
         ),
         (
@@ -96,7 +102,9 @@ fn replay(page: &mut Page, readings: &Readings) {
     ] {
         page.one(name, "gauge", help, value);
     }
+}
 
+fn counters(page: &mut Page, readings: &Readings) {
     let name = "statements_total";
     page.head(name, "counter", "Statements that are over, by outcome.");
     for (outcome, count) in [
@@ -149,7 +157,9 @@ fn replay(page: &mut Page, readings: &Readings) {
         let name = format!("{}_total", counted.name);
         page.one(&name, "counter", counted.help, counted.value as f64);
     }
+}
 
+fn histograms(page: &mut Page, readings: &Readings) {
     for (name, help, histogram) in [
         (
             "tool_lag_seconds",

@@ -1,32 +1,32 @@
-//! What Linux knows of this process, for the metrics that all programs have.
+//! Linux process statistics for the metrics that Prometheus defines for all programs.
 //!
-//! Source: proc(5). Times there are in hundredths of a second (`USER_HZ`) on every machine that
-//! this program is built for.
+//! Source: proc(5). CPU times are in hundredths of a second (`USER_HZ`) on all supported
+//! machines.
 
 use std::fs;
 
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What is known; nothing where there is no `/proc`.
+/// Statistics of this process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Process {
     /// User and system time of all threads, in seconds.
     pub cpu_seconds: f64,
-    /// Memory that is in use and in RAM, in bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: u64,
     /// Address space, in bytes.
     pub virtual_bytes: u64,
-    /// When it was started, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start_seconds: f64,
-    /// Open descriptors: sockets and files.
+    /// Open file descriptors, including sockets.
     pub open_fds: u64,
-    /// The most that it may open.
+    /// Limit of open file descriptors.
     pub max_fds: u64,
-    /// Its threads.
+    /// Number of threads.
     pub threads: u64,
 }
 
-/// Reads it.
+/// Reads the statistics; `None` without `/proc`.
 pub fn read() -> Option<Process> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -8,65 +8,65 @@ use clap::Args;
 use super::prove::{GoalArgs, SandboxPlaceArgs};
 use super::watching::LookArgs;
 
-/// `rehearse diagnose`
+/// Options of `rehearse diagnose`.
 #[derive(Debug, Args)]
 pub struct Diagnose {
-    /// A run, an observation, or a workload. A run that was watched (--observe), with plans (--explain) and a
-    /// profile (--profile) tells the most.
+    /// Diagnose this run, observation or workload. A run with --observe, --explain and --profile
+    /// gives the most evidence.
     #[arg(value_name = "NAME.run|NAME.workload", conflicts_with = "target")]
     pub of: Option<PathBuf>,
-    /// A server that is watched for a while, and asked for its schema, its settings and the plans of its most
-    /// costly statements (EXPLAIN, which carries nothing out). Nothing is written there.
+    /// Observe this server, and read its schema, its settings and the plans of its most
+    /// expensive statements. EXPLAIN does not execute them, and nothing is written.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// For how long it is watched: 30s, 5m.
+    /// Observe the server for this long: 30s, 5m.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of, requires = "target")]
     pub duration: Duration,
-    /// What a statement can account for at all: a pattern that its normal form is like, with % for any text,
-    /// 'update image_links set download_after%'; can be given again.
+    /// Report the largest possible impact of statements whose normalised text matches this
+    /// pattern, with % for any text: 'update image_links set download_after%'. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub impact_of: Vec<String>,
-    /// Set a threshold: NAME=VALUE; can be given again.
+    /// Set a threshold: NAME=VALUE. Repeatable.
     #[arg(long, value_name = "NAME=VALUE")]
     pub threshold: Vec<String>,
-    /// Print all thresholds, each with where it comes from, and look at nothing.
+    /// Print all thresholds with their sources, and diagnose nothing.
     #[arg(long)]
     pub thresholds: bool,
-    /// All findings with all evidence, and what was looked at and well, or could not be looked at.
+    /// Print all findings with all evidence, and the checks that passed or could not be made.
     #[arg(short, long, conflicts_with = "json")]
     pub verbose: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// What to look at, of a server.
+    /// Observation of a server.
     #[command(flatten)]
     pub looks: LookArgs,
-    /// Proving what was found.
+    /// Proof of the findings.
     #[command(flatten)]
     pub proving: ProvingArgs,
-    /// What is to get better, and how long all proofs together may take.
+    /// Goal and time budget of all proofs together.
     #[command(flatten)]
     pub goal: GoalArgs,
-    /// Where.
+    /// Server to measure on.
     #[command(flatten)]
     pub place: SandboxPlaceArgs,
 }
 
-/// Proving what was found.
+/// Proof of the findings.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Proving what was found")]
+#[command(next_help_heading = "Proof of the findings")]
 pub struct ProvingArgs {
-    /// Prove the changes of the most promising findings, one finding after the other, in --sandbox and --time-budget the time.
-    /// A workload is replayed there once before, to be diagnosed.
+    /// Prove the changes of the most promising findings in --sandbox, one finding after another,
+    /// within --time-budget. A workload is first replayed there once, for the diagnosis.
     #[arg(long, requires_all = ["sandbox", "output"])]
     pub prove: bool,
-    /// The workload that a run is of, or that a server is to be proved with.
+    /// Replay this workload to prove the findings of a run or of a server.
     #[arg(long, value_name = "NAME.workload", requires = "prove")]
     pub workload: Option<PathBuf>,
-    /// The directory to make: the replay that was diagnosed, a proof for each finding, and the result.
+    /// Write to this directory: the diagnosed replay, a proof for each finding, and the result.
     #[arg(short, long, value_name = "DIR", requires = "prove")]
     pub output: Option<PathBuf>,
-    /// So many findings are proved, at most.
+    /// Prove at most this many findings.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20), requires = "prove")]
     pub max_findings: u32,
 }

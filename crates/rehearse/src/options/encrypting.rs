@@ -1,14 +1,14 @@
-//! Keys, and to whom what is written is encrypted.
+//! Options for decryption keys and for encryption.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// The key of what is read.
+/// Decryption key of workloads that are read.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encryption")]
 pub struct KeyArgs {
-    /// The file with the secret key of an encrypted workload.
+    /// Decrypt workloads with the secret key in this file.
     #[arg(
         long,
         global = true,
@@ -19,20 +19,20 @@ pub struct KeyArgs {
     pub key: Option<PathBuf>,
 }
 
-/// To whom what is written is encrypted.
+/// Recipients of workloads that are written.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encryption")]
 pub struct EncryptArgs {
-    /// Encrypt the workload to this public key of age (age1…), or to those of this key file. Can be
-    /// given again: each of them opens it.
+    /// Encrypt the workload to this age public key (age1…), or to those in this key file.
+    /// Repeatable: each recipient can decrypt it.
     #[arg(long, value_name = "RECIPIENT|KEYFILE")]
     pub encrypt: Vec<String>,
 }
 
-/// `rehearse key`
+/// Options of `rehearse key`.
 #[derive(Debug, Args)]
 pub struct KeyCommand {
-    /// The file to make, for its owner alone.
+    /// Write the key to this file, readable by its owner only.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Options of index advice.
+//! Options of `rehearse indexes`.
 
 use std::path::PathBuf;
 
@@ -6,42 +6,43 @@ use clap::Args;
 
 use super::prove::{GoalArgs, SandboxPlaceArgs};
 
-/// `rehearse indexes`
+/// Options of `rehearse indexes`.
 #[derive(Debug, Args)]
 pub struct Indexes {
-    /// A workload, which is first replayed once to be looked at; or a run of it with plans (--explain), which then is
-    /// what candidates are made of. An advice that was made is shown again.
+    /// Suggest indexes for this workload, which is first replayed once, or for a run of it with
+    /// plans (--explain). Given a finished NAME.proof, show it again.
     #[arg(value_name = "NAME.workload|NAME.run|NAME.proof")]
     pub of: PathBuf,
-    /// The workload that a run is of: it is replayed to measure.
+    /// Replay this workload for the measurement, if a run is given.
     #[arg(long, value_name = "NAME.workload")]
     pub workload: Option<PathBuf>,
-    /// The directory to make, NAME.proof: the candidates, the plan, every run with its numbers, and pages.
+    /// Write to this directory, NAME.proof: the candidates, the plan, every run with its
+    /// numbers, and pages.
     #[arg(short, long, value_name = "NAME.proof")]
     pub output: Option<PathBuf>,
-    /// Go on with an advice that was stopped or killed while it measured. Give the same options.
+    /// Resume measurements that were stopped or killed. Give the same options.
     #[arg(long)]
     pub resume: bool,
-    /// So many candidates are measured, at most.
+    /// Measure at most this many candidates.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub max_candidates: u32,
-    /// Build each candidate for a moment to ask the planner of it, although the server has HypoPG.
+    /// Build each candidate briefly to obtain its plans, even if the server has HypoPG.
     #[arg(long)]
     pub no_hypopg: bool,
-    /// Set a threshold of `rehearse diagnose`: warning-share and missing-index-rows bear on which statements and tables
-    /// are looked at; can be given again.
+    /// Set a threshold of `rehearse diagnose`: NAME=VALUE. warning-share and missing-index-rows
+    /// select statements and tables. Repeatable.
     #[arg(long, value_name = "NAME=VALUE")]
     pub threshold: Vec<String>,
     /// Print the result as JSON, as `rehearse schema proof` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server, and messages of the application's own.
+    /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
-    /// What is to get better, and how long measuring may take.
+    /// Goal and time budget.
     #[command(flatten)]
     pub goal: GoalArgs,
-    /// Where.
+    /// Server to measure on.
     #[command(flatten)]
     pub place: SandboxPlaceArgs,
 }

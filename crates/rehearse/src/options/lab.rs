@@ -1,4 +1,4 @@
-//! The lab.
+//! Options of `rehearse lab`.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::Server;
 
-/// `rehearse lab`
+/// Options of `rehearse lab`.
 #[derive(Debug, Args)]
 pub struct Lab {
-    /// Which case.
+    /// Case to run.
     #[command(subcommand)]
     pub case: LabCase,
 }
@@ -17,29 +17,30 @@ pub struct Lab {
 /// Cases.
 #[derive(Debug, Subcommand)]
 pub enum LabCase {
-    /// Many partial indexes, and one row at a time.
+    /// Reproduce slow single-row updates on a table with many partial indexes.
     Heap(CaseArgs),
-    /// The half that nobody measures: planning, and the cliff that speaks against counting it.
+    /// Reproduce planning time that no statement statistics show, and the cost of counting it.
     Planning(CaseArgs),
-    /// A work queue without the index of its claim: workers starve, and the suspect is innocent.
+    /// Reproduce a work queue without an index for its claim query, and show that the suspected
+    /// statement is not the cause.
     Queue(CaseArgs),
-    /// A replay that waits: one slow statement, and everybody in one queue.
+    /// Reproduce head-of-line blocking: one slow statement delays all sessions of a replay in a global queue.
     Stall(CaseArgs),
-    /// An instance of the queue's downloader: the case starts it, and tells it on its standard input what to do.
+    /// Run one downloader of the queue case, controlled over standard input.
     #[command(hide = true)]
     Instance,
 }
 
-/// How a case is run.
+/// Options of a case.
 #[derive(Debug, Args)]
 pub struct CaseArgs {
-    /// How large: small takes a minute or two on two processors.
-    #[arg(long, value_enum, default_value_t = LabScale::Small)]
+    /// Run at this size: small takes a minute or two on two processors.
+    #[arg(long, value_enum, value_name = "SIZE", default_value_t = LabScale::Small)]
     pub size: LabScale,
-    /// Where to leave what it makes [default: rehearse-lab/NAME].
+    /// Write the results to this directory [default: rehearse-lab/NAME].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Which PostgreSQL.
+    /// PostgreSQL installation.
     #[command(flatten)]
     pub server: Server,
     /// Print JSON.
@@ -47,12 +48,12 @@ pub struct CaseArgs {
     pub json: bool,
 }
 
-/// How large.
+/// Sizes of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LabScale {
-    /// A minute or two.
+    /// Takes a minute or two.
     Small,
-    /// For a real machine, and as long as was published.
+    /// Has the published size and duration.
     Full,
 }
 

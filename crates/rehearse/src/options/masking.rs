@@ -1,4 +1,4 @@
-//! How values are masked: the same options for captures, slices and dumps.
+//! Options of masking, shared by captures, slices and dumps.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,41 +11,41 @@ use transform::mask::{Mask, MaskKey, Masker};
 use crate::options::encrypting::EncryptArgs;
 use study::Failure;
 
-/// What `--mask` takes instead of a file.
+/// Value of `--mask` that stands for a key that is not kept.
 const RANDOM: &str = "random";
 
-/// How values are masked.
+/// Masking of values.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Masking")]
 pub struct MaskArgs {
-    /// Replace the values of literals, parameters, COPY data and results by others of the same type
-    /// and length, by the key in this file (see `rehearse mask key`); `random` is a key that is kept
-    /// nowhere.
+    /// Replace the values of literals, parameters, COPY data and results by others of the same
+    /// type and length, with the key in this file (see `rehearse mask key`). `random` uses a key
+    /// that is not kept.
     #[arg(long, value_name = "KEYFILE")]
     pub mask: Option<String>,
-    /// What stays as it is.
+    /// Values to keep.
     #[command(flatten)]
     pub keep: KeepArgs,
 }
 
-/// What a masking leaves as it is.
+/// Values that masking keeps.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeepArgs {
-    /// Leave values that are this text as a whole, such as the labels of an enumeration; `*` stands
-    /// for any text. Can be given again.
+    /// Keep values that equal this text, such as the labels of an enumeration; `*` matches any
+    /// text. Repeatable.
     #[arg(long, value_name = "VALUE")]
     pub mask_keep: Vec<String>,
-    /// Leave the values of statements whose normalised text holds this text; `*` stands for any
-    /// text, case does not matter. Can be given again.
+    /// Keep the values of statements whose normalised text contains this text, in any case; `*`
+    /// matches any text. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub mask_keep_statement: Vec<String>,
 }
 
 impl MaskArgs {
-    /// What masks; `None` if that was not asked for.
+    /// Creates the masker, or returns `None` if masking was not requested.
     ///
     /// # Errors
-    /// Where the key cannot be read, or what to keep makes no sense.
+    /// If the key cannot be read, or a pattern would keep everything.
     pub fn masker(&self) -> Result<Option<Masker>, Failure> {
         let Some(file) = &self.mask else {
             let keeps = [&self.keep.mask_keep, &self.keep.mask_keep_statement];
@@ -65,10 +65,10 @@ impl MaskArgs {
 }
 
 impl KeepArgs {
-    /// A mask with this key that keeps what was asked for.
+    /// Creates a mask with this key that keeps the requested values.
     ///
     /// # Errors
-    /// Where a pattern would match everything.
+    /// If a pattern would match everything.
     pub fn mask(&self, key: MaskKey) -> Result<Mask, Failure> {
         let mut mask = Mask::new(key);
         for value in &self.mask_keep {
@@ -93,7 +93,7 @@ impl KeepArgs {
 /// Reads a key file.
 ///
 /// # Errors
-/// Where it is not there, or holds no key.
+/// If the file cannot be read, or contains no key.
 pub fn read_key(file: &Path) -> Result<MaskKey, Failure> {
     let secret = std::fs::read(file).map_err(|error| {
         Failure::usage(format!(
@@ -104,10 +104,10 @@ pub fn read_key(file: &Path) -> Result<MaskKey, Failure> {
     MaskKey::parse(&secret).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// 256 bits in hexadecimal digits: what [`MaskKey::parse`] takes.
+/// Creates a key of 256 bits in hexadecimal digits, as [`MaskKey::parse`] accepts it.
 ///
 /// # Errors
-/// Where the system has no random numbers.
+/// If the system has no random numbers.
 pub fn random_key() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")
@@ -116,81 +116,81 @@ pub fn random_key() -> Result<String, Failure> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// `rehearse mask`
+/// Options of `rehearse mask`.
 #[derive(Debug, Args)]
 pub struct MaskCommand {
-    /// What to do.
+    /// Action.
     #[command(subcommand)]
     pub action: MaskAction,
 }
 
-/// What to do with masks.
+/// Actions of `rehearse mask`.
 #[derive(Debug, Subcommand)]
 pub enum MaskAction {
-    /// Make a key file.
+    /// Create a key file.
     Key {
-        /// The file to make, for its owner alone.
+        /// Write the key to this file, readable by its owner only.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Make a masked workload of a workload.
+    /// Create a masked copy of a workload.
     Workload(MaskWorkload),
-    /// Mask the rows of a dump by pg_dump as plain SQL, from standard input to standard output.
+    /// Mask the rows of a plain SQL dump by pg_dump, from standard input to standard output.
     Dump(MaskDump),
-    /// Mask rows in the text format of COPY, from standard input to standard output.
+    /// Mask rows in COPY text format, from standard input to standard output.
     Values(MaskValues),
 }
 
-/// `rehearse mask workload`
+/// Options of `rehearse mask workload`.
 #[derive(Debug, Args)]
 pub struct MaskWorkload {
-    /// The workload.
+    /// Mask this workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
-    /// The workload to make.
+    /// Write the masked workload to this directory.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
-    /// The key file, or `random`.
+    /// Mask with the key in this file, or with a `random` key that is not kept.
     #[arg(long, value_name = "KEYFILE")]
     pub mask: String,
-    /// What stays.
+    /// Values to keep.
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Print the account as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }
 
-/// `rehearse mask dump`
+/// Options of `rehearse mask dump`.
 #[derive(Debug, Args)]
 pub struct MaskDump {
-    /// The key file.
+    /// Mask with the key in this file.
     #[arg(long, value_name = "KEYFILE")]
     pub mask: PathBuf,
-    /// Leave this column as it is: TABLE.COLUMN or SCHEMA.TABLE.COLUMN. Can be given again.
+    /// Keep this column as it is: TABLE.COLUMN or SCHEMA.TABLE.COLUMN. Repeatable.
     #[arg(long, value_name = "TABLE.COLUMN")]
     pub keep_column: Vec<String>,
-    /// Leave values that are this text as a whole; `*` stands for any text. Can be given again.
+    /// Keep values that equal this text; `*` matches any text. Repeatable.
     #[arg(long, value_name = "VALUE")]
     pub mask_keep: Vec<String>,
 }
 
-/// `rehearse mask values`
+/// Options of `rehearse mask values`.
 #[derive(Debug, Args)]
 pub struct MaskValues {
-    /// The key file.
+    /// Mask with the key in this file.
     #[arg(long, value_name = "KEYFILE")]
     pub mask: PathBuf,
-    /// Which columns, from 1; all where it is not given.
+    /// Mask these columns, counted from 1 [default: all].
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub columns: Vec<u32>,
-    /// The rows are CSV.
+    /// Read and write CSV.
     #[arg(long)]
     pub csv: bool,
-    /// Leave values that are this text as a whole; `*` stands for any text. Can be given again.
+    /// Keep values that equal this text; `*` matches any text. Repeatable.
     #[arg(long, value_name = "VALUE")]
     pub mask_keep: Vec<String>,
 }

@@ -1,41 +1,41 @@
-//! How the tool itself is watched: its log, and its metrics.
+//! Options of the program's own log, metrics and live page.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-/// The log of any command.
+/// Log of every command.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
-    /// How what is told on standard error is written: text for people, or a JSON object a line.
+    /// Write messages on standard error as text, or as one JSON object per line.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub log_format: LogFormat,
-    /// What the log tells of: this and what is worse [default: error; with --log-format json, info].
+    /// Log messages of this level and above [default: error; with --log-format json, info].
     #[arg(long, global = true, value_enum, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
-/// How a log is written.
+/// Formats of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text.
     Text,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How bad something is, the worst first.
+/// Severities, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum LogLevel {
-    /// The command could not do what it was asked.
+    /// Command failures.
     Error,
-    /// Something that was not asked for happened.
+    /// Unexpected events.
     Warn,
-    /// What is being done.
+    /// Actions.
     Info,
-    /// How far it is.
+    /// Progress.
     Debug,
 }
 
@@ -43,29 +43,30 @@ pub enum LogLevel {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Metrics")]
 pub struct MetricsArgs {
-    /// Serve metrics for Prometheus at this address while the replay runs: IP:PORT, or a PORT of
-    /// 127.0.0.1; port 0 takes a free one and says which. Whoever reaches it can read them.
+    /// Serve Prometheus metrics at this address during the replay: IP:PORT, or a PORT of
+    /// 127.0.0.1. Port 0 selects a free port and prints it. There is no authentication.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Serve them for this long after the end, for a last scrape; Ctrl-C ends it.
+    /// Serve metrics for this long after the end, for a last scrape; Ctrl-C stops it.
     #[arg(long, value_name = "DURATION", requires = "metrics", value_parser = clock::duration_of)]
     pub metrics_linger: Option<Duration>,
 }
 
-/// The live page of a replay.
+/// Live page of a replay.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Live page")]
 pub struct PageArgs {
-    /// Serve one page that shows the replay while it runs: --ui takes a free port of 127.0.0.1 and says
-    /// which, --ui=PORT that one, --ui=IP:PORT any. Whoever has its address can look.
+    /// Serve a page that shows the replay while it runs. --ui selects a free port of 127.0.0.1
+    /// and prints it, --ui=PORT that port, --ui=IP:PORT any address. Anyone with the printed URL
+    /// can read it.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = address)]
     pub ui: Option<SocketAddr>,
-    /// Serve it for this long after the end; Ctrl-C ends it.
+    /// Serve the page for this long after the end; Ctrl-C stops it.
     #[arg(long, value_name = "DURATION", requires = "ui", value_parser = clock::duration_of)]
     pub ui_linger: Option<Duration>,
 }
 
-/// An address to listen at: a port alone is of this machine only.
+/// Parses an address to listen on. A port alone means the loopback address.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text.strip_prefix("localhost:").unwrap_or(text);

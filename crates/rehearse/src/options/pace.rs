@@ -1,4 +1,4 @@
-//! How a replay goes: its pace, its copies, its safety, and which part of the workload it is of.
+//! Options of a replay's pace, copies, safety and selection.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,128 +9,127 @@ use transform::{Moment, StatementKind};
 
 use super::slice::SliceArgs;
 
-/// A week: a replay that is still ramping up then is another replay.
+/// Longest ramp: a week.
 const RAMP_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// Each copy beside another is a reader of its own.
+/// Largest number of copies. Each copy reads the workload separately.
 const COPIES_MAX: u64 = 100;
 
-/// Pace and copies.
+/// Pace and copies of a replay.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pace")]
 pub struct PaceArgs {
-    /// A closed loop: a statement comes when its session's previous one is done and the captured
-    /// think time has passed: `keep`, `drop`, or a FACTOR to multiply it with. Without it each
-    /// statement comes at its captured time.
+    /// Run a closed loop: send a statement when its session's previous one is done and the
+    /// captured think time has passed. `keep` keeps think time, `drop` removes it, a FACTOR
+    /// scales it [default: send each statement at its captured time].
     #[arg(long, value_name = "keep|drop|FACTOR", value_parser = think_time)]
     pub think_time: Option<Factor>,
-    /// In which order: each session in its own, or `commit`: a statement waits for the commits that
-    /// it followed in the capture, whoever made them.
+    /// Keep this order: that of each session, or with `commit` also of the commits that a
+    /// statement followed in the capture, in any session.
     #[arg(long, value_name = "session|commit", default_value = "session")]
     pub order: ReplayOrder,
-    /// Cut silence, in which nothing was sent and nothing ran, to this long in captured time.
+    /// Shorten periods without traffic to this much captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub max_idle: Option<Duration>,
-    /// Begin at a tenth of the speed and reach the whole of it after this long.
+    /// Start at a tenth of the speed and reach full speed after this long.
     #[arg(long, value_name = "DURATION", value_parser = ramp)]
     pub ramp_up: Option<Duration>,
-    /// Replay the workload this many times, one after the other.
+    /// Replay the workload this many times, one after another.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub loops: u32,
-    /// Replay each session this many times, side by side: 3x; 0.5x is a half of the sessions,
+    /// Replay each session this many times concurrently: 3x. 0.5x replays half of the sessions,
     /// always the same ones.
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = scale)]
     pub copies: Factor,
-    /// How much later than the one before it each of those copies comes, in captured time.
+    /// Delay each copy relative to the previous one by this much captured time.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = clock::duration_of)]
     pub copy_delay: Duration,
 }
 
-/// What a statement waits for, beside its time and its session.
+/// Ordering between the sessions of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReplayOrder {
-    /// Nothing.
+    /// Order within each session only.
     Session,
-    /// The commits that it followed in the capture.
+    /// Wait for the commits that a statement followed in the capture.
     Commit,
-    /// All that was due before it: one session that waits for the server holds up the others. No users
-    /// queue like that; it is there to be compared with.
+    /// Wait for all statements that were due earlier: a session that waits for the server blocks
+    /// all others. Only for comparison, as real clients do not queue like that.
     Global,
 }
 
-/// What keeps a database safe.
+/// Safety of the target.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Safety")]
 pub struct SafetyArgs {
-    /// Let the server refuse everything that writes (default_transaction_read_only).
+    /// Make the server reject all writes (default_transaction_read_only).
     #[arg(long)]
     pub read_only: bool,
-    /// Let the server end statements that take longer.
+    /// Cancel statements that take longer than this.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub statement_timeout: Option<Duration>,
-    /// How long the target may be away, or not answer: so long connections are tried again, and
-    /// lost ones opened anew. 0s: neither.
+    /// Retry failed connections, and reopen lost ones, for this long. 0s disables both.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = patience)]
     pub retry_for: Duration,
-    /// How often the unfinished run is made safe: a replay that is killed loses at most this much.
+    /// Checkpoint the unfinished run at this interval. A replay that is killed loses at most
+    /// this much.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
     pub checkpoint: Duration,
-    /// Go on with a replay that was stopped or killed: what this run has is not done again. The
-    /// target must be as it was left; give the same options, and another -o for the whole.
+    /// Resume this run, which was stopped or killed, without repeating its statements. Leave the
+    /// target as it was, give the same options, and write the complete run to another -o.
     #[arg(long, value_name = "NAME.run")]
     pub resume: Option<PathBuf>,
-    /// Replay although the target is the server that the workload was captured on; name it a
-    /// second time here, as HOST:PORT.
+    /// Allow a replay on the server that the workload was captured on; repeat its address here.
     #[arg(long, value_name = "HOST:PORT")]
     pub allow_captured_server: Option<String>,
-    /// Plan everything, try the logins, say what would be sent, and send nothing.
+    /// Plan the replay, test the logins, report what would be sent, and send nothing.
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Which part of the workload: as for `slice`, but that --as-user and --as-database say who connects.
+/// Part of the workload to replay. The options are those of `slice`.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Which part (see `rehearse slice --help`)")]
+#[command(next_help_heading = "Selection (see `rehearse slice --help`)")]
 pub struct PartArgs {
-    /// Replay what was sent from then on.
+    /// Replay statements sent at or after this time.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub from: Option<Moment>,
-    /// Replay what was sent before then.
+    /// Replay statements sent before this time.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub to: Option<Moment>,
-    /// Replay the sessions that were on this database.
+    /// Replay sessions on this database.
     #[arg(long, value_name = "NAME")]
     pub filter_database: Vec<String>,
-    /// Leave out the sessions that were on this database.
+    /// Exclude sessions on this database.
     #[arg(long, value_name = "NAME")]
     pub not_database: Vec<String>,
-    /// Replay the sessions that were this user's.
+    /// Replay sessions of this user.
     #[arg(long, value_name = "NAME")]
     pub filter_user: Vec<String>,
-    /// Leave out the sessions that were this user's.
+    /// Exclude sessions of this user.
     #[arg(long, value_name = "NAME")]
     pub not_user: Vec<String>,
-    /// Replay the sessions of this application.
+    /// Replay sessions of this application.
     #[arg(long, value_name = "NAME")]
     pub application: Vec<String>,
-    /// Leave out the sessions of this application.
+    /// Exclude sessions of this application.
     #[arg(long, value_name = "NAME")]
     pub not_application: Vec<String>,
-    /// Replay the statements whose normalised text holds this.
+    /// Replay statements whose normalised text contains this text.
     #[arg(long, value_name = "PATTERN")]
     pub statement: Vec<String>,
-    /// Leave out such statements.
+    /// Exclude statements whose normalised text contains this text.
     #[arg(long, value_name = "PATTERN")]
     pub not_statement: Vec<String>,
-    /// Replay the statements of this kind: read, write, or a class such as select.
+    /// Replay statements of this kind: read, write, or a class such as select.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<StatementKind>,
-    /// Leave out such statements.
+    /// Exclude statements of this kind.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub not_kind: Vec<StatementKind>,
 }
 
 impl PartArgs {
-    /// The same, as `slice` takes it.
+    /// Converts the options to those of `slice`.
     pub fn slice(&self) -> SliceArgs {
         let this = self.clone();
         SliceArgs {
@@ -172,7 +171,7 @@ fn scale(text: &str) -> Result<Factor, String> {
         })
 }
 
-/// None at all is one, too.
+/// Parses a duration that may be zero.
 fn patience(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),

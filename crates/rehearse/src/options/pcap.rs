@@ -1,4 +1,4 @@
-//! Options for capturing packets, from files or from standard input.
+//! Options of `rehearse capture pcap`.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,18 @@ use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::slice::SliceArgs;
 
-/// `rehearse capture pcap`
+/// Options of `rehearse capture pcap`.
 #[derive(Debug, Args)]
 pub struct CapturePcap {
-    /// Read these packet files, in any order, as `tcpdump -w` writes them. `-` is standard input, such as a running
-    /// `tcpdump -U -w -`: the capture ends with the stream or with Ctrl-C.
+    /// Read these packet files, in any order, as `tcpdump -w` writes them. `-` is standard
+    /// input, such as a running `tcpdump -U -w -`: the capture ends with the stream or with
+    /// Ctrl-C.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The server's TCP port; can be given again.
+    /// Capture the server on this TCP port. Repeatable.
     #[arg(long, value_name = "PORT", default_value = "5432", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
-    /// The workload to make, NAME.workload.
+    /// Write the workload to this directory, NAME.workload.
     #[arg(
         short,
         long,
@@ -28,22 +29,22 @@ pub struct CapturePcap {
         required_unless_present = "dry_run"
     )]
     pub output: Option<PathBuf>,
-    /// Read and account for every packet, and write nothing.
+    /// Read and count every packet, but write nothing.
     #[arg(long, conflicts_with = "output")]
     pub dry_run: bool,
-    /// Take down a checksum of every result, so that a replay can tell whether it is equal.
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Store a checksum of every result, to compare with in a replay.
+    #[arg(long, value_enum, value_name = "PART")]
     pub checksum_results: Option<Digest>,
-    /// Print the account as JSON.
+    /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Which part of it to keep.
+    /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// How its values are masked.
+    /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }

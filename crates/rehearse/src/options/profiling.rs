@@ -1,4 +1,4 @@
-//! Options of CPU profiles, and of what is made of them.
+//! Options of CPU profiles and of the commands that read them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use cpu_profile::ProfileOptions;
 
 use study::profile_samples::SampleChoice;
 
-/// A CPU profile beside a replay.
+/// CPU profile during a replay.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "A CPU profile of the server, where it is on this machine")]
+#[command(next_help_heading = "CPU profile of a server on this machine")]
 pub struct ProfilingArgs {
-    /// Record what the server's processes do, with perf, and keep it in the run.
+    /// Record a CPU profile of the server's processes with perf, and keep it in the run.
     #[arg(long)]
     pub profile: bool,
-    /// Samples a second of processor time.
+    /// Take this many samples per second of CPU time.
     #[arg(long, value_name = "HZ", default_value_t = cpu_profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     pub profile_frequency: u32,
-    /// Do not have the kernel count the server's processor time at each switch between processes as well, which takes
-    /// about 1 % of short statements.
+    /// Do not count the server's CPU time at each context switch. Counting takes about 1 % of
+    /// short statements.
     #[arg(long)]
     pub profile_no_task_clock: bool,
 }
 
 impl ProfilingArgs {
-    /// The profile that is asked for.
+    /// Returns the options of the profile, if one is requested.
     pub fn wanted(&self) -> Option<ProfileOptions> {
         self.profile.then(|| ProfileOptions {
             frequency_hz: self.profile_frequency,
@@ -35,23 +35,24 @@ impl ProfilingArgs {
     }
 }
 
-/// `rehearse profile`
+/// Options of `rehearse profile`.
 #[derive(Debug, Args)]
 pub struct Profile {
-    /// The server, on this machine: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters.
+    /// Profile this server on this machine: postgres://HOST:PORT or 'host=… port=…' with libpq's
+    /// parameters.
     #[arg(long, value_name = "URL")]
     pub target: String,
-    /// How long: 30s, 10m; Ctrl-C ends it earlier.
+    /// Record for this long: 30s, 10m. Ctrl-C stops it earlier.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = clock::duration_of)]
     pub duration: Duration,
-    /// The run to make, NAME.run, which has the profile and no executions.
+    /// Write the profile to this run, NAME.run, which has no executions.
     #[arg(short, long, value_name = "NAME.run")]
     pub output: PathBuf,
-    /// Samples a second of processor time.
+    /// Take this many samples per second of CPU time.
     #[arg(long, value_name = "HZ", default_value_t = cpu_profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     pub frequency: u32,
-    /// Do not have the kernel count the server's processor time at each switch between processes as well, which takes
-    /// about 1 % of short statements.
+    /// Do not count the server's CPU time at each context switch. Counting takes about 1 % of
+    /// short statements.
     #[arg(long)]
     pub no_task_clock: bool,
     /// Print JSON.
@@ -59,26 +60,27 @@ pub struct Profile {
     pub json: bool,
 }
 
-/// Which samples of a profile.
+/// Selection of a profile's samples.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Which samples")]
-pub struct ChoiceArgs {
-    /// Those of this statement only; its fingerprint, as `rehearse cpu` and `summary` print it.
+#[command(next_help_heading = "Selection of samples")]
+pub struct SelectionArgs {
+    /// Select samples of this statement, by its fingerprint as `rehearse cpu` and `show` print
+    /// it.
     #[arg(long, value_name = "FINGERPRINT")]
     pub statement: Option<String>,
-    /// Those of this role's backends only.
+    /// Select samples of this role's backends.
     #[arg(long, value_name = "ROLE")]
     pub filter_user: Option<String>,
-    /// Those of this database's backends only.
+    /// Select samples of this database's backends.
     #[arg(long, value_name = "DATABASE")]
     pub filter_database: Option<String>,
-    /// The server's own processes as well: checkpointer, autovacuum and the like.
+    /// Include the server's own processes: checkpointer, autovacuum and others.
     #[arg(long)]
     pub all_processes: bool,
 }
 
-impl From<&ChoiceArgs> for SampleChoice {
-    fn from(args: &ChoiceArgs) -> Self {
+impl From<&SelectionArgs> for SampleChoice {
+    fn from(args: &SelectionArgs) -> Self {
         SampleChoice {
             statement: args.statement.clone(),
             user: args.filter_user.clone(),
@@ -88,16 +90,16 @@ impl From<&ChoiceArgs> for SampleChoice {
     }
 }
 
-/// `rehearse cpu`
+/// Options of `rehearse cpu`.
 #[derive(Debug, Args)]
 pub struct Cpu {
-    /// A run with a profile.
+    /// Read this run, which has a profile.
     #[arg(value_name = "NAME.run")]
     pub run: PathBuf,
-    /// Which samples.
+    /// Selection of samples.
     #[command(flatten)]
-    pub choice: ChoiceArgs,
-    /// How many statements to show.
+    pub choice: SelectionArgs,
+    /// Show this many statements.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Print JSON.
@@ -105,20 +107,22 @@ pub struct Cpu {
     pub json: bool,
 }
 
-/// `rehearse flame`
+/// Options of `rehearse flame`.
 #[derive(Debug, Args)]
 pub struct Flame {
-    /// A run with a profile (with --off-cpu, one that was observed); with two, the second is shown, coloured by
-    /// what it has more or less than the first.
+    /// Draw the profile of this run (with --off-cpu, its wait samples). Of two runs, draw the
+    /// second, coloured by its difference from the first.
     #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 1..=2, required = true)]
     pub runs: Vec<PathBuf>,
-    /// The picture, NAME.svg, or a page with it, NAME.html; `.folded` is the stacks as text.
+    /// Write the graph to this file: NAME.svg, a page NAME.html, or the stacks as text
+    /// NAME.folded.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// What sessions waited for, by type, event and statement, from the samples of --observe: no stacks.
+    /// Draw waits by type, event and statement, from the samples of --observe. They have no
+    /// stacks.
     #[arg(long)]
     pub off_cpu: bool,
-    /// Which samples.
+    /// Selection of samples.
     #[command(flatten)]
-    pub choice: ChoiceArgs,
+    pub choice: SelectionArgs,
 }

@@ -1,4 +1,4 @@
-//! `rehearse prove`: what is changed, what is to get better, where, and for how long.
+//! Options of `rehearse prove`: the changes, the goal and the server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,104 +11,106 @@ use transform::Rewriting;
 use super::session::SessionArgs;
 use study::proof::sides::Changes;
 
-/// `rehearse prove`
+/// Options of `rehearse prove`.
 #[derive(Debug, Clone, Args)]
 pub struct Prove {
-    /// The workload. A proof that was made is shown again.
+    /// Replay this workload. Given a finished NAME.proof, show it again.
     #[arg(value_name = "NAME.workload|NAME.proof")]
     pub workload: PathBuf,
-    /// The directory to make, NAME.proof: the plan, every run with its numbers, and pages.
+    /// Write to this directory, NAME.proof: the plan, every run with its numbers, and pages.
     #[arg(short, long, value_name = "NAME.proof")]
     pub output: Option<PathBuf>,
-    /// Go on with a proof that was stopped or killed. Give the same options.
+    /// Resume a proof that was stopped or killed. Give the same options.
     #[arg(long)]
     pub resume: bool,
     /// Print the result as JSON, as `rehearse schema proof` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server, and messages of the application's own.
+    /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
-    /// What is changed.
+    /// Changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
-    /// What is to get better, and how long it may take.
+    /// Goal and time budget.
     #[command(flatten)]
     pub goal: GoalArgs,
-    /// Where.
+    /// Server to measure on.
     #[command(flatten)]
     pub place: ProofPlaceArgs,
 }
 
-/// What is changed: of several, each by itself and then all together.
+/// Changes to test. Several are tested separately, then all combined.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "What is changed")]
+#[command(next_help_heading = "Changes")]
 pub struct ChangeArgs {
-    /// A file of SQL, carried out on the restored data: an index, a migration. Can be given again.
+    /// Execute this SQL file on the restored data: an index, a migration. Repeatable.
     #[arg(long, value_name = "FILE.sql")]
     pub change: Vec<PathBuf>,
-    /// A setting, or several as one change: 'work_mem=64MB; jit=off'. Can be given again.
+    /// Change a setting, or several as one change: 'work_mem=64MB; jit=off'. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// The workload, rewritten (`rehearse rewrite`): batch-inserts=50, drop='update x set', cache=100ms. Can be given again.
-    #[arg(long, value_name = "WHAT")]
+    /// Rewrite the workload (see `rehearse rewrite`): batch-inserts=50, drop='update x set',
+    /// cache=100ms. Repeatable.
+    #[arg(long, value_name = "REWRITE")]
     pub rewrite: Vec<Rewriting>,
-    /// Another major version, made for the proof and filled by --load.
+    /// Test another major version, on a server that --load fills.
     #[arg(long, value_name = "MAJOR", requires = "load")]
     pub postgres_version: Option<u16>,
-    /// The folder of the PostgreSQL that --postgres-version is made of (or its bin folder).
+    /// Use the PostgreSQL installation in this directory (or its bin directory) for
+    /// --postgres-version.
     #[arg(long, value_name = "DIR", requires = "postgres_version")]
     pub postgres: Option<PathBuf>,
-    /// What fills the server that --postgres-version makes: a command for the shell, with PGHOST, PGPORT, PGUSER
-    /// and PGDATABASE set.
+    /// Fill the new server with this shell command, which is given PGHOST, PGPORT, PGUSER and
+    /// PGDATABASE.
     #[arg(long, value_name = "COMMAND", requires = "postgres_version")]
     pub load: Option<String>,
 }
 
-/// What is to get better, and how long it may take.
+/// Goal, margin and time budget.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "The goal")]
+#[command(next_help_heading = "Goal")]
 pub struct GoalArgs {
-    /// What is to get better: total (response time), p50, p99, cpu (of the server), wal (bytes) or
+    /// Improve this: total (response time), p50, p99, cpu (of the server), wal (bytes) or
     /// throughput.
     #[arg(long, value_name = "GOAL", default_value = "total")]
     pub goal: Goal,
-    /// Differences up to this many percent count as none.
+    /// Treat differences up to this percentage as no difference.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub margin: f64,
-    /// How long all may take.
+    /// Measure for at most this long in total.
     #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = clock::duration_of)]
     pub time_budget: Duration,
-    /// No more blocks than this, whatever the time; a block has two runs of each side.
+    /// Measure at most this many blocks. A block has two runs of each side.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     pub blocks: u32,
-    /// Runs of the unchanged before the first block, which tell how much runs differ.
+    /// Run the unchanged side this many times first, to estimate noise.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub noise_runs: u32,
-    /// What the order is made of [default: by chance, and kept].
+    /// Seed the random order of the runs [default: random, and stored].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How fast captured time passes: 1, 2, 0.5 or max.
+    /// Replay at this speed: 1, 2, 0.5 or max.
     #[arg(long, value_name = "FACTOR", default_value = "1")]
     pub speed: Speed,
 }
 
-/// Where it happens.
+/// Server to measure on, and state of its data.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Where")]
+#[command(next_help_heading = "Server")]
 pub struct ProofPlaceArgs {
-    /// A private server of yours (`rehearse sandbox`), left as it was found.
+    /// Use this private server (see `rehearse sandbox`), and restore its data afterwards.
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
     pub sandbox: Option<String>,
-    /// Any other server, as for a replay.
+    /// Use this server, as --target of a replay.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// What brings the data of a --target to the same state before each run: a command for the shell,
-    /// with PGHOST and so on set.
+    /// Restore the data of --target with this shell command before each run. It is given PGHOST,
+    /// PGPORT and so on.
     #[arg(long, value_name = "COMMAND", requires = "target")]
     pub restore: Option<String>,
-    /// Make the database that --target names anew of this one before each run (CREATE DATABASE …
-    /// TEMPLATE). It must not be there yet, and is dropped at the end.
+    /// Create the database of --target from this one before each run (CREATE DATABASE …
+    /// TEMPLATE). It must not exist yet, and is dropped at the end.
     #[arg(
         long,
         value_name = "DATABASE",
@@ -116,37 +118,40 @@ pub struct ProofPlaceArgs {
         conflicts_with = "restore"
     )]
     pub template: Option<String>,
-    /// Leave data as the run before left them, although the workload writes.
+    /// Do not restore the data between runs, although the workload writes.
     #[arg(long, requires = "target", conflicts_with_all = ["restore", "template"])]
     pub no_restore: bool,
-    /// How sessions connect.
+    /// Connections of the sessions.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Where changes of a sandbox are carried out, if not in --as-database; known where they are not typed.
+    /// Database in which a sandbox is changed, if not --as-database. Set only for changes that
+    /// are not given as options.
     #[arg(skip)]
     pub changed_database: Option<String>,
-    /// Let up to this many sessions at once share connections.
+    /// Open at most this many connections, which sessions share between transactions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
 }
 
-/// A private server, and how a workload's sessions go there.
+/// Private server to measure on, and connections of the sessions.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Where it is measured")]
+#[command(next_help_heading = "Server")]
 pub struct SandboxPlaceArgs {
-    /// A private server of yours (`rehearse sandbox`) with the data, left as it was found.
+    /// Use this private server with the data (see `rehearse sandbox`), and restore its data
+    /// afterwards.
     #[arg(long, value_name = "NAME")]
     pub sandbox: Option<String>,
-    /// How sessions connect.
+    /// Connections of the sessions.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Let up to this many sessions at once share connections.
+    /// Open at most this many connections, which sessions share between transactions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
 }
 
 impl Prove {
-    /// A proof in a sandbox, of changes that are not typed; the result goes to `output`.
+    /// Creates the options of a proof in a sandbox, without changes. The result goes to
+    /// `output`.
     pub fn in_sandbox(
         workload: PathBuf,
         output: PathBuf,

@@ -1,4 +1,4 @@
-//! `rehearse capture proxy`
+//! Options of `rehearse capture proxy`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,69 +12,70 @@ use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::observing::address;
 
-/// `rehearse capture proxy`
+/// Options of `rehearse capture proxy`.
 #[derive(Debug, Args)]
 pub struct CaptureProxy {
-    /// Where clients connect to: ADDRESS:PORT, a PORT of 127.0.0.1, or the path of a unix socket; port 0
-    /// takes a free one and says which. Can be given again.
+    /// Accept clients at this address: ADDRESS:PORT, a PORT of 127.0.0.1, or the path of a unix
+    /// socket. Port 0 selects a free port and prints it. Repeatable.
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<String>,
-    /// The server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters (sslmode, several
-    /// hosts …). Clients say their own user, database and password.
+    /// Forward to this server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters
+    /// (sslmode, several hosts …). User, database and password come from the clients.
     #[arg(long, value_name = "URL")]
     pub upstream: String,
-    /// The workload to make, NAME.workload; where recording is stopped and started again, NAME-2.workload
-    /// and so on.
+    /// Write the workload to this directory, NAME.workload. If recording is stopped and started
+    /// again, the next one is NAME-2.workload, and so on.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
-    /// Do not record until it is asked for: by SIGUSR1, or at --admin-listen.
+    /// Start recording only on SIGUSR1, or on POST /start at --admin-listen.
     #[arg(long)]
     pub paused: bool,
-    /// Serve the status (GET /), and take POST /start and POST /stop with a token, at this address of this machine: a
-    /// PORT, or 127.0.0.1:PORT; port 0 takes a free one and says which.
+    /// Serve the status (GET /), and accept POST /start and POST /stop with a token, at this
+    /// loopback address: a PORT, or 127.0.0.1:PORT. Port 0 selects a free port and prints it.
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub admin_listen: Option<SocketAddr>,
-    /// Take the token for POST /start and POST /stop from this file [default: a new token in
+    /// Read the token for POST /start and POST /stop from this file [default: a new token in
     /// NAME.workload.control-token].
     #[arg(
         long,
         value_name = "FILE",
-        env = "REHEARSE_CONTROL_TOKEN_FILE",
+        env = "REHEARSE_ADMIN_TOKEN_FILE",
         hide_env_values = true
     )]
     pub admin_token_file: Option<PathBuf>,
-    /// The certificate that clients see (PEM, with its chain). Without one, there is no TLS for clients.
+    /// Present this certificate to clients (PEM, with its chain). Without it, clients connect
+    /// without TLS.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its key (PEM, not encrypted, its owner's alone).
+    /// Use this private key of the certificate (PEM, unencrypted, readable by its owner only).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Refuse clients without TLS.
+    /// Reject clients without TLS.
     #[arg(long, requires = "tls_cert")]
     pub tls_required: bool,
-    /// Take down a checksum of every result, so that a replay can tell whether it is equal.
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Store a checksum of every result, to compare with in a replay.
+    #[arg(long, value_enum, value_name = "PART")]
     pub checksum_results: Option<Digest>,
-    /// After Ctrl-C, how long connections that are not idle have to come to the end of their
-    /// transaction.
+    /// Wait this long after Ctrl-C for open transactions to end.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
     pub drain: Duration,
-    /// Threads that forward.
+    /// Forward with this many threads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: u16,
-    /// Forward connections without TLS by epoll as well, and not by io_uring where the system has it
+    /// Use epoll instead of io_uring for connections without TLS.
     #[arg(long)]
     pub without_io_uring: bool,
-    /// How many MiB may wait to be recorded; what comes beyond that is forwarded and not recorded.
+    /// Buffer at most this many MiB of traffic for recording. Traffic beyond that is forwarded
+    /// but not recorded.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub buffer: u32,
-    /// Print the account as JSON.
+    /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// How its values are masked.
+    /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }
@@ -84,7 +85,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     match address.ip().is_loopback() {
         true => Ok(address),
         false => Err(
-            "whoever reaches it could stop the recording, so it is of this machine only; give a port, or 127.0.0.1 with one"
+            "anyone who reaches it could stop the recording, so it must be a loopback address; give a port, or 127.0.0.1 with one"
                 .to_owned(),
         ),
     }

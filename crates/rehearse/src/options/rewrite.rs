@@ -1,4 +1,4 @@
-//! `rehearse rewrite`: what clients would have done otherwise.
+//! Options of `rehearse rewrite`: transformations of a workload.
 
 use std::path::PathBuf;
 
@@ -7,49 +7,51 @@ use transform::Rewriting;
 
 use crate::options::encrypting::EncryptArgs;
 
-/// `rehearse rewrite`
+/// Options of `rehearse rewrite`.
 #[derive(Debug, Args)]
 pub struct Rewrite {
-    /// The workload.
+    /// Rewrite this workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
-    /// The workload to make of it.
+    /// Write the new workload to this directory.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
-    /// Print the account as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// How: several are done one after the other.
+    /// Transformations, applied one after another.
     #[command(flatten)]
     pub how: RewriteArgs,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }
 
-/// How a workload is rewritten.
+/// Transformations of a workload.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "How")]
+#[command(next_help_heading = "Transformations")]
 pub struct RewriteArgs {
-    /// Put single-row inserts of one shape together, up to so many rows; perhaps with how long the first
-    /// may wait, and as COPY and not as INSERT: 50,window=200ms,copy [default window: 1s].
+    /// Combine single-row inserts of the same form, up to this many rows. Options: how long the
+    /// first may wait, and COPY instead of INSERT: 50,window=200ms,copy [default window: 1s].
     #[arg(long, value_name = "ROWS", value_parser = |text: &str| given("batch-inserts", text))]
     pub batch_inserts: Vec<Rewriting>,
-    /// Leave out statements whose normalised text holds this; `*` stands for any text. Can be given again.
+    /// Remove statements whose normalised text contains this text; `*` matches any text.
+    /// Repeatable.
     #[arg(long, value_name = "TEXT", value_parser = |text: &str| given("drop", text))]
     pub drop: Vec<Rewriting>,
-    /// Leave out a read that was sent so shortly before with the same text and values: 100ms.
+    /// Remove a read if the same text with the same values was sent at most this long before:
+    /// 100ms.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| given("cache", text))]
     pub cache: Vec<Rewriting>,
-    /// Send what a session repeats as prepared statements; perhaps only from so many times on, as
-    /// drivers do it: --prepare=5.
+    /// Send statements that a session repeats as prepared statements; with --prepare=5, from the
+    /// fifth execution on, as drivers do.
     #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = |text: &str| given("prepare", text))]
     pub prepare: Option<Rewriting>,
-    /// Send prepared statements as simple ones, with their values in the text.
+    /// Send prepared statements as simple queries, with their values in the text.
     #[arg(long, conflicts_with = "prepare")]
     pub unprepare: bool,
-    /// Have sessions share so many connections, each for a transaction, one after the other; or, while it is
-    /// free, the one it had: 20,sticky.
+    /// Simulate transaction pooling over this many connections. With 20,sticky, a session takes
+    /// its previous connection again if that is free.
     #[arg(long, value_name = "CONNECTIONS", value_parser = |text: &str| given("pool", text))]
     pub pool: Option<Rewriting>,
 }
@@ -62,7 +64,8 @@ fn given(name: &str, value: &str) -> Result<Rewriting, String> {
 }
 
 impl RewriteArgs {
-    /// In the order in which they are done: first what is not sent, then batches, then the form, and last the connections.
+    /// Returns the transformations in the order in which they are applied: removals, batches,
+    /// the protocol, and last the connections.
     pub fn all(&self) -> Vec<Rewriting> {
         let left_out = [&self.drop, &self.cache, &self.batch_inserts];
         let mut all: Vec<Rewriting> = left_out.into_iter().flatten().cloned().collect();

@@ -1,29 +1,28 @@
-//! What a replay sends where the capture does not say.
+//! Options for what the capture does not determine: fetch sizes, generated values and checksums.
 
 use clap::{Args, ValueEnum};
 
-/// What the capture may not know.
+/// Fetch sizes, generated values and checksums.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "What is sent")]
+#[command(next_help_heading = "Statements")]
 pub struct SendingArgs {
-    /// Fetch this many rows at a time from named portals, where the capture does not know how many
-    /// were asked for, as a log does not. Without it all rows are fetched at the first, and further
-    /// fetches are skipped.
+    /// Fetch this many rows at a time from named portals if the capture has no row limit, as in
+    /// a log [default: fetch all rows at once, and skip further fetches].
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
     pub fetch_size: Option<u32>,
-    /// Where the capture has results: follow numbers of sequences and uuids that the server makes up
-    /// anew, and send later parameters of the session that repeat a captured one with the new one.
+    /// Follow sequence numbers and uuids that the server generates anew, and replace captured
+    /// ones in later parameters of the session. The capture must have results.
     #[arg(long)]
     pub remap_generated: bool,
-    /// Sum up the rows of each result in a checksum, in whatever order they come, so that wrong
-    /// answers are found: beside the capture's where it was asked for it, and beside another run's.
-    #[arg(long, value_enum, value_name = "OF")]
+    /// Compute an order-independent checksum of each result's rows, to compare with the
+    /// capture's or with another run's.
+    #[arg(long, value_enum, value_name = "PART")]
     pub checksum_results: Option<Digest>,
 }
 
-/// What of a result is summed up in a checksum.
+/// Parts of a result that a checksum covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Digest {
-    /// The rows, as the server sent them.
+    /// Rows as the server sent them.
     Rows,
 }

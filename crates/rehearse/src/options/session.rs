@@ -1,29 +1,29 @@
-//! How the sessions of an experiment's replays connect.
+//! Options of the connections in an experiment's replays.
 
 use std::time::Duration;
 
 use clap::Args;
 use replay::{LoginMap, Options};
 
-/// How sessions connect.
+/// Connections of the sessions.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionArgs {
     /// Connect every session as this role.
-    #[arg(long)]
+    #[arg(long, value_name = "ROLE")]
     pub as_user: Option<String>,
     /// Connect every session to this database.
-    #[arg(long)]
+    #[arg(long, value_name = "DATABASE")]
     pub as_database: Option<String>,
-    /// Let the server end statements that take longer.
+    /// Cancel statements that take longer than this.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub statement_timeout: Option<Duration>,
-    /// Threads that send and receive [default: a quarter of the cores].
+    /// Send and receive with this many threads [default: a quarter of the cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
 }
 
 impl SessionArgs {
-    /// The options of every replay.
+    /// Returns the options of every replay.
     pub fn replay_options(&self) -> Options {
         let mut options = Options {
             statement_timeout: self.statement_timeout,
@@ -40,7 +40,7 @@ impl SessionArgs {
         options
     }
 
-    /// The options by name, as a manifest keeps them.
+    /// Returns the options by name, as a manifest stores them.
     pub fn described(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let span = |time: Duration| clock::duration_text(time.as_nanos() as i64);
         [

@@ -1,4 +1,4 @@
-//! What a slice is of: the same options for a capture and for a workload.
+//! Options that select a part of a workload, shared by captures and `rehearse slice`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,80 +11,80 @@ use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
 use study::Failure;
 
-/// `rehearse slice`
+/// Options of `rehearse slice`.
 #[derive(Debug, Args)]
 pub struct SliceWorkload {
-    /// The workload.
+    /// Read this workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
-    /// The workload to make of a part of it.
+    /// Write the part to this directory, NAME.workload.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
-    /// Print the account as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Which part.
+    /// Part of the workload to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// How its values are masked.
+    /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,
-    /// To whom it is encrypted.
+    /// Encryption of the workload.
     #[command(flatten)]
     pub encryption: EncryptArgs,
 }
 
-/// Which part to keep.
+/// Part of the traffic to keep.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Which part")]
+#[command(next_help_heading = "Selection")]
 pub struct SliceArgs {
-    /// Keep what was sent from then on: '2026-03-01 09:30' (UTC), with a zone '… +02' or
-    /// '… Europe/Berlin', or '+1h30m' from the start.
+    /// Keep statements sent at or after this time: '2026-03-01 09:30' (UTC), with a zone '… +02'
+    /// or '… Europe/Berlin', or '+1h30m' from the start.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub from: Option<Moment>,
-    /// Keep what was sent before then.
+    /// Keep statements sent before this time.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub to: Option<Moment>,
-    /// Keep the sessions on this database; `*` stands for any text. Each of these options can be
-    /// given again, for more.
+    /// Keep sessions on this database; `*` matches any text. Repeatable, as all of these
+    /// options.
     #[arg(long, value_name = "NAME")]
     pub filter_database: Vec<String>,
-    /// Leave out the sessions on this database.
+    /// Exclude sessions on this database.
     #[arg(long, value_name = "NAME")]
     pub not_database: Vec<String>,
-    /// Keep the sessions of this user.
+    /// Keep sessions of this user.
     #[arg(long, value_name = "NAME")]
     pub filter_user: Vec<String>,
-    /// Leave out the sessions of this user.
+    /// Exclude sessions of this user.
     #[arg(long, value_name = "NAME")]
     pub not_user: Vec<String>,
-    /// Keep the sessions of this application.
+    /// Keep sessions of this application.
     #[arg(long, value_name = "NAME")]
     pub application: Vec<String>,
-    /// Leave out the sessions of this application.
+    /// Exclude sessions of this application.
     #[arg(long, value_name = "NAME")]
     pub not_application: Vec<String>,
-    /// Keep the statements whose normalised text, as `inspect` shows it, holds this text; `*`
-    /// stands for any text, case does not matter.
+    /// Keep statements whose normalised text, as `inspect` shows it, contains this text in any
+    /// case; `*` matches any text.
     #[arg(long, value_name = "PATTERN")]
     pub statement: Vec<String>,
-    /// Leave out such statements.
+    /// Exclude statements whose normalised text contains this text.
     #[arg(long, value_name = "PATTERN")]
     pub not_statement: Vec<String>,
-    /// Keep the statements of this kind: read, write, or a class that `inspect` shows, such as
+    /// Keep statements of this kind: read, write, or a class that `inspect` shows, such as
     /// select.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<StatementKind>,
-    /// Leave out such statements.
+    /// Exclude statements of this kind.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub not_kind: Vec<StatementKind>,
 }
 
 impl SliceArgs {
-    /// What was asked for; `None` if nothing was.
+    /// Converts the options to a slice, or returns `None` if none is given.
     ///
     /// # Errors
-    /// Where it cannot be meant.
+    /// If a pattern matches every statement, or `--from` is not before `--to`.
     pub fn slice(&self) -> Result<Option<Slice>, Failure> {
         let names = |wanted: &[String], unwanted: &[String]| Choice {
             wanted: wanted.iter().map(|name| Pattern::name(name)).collect(),
@@ -130,7 +130,7 @@ impl SliceArgs {
         Ok((!slice.is_everything()).then_some(slice))
     }
 
-    /// What was given, by option, for a manifest.
+    /// Returns the given values by option, for a manifest.
     pub fn given(&self) -> BTreeMap<String, Vec<String>> {
         let moment = |moment: &Option<Moment>| moment.iter().map(Moment::to_string).collect();
         let kinds =

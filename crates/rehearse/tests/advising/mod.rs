@@ -1,5 +1,5 @@
-//! Index advice and diagnoses that are proved, through the command line, on the queue of a downloader: its claim has
-//! no index that serves it, and the two that do are different bargains.
+//! Index advice and proved diagnoses through the command line, on the queue of a downloader. Its
+//! claim query lacks an index, and the two possible indexes have different costs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -32,7 +32,7 @@ const CLAIM: &str = "UPDATE image_links SET queued_at = now() FROM (SELECT id FR
     ORDER BY download_after LIMIT 100 FOR UPDATE SKIP LOCKED) due \
     WHERE image_links.id = due.id RETURNING image_links.id, image_links.image_link";
 
-/// Three pollers that claim, and readers, within about a second.
+/// Creates three pollers that claim, and readers, within about a second.
 fn workload(at: &dyn Fn(&str) -> String) -> String {
     let mut log = String::new();
     for session in 0..3 {
@@ -206,7 +206,7 @@ fn the_indexes_of_a_queue_are_found_among_their_permutations_and_measured() {
 fn what_is_found_is_proved_and_what_cannot_be_tried_stays_a_belief() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
-    // So many that what the claim reads in vain is most of what the server does.
+    // Enough rows that the claim's useless reads are most of the server's work.
     let sandbox = queue("proving-findings", 96_000);
     let workload = workload(&at);
     let done = rehearse(&[

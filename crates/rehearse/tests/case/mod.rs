@@ -1,4 +1,4 @@
-//! Runs a case of the lab, at its small scale.
+//! Runs a case of the lab at its small size.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ pub fn rehearse(arguments: &[&str]) -> std::process::Output {
         .unwrap()
 }
 
-/// Runs a case, and holds it to its schema. All that had to be seen was.
+/// Runs a case, validates its JSON, and requires that all its checks passed.
 pub fn shown(case: &str) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("case").display().to_string();

@@ -1,5 +1,4 @@
-//! Diagnoses of a real server: several problems in schemas of their own, what nearly is one beside each, and a load
-//! that is well.
+//! Diagnoses of a real server: several problems in separate schemas, a near miss for each, and a healthy load.
 
 mod near_misses;
 mod statistics;
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use crate::rehearse;
 
-/// What sessions did, as a server would have logged it.
+/// Traffic of sessions, as a server would have logged it.
 #[derive(Default)]
 struct Script {
     lines: Vec<(u32, u32, String)>,
@@ -37,7 +36,7 @@ impl Script {
         self.lines.push((ms, session, line));
     }
 
-    /// A workload of it.
+    /// Writes the workload.
     fn workload(mut self, directory: &Path, name: &str) -> String {
         let sessions: BTreeSet<u32> = self.lines.iter().map(|(_, session, _)| *session).collect();
         let who = "LOG:  connection authorized: user=postgres database=postgres";
@@ -84,7 +83,7 @@ fn server() -> (Sandbox, Endpoint) {
     ])
 }
 
-/// One that counts statements, set like this.
+/// Creates a server that counts statements, with these settings.
 fn server_with(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
     let wanted = Wanted {
@@ -168,7 +167,7 @@ const RACE: &str = "UPDATE few_links SET queued_at = now() WHERE id IN (SELECT i
 const JOIN: &str = "SELECT count(*) FROM orders a JOIN orders b USING (id) JOIN orders c USING (id) JOIN orders d USING (id) \
      JOIN orders e USING (id) JOIN orders f USING (id) WHERE a.id = ";
 
-/// All problems at once, each in tables of its own.
+/// Creates all problems at once, each in separate tables.
 fn troubles() -> Script {
     let mut script = Script::default();
     script.at(0, 100, "CHECKPOINT");
@@ -286,7 +285,7 @@ fn troubles() -> Script {
     script
 }
 
-/// Bank transfers by prepared statements, each session on accounts of its own.
+/// Creates bank transfers with prepared statements, each session on separate accounts.
 fn healthy() -> Script {
     let mut script = Script::default();
     for session in 0..4 {
@@ -344,7 +343,7 @@ fn replayed(
     run
 }
 
-/// Exit code, and the diagnosis.
+/// Returns the exit code and the diagnosis.
 fn diagnosed(arguments: &[&str]) -> (Option<i32>, Value) {
     let mut all = vec!["diagnose", "--json"];
     all.extend(arguments);
@@ -356,7 +355,7 @@ fn diagnosed(arguments: &[&str]) -> (Option<i32>, Value) {
     )
 }
 
-/// Whether a rule has a finding whose title or subject holds this.
+/// Returns whether a rule has a finding whose title or subject contains this text.
 fn found(diagnosis: &Value, rule: &str, words: &str) -> bool {
     let all = diagnosis["findings"].as_array().unwrap();
     all.iter().any(|one| {
@@ -459,7 +458,7 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
     let above: Vec<&Value> = all.iter().filter(|one| one["severity"] != "note").collect();
     assert!(above.is_empty() && code == Some(0), "{above:#?}");
 
-    // A server that is watched, and a workload by itself.
+    // An observed server, and a workload alone.
     let (code, diagnosis) = diagnosed(&["--target", &url, "--duration", "1s"]);
     assert_eq!(code, Some(0), "{diagnosis:#}");
     assert!(

@@ -1,6 +1,7 @@
-//! A server that nearly has the problems of the test beside this one: statements like those there, and what makes each a
-//! problem left out or less. Nothing is found; and with other thresholds it is, so that it was looked at and let go. Without
-//! a threshold to move are prepared statements (planned seldom), deadlocks, and locks, which are counted here.
+//! Near misses of the problems in the other diagnosis tests: similar statements without the cause, or with less of it.
+//!
+//! Nothing is found. With other thresholds the findings appear, which shows that the rules were applied. Prepared
+//! statements (rarely planned), deadlocks and locks have no threshold; they are counted here.
 
 use run::RunReader;
 
@@ -96,7 +97,7 @@ fn nearly() -> Script {
             107,
             "SELECT count(*) FROM (SELECT * FROM notes WHERE id <= 4000 ORDER BY note OFFSET 0) x",
         );
-        // A list of six, and always five calls behind it.
+        // A list of six, always followed by five calls.
         script.at(
             ms,
             109,

@@ -1,4 +1,4 @@
-//! What is wrong with the statistics of statements and with connections, and what nearly is.
+//! Problems of statement statistics and connections, and near misses.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn forgetful() -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// So many sessions, each sending so many statements of so many different texts, for two seconds.
+/// Creates `count` sessions that each send `each` statements with `texts` different texts, over two seconds.
 fn sessions(count: u32, each: u32, texts: u32) -> Script {
     let mut script = Script::default();
     for session in 0..count {

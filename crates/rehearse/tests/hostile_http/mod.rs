@@ -1,12 +1,12 @@
-//! Requests that a listener has to refuse, or to bear, without harm to what else its program does.
+//! Requests that a listener must refuse or tolerate, without effect on the rest of the program.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Nothing here takes so long, and a test that hangs says so.
+/// Time after which a waiting test fails. It is not an expected duration.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More than a listener keeps open at once.
+/// More connections than a listener keeps open.
 const SLOW_CLIENTS: usize = 200;
 
 /// Sends hostile requests to a listener that answers a GET of this path with 200, and checks that each is refused

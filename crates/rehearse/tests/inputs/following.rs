@@ -1,8 +1,8 @@
-//! Logs that are read while they are written: real servers, rotation in every way, and pipes.
+//! Logs that are read while they are written: real servers, every kind of rotation, and pipes.
 
 use super::*;
 
-/// A server whose collector writes to `log`, and a client that counts what it sends.
+/// Server whose collector writes to `log`, and a client that counts the statements it sends.
 struct Server {
     _sandbox: Sandbox,
     endpoint: Endpoint,
@@ -46,7 +46,7 @@ impl Server {
     }
 }
 
-/// Follows; what it says goes to a file.
+/// Starts following; messages go to a file.
 struct Followed {
     child: Child,
     said: PathBuf,
@@ -87,7 +87,7 @@ impl Followed {
         assert!(sent.success());
     }
 
-    /// Its account, and what `inspect` says of the workload.
+    /// Returns the report, and that of `inspect` for the workload.
     fn end(self) -> (Value, Value) {
         let output = self.child.wait_with_output().unwrap();
         assert_eq!(
@@ -155,7 +155,7 @@ fn a_log_is_followed_under_its_name_until_ctrl_c() {
                 .unwrap();
             sent += 1;
         }
-        // As logrotate does it; the server writes to the old file until it is told.
+        // As logrotate does; the server writes to the old file until it is signalled.
         std::fs::rename(&log, server.logs.join(format!("server.log.{round}"))).unwrap();
         client.batch_execute("SELECT 'to the old file'").unwrap();
         client.batch_execute("SELECT pg_rotate_logfile()").unwrap();
@@ -231,7 +231,7 @@ fn a_log_that_was_truncated_without_a_copy_is_followed() {
     assert_eq!(captured["statements"], 1_200);
 }
 
-/// Writes lines one after the other, a thousandth of a second apart, until it is told to stop.
+/// Writes lines one millisecond apart, until the returned function is called.
 fn busy(mut to: impl std::io::Write + Send + 'static) -> impl FnOnce() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let writer = std::thread::spawn(move || {

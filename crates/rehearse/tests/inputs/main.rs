@@ -1,4 +1,4 @@
-//! What `capture log` can be given: compressed files, pipes, directories, patterns, series with
+//! Inputs of `capture log`: compressed files, pipes, directories, patterns, series with
 //! gaps and overlaps, and logs of real servers that are still being written.
 
 mod following;
@@ -20,7 +20,7 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// The account of a capture, which must end with this exit code.
+/// Returns the report of a capture, which must end with this exit code.
 #[track_caller]
 fn account(output: &Output, code: i32) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -60,7 +60,8 @@ fn names(account: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A minute of the log of one server from `minute` on: eight sessions, ten statements a second.
+/// Creates a minute of one server's log from `minute` on: eight sessions, ten statements per
+/// second.
 fn minute_of(server: u32, minute: u32) -> String {
     let mut log = String::new();
     for tick in 0..600 {

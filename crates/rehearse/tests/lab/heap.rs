@@ -1,4 +1,4 @@
-//! The case *heap*: its cause, by counts of CPU time and not by clocks.
+//! Heap case of the lab: checks its cause by counts of CPU time, not by elapsed time.
 
 use crate::case::shown;
 
@@ -30,7 +30,7 @@ fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {
     )
     .unwrap();
     assert_eq!(proof["sides"][0]["verdict"], "won");
-    // Where nothing could be recorded, that is said.
+    // If nothing could be recorded, the report gives the reason.
     let flames = view["flames"].as_array().unwrap();
     let unseen = view["unseen"].as_array().unwrap();
     assert_eq!(flames.is_empty(), !unseen.is_empty(), "{unseen:?}");

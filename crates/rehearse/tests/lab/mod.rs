@@ -1,5 +1,5 @@
-//! The lab's cases at their small scale: the direction and the cause, not times. The one of the queue is in
-//! `starving.rs`.
+//! Cases of the lab at their small size. The tests check the direction and the cause, not times.
+//! The queue case is in `starving.rs`.
 
 mod heap;
 mod planning;

@@ -1,4 +1,4 @@
-//! The case *planning*: configurations told apart by counts and by stacks.
+//! Planning case of the lab: distinguishes configurations by counts and by stacks.
 
 use crate::case::shown;
 

@@ -1,4 +1,4 @@
-//! The live page in a browser, while a replay runs and when it is over.
+//! Live page in a browser, during a replay and after it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::parts;
 use super::tab::Tab;
 use crate::{PATIENCE, Running, server, workload};
 
-/// Waits until an expression holds.
+/// Waits until an expression is true.
 #[track_caller]
 fn wait(tab: &mut Tab, expression: &str) {
     let since = Instant::now();
@@ -101,7 +101,7 @@ fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
             json!(held)
         ),
     );
-    // What is told aloud is told once: it runs.
+    // The live region announces the state once: running.
     assert_eq!(tab.text("#said"), "running");
     tab.press("s");
     assert!(tab.is("document.getElementById('stopping').open"));

@@ -1,4 +1,4 @@
-//! The live page, as whoever watches a replay has it: by HTTP, and in a browser.
+//! Tests of the live page by HTTP and in a browser.
 
 #[allow(dead_code)]
 #[path = "../../../report/tests/pages/chromium.rs"]
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{PATIENCE, Running, rehearse, server, workload};
 
-/// A request for the page, or what lies beside it.
+/// Request for the page or for one of its resources.
 struct Asked<'a> {
     method: &'a str,
     path: &'a str,
@@ -24,7 +24,7 @@ struct Asked<'a> {
     more: &'a str,
 }
 
-/// `http://ADDRESS/KEY/` in two.
+/// Splits `http://ADDRESS/KEY/` in two.
 pub fn parts(url: &str) -> (String, String) {
     let rest = url.trim().strip_prefix("http://").unwrap();
     let (address, key) = rest.split_once('/').unwrap();
@@ -48,7 +48,7 @@ fn send(address: &str, asked: &Asked<'_>) -> TcpStream {
     stream
 }
 
-/// Status, headers and body.
+/// Returns status, headers and body.
 fn ask(address: &str, asked: &Asked<'_>) -> (u16, String, String) {
     let mut answer = String::new();
     send(address, asked).read_to_string(&mut answer).unwrap();
@@ -67,7 +67,7 @@ fn get(address: &str, path: &str) -> (u16, String, String) {
     ask(address, &asked)
 }
 
-/// What the page keeps for its script.
+/// Returns the data that the page embeds for its script.
 fn page_data(address: &str, path: &str) -> Value {
     let (status, _, body) = get(address, path);
     assert_eq!(status, 200, "{body}");
@@ -75,7 +75,7 @@ fn page_data(address: &str, path: &str) -> Value {
     serde_json::from_str(from.split("</script>").next().unwrap()).unwrap()
 }
 
-/// A viewer: reads events one by one.
+/// Viewer that reads events one by one.
 struct Viewer {
     lines: BufReader<TcpStream>,
 }
@@ -100,7 +100,7 @@ impl Viewer {
         Viewer { lines }
     }
 
-    /// The next event's name and data.
+    /// Returns the next event's name and data.
     fn next(&mut self) -> (String, Value) {
         let (mut name, mut line) = (String::new(), String::new());
         loop {
@@ -115,7 +115,7 @@ impl Viewer {
         }
     }
 
-    /// All until the end: the points as a page has them, and what was last.
+    /// Reads to the end. Returns the points as a page has them, and the last state.
     fn follow(&mut self) -> (Vec<Value>, Value) {
         let (mut points, mut now) = (Vec::new(), Value::Null);
         loop {
@@ -135,7 +135,7 @@ impl Viewer {
     }
 }
 
-/// As many viewers as there is room for have each event, and a further one is turned away.
+/// Checks that as many viewers as allowed get each event, and that a further one is refused.
 pub fn assert_many_viewers_are_served(address: &str, path: &str) {
     let mut viewers: Vec<Viewer> = (0..16).map(|_| Viewer::come(address, path)).collect();
     let events = format!("{path}events");
@@ -154,7 +154,7 @@ fn manifest(run: &str) -> Value {
     manifest["body"].take()
 }
 
-/// The last event says what the run's manifest says.
+/// Checks that the last event equals the run's manifest.
 #[track_caller]
 fn assert_is_of_the_run(now: &Value, run: &str) {
     let body = manifest(run);
@@ -302,7 +302,7 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         (&"done".into(), &1.0.into())
     );
     assert!(now["whole"]["response"].is_object());
-    // The last is told when the run is whole.
+    // The last state is sent when the run is complete.
     assert_is_of_the_run(&now, &run);
     let waits = &now["waits"];
     assert!(waits["why_not"].is_null(), "{waits}");

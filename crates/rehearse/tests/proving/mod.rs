@@ -1,5 +1,5 @@
-//! Proofs through the command line, in a sandbox: one that is killed and gone on with, a change that fails, and
-//! inserts in batches.
+//! Proofs through the command line, in a sandbox: one that is killed and resumed, a change that
+//! fails, and batched inserts.
 
 mod rewriting;
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::{PATIENCE, command, rehearse, trials};
 
-/// A sandbox under a name, taken down at the end.
+/// Sandbox with a name, removed at the end.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) url: String,
 }
 
 impl Named {
-    /// `what` is of one test alone.
+    /// Creates a sandbox. `what` is unique for each test.
     pub(super) fn up(what: &str) -> Self {
         let places = Places::from_environment().unwrap();
         let wanted = Wanted {
@@ -36,7 +36,7 @@ impl Named {
         Named { name, url }
     }
 
-    /// One number, where the server is now.
+    /// Queries one number from the server.
     pub(super) fn ask(&self, question: &str) -> i64 {
         let places = Places::from_environment().unwrap();
         let named = sandbox::list(&places);
@@ -60,7 +60,7 @@ const ITEMS: &str = "CREATE TABLE items (id int, owner int, pad text); \
     CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text); \
     ANALYZE";
 
-/// 60 reads that want an index, and 40 inserts, within a third of a second.
+/// Creates 60 reads that need an index, and 40 inserts, within a third of a second.
 fn workload(at: &dyn Fn(&str) -> String) -> String {
     let log: String = (0..100)
         .map(|line| {
@@ -95,7 +95,7 @@ fn validated(output: &Output) -> Value {
     validated_as("proof", output)
 }
 
-/// What was printed as JSON, as its schema has it.
+/// Returns the printed JSON after validating it with its schema.
 pub(super) fn validated_as(name: &str, output: &Output) -> Value {
     let view: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));

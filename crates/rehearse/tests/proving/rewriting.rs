@@ -1,4 +1,4 @@
-//! Workloads that are sent in another form, or by other connections, leave the same data behind.
+//! Rewritten workloads, in another form or over other connections, produce the same data.
 
 use super::*;
 
@@ -7,16 +7,16 @@ const TABLE: &str = "CREATE TABLE kinds (id int PRIMARY KEY, small smallint, big
     CREATE TABLE counters (id int PRIMARY KEY, n bigint NOT NULL); \
     INSERT INTO counters SELECT i, 0 FROM generate_series(0, 9) i";
 
-/// What is left behind, as one text.
+/// Query for a digest of the resulting data.
 const LEFT: &str = "SELECT (('x' || left(md5((SELECT string_agg(k::text, '|' ORDER BY id) FROM kinds k) \
     || (SELECT string_agg(c::text, '|' ORDER BY id) FROM counters c)), 15))::bit(60))::bigint";
 
-/// What every session repeats.
+/// Statement that every session repeats.
 fn plain(round: i64) -> String {
     format!("'it''s {round}'")
 }
 
-/// What a COPY has to write otherwise: tabs, backslashes, nothing, and NULL.
+/// Value that COPY has to escape: tabs, backslashes, empty strings, and NULL.
 fn awkward(round: i64) -> String {
     match round % 5 {
         0 => plain(round),
@@ -27,7 +27,8 @@ fn awkward(round: i64) -> String {
     }
 }
 
-/// Sessions that set, insert values of many types, count within transactions, and read.
+/// Creates sessions that set parameters, insert values of many types, count within transactions,
+/// and read.
 fn workload(at: &dyn Fn(&str) -> String, name: &str, words: fn(i64) -> String) -> (String, i64) {
     let mut lines = Vec::new();
     let mut statements = 0;

@@ -1,5 +1,5 @@
-//! What a capture found beside what must be there: each session's events in order, each thing
-//! sent once, nothing else.
+//! Comparison of a capture with the expected events: each session's events in order, each statement
+//! once, and no other.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::expected::{Expected, Kind, Values, all_expected, unreplayable};
 use super::mixture::{May, Mixture};
 use super::sent::{How, Sent};
 
-/// What one session sent.
+/// Statements of one session.
 pub struct Session {
     pub application: String,
     pub sent: Vec<Sent>,
@@ -29,7 +29,7 @@ fn kind(event: &Event) -> Option<Kind> {
     }
 }
 
-/// The names in the log and the driver's numbers of statements, which belong to each other.
+/// Maps the names in the log to the driver's numbers of statements.
 #[derive(Default)]
 struct Names {
     by_number: HashMap<usize, String>,
@@ -49,8 +49,8 @@ impl Names {
     }
 }
 
-/// How a log's times are off: whole seconds, or milliseconds. `%t` is what `time()` says, which the
-/// kernel sets anew with each of its ticks only: a new second begins up to 10 ms late.
+/// Precision of a log's times: seconds or milliseconds. `%t` is the result of `time()`, which
+/// the kernel updates on its ticks only: a new second begins up to 10 ms late.
 fn resolution_us(mixture: &Mixture, format: LogFormat) -> i64 {
     match format == LogFormat::Stderr && mixture.prefix.contains("%t") {
         true => 1_010_000,
@@ -58,7 +58,7 @@ fn resolution_us(mixture: &Mixture, format: LogFormat) -> i64 {
     }
 }
 
-/// Compares one session; adds what is wrong to `wrong`.
+/// Compares one session, and adds differences to `wrong`.
 pub fn compare(
     found: &Collected,
     session: &Session,
@@ -92,7 +92,7 @@ pub fn compare(
     let resolution_us = resolution_us(mixture, format);
     let mut names = Names::default();
     let all = all_expected(&session.sent, mixture, format);
-    // What was only parsed is told when that is certain: out of order.
+    // Statements that were only parsed are reported late, out of order.
     let (parsed, ordered): (Vec<_>, Vec<_>) = all
         .iter()
         .partition(|(sent, _)| matches!(sent.how, How::Prepare { .. }));

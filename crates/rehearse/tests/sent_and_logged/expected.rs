@@ -1,4 +1,4 @@
-//! What a log must say of what was sent, from the settings: a small model of the server
+//! Expected log entries of the sent statements for given settings: a small model of the server
 //! (`postgres.c`: `exec_simple_query`, `exec_parse_message`, `exec_bind_message`,
 //! `exec_execute_message`, `check_log_statement`, `check_log_duration`; `elog.c`).
 
@@ -8,7 +8,7 @@ use workload::{Sqlstate, Unreplayable};
 use super::mixture::{May, Mixture};
 use super::sent::{How, Phase, Sent};
 
-/// The kinds that an event may have.
+/// Kinds that an event may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Simple,
@@ -17,7 +17,7 @@ pub enum Kind {
     Fetch,
 }
 
-/// What the log shows of the values.
+/// Values that the log shows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// The statement has none.
@@ -31,16 +31,16 @@ pub enum Values {
     Missing,
 }
 
-/// What a log must say of one thing that was sent.
+/// Expected event of one sent statement.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// Whether there is an event of it.
     pub event: May,
     pub kind: Kind,
-    /// Where only its Parse was sampled, it is a Prepare.
+    /// The event is a Prepare if only its Parse was sampled.
     pub perhaps_prepare: bool,
     pub values: Values,
-    /// Where a bind is sampled its line has values that may be in no other.
+    /// Values that only the line of a sampled bind has.
     pub perhaps_values: Option<Values>,
     pub timed: May,
     pub sqlstate: Option<Sqlstate>,
@@ -50,24 +50,24 @@ pub struct Expected {
     pub unreplayable: Option<Unreplayable>,
     /// A `Cancel` follows.
     pub canceled: bool,
-    /// When it was due, at the earliest and at the latest.
+    /// Earliest and latest due time.
     pub due_us: (i64, i64),
-    /// Its duration, at the least and at the most.
+    /// Shortest and longest duration.
     pub duration_us: (i64, i64),
-    /// The statement's number; `None` for the unnamed one.
+    /// Number of the statement; `None` for the unnamed one.
     pub name: Option<usize>,
     /// The log need not show the name.
     pub name_perhaps_hidden: bool,
     pub portal: bool,
-    /// It may stand behind what came after it.
+    /// The event may follow a later one.
     pub perhaps_late: bool,
-    /// Its failure may be put upon the execution before it of the same statement: where steps are
-    /// sampled one by one, a bind may be logged without its execution, and then nothing tells
-    /// that the failure is another's.
+    /// The failure may be attributed to the previous execution of the same statement. If steps
+    /// are sampled separately, a bind may be logged without its execution, and then nothing
+    /// distinguishes the two.
     pub perhaps_merged: bool,
 }
 
-/// Whether this log shows DETAIL and CONTEXT: stderr leaves them out where it is to be terse.
+/// Returns whether this log shows DETAIL and CONTEXT. Terse stderr logs do not.
 fn shows_more(mixture: &Mixture, format: LogFormat) -> bool {
     format != LogFormat::Stderr || mixture.verbosity != "terse"
 }
@@ -82,7 +82,7 @@ fn code(mixture: &Mixture, format: LogFormat, code: &str) -> Sqlstate {
     }
 }
 
-/// Values as a limit leaves them (`appendStringInfoStringQuoted`, `pg_mbcliplen`).
+/// Truncates values to a limit (`appendStringInfoStringQuoted`, `pg_mbcliplen`).
 fn cut(values: &[Option<String>], limit: i64) -> Option<Values> {
     let Ok(limit) = usize::try_from(limit) else {
         let values = values.to_vec();
@@ -111,7 +111,7 @@ fn cut(values: &[Option<String>], limit: i64) -> Option<Values> {
 /// How near to each other steps are taken to be of one message.
 const SAME_MESSAGE_US: i64 = 10_000;
 
-/// What the log of a mixture in this format must say of all that a session sent.
+/// Returns the expected events of a session in the log of a mixture in this format.
 pub fn all_expected<'a>(
     sent: &'a [Sent],
     mixture: &Mixture,
@@ -146,7 +146,7 @@ pub fn all_expected<'a>(
     all
 }
 
-/// What the log of a mixture in this format must say of it.
+/// Returns the expected event of a statement in the log of a mixture in this format.
 fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
     let elapsed_us = sent.after_us - sent.before_us;
     let parse_us = sent
@@ -300,7 +300,7 @@ fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
     expected
 }
 
-/// Why a replay cannot send it as it was.
+/// Returns why a replay cannot send the statement as it was.
 pub fn unreplayable(kind: Kind, values: &Values) -> Option<Unreplayable> {
     match (kind, values) {
         (Kind::Prepare, _) => None,

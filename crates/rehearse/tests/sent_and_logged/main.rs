@@ -1,11 +1,12 @@
-//! Real servers of five versions under many mixtures of logging settings, and a client, through an
-//! independent library, that keeps account of what it sends and when: a capture of each log finds
-//! exactly that. What a mixture does not let the server write is worked out beside the settings
-//! ([`expected`]), with the reasons.
+//! Captures the logs of real servers of five versions under many mixtures of logging settings.
 //!
-//! Each version has one server. For every mixture the settings change, the log goes to new files,
-//! and several sessions send their scripts at once, so that their lines mix. All is captured at
-//! the end, each log in each format that the version has.
+//! An independent client library records what it sends and when, and a capture of each log must
+//! find exactly that. [`expected`] derives from the settings what a mixture keeps the server
+//! from writing, with the reasons.
+//!
+//! Each version has one server. Each mixture changes the settings, starts new log files, and
+//! runs several sessions concurrently, so that their lines interleave. At the end, each log is
+//! captured in each format of the version.
 
 mod comparing;
 mod expected;
@@ -25,10 +26,10 @@ use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
 use sent::Driver;
 
-/// Sessions that send [`script::ordinary`] at once.
+/// Sessions that send [`script::ordinary`] concurrently.
 const ORDINARY: i32 = 3;
 
-/// How long a server may take to do what it was asked.
+/// Longest time for a server to react.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn server(major: u16) -> Sandbox {
@@ -63,7 +64,7 @@ fn connect(endpoint: &Endpoint, application: &str) -> Client {
     config.application_name(application).connect(NoTls).unwrap()
 }
 
-/// A session that leaves nothing in the log but its coming and going.
+/// Session that logs only its connection and disconnection.
 fn control(endpoint: &Endpoint) -> Client {
     let mut client = connect(endpoint, "control");
     client
@@ -83,7 +84,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Makes a mixture the server's, with log files of its own.
+/// Applies a mixture to the server, with new log files.
 fn set(endpoint: &Endpoint, mixture: &Mixture, logs: &Path) {
     // What a server says of a new prefix has the new one and stands where the log was before: in
     // a file between two mixtures.
@@ -97,7 +98,7 @@ fn set(endpoint: &Endpoint, mixture: &Mixture, logs: &Path) {
     control(endpoint).batch_execute(script::EMPTIED).unwrap();
 }
 
-/// Changes settings, and waits until the server knows the last of them.
+/// Changes settings, and waits until the server uses the last of them.
 fn change(endpoint: &Endpoint, settings: &[(&str, String)], logs: &Path) {
     let mut client = control(endpoint);
     for (name, value) in settings {
@@ -119,7 +120,7 @@ fn change(endpoint: &Endpoint, settings: &[(&str, String)], logs: &Path) {
     });
 }
 
-/// All sessions of a mixture, at once.
+/// Runs all sessions of a mixture concurrently.
 fn drive(endpoint: &Endpoint) -> Vec<Session> {
     let run = |application: String, script: &dyn Fn(&mut Driver), terminated: bool| {
         let mut driver = Driver::new(connect(endpoint, &application));
@@ -153,8 +154,8 @@ fn drive(endpoint: &Endpoint) -> Vec<Session> {
     })
 }
 
-/// Waits until the log says that the sessions of a mixture are over, so that none of it is in the
-/// next one's.
+/// Waits until the log shows that the sessions of a mixture have ended, so that no line of it is
+/// in the next one's log.
 fn over(endpoint: &Endpoint, mixture: &Mixture, logs: &Path, sessions: usize) {
     if mixture.connections {
         let file = logs.join(format!("{}.log", mixture.name));

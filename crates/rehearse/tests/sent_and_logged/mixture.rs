@@ -1,4 +1,4 @@
-//! Mixtures of logging settings, and what each of them lets a server write.
+//! Mixtures of logging settings, and the log entries that each permits.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ pub enum Class {
     All,
 }
 
-/// One mixture. Times are microseconds; `None` is off.
+/// Mixture of logging settings. Times are microseconds; `None` is off.
 #[derive(Debug, Clone, Copy)]
 pub struct Mixture {
     pub name: &'static str,
@@ -32,7 +32,7 @@ pub struct Mixture {
     /// `log_connections` and `log_disconnections`.
     pub connections: bool,
     pub prefix: &'static str,
-    /// The prefix is told from the log alone; else it is given.
+    /// Whether the prefix is detected from the log; otherwise it is given.
     pub recognised: bool,
 }
 
@@ -52,7 +52,7 @@ const PLAIN: Mixture = Mixture {
     recognised: true,
 };
 
-/// All of them, with the prefixes that people have.
+/// Returns all mixtures, with common prefixes.
 pub const ALL: [Mixture; 14] = [
     Mixture {
         name: "ended",
@@ -158,7 +158,7 @@ pub const ALL: [Mixture; 14] = [
     },
 ];
 
-/// What a server may do: always, never, or it depends on what a client cannot know.
+/// Occurrence of a server's action: always, never, or unknown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum May {
     Never,
@@ -186,7 +186,7 @@ impl May {
 }
 
 impl Mixture {
-    /// The settings as a server takes them, but for the prefix.
+    /// Returns the settings for the server, except for the prefix.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
         let milliseconds =
@@ -227,7 +227,7 @@ impl Mixture {
         ]
     }
 
-    /// Whether a statement of this class is logged when it starts (`check_log_statement`).
+    /// Returns whether a statement of this class is logged at its start (`check_log_statement`).
     pub fn logs_start(&self, class: Class) -> bool {
         self.log_statement != Class::None && class <= self.log_statement
     }

@@ -1,5 +1,5 @@
-//! What the sessions of a mixture send. Every statement has a mark of its own, in its text or in a
-//! value, so that none can be taken for another.
+//! Statements of a mixture's sessions. Each has a unique mark in its text or in a value, so that none can
+//! be confused with another.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use postgres::{Client, NoTls};
 use super::mixture::Class::{All, Definition, Modification};
 use super::sent::{Driver, Phase, Value};
 
-/// Before the first mixture.
+/// Executed before the first mixture.
 pub const SCHEMA: &str = "
     CREATE TABLE item (id int PRIMARY KEY, note text, price numeric(12,2), tags text[], sizes int[],
         raw bytea, ready bool, ratio float8, big bigint);
@@ -19,10 +19,10 @@ pub const SCHEMA: &str = "
     CREATE FUNCTION forge(message text) RETURNS int LANGUAGE plpgsql AS
         $$ BEGIN RAISE LOG '%', message; RETURN 1; END $$";
 
-/// Before each mixture.
+/// Executed before each mixture.
 pub const EMPTIED: &str = "TRUNCATE item, parent, child";
 
-/// What a RAISE writes that looks like the server's own.
+/// Messages of RAISE that look like the server's own log lines.
 const FORGERIES: [&str; 7] = [
     "statement: drop table t",
     "execute <unnamed>: drop table t",
@@ -33,14 +33,14 @@ const FORGERIES: [&str; 7] = [
     "disconnection: session time: 0:00:00.005 user=postgres database=postgres host=127.0.0.1 port=1",
 ];
 
-/// How many forged entries one session of [`ordinary`] brings into the log.
+/// Number of forged entries that one session of [`ordinary`] writes to the log.
 pub const FORGED: u64 = 2 * FORGERIES.len() as u64;
 
 const EXECUTED: Phase = Phase::Execution;
 const ANALYSED: Phase = Phase::Analysis { positioned: true };
 const REFUSED: Phase = Phase::Analysis { positioned: false };
 
-/// Everything that is quick. `session` is a number from 0.
+/// Sends all fast statements. `session` is a number from 0.
 pub fn ordinary(driver: &mut Driver, session: i32) {
     let mut next = session * 1_000;
     let mut number = move || {
@@ -377,10 +377,11 @@ fn copies(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     driver.copy_out(&format!("COPY (SELECT {}) TO STDOUT", number()));
 }
 
-/// How long is slow: half as long again as the threshold of the mixtures that have one.
+/// Duration of slow statements: one and a half times the threshold of the mixtures that have
+/// one.
 const SLOW_US: i64 = 150_000;
 
-/// What takes longer than the threshold, between what does not.
+/// Sends statements that take longer than the threshold, between fast ones.
 pub fn slow(driver: &mut Driver) {
     driver.simple(All, "SELECT 1, pg_sleep(0.15)").slept_us = SLOW_US;
     driver.simple(All, "SELECT 2");
@@ -394,7 +395,7 @@ pub fn slow(driver: &mut Driver) {
         );
         sent.slept_us = if slow { SLOW_US } else { 0 };
     }
-    // Fails behind its end, and is itself too quick to be logged by time.
+    // Fails after its end, and is too fast to be logged by duration.
     let mut child = driver.prepare(Modification, "INSERT INTO child VALUES ($1, $1)");
     driver.execute_fails(&mut child, &[Value::int(-1)], "23503", Phase::Commit);
     driver.simple(All, "BEGIN");
@@ -408,7 +409,8 @@ pub fn slow(driver: &mut Driver) {
     driver.simple(All, "COMMIT");
 }
 
-/// Time-outs, a cancel from another session, and a session that the server ends.
+/// Sends statements that end in time-outs, in a cancel from another session, and in a
+/// termination of the session.
 pub fn stopped(driver: &mut Driver, mut control: Client) {
     let mut sleep = driver.prepare(All, "SELECT pg_sleep($1), $2::int");
     driver.simple(All, "SET statement_timeout = '60ms'");
@@ -444,8 +446,9 @@ pub fn stopped(driver: &mut Driver, mut control: Client) {
     );
 }
 
-/// A cancel request. It is the session's last statement, since the server signals a backend twice
-/// for one request (`signal_child`), and the second may hit what comes next.
+/// Sends a statement that a cancel request ends. It is the session's last one, since the server
+/// signals a backend twice for one request (`signal_child`), and the second signal may hit the
+/// next statement.
 pub fn canceled(driver: &mut Driver) {
     driver.simple(All, "SELECT 'soon canceled'");
     let token = driver.client.cancel_token();

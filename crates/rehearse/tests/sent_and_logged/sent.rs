@@ -1,4 +1,4 @@
-//! What a client sent, as it knows it: the driver's own account, kept beside the server's log.
+//! The client's record of the statements it sent, to compare with the server's log.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,64 +11,64 @@ use super::mixture::Class;
 #[derive(Debug, Clone, PartialEq)]
 pub enum How {
     Simple,
-    /// Parsed under a name and never executed.
+    /// Statement that was parsed under a name and never executed.
     Prepare {
         name: usize,
     },
-    /// Of the unnamed statement (`None`), or of the one prepared with this number; through a
+    /// Executes the unnamed statement (`None`), or the one prepared with this number, through a
     /// named portal or the unnamed one.
     Execute {
         name: Option<usize>,
         portal: bool,
     },
-    /// More rows of a portal.
+    /// Fetch of further rows of a portal.
     Fetch {
         name: usize,
     },
 }
 
-/// Where a statement failed.
+/// Step at which a statement failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The text is no SQL; it is not logged at its start.
+    /// Syntax error; the text is not logged at its start.
     Syntax,
-    /// The text is SQL, but not of this database; or its transaction has failed before.
+    /// Error in analysis, or the transaction had failed before.
     Analysis {
-        /// The server points at the place.
+        /// Whether the error has a position.
         positioned: bool,
     },
     Bind {
-        /// The server had read the values when it failed.
+        /// Whether the server had read the values when it failed.
         values_read: bool,
     },
     Execution,
-    /// At the end of its implicit transaction: the server does not name the statement any more.
+    /// Error at the end of the implicit transaction: the server no longer names the statement.
     Commit,
-    /// By a cancel request, while it ran.
+    /// Cancel request during the execution.
     Canceled,
 }
 
-/// One thing that was sent.
+/// Statement that was sent.
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub how: How,
     pub sql: String,
     pub class: Class,
-    /// As text; `None` is NULL.
+    /// Parameters as text; `None` is NULL.
     pub parameters: Vec<Option<String>>,
-    /// The client's clock before it was sent and after it was answered, in microseconds.
+    /// Client's clock before the statement was sent and after its reply, in microseconds.
     pub before_us: i64,
     pub after_us: i64,
-    /// The same of the Parse of its name.
+    /// The same times for the Parse of its name.
     pub prepared_us: Option<(i64, i64)>,
-    /// It is the first to use that Parse.
+    /// Whether it is the first to use that Parse.
     pub first: bool,
-    /// It slept in the server for at least so long.
+    /// Shortest time that it slept in the server.
     pub slept_us: i64,
     pub failed: Option<(&'static str, Phase)>,
 }
 
-/// A named statement.
+/// Named statement.
 pub struct Prepared {
     pub statement: Statement,
     number: usize,
@@ -78,7 +78,7 @@ pub struct Prepared {
     used: bool,
 }
 
-/// A value with the text that the server logs for it.
+/// Value with the text that the server logs for it.
 pub struct Value {
     value: Box<dyn ToSql + Sync>,
     text: Option<String>,
@@ -135,7 +135,7 @@ impl Value {
         }
     }
 
-    /// `text[]`, with the text that `array_out` gives it.
+    /// Creates a `text[]`, with the text that `array_out` gives it.
     pub fn texts(values: Vec<Option<&str>>, text: &str) -> Self {
         let values: Vec<Option<String>> = values
             .into_iter()
@@ -154,7 +154,7 @@ impl Value {
         }
     }
 
-    /// Bytes on the wire that are no value of the type.
+    /// Creates bytes that are no value of the type.
     pub fn broken(bytes: &[u8]) -> Self {
         Value {
             value: Box::new(Broken(bytes.to_owned())),
@@ -183,13 +183,13 @@ impl ToSql for Broken {
     to_sql_checked!();
 }
 
-/// Microseconds since 1970, by the clock that the server has too.
+/// Returns microseconds since 1970, by the clock that the server also uses.
 pub fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(now.as_micros()).unwrap()
 }
 
-/// A client, and what it sent.
+/// Client with a record of the statements it sent.
 pub struct Driver {
     pub client: Client,
     pub sent: Vec<Sent>,
@@ -242,12 +242,12 @@ impl Driver {
         self.sent.last_mut().unwrap()
     }
 
-    /// A simple query that goes well.
+    /// Sends a simple query that succeeds.
     pub fn simple(&mut self, class: Class, sql: &str) -> &mut Sent {
         self.query(class, sql, None)
     }
 
-    /// A simple query that fails so.
+    /// Sends a simple query that fails with this code at this step.
     pub fn simple_fails(&mut self, class: Class, sql: &str, code: &'static str, phase: Phase) {
         self.query(class, sql, Some((code, phase)));
     }
@@ -267,7 +267,7 @@ impl Driver {
         sent
     }
 
-    /// Prepares under a name. It is a thing of its own only if nothing uses it: see
+    /// Prepares under a name. The Parse is recorded only if nothing uses it: see
     /// [`Driver::unused`].
     pub fn prepare(&mut self, class: Class, sql: &str) -> Prepared {
         let before_us = now_us();
@@ -283,7 +283,7 @@ impl Driver {
         }
     }
 
-    /// A statement that does not get through its Parse.
+    /// Prepares a statement whose Parse fails.
     pub fn prepare_fails(&mut self, class: Class, sql: &str, code: &'static str, phase: Phase) {
         let before_us = now_us();
         let answer = self.client.prepare(sql).map(drop);
@@ -295,7 +295,7 @@ impl Driver {
         self.note(how, class, sql, &[], before_us).failed = Some((code, phase));
     }
 
-    /// Nothing will use it.
+    /// Records a prepared statement that nothing will use.
     pub fn unused(&mut self, prepared: Prepared) {
         let (before_us, after_us) = prepared.parsed_us;
         let how = How::Prepare {
@@ -342,7 +342,7 @@ impl Driver {
         sent
     }
 
-    /// Parse, bind and execute of the unnamed statement, sent at once.
+    /// Sends parse, bind and execute of the unnamed statement at once.
     pub fn unnamed(
         &mut self,
         class: Class,
@@ -367,7 +367,7 @@ impl Driver {
         sent.failed = failed;
     }
 
-    /// A portal in a transaction: an execution and as many fetches as `pages` has.
+    /// Executes a portal in a transaction, with as many fetches as `pages` says.
     pub fn pages(&mut self, prepared: &mut Prepared, values: &[Value], rows: i32, pages: usize) {
         let mut notes: Vec<(How, i64, i64)> = Vec::new();
         let mut before_us = now_us();
@@ -421,7 +421,7 @@ impl Driver {
         }
     }
 
-    /// `COPY … FROM STDIN`.
+    /// Sends `COPY … FROM STDIN`.
     pub fn copy_in(&mut self, sql: &str, rows: &[u8]) {
         let before_us = now_us();
         let mut writer = self.client.copy_in(sql).unwrap();
@@ -430,7 +430,7 @@ impl Driver {
         self.copied(Class::Modification, sql, before_us);
     }
 
-    /// `COPY … TO STDOUT`.
+    /// Sends `COPY … TO STDOUT`.
     pub fn copy_out(&mut self, sql: &str) {
         let before_us = now_us();
         let mut rows = Vec::new();

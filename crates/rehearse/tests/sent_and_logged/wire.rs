@@ -1,6 +1,6 @@
-//! The same traffic three times: through the proxy, from a packet file, and from the server's log. All
-//! three have the same statements, in the same order within each session; the two from the wire also
-//! the same rows, bytes and times.
+//! Captures the same traffic three times: through the proxy, from a packet file, and from the
+//! server's log. All three have the same statements, in the same order within each session. The
+//! two captures from the wire also have the same rows, bytes and times.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use workload::{Event, EventKind, WorkloadReader};
 
 use super::*;
 
-/// Whether packets can be listened to: what runs all tests says so.
+/// Returns whether packets can be captured, as REHEARSE_TEST_PACKETS tells.
 fn has_packets() -> bool {
     std::env::var_os("REHEARSE_TEST_PACKETS").is_some()
 }
@@ -25,7 +25,7 @@ fn rehearse(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {said}");
 }
 
-/// A program that is asked to end, and waited for.
+/// Program that is interrupted and awaited.
 struct Running(Child);
 
 impl Running {
@@ -45,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a program, and waits for a line that has this word in it.
+/// Starts a program, and waits for a line that contains this word.
 fn start(command: &mut Command, word: &str) -> (Running, String) {
     let mut child = command
         .stdout(Stdio::null())
@@ -78,7 +78,7 @@ fn proxy(upstream: &Endpoint, output: &Path) -> (Running, Endpoint) {
     (running, endpoint)
 }
 
-/// Each session's events, by its application.
+/// Returns each session's events by its application.
 fn sessions(path: &Path) -> BTreeMap<String, Vec<Event>> {
     let reader = WorkloadReader::open(path).unwrap();
     reader.verify().unwrap();
@@ -96,8 +96,8 @@ fn sessions(path: &Path) -> BTreeMap<String, Vec<Event>> {
     sessions
 }
 
-/// What a log and the wire both know of a session's statements. Values are in the log as text, and on
-/// the wire in the form that the client chose: how many there are, and which are NULL, is the same.
+/// Returns the facts about a session's statements that are in both a log and the packets. The log has values
+/// as text, the packets in the form that the client chose. Their number and the NULLs are the same.
 fn asked(events: &[Event]) -> Vec<String> {
     let statements = events.iter().filter(|event| {
         // A log shows what was prepared and used only with its use.
@@ -153,7 +153,7 @@ fn three_sources(major: u16) {
     over(&endpoint, mixture, &logs, driven.len());
     proxy.end();
     if let Some(tcpdump) = tcpdump {
-        // It is told of packets a little later than they are seen.
+        // Packets are delivered a little later than they are captured.
         std::thread::sleep(Duration::from_millis(1_500));
         tcpdump.end();
     }
@@ -182,7 +182,7 @@ fn three_sources(major: u16) {
     }
 }
 
-/// The proxy and the packet file saw the same bytes.
+/// Checks that the proxy and the packet file recorded the same bytes.
 fn same_on_the_wire(
     proxied: &BTreeMap<String, Vec<Event>>,
     packets: &BTreeMap<String, Vec<Event>>,
@@ -198,8 +198,8 @@ fn same_on_the_wire(
         assert_eq!(events.len(), others.len(), "{name}");
         let start_us = events[0].due_us - others[0].due_us;
         for (one, other) in events.iter().zip(others) {
-            // A client that does not wait is ahead of the answer in one place, and behind it in the
-            // other.
+            // A client that does not wait may send before the reply is seen in one place, and after it in
+            // the other.
             let mut particulars = other.particulars.as_deref().cloned();
             if let (Some(known), Some(awaited)) = (
                 &mut particulars,

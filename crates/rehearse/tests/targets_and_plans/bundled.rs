@@ -1,4 +1,4 @@
-//! The evidence of a run, packed: all that is listed is there, and no secret is.
+//! Evidence archive of a run: it contains everything that it lists, and no secret.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::{rehearse, run, server, succeeds};
 
 const SECRET: &str = "hush-hush";
 
-/// Where secrets and values may lie in a server.
+/// Statements that put secrets and values into a server.
 const SECRETS: &str = "
     CREATE ROLE hushed LOGIN PASSWORD 'hush-hush';
     ALTER SYSTEM SET primary_conninfo = 'host=a password=hush-hush';
@@ -44,7 +44,7 @@ fn workload(directory: &Path) -> String {
     workload
 }
 
-/// The files of a bundle, by name.
+/// Returns the files of an archive by name.
 fn unpacked(bundle: &str) -> BTreeMap<String, Vec<u8>> {
     let file = std::fs::File::open(bundle).unwrap();
     let mut archive = tar::Archive::new(zstd::Decoder::new(file).unwrap());
@@ -70,7 +70,7 @@ fn has_secret(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
     with.map(|(name, _)| name.as_str()).collect()
 }
 
-/// Every artefact is there as it is listed, or it is said why not.
+/// Checks that every listed item is present, or has a reason why it is missing.
 fn is_whole(files: &BTreeMap<String, Vec<u8>>) -> Value {
     let view = json(std::str::from_utf8(&files["evidence.json"]).unwrap());
     holds_to_schema("evidence", &view);
@@ -159,7 +159,7 @@ fn a_bundle_has_all_that_it_lists_and_no_secret() {
     let again = rehearse(&["export-evidence", &made]);
     assert_eq!(again.status.code(), Some(2), "{again:?}");
 
-    // A role without privileges has less, and it is said why.
+    // A role without privileges gets fewer items, with reasons.
     let plain = url.replace("postgres@", "hushed:hush-hush@");
     assert_ne!(plain, url);
     let less = at("less.run");

@@ -1,4 +1,4 @@
-//! A target that is watched, beside a replay and without one, through the command line.
+//! Observation of a target during a replay and without one, through the command line.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(super) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// What the view says is what its schema allows.
+/// Checks the view against its schema.
 pub(super) fn holds_to_schema(of: &str, view: &Value) {
     let schema = json(&succeeds(&["schema", of]));
     let mut schemas = boon::Schemas::new();

@@ -1,5 +1,7 @@
-//! `--admin-listen`: a listener of this machine that shows how far a proxy is, and starts and stops its
-//! recordings. Anybody on this machine may look; a start or a stop needs the token.
+//! `--admin-listen`: a loopback listener that shows the proxy's status, and starts and stops
+//! recordings.
+//!
+//! Any user of this machine can read the status. A start or a stop needs the token.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -15,14 +17,14 @@ use study::Failure;
 /// Starts or stops a recording.
 type Action = fn(&Control) -> Result<String, String>;
 
-/// Answers until it is dropped.
+/// Listener that answers until it is dropped.
 pub struct ControlServer(HttpServer);
 
 impl ControlServer {
-    /// Listens, and answers from now on.
+    /// Binds the address and starts to answer.
     ///
     /// # Errors
-    /// When the address is in use.
+    /// If the address is in use.
     pub fn start(
         wanted: SocketAddr,
         token: ControlToken,
@@ -44,13 +46,13 @@ impl ControlServer {
             })
     }
 
-    /// The address that it listens at.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
 }
 
-/// The status of a proxy, and what starts and stops its recordings.
+/// Status of a proxy, and control of its recordings.
 struct ControlSite {
     token: ControlToken,
     control: Control,

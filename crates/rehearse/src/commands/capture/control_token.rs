@@ -1,4 +1,4 @@
-//! The token that starting and stopping a proxy's recordings takes, and its file.
+//! Token for starting and stopping a proxy's recordings, and its file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,24 +10,25 @@ use tempfile::NamedTempFile;
 use crate::http;
 use study::Failure;
 
-/// Random bytes of a token that is made here.
+/// Number of random bytes in a generated token.
 const TOKEN_BYTES: usize = 32;
-/// Characters of the shortest token that is accepted from a file.
+/// Smallest number of characters in a token from a file.
 const SHORTEST: usize = 32;
 
-/// A token, and the file that holds it.
+/// Token, and the file that contains it.
 pub struct ControlToken {
     secret: String,
     file: PathBuf,
-    /// The file was written here, and is removed when this is dropped.
+    /// Whether the file was generated here. It is then removed on drop.
     is_generated: bool,
 }
 
 impl ControlToken {
-    /// Takes the token of a file, or makes one in a file next to the recording that its owner alone can read.
+    /// Reads the token of a file, or generates one in a file next to the recording that only its
+    /// owner can read.
     ///
     /// # Errors
-    /// When the file cannot be read or written, others can read it, or its token is too short.
+    /// If the file cannot be read or written, others can read it, or its token is too short.
     pub fn new(given: Option<&Path>, output: &Path) -> Result<Self, Failure> {
         match given {
             Some(file) => Self::read(file),
@@ -98,12 +99,12 @@ impl ControlToken {
         }
     }
 
-    /// The file that holds it.
+    /// Returns the file that contains the token.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Whether this is the token.
+    /// Returns whether this is the token.
     pub fn matches(&self, given: &str) -> bool {
         http::is_same_secret(given, &self.secret)
     }

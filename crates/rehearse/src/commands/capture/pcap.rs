@@ -1,4 +1,4 @@
-//! `rehearse capture pcap`: packets become a workload.
+//! `rehearse capture pcap`: creates a workload from packets.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,9 +15,9 @@ use report::{CaptureReport, conversation_text, pcap_text, to_json};
 use transform::Slicer;
 use workload::{Provenance, SliceAccount, SliceNote};
 
-use super::kept::Kept;
-use super::must_be_a_workloads_name;
-use crate::ending::Ending;
+use super::check_workload_name;
+use super::partial_output::PartialOutput;
+use crate::exit_status::ExitStatus;
 use crate::options::pcap::CapturePcap;
 use crate::terminal;
 use study::Failure;
@@ -25,7 +25,7 @@ use study::Interrupt;
 use study::keys;
 
 /// Captures from files or from standard input.
-pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
+pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let is_stream = |file: &&PathBuf| file.as_path() == Path::new("-");
     let streams = options.files.iter().filter(is_stream).count();
@@ -96,23 +96,23 @@ fn capture(
         None => {
             let mut sink = SliceSink::new(Counted::default(), slicer);
             let report = read(&mut sink).map_err(failure)?;
-            must_be_readable(&report)?;
+            check_readable(&report)?;
             let (counted, account) = sink.finish()?;
             (report, counted.span_us(), counted.statements, account)
         }
         Some(output) => {
-            must_be_a_workloads_name(output)?;
-            let kept = Kept::create(output, has_stream, &recipients)?;
+            check_workload_name(output)?;
+            let output_writer = PartialOutput::create(output, has_stream, &recipients)?;
             let partial = archive::partial_path(output);
             if has_stream {
                 interrupt.leaves(partial.clone());
             }
-            let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
+            let mut sink = SliceSink::new(MaskSink::new(output_writer, masker), slicer);
             let report = match read(&mut sink) {
                 // What came of a stream until then stays, for `rehearse recover`.
                 Err(error) if has_stream && may_leave_events(&error) => return Err(failure(error)),
                 Err(error) => Err(failure(error)),
-                Ok(report) => must_be_readable(&report).map(|()| report),
+                Ok(report) => check_readable(&report).map(|()| report),
             };
             let report = match report {
                 Ok(report) => report,
@@ -123,11 +123,11 @@ fn capture(
                 }
             };
             let (sink, account) = sink.finish()?;
-            let mut kept;
-            (kept, masked) = sink.finish();
-            kept.writer.note_masks(masked.clone());
+            let mut output_writer;
+            (output_writer, masked) = sink.finish();
+            output_writer.writer.note_masks(masked.clone());
             let provenance = provenance(options, &report, &account);
-            let info = kept.writer.finish(provenance)?;
+            let info = output_writer.writer.finish(provenance)?;
             (report, info.span_us, info.statements, account)
         }
     };
@@ -144,12 +144,12 @@ fn capture(
     })
 }
 
-/// As with a log in which no line is a server's: where all that was said is encrypted, or is no
-/// conversation with PostgreSQL, there is no capture.
+/// Refuses a capture without any readable conversation: all traffic is encrypted, or is not
+/// PostgreSQL's.
 ///
 /// # Errors
-/// Where that is so, with the reasons.
-fn must_be_readable(report: &PcapReport) -> Result<(), Failure> {
+/// In these cases, with the reasons.
+fn check_readable(report: &PcapReport) -> Result<(), Failure> {
     let said = &report.account.conversation;
     let readable = said.sessions + said.statements + said.statements_unrecorded + said.refused;
     if readable > 0 || said.unreadable.is_empty() {
@@ -188,7 +188,7 @@ fn provenance(
     }
 }
 
-/// Whether events may have been written before a stream failed.
+/// Returns whether events may have been written before a stream failed.
 fn may_leave_events(error: &PcapError) -> bool {
     match error {
         // Of another file, which is opened first.
@@ -208,7 +208,7 @@ fn failure(error: PcapError) -> Failure {
     }
 }
 
-fn show(captured: &CaptureReport<PcapReport>, json: bool) -> Result<Ending, Failure> {
+fn show(captured: &CaptureReport<PcapReport>, json: bool) -> Result<ExitStatus, Failure> {
     match json {
         true => terminal::say_line(&to_json(captured)),
         false => terminal::say(&pcap_text::render_text(captured, &terminal::style())),
@@ -216,5 +216,9 @@ fn show(captured: &CaptureReport<PcapReport>, json: bool) -> Result<Ending, Fail
     let PcapReport { sources, account } = &captured.report;
     let damaged = sources.iter().any(|source| source.damage.is_some());
     let found = damaged || account.lost_bytes > 0 || !account.malformed.is_empty();
-    Ok(if found { Ending::Found } else { Ending::Done })
+    Ok(if found {
+        ExitStatus::Findings
+    } else {
+        ExitStatus::Success
+    })
 }

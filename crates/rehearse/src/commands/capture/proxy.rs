@@ -1,4 +1,4 @@
-//! `rehearse capture proxy`: forwards, and reads along.
+//! `rehearse capture proxy`: forwards clients to a server and records the traffic.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,22 @@ use workload::{
     WriterOptions,
 };
 
+use super::check_workload_name;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
-use super::must_be_a_workloads_name;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
 use crate::terminal;
 use study::Failure;
 use study::keys;
 
-/// How often it is looked what has happened.
+/// Interval of polling the proxy's events.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Lines about refused clients in any one second.
+/// Largest number of messages about refused clients per second.
 const LINES_A_SECOND: u32 = 5;
 
-/// What of a target's environment is about its sessions, which are the clients' own.
+/// Variables of libpq that belong to the clients' sessions, and are ignored for the upstream
+/// server.
 const OF_SESSIONS: [&str; 6] = [
     "PGUSER",
     "PGPASSWORD",
@@ -46,24 +47,80 @@ const OF_SESSIONS: [&str; 6] = [
     "PGCLIENTENCODING",
 ];
 
-/// Forwards until it is told to stop.
-pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
+/// Forwards until the user interrupts it.
+pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let toggled = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
-    must_be_a_workloads_name(&options.output)?;
-    let sealing = Sealing {
+    check_workload_name(&options.output)?;
+    let protection = RecordingProtection {
         mask: options
             .masking
             .masker()?
             .map(|masker| masker.mask().clone()),
         recipients: keys::recipients(&options.encryption.encrypt)?,
     };
-    let listen = options
-        .listen
+    let upstream = upstream(options)?;
+    let by_socket = upstream
+        .servers
         .iter()
-        .map(|text| Listen::parse(text).map_err(Failure::usage))
-        .collect::<Result<Vec<_>, _>>()?;
+        .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
+    let source = upstream.address();
+    let proxy = start(options, upstream, protection)?;
+    let control = match options.admin_listen {
+        Some(address) => {
+            // Recording has not started yet, so that an error leaves nothing to undo.
+            let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
+            let file = token.file().display().to_string();
+            let server = ControlServer::start(address, token, proxy.control(), proxy.watch())?;
+            Some((server, file))
+        }
+        None => None,
+    };
+    // Recording starts before the first client can send anything that matters.
+    let begun = match options.paused {
+        true => Ok(()),
+        false => proxy.control().start_recording().map(drop),
+    };
+    if let Err(reason) = begun {
+        let _ = proxy.end();
+        return Err(Failure::could_not(reason));
+    }
+    announce(&proxy, &source, by_socket);
+    if let Some((control, token_file)) = &control {
+        terminal::note(&format!(
+            "control at http://{}; starting and stopping take the token in {token_file}",
+            control.address()
+        ));
+    }
+    match options.paused {
+        true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
+        false => terminal::note("Ctrl-C ends the proxy and completes the workload"),
+    }
+    let mut narrator = Narrator::default();
+    while !interrupt.is_asked() && !proxy.is_broken() {
+        std::thread::sleep(LOOK_EVERY);
+        narrator.tell(proxy.happened());
+        if toggled.swap(false, Ordering::Relaxed) {
+            toggle(&proxy);
+        }
+    }
+    drop(control);
+    drain(&proxy, options.drain, &mut narrator);
+    let (mut status, happened, ended) = proxy.end();
+    narrator.tell(happened);
+    for finished in &mut status.capture.finished {
+        recover(finished);
+    }
+    show(&status, options.json);
+    if let Err(error) = ended {
+        return Err(Failure::could_not(format!("the proxy ended: {error}")));
+    }
+    Ok(exit_status(&status))
+}
+
+/// Parses the upstream server, and reports its parameters that are not used.
+fn upstream(options: &CaptureProxy) -> Result<Target, Failure> {
     let environment = |name: &str| match OF_SESSIONS.contains(&name) {
         true => None,
         false => std::env::var(name).ok(),
@@ -86,23 +143,32 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             "not used of --upstream: {names}; clients say their own"
         ));
     }
+    Ok(upstream)
+}
+
+/// Starts to forward, without recording.
+fn start(
+    options: &CaptureProxy,
+    upstream: Target,
+    protection: RecordingProtection,
+) -> Result<Proxy, Failure> {
+    let listen = options
+        .listen
+        .iter()
+        .map(|text| Listen::parse(text).map_err(Failure::usage))
+        .collect::<Result<Vec<_>, _>>()?;
     let tls = match (&options.tls_cert, &options.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(ServerTls::new(certificate, key, options.tls_required)?)
         }
         _ => None,
     };
-    let by_socket = upstream
-        .servers
-        .iter()
-        .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
-    let source = upstream.address();
     let digest = options.checksum_results.is_some();
     let mut shaping = BTreeMap::new();
     if digest {
         shaping.insert("digest".to_owned(), "rows".to_owned());
     }
-    let proxy = Proxy::start(
+    Proxy::start(
         ProxyOptions {
             listen,
             upstream,
@@ -113,28 +179,13 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             conversation: ConversationOptions { digest },
             options: shaping,
         },
-        opening(options.output.clone(), sealing),
+        open_recordings(options.output.clone(), protection),
     )
-    .map_err(failure)?;
-    let control = match options.admin_listen {
-        Some(address) => {
-            // Nothing was begun yet that would have to be taken back.
-            let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
-            let file = token.file().display().to_string();
-            let server = ControlServer::start(address, token, proxy.control(), proxy.watch())?;
-            Some((server, file))
-        }
-        None => None,
-    };
-    // Before the first client can have said anything that matters.
-    let begun = match options.paused {
-        true => Ok(()),
-        false => proxy.control().start_recording().map(drop),
-    };
-    if let Err(reason) = begun {
-        let _ = proxy.end();
-        return Err(Failure::could_not(reason));
-    }
+    .map_err(failure)
+}
+
+/// Reports the addresses, and who can reach them.
+fn announce(proxy: &Proxy, source: &str, by_socket: bool) {
     for address in proxy.addresses() {
         terminal::note(&format!("listening at {address}, leading to {source}"));
         if !address.is_local() {
@@ -145,35 +196,20 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
     }
     if by_socket {
         terminal::note(
-            "  the server sees this program's user behind a unix socket: with peer authentication, whoever reaches the proxy is let in as that user",
+            "  the server sees this program's user over a unix socket: with peer authentication, any client of the proxy is let in as that user",
         );
     }
-    if let Some((control, token_file)) = &control {
-        terminal::note(&format!(
-            "control at http://{}; starting and stopping take the token in {token_file}",
-            control.address()
-        ));
-    }
-    match options.paused {
-        true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
-        false => terminal::note("Ctrl-C ends the proxy and completes the workload"),
-    }
-    let mut narrator = Narrator::default();
-    while !interrupt.is_asked() && !proxy.is_broken() {
-        std::thread::sleep(LOOK_EVERY);
-        narrator.tell(proxy.happened());
-        if toggled.swap(false, Ordering::Relaxed) {
-            toggle(&proxy);
-        }
-    }
-    drop(control);
+}
+
+/// Waits for open transactions to end, and reports the connections that remain after `limit`.
+fn drain(proxy: &Proxy, limit: Duration, narrator: &mut Narrator) {
     if proxy.status().connections > 0 && !proxy.is_broken() {
         terminal::note(
             "stopping: idle connections are closed, others when their transaction ends; a second Ctrl-C ends at once",
         );
     }
     proxy.drain();
-    let until = Instant::now() + options.drain;
+    let until = Instant::now() + limit;
     while Instant::now() < until && proxy.status().connections > 0 && !proxy.is_broken() {
         std::thread::sleep(LOOK_EVERY);
         narrator.tell(proxy.happened());
@@ -182,19 +218,9 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
     if cut > 0 {
         terminal::note(&format!(
             "{cut} connections were cut in the middle of something after {} s (--drain)",
-            options.drain.as_secs()
+            limit.as_secs()
         ));
     }
-    let (mut status, happened, ended) = proxy.end();
-    narrator.tell(happened);
-    for finished in &mut status.capture.finished {
-        recover(finished);
-    }
-    show(&status, options.json);
-    if let Err(error) = ended {
-        return Err(Failure::could_not(format!("the proxy ended: {error}")));
-    }
-    Ok(ending(&status))
 }
 
 fn failure(error: ProxyError) -> Failure {
@@ -205,7 +231,7 @@ fn failure(error: ProxyError) -> Failure {
     }
 }
 
-/// Makes a workload of what there is of a recording that ended early, where the disk allows that now.
+/// Completes a recording that ended early, if the disk now allows that.
 fn recover(finished: &mut Finished) {
     let partial = partial(Path::new(&finished.name));
     if finished.state != RecordingState::Partial {
@@ -219,21 +245,20 @@ fn recover(finished: &mut Finished) {
     }
 }
 
-/// Something that the user should know of: what was recorded is not all that passed.
-fn ending(status: &ProxyStatus) -> Ending {
+/// Returns [`ExitStatus::Findings`] if a recording is incomplete.
+fn exit_status(status: &ProxyStatus) -> ExitStatus {
     let incomplete = status.capture.broken_down.is_some()
         || status.capture.finished.iter().any(|finished| {
             let account = &finished.account;
             account.failure.is_some() || !account.incomplete.is_empty()
         });
     match incomplete {
-        true => Ending::Found,
-        false => Ending::Done,
+        true => ExitStatus::Findings,
+        false => ExitStatus::Success,
     }
 }
 
-/// Starts what is stopped and stops what is started, beside what else is to be looked after: a disk
-/// may be slow.
+/// Starts or stops recording on a separate thread, since a disk may be slow.
 fn toggle(proxy: &Proxy) {
     let (control, watch) = (proxy.control(), proxy.watch());
     std::thread::spawn(move || {
@@ -248,7 +273,7 @@ fn toggle(proxy: &Proxy) {
     });
 }
 
-/// Tells what happens; many refused clients in a few lines.
+/// Reports the proxy's events. Limits the number of lines about refused clients.
 #[derive(Default)]
 struct Narrator {
     second: Option<Instant>,
@@ -286,13 +311,13 @@ impl Narrator {
                     finished.name, finished.statements
                 )),
                 Happening::Losing => Ok(
-                    "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
+                    "recording cannot keep up: copies are dropped, forwarding continues".to_owned(),
                 ),
                 Happening::Failed { name, reason } => Ok(format!(
-                    "recording {name} has failed: {reason}; what passes goes on, and what is left of it is completed when the proxy ends"
+                    "recording {name} has failed: {reason}; forwarding continues, and what is left of it is completed when the proxy ends"
                 )),
                 Happening::BrokenDown { reason } => Ok(format!(
-                    "the capture has broken down: {reason}; what passes goes on, and nothing is recorded; this is an error of ours, please report it"
+                    "the capture has broken down: {reason}; forwarding continues, and nothing is recorded; this is an error of ours, please report it"
                 )),
             };
             match line {
@@ -315,22 +340,22 @@ fn show(status: &ProxyStatus, json: bool) {
     }
 }
 
-/// What becomes of a recording on its way to the disk.
-struct Sealing {
+/// Masking and encryption of recordings.
+struct RecordingProtection {
     mask: Option<Mask>,
     recipients: Vec<Recipient>,
 }
 
-/// Opens NAME.workload, then NAME-2.workload and so on; names that are taken are passed over: clients
-/// must not wait for somebody to tidy up.
-fn opening(output: PathBuf, sealing: Sealing) -> OpenRecording {
+/// Opens NAME.workload, then NAME-2.workload and so on. Existing names are skipped, since
+/// clients must not wait for the user.
+fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenRecording {
     let mut passed_over = 0;
     Box::new(move |number| {
         let is_taken = |path: &Path| path.exists() || partial(path).exists();
-        while is_taken(&numbered(&output, number + passed_over)) {
+        while is_taken(&numbered_path(&output, number + passed_over)) {
             passed_over += 1;
         }
-        let path = numbered(&output, number + passed_over);
+        let path = numbered_path(&output, number + passed_over);
         let options = WriterOptions {
             // What passes does not come again.
             keep_unfinished: true,
@@ -339,16 +364,16 @@ fn opening(output: PathBuf, sealing: Sealing) -> OpenRecording {
         let writer = WorkloadWriter::create_for(
             &path,
             options,
-            &sealing.recipients,
+            &protection.recipients,
             SecretRedactor::default(),
         )
         .map_err(SinkError::new)?;
-        let sink = MaskSink::new(writer, sealing.mask.clone().map(Masker::new));
-        Ok(Box::new(Written { path, sink }))
+        let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
+        Ok(Box::new(WorkloadRecording { path, sink }))
     })
 }
 
-fn numbered(output: &Path, number: u32) -> PathBuf {
+fn numbered_path(output: &Path, number: u32) -> PathBuf {
     if number == 1 {
         return output.to_owned();
     }
@@ -362,13 +387,13 @@ fn partial(output: &Path) -> PathBuf {
     name.into()
 }
 
-/// A recording that is written.
-struct Written {
+/// Recording that is written to a workload.
+struct WorkloadRecording {
     path: PathBuf,
     sink: MaskSink<WorkloadWriter>,
 }
 
-impl EventSink for Written {
+impl EventSink for WorkloadRecording {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.sink.event(event)
     }
@@ -382,7 +407,7 @@ impl EventSink for Written {
     }
 }
 
-impl Recording for Written {
+impl Recording for WorkloadRecording {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -406,7 +431,7 @@ mod tests {
     #[test]
     fn later_recordings_are_numbered() {
         let output = Path::new("/a/shop.workload");
-        assert_eq!(numbered(output, 1), output);
-        assert_eq!(numbered(output, 2), Path::new("/a/shop-2.workload"));
+        assert_eq!(numbered_path(output, 1), output);
+        assert_eq!(numbered_path(output, 2), Path::new("/a/shop-2.workload"));
     }
 }

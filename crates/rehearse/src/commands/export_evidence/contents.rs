@@ -1,4 +1,4 @@
-//! What goes into a bundle: what was gathered beside the run, and all that the run itself knows.
+//! Contents of an evidence archive: facts collected during the replay, and exports of the run.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,13 +16,13 @@ use study::observation;
 
 use super::pack::{Pack, Packed};
 
-/// Tables with columns that may have values of the application's in them, and those columns.
+/// Tables with columns that can contain the application's values, and those columns.
 const WITH_VALUES: [(&str, &[&str]); 2] = [
     ("executions", &["message"]),
     ("plans", &["plan", "message"]),
 ];
 
-/// Tables that a run may have, and what has to be asked for to have them.
+/// Optional tables of a run, and the options that create them.
 const ASKED_FOR: [(&str, &[&str], &str); 4] = [
     (
         "settings, extensions, relations and indexes",
@@ -83,13 +83,13 @@ impl<'r> Contents<'r> {
         }
     }
 
-    /// Packs all of it.
+    /// Packs all items.
     ///
     /// # Errors
-    /// Where the run cannot be read or the pack not be written.
+    /// If the run cannot be read or the archive cannot be written.
     pub fn gather(&mut self, pack: &mut Pack) -> Result<(), Failure> {
-        self.gathered(pack, Moment::Before)?;
-        self.gathered(pack, Moment::After)?;
+        self.pack_collected(pack, Moment::Before)?;
+        self.pack_collected(pack, Moment::After)?;
         self.program(pack)?;
         self.run(pack)?;
         self.tables(pack)?;
@@ -128,8 +128,8 @@ impl<'r> Contents<'r> {
         });
     }
 
-    /// What was gathered beside the replay.
-    fn gathered(&mut self, pack: &mut Pack, moment: Moment) -> Result<(), Failure> {
+    /// Packs the items that were collected before or after the replay.
+    fn pack_collected(&mut self, pack: &mut Pack, moment: Moment) -> Result<(), Failure> {
         let Some(artefacts) = self.reader.evidence(moment)? else {
             let why = match moment {
                 Moment::Before => {
@@ -164,7 +164,7 @@ impl<'r> Contents<'r> {
             true => "json",
             false => "txt",
         };
-        let file = format!("{}.{}.{form}", plain(&one.name), moment.name());
+        let file = format!("{}.{}.{form}", plain_path(&one.name), moment.name());
         let packed = pack.file(&file, content.as_bytes())?;
         self.has(&one.name, moment.name(), &one.how, &file, packed);
         Ok(())
@@ -183,7 +183,7 @@ impl<'r> Contents<'r> {
         Ok(())
     }
 
-    /// Its manifest, its summary and its mix.
+    /// Packs the run's manifest, summary and statement mix.
     fn run(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         let info = to_json(self.reader.info());
         let packed = pack.file("run/manifest.json", info.as_bytes())?;
@@ -201,7 +201,7 @@ impl<'r> Contents<'r> {
         self.mix(pack)
     }
 
-    /// Which statements, how often, and what they took.
+    /// Packs the statement mix: fingerprints, counts and times.
     fn mix(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         #[derive(Default)]
         struct Sum {
@@ -245,7 +245,7 @@ impl<'r> Contents<'r> {
         Ok(())
     }
 
-    /// Its tables as they are, without values.
+    /// Packs the run's tables without values.
     fn tables(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         let tables: Vec<String> = self
             .reader
@@ -285,7 +285,7 @@ impl<'r> Contents<'r> {
         Ok(())
     }
 
-    /// Plans by their steps: the table's own texts have values in them.
+    /// Packs plans as their nodes, since the plan texts contain values.
     fn plans(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         let Some(plans) = self.reader.plans()? else {
             return Ok(());
@@ -299,7 +299,7 @@ impl<'r> Contents<'r> {
         Ok(())
     }
 
-    /// The profile as folded stacks, which other programs draw.
+    /// Packs the profile as folded stacks, which other programs can draw.
     fn profile(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         let Some(profile) = self.reader.profile()? else {
             return Ok(());
@@ -338,8 +338,9 @@ fn plan_of(plan: &PlanFact, literals: Literals) -> serde_json::Value {
     })
 }
 
-/// A name as a path below the bundle's directory: names of databases may have anything in them.
-fn plain(name: &str) -> String {
+/// Converts a name to a path below the archive's directory. Database names can contain any
+/// character.
+fn plain_path(name: &str) -> String {
     let parts: Vec<String> = name
         .split('/')
         .map(|part| {
@@ -376,12 +377,15 @@ mod tests {
     #[test]
     fn no_name_leaves_the_bundle() {
         assert_eq!(
-            plain("database/shop/stat-tables"),
+            plain_path("database/shop/stat-tables"),
             "database/shop/stat-tables"
         );
-        assert!(plain("database/../../etc").starts_with("database/_/_/etc."));
-        assert!(plain("database/a b\nc/x").starts_with("database/a_b_c/x."));
-        assert!(plain("database//x").starts_with("database/_/x."));
-        assert_ne!(plain("database/магазин/x"), plain("database/журналы/x"));
+        assert!(plain_path("database/../../etc").starts_with("database/_/_/etc."));
+        assert!(plain_path("database/a b\nc/x").starts_with("database/a_b_c/x."));
+        assert!(plain_path("database//x").starts_with("database/_/x."));
+        assert_ne!(
+            plain_path("database/магазин/x"),
+            plain_path("database/журналы/x")
+        );
     }
 }

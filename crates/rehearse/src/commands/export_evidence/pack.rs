@@ -1,4 +1,4 @@
-//! The file that evidence is packed into: a tar archive, compressed by zstd. Whole, or not at all.
+//! Archive of evidence: a tar file compressed with zstd. It is complete, or does not exist.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -9,30 +9,30 @@ use sha2::{Digest, Sha256};
 
 use study::Failure;
 
-/// What compresses well and fast.
+/// Compression level of zstd: a compromise of speed and size.
 const LEVEL: i32 = 6;
-/// All that is in it stands below a directory of this name.
+/// Top directory in the archive.
 const TOP: &str = "evidence";
 
-/// Being packed.
+/// Archive that is being written.
 pub struct Pack {
-    /// `None` where it is only asked what would be in it.
+    /// `None` in a dry run.
     archive: Option<tar::Builder<zstd::Encoder<'static, File>>>,
     path: PathBuf,
     partial: PathBuf,
-    /// The time of its files, in seconds since 1970-01-01 UTC.
+    /// Modification time of its files, in seconds since 1970-01-01 UTC.
     at_s: u64,
 }
 
-/// What was packed.
+/// Size and checksum of a packed file.
 pub struct Packed {
     pub bytes: u64,
     pub sha256: String,
 }
 
 impl Pack {
-    /// Counts and adds up checksums, and writes nothing.
-    pub fn of_nothing() -> Self {
+    /// Creates a pack that counts bytes and computes checksums, but writes nothing.
+    pub fn dry_run() -> Self {
         Pack {
             archive: None,
             path: PathBuf::new(),
@@ -41,10 +41,11 @@ impl Pack {
         }
     }
 
-    /// Begins the file beside its place, with files of this time (seconds since 1970-01-01 UTC).
+    /// Creates a partial file next to `path`, with files of this modification time (seconds
+    /// since 1970-01-01 UTC).
     ///
     /// # Errors
-    /// Where something is at that place, or it cannot be written to.
+    /// If `path` exists, or cannot be written.
     pub fn begin(path: &Path, at_s: u64) -> Result<Self, Failure> {
         if path.symlink_metadata().is_ok() {
             return Err(Failure::usage(format!(
@@ -70,10 +71,10 @@ impl Pack {
         })
     }
 
-    /// A file of a few bytes.
+    /// Packs a small file.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the disk refuses.
     pub fn file(&mut self, name: &str, content: &[u8]) -> Result<Packed, Failure> {
         self.append(name, content.len() as u64, content)?;
         Ok(Packed {
@@ -82,17 +83,18 @@ impl Pack {
         })
     }
 
-    /// A file that is written by `write`, through one without a name on disk: it may be large.
+    /// Packs a file that `write` writes. It passes through an unnamed temporary file, as it may
+    /// be large.
     ///
     /// # Errors
-    /// Where the disk refuses, or `write` does.
+    /// If the disk refuses, or `write` fails.
     pub fn written(
         &mut self,
         name: &str,
-        write: impl FnOnce(&mut io::BufWriter<&mut Summed>) -> Result<(), Failure>,
+        write: impl FnOnce(&mut io::BufWriter<&mut HashedFile>) -> Result<(), Failure>,
     ) -> Result<Packed, Failure> {
         let file = tempfile::tempfile().map_err(|error| cannot(&self.partial, &error))?;
-        let mut summed = Summed {
+        let mut summed = HashedFile {
             file,
             hash: Sha256::new(),
             bytes: 0,
@@ -101,7 +103,7 @@ impl Pack {
         write(&mut out)?;
         out.flush().map_err(|error| cannot(&self.partial, &error))?;
         drop(out);
-        let Summed {
+        let HashedFile {
             mut file,
             hash,
             bytes,
@@ -115,10 +117,10 @@ impl Pack {
         })
     }
 
-    /// A directory as it is.
+    /// Packs a directory.
     ///
     /// # Errors
-    /// Where it cannot be read or the disk refuses.
+    /// If it cannot be read or the disk refuses.
     pub fn directory(&mut self, name: &str, path: &Path) -> Result<(), Failure> {
         let Some(archive) = &mut self.archive else {
             return Ok(());
@@ -141,10 +143,10 @@ impl Pack {
             .map_err(|error| cannot(&self.partial, &error))
     }
 
-    /// Completes it. Returns its size in bytes, where there is one.
+    /// Completes the archive, and returns its size in bytes unless it is a dry run.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the disk refuses.
     pub fn finish(mut self) -> Result<Option<u64>, Failure> {
         let Some(archive) = self.archive.take() else {
             return Ok(None);
@@ -162,7 +164,7 @@ impl Pack {
 }
 
 impl Drop for Pack {
-    /// What is not complete is of no use: all that is in it can be had again.
+    /// Removes an incomplete file. Its contents can be collected again.
     fn drop(&mut self) {
         if self.archive.is_some() {
             let _ = fs::remove_file(&self.partial);
@@ -174,14 +176,14 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
     Failure::could_not(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// A file, with the checksum of what is written to it.
-pub struct Summed {
+/// File that computes the checksum of what is written to it.
+pub struct HashedFile {
     file: File,
     hash: Sha256,
     bytes: u64,
 }
 
-impl Write for Summed {
+impl Write for HashedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.hash.update(&bytes[..written]);

@@ -1,4 +1,4 @@
-//! What the sessions of a run waited for, as stacks.
+//! Wait samples of a run's sessions, as stacks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,16 +9,17 @@ use time_breakdown::time_model::whole_statements;
 use time_breakdown::waiting::{WaitChoice, Waiting};
 use workload::StatementText;
 
-use super::Drawn;
+use super::FlameStacks;
 use study::Failure;
 use study::profile_samples::SampleChoice;
 use study::profile_samples::fingerprint;
 
-/// Of a run that was observed.
+/// Returns the wait samples of an observed run as stacks.
 ///
 /// # Errors
-/// Where it was not, a choice makes no sense, or it cannot be read.
-pub fn waits(path: &Path, choice: &SampleChoice) -> Result<Drawn, Failure> {
+/// If the run was not observed, the selection does not apply to waits, or the run cannot be
+/// read.
+pub fn waits(path: &Path, choice: &SampleChoice) -> Result<FlameStacks, Failure> {
     if let Some(role) = &choice.user {
         return Err(Failure::usage(format!(
             "--filter-user {role} cannot be told of waits, whose samples have no roles; choose by --filter-database or --statement"
@@ -52,7 +53,7 @@ pub fn waits(path: &Path, choice: &SampleChoice) -> Result<Drawn, Failure> {
         });
     }
     let waiting = Waiting::collect(&windows, run.activity()?, &whole, &choice)?;
-    Ok(Drawn {
+    Ok(FlameStacks {
         folded: folded_waits(&waiting, &texts),
         notes: wait_notes(&waiting),
     })

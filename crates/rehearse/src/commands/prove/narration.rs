@@ -1,4 +1,4 @@
-//! What is told while a proof goes on.
+//! Messages on standard error during a proof.
 
 use compare::proof::Goal;
 use report::quantity;
@@ -8,7 +8,7 @@ use workload::WorkloadReader;
 
 use crate::terminal;
 
-/// The plan, before anything is done.
+/// Reports the plan before the first run.
 pub fn tell_plan(journal: &ProofJournal, whole: &WorkloadReader, restores: bool) {
     let plan = journal.plan();
     let done = journal.records().count();
@@ -37,12 +37,12 @@ pub struct Narrator {
     statements: u64,
     /// Results that were reported.
     results: Vec<SideResult>,
-    /// The decision was reported.
+    /// Whether the decision was reported.
     decided: bool,
 }
 
 impl Narrator {
-    /// Reports what comes after the present state of the journal.
+    /// Creates a narrator that reports what follows the journal's present state.
     pub fn new(journal: &ProofJournal, goal: Goal, statements: u64) -> Self {
         Narrator {
             goal,

@@ -1,4 +1,4 @@
-//! What is shown of a proof, from its journal and its runs.
+//! View of a proof, computed from its journal and its runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use study::Failure;
 use study::compare_runs::{Request, compare_runs};
 use study::keys;
 
-/// A table or index is named where its size differs by so much.
+/// Smallest relative size difference of a table or index that is shown.
 const SIZE_DIFFERENCE: f64 = 0.1;
-/// …and by so many bytes.
+/// Smallest absolute size difference that is shown, in bytes.
 const SIZE_BYTES: u64 = 256 << 10;
 
-/// The indexes that the planner was asked of, in a proof's directory.
+/// Screened index candidates in a proof's directory.
 pub const CANDIDATES: &str = "candidates.json";
 
-/// The view, with the comparison of each side written beside the journal.
+/// Computes the view, and writes the comparison of each side next to the journal.
 ///
 /// # Errors
-/// Where a run cannot be read.
+/// If a run cannot be read.
 pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<ProofView, Failure> {
     let plan = journal.plan();
     let goal: Goal = plan.goal.parse().map_err(Failure::could_not)?;
@@ -85,7 +85,7 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
     })
 }
 
-/// What the planner was asked of before, where the changes are of that.
+/// Reads the index candidates that were screened, if the changes are from them.
 fn candidates(journal: &ProofJournal) -> Result<Vec<IndexCandidateView>, Failure> {
     let file = journal.path().join(CANDIDATES);
     match std::fs::read_to_string(&file) {
@@ -95,7 +95,7 @@ fn candidates(journal: &ProofJournal) -> Result<Vec<IndexCandidateView>, Failure
     }
 }
 
-/// Statements of the unchanged workload, as its runs know it.
+/// Returns the number of statements of the unchanged workload, as its runs counted them.
 fn statements(journal: &ProofJournal) -> Result<u64, Failure> {
     match journal.records().find(|one| one.trial.side == 0) {
         Some(first) => {
@@ -106,7 +106,7 @@ fn statements(journal: &ProofJournal) -> Result<u64, Failure> {
     }
 }
 
-/// What could not be measured, once each.
+/// Returns what could not be measured, without duplicates.
 fn notes(journal: &ProofJournal) -> Vec<String> {
     let mut missing: BTreeMap<&str, &str> = BTreeMap::new();
     for record in journal.records() {
@@ -131,7 +131,7 @@ fn notes(journal: &ProofJournal) -> Vec<String> {
     notes
 }
 
-/// Runs of a side, or of the unchanged in the blocks that the side has whole.
+/// Returns the runs of a side, or those of the unchanged side in blocks that the side completed.
 fn records(journal: &ProofJournal, side: usize, blocks: u32) -> Vec<&ProofRecord> {
     let is_in = |record: &&ProofRecord| {
         record.trial.side == side && (1..=blocks).contains(&record.trial.block)
@@ -185,13 +185,13 @@ fn side(
             .collect();
     }
     if !before.is_empty() && !after.is_empty() {
-        compared(journal, &mut side, number, (&before, &after), show_literals)?;
+        compare_sides(journal, &mut side, number, (&before, &after), show_literals)?;
     }
     Ok(side)
 }
 
-/// Statement by statement, by the comparison of several runs a side; and its page.
-fn compared(
+/// Compares several runs of each side statement by statement, and writes the page.
+fn compare_sides(
     journal: &ProofJournal,
     side: &mut ProofSideView,
     number: usize,
@@ -247,19 +247,20 @@ fn compared(
 /// Reads a number of a run; `None` if it was not measured.
 type NumberOf = dyn Fn(&ProofNumbers) -> Option<f64>;
 
-/// A number of whole runs.
+/// Number that is compared between whole runs.
 struct Measure {
     name: &'static str,
     label: &'static str,
     unit: Unit,
-    /// The goal whose direction is the better one.
+    /// Goal with the same direction of improvement.
     like: Goal,
-    /// Runs of a block are compared with each other.
+    /// Whether runs of the same block are compared with each other.
     is_paired: bool,
     of: Box<NumberOf>,
 }
 
-/// The goals first. `statements` are those of the unchanged workload.
+/// Returns the numbers to compare, the goals first. `statements` are those of the unchanged
+/// workload.
 fn measures(statements: u64) -> impl Iterator<Item = Measure> {
     let goals = Goal::ALL.into_iter().map(move |goal| Measure {
         name: goal.name(),
@@ -294,12 +295,12 @@ fn measures(statements: u64) -> impl Iterator<Item = Measure> {
         ),
         less(
             "indexes",
-            "size of indexes behind it",
+            "size of indexes afterwards",
             bytes,
             false,
             |run| Some(run.bytes(true)? as f64),
         ),
-        less("tables", "size of tables behind it", bytes, false, |run| {
+        less("tables", "size of tables afterwards", bytes, false, |run| {
             Some(run.bytes(false)? as f64)
         }),
     ])
@@ -321,9 +322,9 @@ fn numbers(
             label: measure.label,
             unit: measure.unit,
             more_is_better: measure.like.more_is_better(),
-            before: middle(before, of)?,
-            after: middle(after, of)?,
-            moved: (effect.as_ref()).and_then(|effect| moved(effect, measure.like, margin)),
+            before: geometric_mean(before, of)?,
+            after: geometric_mean(after, of)?,
+            moved: (effect.as_ref()).and_then(|effect| movement(effect, measure.like, margin)),
             effect,
         })
     };
@@ -352,8 +353,8 @@ fn numbers(
     all
 }
 
-/// Where a number went beyond the margin.
-fn moved(found: &Effect, goal: Goal, margin: f64) -> Option<Movement> {
+/// Returns the direction of an effect beyond the margin.
+fn movement(found: &Effect, goal: Goal, margin: f64) -> Option<Movement> {
     match verdict(found, goal, margin) {
         Verdict::Won => Some(Movement::Better),
         Verdict::Lost => Some(Movement::Worse),
@@ -361,8 +362,11 @@ fn moved(found: &Effect, goal: Goal, margin: f64) -> Option<Movement> {
     }
 }
 
-/// The geometric mean; `None` where one was not measured, or there is none.
-fn middle(records: &[&ProofRecord], of: impl Fn(&ProofRecord) -> Option<f64>) -> Option<f64> {
+/// Returns the geometric mean; `None` if a number is missing or there is none.
+fn geometric_mean(
+    records: &[&ProofRecord],
+    of: impl Fn(&ProofRecord) -> Option<f64>,
+) -> Option<f64> {
     let logs: Option<Vec<f64>> = records
         .iter()
         .map(|record| of(record).map(|value| value.max(1e-9).ln()))
@@ -371,21 +375,21 @@ fn middle(records: &[&ProofRecord], of: impl Fn(&ProofRecord) -> Option<f64>) ->
     Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Bytes without the change and with it.
-type Both = (Option<u64>, Option<u64>);
+/// Sizes in bytes without and with the change.
+type SizePair = (Option<u64>, Option<u64>);
 
 fn sizes(before: Option<&&ProofRecord>, after: Option<&&ProofRecord>) -> Vec<SizeChange> {
     let (Some(before), Some(after)) = (before, after) else {
         return Vec::new();
     };
-    let mut all: BTreeMap<(&str, bool), Both> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, bool), SizePair> = BTreeMap::new();
     for size in &before.numbers.sizes {
         all.entry((&size.name, size.is_index)).or_default().0 = Some(size.bytes);
     }
     for size in &after.numbers.sizes {
         all.entry((&size.name, size.is_index)).or_default().1 = Some(size.bytes);
     }
-    let differs = |(before, after): &Both| match (before, after) {
+    let differs = |(before, after): &SizePair| match (before, after) {
         (Some(before), Some(after)) => {
             let by = before.abs_diff(*after);
             by >= SIZE_BYTES && by as f64 >= SIZE_DIFFERENCE * *before as f64

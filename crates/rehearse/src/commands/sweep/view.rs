@@ -1,4 +1,4 @@
-//! What a sweep's journal comes to.
+//! Report of a sweep, computed from its journal.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,19 @@ use compare::sweep::{Bend, GROWTH_MIN, bend, estimates};
 use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 use study::sweep::{Cell, Numbers, Pace, Record, SweepJournal};
 
-/// Below this share of clients that wait for the server, it is told that they were not kept busy.
+/// Share of busy clients below which a note is added.
 const BUSY_MIN: f64 = 0.8;
-/// Above this share of the machine, our own CPU time is told of.
+/// Share of the machine's CPU time used by this program above which a note is added.
 const OWN_CPU_NOTABLE: f64 = 0.2;
 
-/// Above this share of the machine, what others used is told of: a kernel's own work for both is less.
+/// Share of the machine's CPU time used by other processes above which a note is added. The
+/// kernel's own work for server and clients is below it.
 const OTHERS_NOTABLE: f64 = 0.25;
 
-/// Below this share of the rate that is asked for, it is told that the rest piles up.
+/// Share of the requested rate below which a note about the growing backlog is added.
 const KEEPS_UP: f64 = 0.9;
 
-/// Makes the report of a journal; `why` is why trials were not done.
+/// Computes the report of a journal. `why` is the reason why trials are missing.
 pub fn report(journal: &SweepJournal, why: Option<&str>) -> SweepReport {
     let manifest = journal.manifest();
     let design = &manifest.plan.design;
@@ -79,7 +80,7 @@ pub fn report(journal: &SweepJournal, why: Option<&str>) -> SweepReport {
     report
 }
 
-/// The level of a cell on the x axis.
+/// Returns the level of a cell on the x axis.
 fn level(cell: &Cell, axis: Option<Axis>) -> f64 {
     match (axis, cell.pace) {
         (Some(Axis::Clients), _) => cell.clients.unwrap_or(0).into(),
@@ -89,7 +90,7 @@ fn level(cell: &Cell, axis: Option<Axis>) -> f64 {
     }
 }
 
-/// A cell without the factor that is the x axis: what all points of a curve have in common.
+/// Returns the levels that all points of a curve share: a cell without the factor of the x axis.
 fn common(cell: &Cell, axis: Option<Axis>) -> Cell {
     let mut common = cell.clone();
     match axis {
@@ -217,54 +218,10 @@ fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPoint> {
     levels.iter().enumerate().map(point).collect()
 }
 
-/// What has to be known to read the curves.
+/// Returns notes that are needed to read the curves.
 fn notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let all = || {
-        records
-            .iter()
-            .filter_map(|record| Some((&record.trial.cell, record.numbers.as_ref()?)))
-    };
-    let cores = view
-        .options
-        .get("cores")
-        .and_then(|text| text.parse::<f64>().ok());
-    let own = |numbers: &Numbers| {
-        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
-        let used_s = numbers.client_cpu_us? * statements as f64 / 1e6;
-        Some(used_s / numbers.window_s / cores?)
-    };
-    let most = all()
-        .filter_map(|(_, numbers)| own(numbers))
-        .fold(0.0, f64::max);
-    let is_here = all().any(|(_, numbers)| numbers.server_cpu_us.is_some());
-    if most > OWN_CPU_NOTABLE {
-        let beside = match is_here {
-            true => {
-                "the server has the rest, so the knee is that of both together; a machine of its own for this program moves it"
-            }
-            false => "give it more cores, or a larger machine, where that is much",
-        };
-        notes.push(format!(
-            "Up to {:.0} % of this machine's CPU time was our own: {beside}.",
-            most * 100.0
-        ));
-    }
-    let others = |numbers: &Numbers| {
-        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
-        let ours_us = numbers.client_cpu_us? + numbers.server_cpu_us?;
-        let ours = ours_us * statements as f64 / 1e6 / numbers.window_s / cores?;
-        Some(numbers.machine_busy? - ours)
-    };
-    let most = all()
-        .filter_map(|(_, numbers)| others(numbers))
-        .fold(0.0, f64::max);
-    if most > OTHERS_NOTABLE {
-        notes.push(format!(
-            "Up to {:.0} % of this machine's CPU time was neither the server's nor ours: others worked on it, and in a noisy hour curves are noise. Repeat it when it is quiet.",
-            most * 100.0
-        ));
-    }
+    let all = || measured(records);
+    let mut notes = cpu_notes(view, records);
     let idle = all().filter(|(cell, numbers)| {
         cell.pace == Pace::Closed
             && cell
@@ -279,25 +236,7 @@ fn notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
             BUSY_MIN * 100.0
         ));
     }
-    if view.axis == Some(Axis::Rate) {
-        for curve in &view.curves {
-            let behind = curve.points.iter().find_map(|point| {
-                let done = point.per_s?.centre;
-                (done < KEEPS_UP * point.level).then_some((point.level, done))
-            });
-            if let Some((asked, done)) = behind {
-                let name = if curve.name.is_empty() {
-                    String::new()
-                } else {
-                    format!("{}: ", curve.name)
-                };
-                notes.push(format!(
-                    "{name}From {asked} transactions a second on, less than {:.0} % of what is asked for is done ({done:.0} there): the backlog grows, and so do response times for as long as a trial lasts.",
-                    KEEPS_UP * 100.0
-                ));
-            }
-        }
-    }
+    notes.extend(backlog_notes(view));
     let failed: u64 = all().flat_map(|(_, numbers)| numbers.failed.values()).sum();
     if failed > 0 {
         let statements: u64 = all().map(|(_, numbers)| numbers.statements).sum();
@@ -317,6 +256,83 @@ fn notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
             other => other,
         };
         notes.push(format!("{what} not known of {count} trials: {why}."));
+    }
+    notes
+}
+
+fn measured<'r>(records: &'r [&Record]) -> impl Iterator<Item = (&'r Cell, &'r Numbers)> {
+    records
+        .iter()
+        .filter_map(|record| Some((&record.trial.cell, record.numbers.as_ref()?)))
+}
+
+/// Returns notes on CPU time that this program, or other processes, took from the server.
+fn cpu_notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let cores = view
+        .options
+        .get("cores")
+        .and_then(|text| text.parse::<f64>().ok());
+    let own = |numbers: &Numbers| {
+        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
+        let used_s = numbers.client_cpu_us? * statements as f64 / 1e6;
+        Some(used_s / numbers.window_s / cores?)
+    };
+    let most = measured(records)
+        .filter_map(|(_, numbers)| own(numbers))
+        .fold(0.0, f64::max);
+    let is_here = measured(records).any(|(_, numbers)| numbers.server_cpu_us.is_some());
+    if most > OWN_CPU_NOTABLE {
+        let remedy = match is_here {
+            true => {
+                "the server has the rest, so the knee is that of both together; a machine of its own for this program moves it"
+            }
+            false => "give it more cores, or a larger machine, where that is much",
+        };
+        notes.push(format!(
+            "Up to {:.0} % of this machine's CPU time was our own: {remedy}.",
+            most * 100.0
+        ));
+    }
+    let others = |numbers: &Numbers| {
+        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
+        let ours_us = numbers.client_cpu_us? + numbers.server_cpu_us?;
+        let ours = ours_us * statements as f64 / 1e6 / numbers.window_s / cores?;
+        Some(numbers.machine_busy? - ours)
+    };
+    let most = measured(records)
+        .filter_map(|(_, numbers)| others(numbers))
+        .fold(0.0, f64::max);
+    if most > OTHERS_NOTABLE {
+        notes.push(format!(
+            "Up to {:.0} % of this machine's CPU time was neither the server's nor ours: others worked on it, and in a noisy hour curves are noise. Repeat it when it is quiet.",
+            most * 100.0
+        ));
+    }
+    notes
+}
+
+/// Returns notes on rates that the server does not sustain.
+fn backlog_notes(view: &SweepReport) -> Vec<String> {
+    let mut notes = Vec::new();
+    if view.axis == Some(Axis::Rate) {
+        for curve in &view.curves {
+            let overload = curve.points.iter().find_map(|point| {
+                let done = point.per_s?.centre;
+                (done < KEEPS_UP * point.level).then_some((point.level, done))
+            });
+            if let Some((requested, done)) = overload {
+                let name = if curve.name.is_empty() {
+                    String::new()
+                } else {
+                    format!("{}: ", curve.name)
+                };
+                notes.push(format!(
+                    "{name}From {requested} transactions a second on, less than {:.0} % of what is requested is done ({done:.0} there): the backlog grows, and so do response times for as long as a trial lasts.",
+                    KEEPS_UP * 100.0
+                ));
+            }
+        }
     }
     notes
 }

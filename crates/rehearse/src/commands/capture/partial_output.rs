@@ -1,5 +1,7 @@
-//! A workload's writer for sources of both kinds: files, which are still there when a capture fails, and
-//! what is said once, of which a kill leaves what was written about a second before.
+//! Writer of a workload from files or from a stream.
+//!
+//! Files are still there when a capture fails. A stream cannot be read again, so its workload is
+//! checkpointed every second.
 
 use std::path::Path;
 
@@ -13,49 +15,49 @@ use workload::{
 /// Time between two checkpoints, in nanoseconds.
 const CHECKPOINT_NS: i64 = 1_000_000_000;
 
-/// How late events may come, in microseconds.
+/// Largest delay of events, in microseconds.
 const LATE_US: i64 = 1_000_000;
 
-/// A workload's writer that makes safe what will not come again.
-pub(super) struct Kept {
+/// Writer of a workload that checkpoints if its source is a stream.
+pub(super) struct PartialOutput {
     pub(super) writer: WorkloadWriter,
-    is_said_once: bool,
+    is_stream: bool,
     clock: SystemClock,
     checkpoint_ns: i64,
 }
 
-impl Kept {
-    /// Makes the workload's `.partial`.
+impl PartialOutput {
+    /// Creates the workload's `.partial` directory.
     ///
     /// # Errors
-    /// Where it is there already, or cannot be made.
+    /// If it exists, or cannot be created.
     pub(super) fn create(
         output: &Path,
-        is_said_once: bool,
+        is_stream: bool,
         recipients: &[Recipient],
     ) -> Result<Self, ArchiveError> {
         let options = WriterOptions {
-            keep_unfinished: is_said_once,
+            keep_unfinished: is_stream,
             ..WriterOptions::default()
         };
-        Ok(Kept {
+        Ok(PartialOutput {
             writer: WorkloadWriter::create_for(
                 output,
                 options,
                 recipients,
                 SecretRedactor::default(),
             )?,
-            is_said_once,
+            is_stream,
             clock: SystemClock::start(),
             checkpoint_ns: 0,
         })
     }
 }
 
-impl EventSink for Kept {
+impl EventSink for PartialOutput {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         EventSink::event(&mut self.writer, event)?;
-        if self.is_said_once {
+        if self.is_stream {
             // The machine's time, not the events': what is piped in may come faster than it once happened.
             let now_ns = self.clock.now_ns();
             if now_ns - self.checkpoint_ns >= CHECKPOINT_NS {

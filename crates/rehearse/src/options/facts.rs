@@ -1,4 +1,4 @@
-//! What a replay asks its target beside the workload's statements.
+//! Options for the facts and plans that are collected from a target.
 
 use std::path::PathBuf;
 
@@ -6,20 +6,20 @@ use clap::Args;
 
 use study::PlanTargets;
 
-/// Facts and plans.
+/// Facts and plans of a replay's target.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "What the target is asked")]
-pub struct AskingArgs {
-    /// Do not ask the target for its settings, extensions, relations and indexes before the first
-    /// statement, and do not gather evidence for a bundle.
+#[command(next_help_heading = "Facts and plans")]
+pub struct FactsArgs {
+    /// Do not collect settings, extensions, relations and indexes before the first statement,
+    /// nor evidence for `export-evidence`.
     #[arg(long)]
     pub no_facts: bool,
-    /// At the end, ask for the plans (EXPLAIN, which carries nothing out) of the statements that took
-    /// the most service time, so many of them [default: 500]. The run keeps the plans, with the values
-    /// of an example of each.
+    /// Collect the plans of this many statements at the end, those with the most service time
+    /// [default: 500]. EXPLAIN does not execute them. The run keeps the plans, with the values
+    /// of one example of each.
     #[arg(
         long,
-        value_name = "STATEMENTS",
+        value_name = "N",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "500",
@@ -28,27 +28,28 @@ pub struct AskingArgs {
     pub explain: Option<u32>,
 }
 
-/// Plans that a comparison asks for itself.
+/// Plans that a comparison collects.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Plans")]
 pub struct ExplainArgs {
-    /// Ask both targets now for the plans (EXPLAIN, which carries nothing out) of up to 500 statements,
-    /// those first that got slower or faster, with the values of the workload's first execution of each.
+    /// Collect the plans of up to 500 statements from both targets now, slower and faster ones
+    /// first. EXPLAIN does not execute them. Values are those of each statement's first
+    /// execution in the workload.
     #[arg(long, requires_all = ["before_target", "after_target", "workload"])]
     pub explain: bool,
-    /// The server before the change, as --target of a replay.
+    /// Collect plans before the change from this server, as --target of a replay.
     #[arg(long, value_name = "URL", requires = "explain")]
     pub before_target: Option<String>,
-    /// The server after the change.
+    /// Collect plans after the change from this server.
     #[arg(long, value_name = "URL", requires = "explain")]
     pub after_target: Option<String>,
-    /// The workload of the runs.
+    /// Read values from this workload, which both runs replayed.
     #[arg(long, value_name = "NAME.workload", requires = "explain")]
     pub workload: Option<PathBuf>,
 }
 
 impl ExplainArgs {
-    /// The servers to ask, if any.
+    /// Returns the servers to collect plans from, if all are given.
     pub fn targets(&self) -> Option<PlanTargets> {
         Some(PlanTargets {
             before: self.before_target.clone()?,

@@ -1,5 +1,8 @@
-//! `rehearse diagnose --prove`: what was found is tried, one finding after the other, within a budget; what was won, and
-//! what stays a belief and why.
+//! `rehearse diagnose --prove`: measures the changes of each finding, one finding after another,
+//! within the time budget.
+//!
+//! The result has the measured effect of each finding's changes, or the reason why they were not
+//! measured.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,10 +20,10 @@ use study::sweep::Setting;
 use transform::Rewriting;
 use workload::WorkloadReader;
 
-use super::{Met, of_run, of_target, report, show, workload};
+use super::{DiagnosisInput, observe_target, read_run, report, show, workload};
 use crate::commands::{experiments, prove};
 use crate::display::Display;
-use crate::ending::Ending;
+use crate::exit_status::ExitStatus;
 use crate::options::Prove;
 use crate::options::diagnosing::Diagnose;
 use crate::terminal;
@@ -29,14 +32,14 @@ use study::Interrupt;
 use study::baseline_run;
 use study::keys;
 
-/// The replay that was diagnosed, and the result, in the round's directory.
-const LOOK: &str = "look.run";
+/// Replay that was diagnosed, in the output directory.
+const BASELINE_RUN: &str = "look.run";
 const RESULT: &str = "diagnosis.json";
-/// A change's name shows so much of its SQL.
+/// Longest name of a change, in characters of its SQL.
 const NAME_MAX: usize = 100;
 
-/// Diagnoses, and proves what can be tried.
-pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending, Failure> {
+/// Diagnoses, and proves the findings that suggest a change.
+pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<ExitStatus, Failure> {
     let clock = SystemClock::start();
     let directory = options.proving.output.clone().unwrap_or_default();
     if directory.exists() {
@@ -48,15 +51,15 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
     let name = options.place.sandbox.as_deref().unwrap_or_default();
     drop(::sandbox::open(name, None, &Places::from_environment()?)?);
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let made = met(options, thresholds, &directory, &interrupt);
+    let made = load_input(options, thresholds, &directory, &interrupt);
     if made.is_err() {
-        // What is refused leaves nothing behind.
+        // A refused command leaves no files.
         let _ = std::fs::remove_dir_all(&directory);
     }
-    let (met, workload) = made?;
+    let (input, workload) = made?;
     make(&directory)?;
-    let mut report = report(met, thresholds);
-    let mut round = Round {
+    let mut report = report(input, thresholds);
+    let mut prover = FindingsProver {
         options,
         workload: &workload,
         directory: &directory,
@@ -69,7 +72,7 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         proofs: 0,
         tried: Vec::new(),
     };
-    report.proofs = round.all(&report.diagnosis.findings)?;
+    report.proofs = prover.prove_all(&report.diagnosis.findings)?;
     experiments::write(&directory.join(RESULT), &to_json(&report))?;
     Ok(show(options, &report))
 }
@@ -80,13 +83,13 @@ fn make(directory: &Path) -> Result<(), Failure> {
     })
 }
 
-/// What is diagnosed, and the workload that is replayed to prove.
-fn met(
+/// Returns the evidence to diagnose, and the workload to replay in proofs.
+fn load_input(
     options: &Diagnose,
     thresholds: &Thresholds,
     directory: &Path,
     interrupt: &Interrupt,
-) -> Result<(Met, WorkloadReader), Failure> {
+) -> Result<(DiagnosisInput, WorkloadReader), Failure> {
     let given = options.proving.workload.as_ref();
     let path = match (&options.target, &options.of) {
         (Some(url), _) => {
@@ -96,7 +99,7 @@ fn met(
                 ));
             };
             let workload = keys::open(path)?;
-            return Ok((of_target(options, url, thresholds)?, workload));
+            return Ok((observe_target(options, url, thresholds)?, workload));
         }
         (None, Some(path)) => path,
         (None, None) => {
@@ -109,7 +112,7 @@ fn met(
     match RunReader::open(path) {
         Ok(run) => {
             let workload = baseline_run::workload_of(&run, given)?;
-            Ok((of_run(options, name, &run, thresholds)?, workload))
+            Ok((read_run(options, name, &run, thresholds)?, workload))
         }
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
@@ -118,7 +121,7 @@ fn met(
                 baseline_run::database_of(&workload, options.place.session.as_database.as_deref())?;
             let proof = proof(options, &workload, PathBuf::new());
             let engine = prove::replay_options(&proof);
-            let output = directory.join(LOOK);
+            let output = directory.join(BASELINE_RUN);
             let mut lease = baseline_run::lease(options.place.sandbox.as_deref(), &database)?;
             let run = baseline_run::look(
                 &mut lease,
@@ -129,7 +132,7 @@ fn met(
                 &mut Display::on_terminal(),
             );
             lease.release()?;
-            Ok((of_run(options, name, &run?, thresholds)?, workload))
+            Ok((read_run(options, name, &run?, thresholds)?, workload))
         }
         Err(error) => Err(error.into()),
     }
@@ -140,23 +143,23 @@ fn proof(options: &Diagnose, workload: &WorkloadReader, output: PathBuf) -> Prov
     Prove::in_sandbox(path, output, options.goal.clone(), &options.place)
 }
 
-struct Round<'a> {
+struct FindingsProver<'a> {
     options: &'a Diagnose,
     workload: &'a WorkloadReader,
     directory: &'a Path,
     clock: &'a SystemClock,
     interrupt: &'a Interrupt,
-    /// Where changes are carried out.
+    /// Database in which changes are made.
     database: String,
-    /// How many were begun.
+    /// Number of proofs started.
     proofs: u32,
-    /// What was measured, and for which finding.
+    /// Measured changes, each with the title of its finding.
     tried: Vec<(Change, String)>,
 }
 
-impl Round<'_> {
-    /// Each finding that is more than a note, in the order of what fixing it can win.
-    fn all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProof>, Failure> {
+impl FindingsProver<'_> {
+    /// Proves each finding above the severity of a note, in the order of the possible gain.
+    fn prove_all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProof>, Failure> {
         let wanted: Vec<&Finding> = findings
             .iter()
             .filter(|one| one.severity != Severity::Note)
@@ -170,19 +173,19 @@ impl Round<'_> {
                 .max_findings
                 .saturating_sub(self.proofs);
             let left = room.min(provable.count() as u32);
-            views.push(self.one(finding, left)?);
+            views.push(self.prove_finding(finding, left)?);
         }
         Ok(views)
     }
 
-    /// One finding; `left` of them share what is left of the time.
-    fn one(&mut self, finding: &Finding, left: u32) -> Result<FindingProof, Failure> {
+    /// Proves one finding. `left` findings share the remaining time.
+    fn prove_finding(&mut self, finding: &Finding, left: u32) -> Result<FindingProof, Failure> {
         let sides = match sides(finding, &self.tried) {
             Ok(sides) => sides,
-            Err(why) => return Ok(believed(finding, why)),
+            Err(why) => return Ok(not_measured(finding, why)),
         };
         if left == 0 {
-            return Ok(believed(
+            return Ok(not_measured(
                 finding,
                 match self.options.proving.max_findings {
                     1 => {
@@ -195,12 +198,12 @@ impl Round<'_> {
             ));
         }
         if self.interrupt.is_asked() {
-            return Ok(believed(finding, "it was stopped before".to_owned()));
+            return Ok(not_measured(finding, "it was stopped before".to_owned()));
         }
         let spent = Duration::from_nanos(self.clock.now_ns().max(0) as u64);
         let rest = self.options.goal.time_budget.saturating_sub(spent);
         if rest.is_zero() {
-            return Ok(believed(
+            return Ok(not_measured(
                 finding,
                 "the time was over; give more with --time-budget".to_owned(),
             ));
@@ -224,7 +227,7 @@ impl Round<'_> {
         let (journal, ended) = match done {
             Ok(done) => done,
             // A change that the server refuses, or too little time: the next may be possible.
-            Err(failure) => return Ok(believed(finding, failure.message)),
+            Err(failure) => return Ok(not_measured(finding, failure.message)),
         };
         let title = &finding.title;
         let changes = changes.into_iter().map(|one| (one, title.clone()));
@@ -234,8 +237,8 @@ impl Round<'_> {
     }
 }
 
-/// The unchanged, and a side for each change of the finding that can be carried out and was not measured before; or why
-/// there is none.
+/// Returns the unchanged side, and one for each change that can be made and was not measured
+/// before; or the reason why there is none.
 fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>, String> {
     let mut sides = vec![ProofSide::default()];
     let mut why: Option<String> = None;
@@ -261,7 +264,7 @@ fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>
     }
 }
 
-/// A suggestion in the form that a proof takes.
+/// Converts a suggestion to a change of a proof.
 fn change(suggestion: &Suggestion) -> Result<Change, String> {
     match &suggestion.form {
         Form::Sql(text) => {
@@ -289,7 +292,7 @@ fn change(suggestion: &Suggestion) -> Result<Change, String> {
     }
 }
 
-fn believed(finding: &Finding, reason: String) -> FindingProof {
+fn not_measured(finding: &Finding, reason: String) -> FindingProof {
     FindingProof {
         rule: finding.rule,
         title: finding.title.clone(),
@@ -325,7 +328,7 @@ fn measured(finding: &Finding, proof: &ProofView) -> FindingProof {
             })
             .collect(),
         proof: Some(proof.name.clone()),
-        ..believed(finding, String::new())
+        ..not_measured(finding, String::new())
     }
 }
 
@@ -368,7 +371,7 @@ mod tests {
                 "batch-inserts=50"
             ]
         );
-        // Each statement of it is sent by itself: VACUUM cannot be in a transaction with another.
+        // Each statement of it is sent separately: VACUUM cannot be in a transaction with another.
         assert_eq!(sql::statement_texts(text).len(), 2);
         let tried: Vec<(Change, String)> = made[1..]
             .iter()

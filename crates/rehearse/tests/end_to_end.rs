@@ -1,5 +1,5 @@
-//! The whole road on real servers: traffic of an independent client library on PostgreSQL 15, its
-//! log, a workload, replays against 15 and 17, and the rows in the tables afterwards.
+//! End-to-end test on real servers: traffic of an independent client library on PostgreSQL 15,
+//! its log, a workload, replays against 15 and 17, and the rows in the tables afterwards.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
 
-/// The program under test.
+/// Runs the program under test.
 fn rehearse(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rehearse"))
         .args(arguments)
@@ -21,7 +21,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the program, which must end with this exit code; its standard output as JSON.
+/// Runs the program, which must end with this exit code, and returns its standard output as
+/// JSON.
 fn json(arguments: &[&str], code: i32) -> serde_json::Value {
     let output = rehearse(arguments);
     assert_eq!(
@@ -64,7 +65,7 @@ fn connect(endpoint: &Endpoint) -> Client {
     Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
 }
 
-/// The same tables on every server.
+/// Creates the same tables on every server.
 fn load(endpoint: &Endpoint) {
     connect(endpoint)
         .batch_execute(
@@ -77,7 +78,7 @@ fn load(endpoint: &Endpoint) {
         .unwrap();
 }
 
-/// What is in the tables: one checksum of all rows in order.
+/// Returns the contents of the tables as one checksum of all rows in order.
 fn content(endpoint: &Endpoint) -> String {
     connect(endpoint)
         .query_one(
@@ -89,19 +90,18 @@ fn content(endpoint: &Endpoint) -> String {
         .get(0)
 }
 
-/// What sessions sent.
+/// Numbers of statements that sessions sent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sent {
     statements: u64,
-    /// Of these, how many failed.
+    /// Number of those that failed.
     failed: u64,
-    /// Of these, how many failed because their transaction had failed before: the server refuses
-    /// them before it looks at their parameters, so that no setting brings those into the log.
+    /// Number of those that failed because their transaction had failed before. The server refuses
+    /// them before it reads their parameters, so that no setting can log these.
     refused: u64,
 }
 
-/// What one session does. Sessions touch rows of their own, so that the order between them does
-/// not matter.
+/// Runs one session. Sessions use separate rows, so that the order between them does not matter.
 fn drive(endpoint: &Endpoint, session: i32) -> Sent {
     let mut client = connect(endpoint);
     let mut sent = Sent::default();
@@ -211,7 +211,7 @@ struct Captured {
     content: String,
 }
 
-/// Drives a server of version 15 with all three kinds of log, and keeps what it left.
+/// Runs the sessions on a server of version 15 with all three log formats, and copies the logs.
 fn capture() -> Captured {
     let directory = tempfile::tempdir().unwrap();
     let mut server = server(15, &[]);
@@ -254,10 +254,12 @@ impl Captured {
     }
 }
 
-/// The sessions of a workload, each with its events in order, without what only one format has and
-/// without the session's number. The collector writes two lines that two sessions logged in the same
-/// millisecond into one file in this order and into another in that: the order between sessions, and
-/// so their numbers, are not the same in all formats, and the order within a session is.
+/// Returns the sessions of a workload, each with its events in order, without session numbers
+/// and facts that only one format has.
+///
+/// The collector may write two lines of the same millisecond in a different order into each
+/// file. The order between sessions, and so their numbers, therefore differ between formats. The
+/// order within a session does not.
 fn sessions(path: &Path) -> Vec<Vec<String>> {
     let mut sessions: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for item in workload::WorkloadReader::open(path)

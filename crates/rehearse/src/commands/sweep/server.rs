@@ -1,4 +1,5 @@
-//! Where trials happen: a server that is made for them, one of the user's sandboxes, or any other.
+//! Server of a sweep's trials: a server made for them, one of the user's sandboxes, or any
+//! other.
 
 use connect::login::{Dialer, Login};
 use replay::Target;
@@ -15,32 +16,33 @@ use crate::terminal;
 use study::Failure;
 use study::keys;
 
-/// A server's own connections, and ours beside the clients'.
+/// Connections in addition to those of the clients: the server's reserved ones, and those of
+/// this program.
 const CONNECTIONS_BESIDE: u32 = 20;
-/// A server's default.
+/// Default of max_connections.
 const CONNECTIONS: u32 = 100;
 
-/// Where trials happen.
-pub struct Place {
+/// Server of the trials.
+pub struct SweepServer {
     pub environment: Box<dyn Environment>,
-    /// What it is called.
+    /// Name to show.
     pub name: String,
-    /// The scale of a script's tables.
+    /// Scale factor of the script's tables.
     pub scale: u32,
-    /// What the server has been set besides the variants', where it is a sandbox.
+    /// Settings of a sandbox without those of variants.
     pub settings: Vec<(String, String)>,
 }
 
-/// Makes it ready. `known`: the settings of a sandbox when the sweep began that is resumed.
+/// Prepares the server. `known`: the settings of a sandbox when a resumed sweep began.
 ///
 /// # Errors
-/// If it cannot be had, or does not fit what is to be done.
+/// If the server is not available, or does not fit the options.
 pub fn make(
     options: &Sweep,
     design: &Design,
     restores: bool,
     known: Option<Vec<(String, String)>>,
-) -> Result<Place, Failure> {
+) -> Result<SweepServer, Failure> {
     let place = &options.place;
     match (place.postgres_version, &place.sandbox, &place.target) {
         (Some(major), _, _) => own(options, major, design, restores),
@@ -52,10 +54,10 @@ pub fn make(
     }
 }
 
-/// Whether data are restored before each trial.
+/// Returns whether data are restored before each trial.
 ///
 /// # Errors
-/// Where they have to be and nothing says how.
+/// If they have to be restored and no option specifies how.
 pub fn restores(options: &Sweep, writes: bool) -> Result<bool, Failure> {
     let place = &options.place;
     match (writes, &place.target, &place.restore, place.no_restore) {
@@ -68,7 +70,12 @@ pub fn restores(options: &Sweep, writes: bool) -> Result<bool, Failure> {
     }
 }
 
-fn own(options: &Sweep, major: u16, design: &Design, restores: bool) -> Result<Place, Failure> {
+fn own(
+    options: &Sweep,
+    major: u16,
+    design: &Design,
+    restores: bool,
+) -> Result<SweepServer, Failure> {
     if options.script.is_none() && options.place.load.is_none() {
         return Err(Failure::usage(
             "a server that is made for the sweep is empty, and a workload needs its tables; give --load 'COMMAND' that fills it, --sandbox NAME or --target URL",
@@ -97,7 +104,7 @@ fn own(options: &Sweep, major: u16, design: &Design, restores: bool) -> Result<P
         run_shell_command(command, &target, "--load")?;
     }
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, None)?;
-    Ok(Place {
+    Ok(SweepServer {
         settings: lease.settings().to_vec(),
         // The server is deleted.
         environment: environment(lease, design, restores, AtEnd::Leave),
@@ -131,7 +138,7 @@ fn kept(
     design: &Design,
     restores: bool,
     known: Option<Vec<(String, String)>>,
-) -> Result<Place, Failure> {
+) -> Result<SweepServer, Failure> {
     let sandbox = sandbox::open(name, None, &Places::from_environment()?)?;
     let version = sandbox.installation().version.clone();
     let database = database(options);
@@ -143,7 +150,7 @@ fn kept(
             scale_of(&target, &login(&target, options), name)?
         }
     };
-    Ok(Place {
+    Ok(SweepServer {
         settings: lease.settings().to_vec(),
         environment: environment(lease, design, restores, AtEnd::Restore),
         name: format!("the sandbox {name} (PostgreSQL {version})"),
@@ -151,7 +158,7 @@ fn kept(
     })
 }
 
-fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<Place, Failure> {
+fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<SweepServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let login = login(&target, options);
     let address = target.address();
@@ -173,7 +180,7 @@ fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<Place, Failure
     };
     let conditions = conditions(design);
     let environment = TargetEnvironment::new(target, login, data, conditions, AtEnd::Leave);
-    Ok(Place {
+    Ok(SweepServer {
         environment: Box::new(environment),
         name: address,
         scale,
@@ -186,7 +193,7 @@ fn login(target: &Target, options: &Sweep) -> Login {
     logins.login(target, "", "", "rehearse")
 }
 
-/// The scale of the script's tables, as pgbench finds it: by its branches.
+/// Reads the scale factor of the script's tables as pgbench does, from the number of branches.
 fn scale_of(target: &Target, login: &Login, place: &str) -> Result<u32, Failure> {
     let dialer = Dialer::new(target)?;
     let mut questions = dialer

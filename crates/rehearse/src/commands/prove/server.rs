@@ -1,4 +1,4 @@
-//! Where a proof's replays happen: one of the user's sandboxes, or any other server.
+//! Server of a proof's replays: one of the user's sandboxes, or any other server.
 
 use replay::{Options, Target};
 use sandbox::Places;
@@ -12,29 +12,30 @@ use crate::commands::sandbox as sandboxes;
 use crate::options::{Prove, Server};
 use study::Failure;
 
-/// Where runs happen.
-pub struct Place {
+/// Server of the runs.
+pub struct ProofServer {
     pub environment: Box<dyn Environment>,
-    /// What it is called.
+    /// Name to show.
     pub name: String,
-    /// The settings of a sandbox, apart from the changes.
+    /// Settings of a sandbox without the changes.
     pub settings: Vec<(String, String)>,
-    /// How the workload is replayed there.
+    /// Options of the replays.
     pub options: Options,
-    /// Data are restored before each run.
+    /// Whether data are restored before each run.
     pub restores: bool,
 }
 
-/// Prepares it, and touches nothing yet. `known`: the settings of a sandbox when the proof began that is resumed.
+/// Prepares the server without changing it. `known`: the settings of a sandbox when a resumed
+/// proof began.
 ///
 /// # Errors
-/// If it cannot be had, or does not fit what is to be done.
+/// If the server is not available, or does not fit the options.
 pub fn make(
     options: &Prove,
     whole: &WorkloadReader,
     conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
-) -> Result<Place, Failure> {
+) -> Result<ProofServer, Failure> {
     match (&options.place.sandbox, &options.place.target) {
         (Some(name), _) => kept(options, name, conditions, known),
         (_, Some(url)) => foreign(options, url, whole, conditions),
@@ -49,7 +50,7 @@ fn kept(
     name: &str,
     conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
-) -> Result<Place, Failure> {
+) -> Result<ProofServer, Failure> {
     let places = Places::from_environment()?;
     let sandbox = sandbox::open(name, None, &places)?;
     let version = sandbox.installation().version.clone();
@@ -72,7 +73,7 @@ fn kept(
     let database = database.or(place.session.as_database.as_ref());
     let database = database.map_or("postgres", String::as_str);
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Proof, known)?;
-    Ok(Place {
+    Ok(ProofServer {
         name: format!("the sandbox {name} (PostgreSQL {version})"),
         settings: lease.settings().to_vec(),
         environment: Box::new(SandboxEnvironment::new(lease, conditions, new_server)),
@@ -86,7 +87,7 @@ fn foreign(
     url: &str,
     whole: &WorkloadReader,
     conditions: Vec<Condition>,
-) -> Result<Place, Failure> {
+) -> Result<ProofServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let mut base = super::replay_options(options);
     let place = &options.place;
@@ -125,7 +126,7 @@ fn foreign(
     if let Some(user) = &target.user {
         login.user = user.as_str().into();
     }
-    Ok(Place {
+    Ok(ProofServer {
         name: target.address(),
         settings: Vec::new(),
         options: base,
