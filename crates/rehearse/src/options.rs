@@ -430,7 +430,7 @@ pub struct Compare {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub false_discovery_rate: f64,
     /// Exit with 1 if this condition holds: regression, 'p99 > 1.2x and calls > 100',
-    /// 'new_errors > 0' … (docs/fail-on.md). Repeatable: one that holds is enough.
+    /// 'new_errors > 0' … (docs/reference/fail-on.md). Repeatable: one that holds is enough.
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
     /// Check options and conditions, and read nothing. Use it in a pipeline before the replays.

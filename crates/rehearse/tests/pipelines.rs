@@ -536,7 +536,7 @@ fn the_examples_say_what_the_script_takes() {
 
 #[test]
 fn the_table_of_quantities_is_that_of_the_program() {
-    let guide = std::fs::read_to_string(root().join("docs/fail-on.md")).unwrap();
+    let guide = std::fs::read_to_string(root().join("docs/reference/fail-on.md")).unwrap();
     let rows = guide.lines().filter_map(|line| {
         let row = line.strip_prefix("| `")?;
         let (word, rest) = row.split_once("` | ")?;

@@ -27,7 +27,7 @@ use crate::liveness::LivenessMonitor;
 use crate::load_source::Feed;
 use crate::login::{Login, LoginMap};
 use crate::metrics::Meter;
-use crate::options::{Options, SendOrder};
+use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
 use crate::progress::Observer;
 use crate::record::{RecordBatch, record};
@@ -340,7 +340,7 @@ impl Replay<'_> {
                 }),
                 at_full_speed: options.speed == Speed::Max,
                 // In global order each statement must be sent at once, since the next one waits for it.
-                uses_io_uring: options.by_ring
+                uses_io_uring: options.io == IoMethod::IoUring
                     && options.speed == Speed::Max
                     && options.order != SendOrder::Global,
                 queue_statements_max: options.queue_statements_max.max(1),

@@ -73,7 +73,7 @@ pub use live_stats::{Costliest, LedgerTimes, StatementTotals, Times};
 pub use load_source::{ClientEvents, Feed};
 pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Meter, Readings};
-pub use options::{Options, SendOrder};
+pub use options::{IoMethod, Options, SendOrder};
 pub use progress::Observer;
 pub use resume::Earlier;
 pub use source_server_check::captured_on;

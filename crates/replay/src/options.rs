@@ -56,8 +56,8 @@ pub struct Options {
     /// Most connections at once. More sessions than that share connections between transactions. `None`: each
     /// session has its own connection.
     pub connections_max: Option<u32>,
-    /// Whether to use io_uring at full speed for connections without TLS, if the system supports it.
-    pub by_ring: bool,
+    /// I/O method at full speed.
+    pub io: IoMethod,
     /// Threads that send and receive; each owns its share of the sessions.
     pub workers: usize,
     /// Time before a deadline, in microseconds, during which a worker busy-waits instead of sleeping. It trades
@@ -76,6 +76,16 @@ pub struct Options {
     pub part: BTreeMap<String, String>,
     /// Workload's name for the run's manifest, if it is not the path of the reader.
     pub workload_name: Option<String>,
+}
+
+/// I/O method of workers at full speed, for connections without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoMethod {
+    /// io_uring if the system supports it, otherwise epoll.
+    #[default]
+    IoUring,
+    /// epoll.
+    Epoll,
 }
 
 /// Events of other sessions that a statement waits for.
@@ -109,7 +119,7 @@ impl Default for Options {
             logins: LoginMap::default(),
             order: SendOrder::Session,
             connections_max: None,
-            by_ring: true,
+            io: IoMethod::IoUring,
             workers: default_workers(),
             spin_us: 0,
             queue_statements_max: 256,

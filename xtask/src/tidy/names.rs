@@ -53,7 +53,7 @@ const UNSAFE_FILES: [&str; 12] = [
     "crates/server/sandbox/src/server.rs",
     "crates/server/sandbox/src/snapshot.rs",
     "crates/server/sandbox/src/watchdog.rs",
-    "crates/model/workload/src/packed.rs",
+    "crates/model/workload/src/event_batch.rs",
 ];
 
 /// Attribute of the only tests that may be ignored.

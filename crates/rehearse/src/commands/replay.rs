@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::Speed;
-use replay::{Earlier, LoginMap, Options, Scale, SendOrder, Target};
+use replay::{Earlier, IoMethod, LoginMap, Options, Scale, SendOrder, Target};
 use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
@@ -196,7 +196,10 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         },
         connections_max: options.max_connections,
         spin_us: options.spin_us,
-        by_ring: !options.without_io_uring,
+        io: match options.without_io_uring {
+            true => IoMethod::Epoll,
+            false => IoMethod::IoUring,
+        },
         ..Options::default()
     };
     if let Some(workers) = options.workers {

@@ -37,7 +37,7 @@ fn an_instance_that_is_told_nothing_says_so() {
     let alone = rehearse(&["lab", "instance"]);
     assert_eq!(alone.status.code(), Some(3), "{alone:?}");
     let said = String::from_utf8(alone.stderr).unwrap();
-    assert!(said.contains("was told: nothing"), "{said}");
+    assert!(said.contains("received: nothing"), "{said}");
     assert!(
         !String::from_utf8(rehearse(&["lab", "--help"]).stdout)
             .unwrap()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clock::Speed;
 use postgres::{Client, NoTls};
-use replay::Options;
+use replay::{IoMethod, Options};
 use run::{Outcome, RunStatus};
 use sandbox::{Endpoint, Stop};
 use workload::EventKind;
@@ -20,7 +20,10 @@ fn client(server: &Endpoint) -> Client {
 fn at_full_speed(by_ring: bool) -> Options {
     Options {
         speed: Speed::Max,
-        by_ring,
+        io: match by_ring {
+            true => IoMethod::IoUring,
+            false => IoMethod::Epoll,
+        },
         ..Options::default()
     }
 }

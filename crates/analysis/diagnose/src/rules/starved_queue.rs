@@ -147,8 +147,18 @@ fn starved(
 
 fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
     let mut facts = vec![
-        Fact::new("at first", one.first, Unit::Mean, "the query of --custom-query"),
-        Fact::new("at last", one.last, Unit::Mean, "the query of --custom-query"),
+        Fact::new(
+            "at first",
+            one.first,
+            Unit::Mean,
+            "the query of --custom-query",
+        ),
+        Fact::new(
+            "at last",
+            one.last,
+            Unit::Mean,
+            "the query of --custom-query",
+        ),
     ];
     if let Some(slope) = slope {
         facts.push(Fact::new(

@@ -302,7 +302,7 @@ impl Narrator {
                     Err(format!("no further client can be taken for now: {reason}"))
                 }
                 Happening::BindingRemoved => Ok(
-                    "the server offers channel binding, which cannot hold through this proxy: clients are not told of it (docs/capture-proxy.md)"
+                    "the server offers channel binding, which cannot hold through this proxy: clients are not told of it (docs/reference/capture-proxy.md)"
                         .to_owned(),
                 ),
                 Happening::Recording { name } => Ok(format!("recording {name}")),
