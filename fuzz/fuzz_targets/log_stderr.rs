@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use capture_log::{LogFormat, capture_bytes};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 const GOOD: &[u8] = b"2026-03-01 09:30:05.123 UTC [7] bob@shop LOG:  statement: select 1\n";
 
 fuzz_target!(|data: &[u8]| {
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let bytes = [GOOD, data].concat();
     let Ok(report) = capture_bytes(
         bytes,

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use capture_log::{LogFormat, capture_bytes};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
         bytes.extend_from_slice(line);
     }
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').count();
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let prefix = (first % 4 < 2).then_some("%u@%d ");
     let Ok(report) = capture_bytes(bytes, Some(LogFormat::Syslog), prefix, &mut collected) else {
         // A log in another language is refused.

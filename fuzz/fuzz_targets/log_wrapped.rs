@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use capture_log::{LogFormat, capture_bytes};
 use libfuzzer_sys::fuzz_target;
 
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let (format, good) = GOOD[usize::from(*first) % GOOD.len()];
     let bytes = [good.as_bytes(), data].concat();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').count();
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let Ok(report) = capture_bytes(bytes, Some(format), None, &mut collected) else {
         // More that is no record than is one, or a log in another language, is refused.
         return;

@@ -510,23 +510,23 @@ pub enum SchemaOf {
 
 impl SchemaOf {
     /// Converts the option to the renderer's type.
-    pub fn described(self) -> report::schema::Described {
-        use report::schema::Described;
+    pub fn described(self) -> report::schema::SchemaCommand {
+        use report::schema::SchemaCommand;
         match self {
-            SchemaOf::CaptureLog => Described::CaptureLog,
-            SchemaOf::CapturePcap => Described::CapturePcap,
-            SchemaOf::CaptureProxy => Described::CaptureProxy,
-            SchemaOf::Inspect => Described::Inspect,
-            SchemaOf::Summary => Described::Summary,
-            SchemaOf::DryRun => Described::DryRun,
-            SchemaOf::Compare => Described::Compare,
-            SchemaOf::Phases => Described::Phases,
-            SchemaOf::Sweep => Described::Sweep,
-            SchemaOf::Observe => Described::Observe,
-            SchemaOf::Evidence => Described::Evidence,
-            SchemaOf::Lab => Described::Lab,
-            SchemaOf::Diagnose => Described::Diagnose,
-            SchemaOf::Proof => Described::Proof,
+            SchemaOf::CaptureLog => SchemaCommand::CaptureLog,
+            SchemaOf::CapturePcap => SchemaCommand::CapturePcap,
+            SchemaOf::CaptureProxy => SchemaCommand::CaptureProxy,
+            SchemaOf::Inspect => SchemaCommand::Inspect,
+            SchemaOf::Summary => SchemaCommand::Summary,
+            SchemaOf::DryRun => SchemaCommand::DryRun,
+            SchemaOf::Compare => SchemaCommand::Compare,
+            SchemaOf::Phases => SchemaCommand::Phases,
+            SchemaOf::Sweep => SchemaCommand::Sweep,
+            SchemaOf::Observe => SchemaCommand::Observe,
+            SchemaOf::Evidence => SchemaCommand::Evidence,
+            SchemaOf::Lab => SchemaCommand::Lab,
+            SchemaOf::Diagnose => SchemaCommand::Diagnose,
+            SchemaOf::Proof => SchemaCommand::Proof,
         }
     }
 }

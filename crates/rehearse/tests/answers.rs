@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use run::{RunReader, RunStatus};
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
 
 fn rehearse(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
@@ -108,7 +108,7 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 
 fn server(auth: Auth) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 use workload::WorkloadReader;
 
@@ -25,7 +25,7 @@ fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
     let (_, endpoint) = SERVER.get_or_init(|| {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: None,
             dir: None,
             offline: false,

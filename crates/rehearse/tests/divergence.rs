@@ -7,7 +7,7 @@ use std::process::Command;
 
 use postgres::{Client, NoTls};
 use run::RunReader;
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 use serde_json::{Value, json};
 use workload::{NoRedaction, WorkloadReader, WorkloadWriter, WriterOptions};
 
@@ -24,7 +24,7 @@ fn rehearse(arguments: &[&str]) -> String {
 
 fn server() -> Sandbox {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     Sandbox::create(&found, Options::default(), &places).unwrap()
 }
 

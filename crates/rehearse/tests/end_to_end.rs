@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 
 /// Runs the program under test.
 fn rehearse(arguments: &[&str]) -> Output {
@@ -37,7 +37,7 @@ fn json(arguments: &[&str], code: i32) -> serde_json::Value {
 
 fn server(major: u16, settings: &[(&str, &str)]) -> Sandbox {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
     let options = Options {
         settings: settings
             .iter()

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls, types::Type};
-use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
 
 /// Longer than a server needs to write its log.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ struct Server {
 impl Server {
     fn new(major: u16) -> Self {
         let places = Places::from_environment().unwrap();
-        let found = sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap();
+        let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
         let settings = [
             ("logging_collector", "on"),
             ("log_directory", "log"),

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use postgres::{Client, NoTls};
 use run::RunReader;
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 use workload::WorkloadReader;
 
 fn rehearse(arguments: &[&str], input: &[u8]) -> Output {
@@ -345,7 +345,7 @@ fn drive(endpoint: &Endpoint) {
 
 fn replay(workload: &str, run: &str, tables: &[(&str, Vec<u8>)]) -> Vec<(u64, u64, u64, String)> {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let mut target = Sandbox::create(&found, Options::default(), &places).unwrap();
     let endpoint = target.start().unwrap();
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
@@ -391,7 +391,7 @@ fn a_masked_workload_does_on_masked_data_what_it_did_on_the_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let mut source = Sandbox::create(&found, Options::default(), &places).unwrap();
     let endpoint = source.start().unwrap();
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();

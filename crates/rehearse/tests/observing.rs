@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 /// Time after which a waiting test fails. It is not an expected duration.
@@ -34,7 +34,7 @@ fn rehearse(arguments: &[&str]) -> Output {
 
 fn server() -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 use workload::{EventKind, WorkloadReader};
 
@@ -399,7 +399,7 @@ fn capture_pcap_stream_that_is_killed_can_be_recovered() {
 /// Server that logs every statement, and its log.
 fn server() -> (Sandbox, Endpoint, PathBuf) {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let settings = [
         ("logging_collector", "on"),
         ("log_destination", "stderr"),

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use sandbox::{Options, Places, Sandbox, Wanted};
+use sandbox::{Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -124,7 +124,7 @@ fn a_migration_is_rehearsed() {
     validate("inspect", &done(&["inspect", &workload, "--json"], 0));
 
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let mut server = Sandbox::create(&found, Options::default(), &places).unwrap();
     let url = server.start().unwrap().url("postgres");
     let script = root().join("docs/ci/rehearse-migration.sh");

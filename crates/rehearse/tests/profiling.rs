@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use postgres::{Client, NoTls};
-use sandbox::{Options, Places, Sandbox, Wanted};
+use sandbox::{Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -90,7 +90,7 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
         return;
     }
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: Some(15),
         dir: None,
         offline: false,
@@ -224,7 +224,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: Some(15),
         dir: None,
         offline: false,
@@ -432,7 +432,7 @@ fn is_valid(view: &Value) {
 fn without_perf_there_is_a_reason_and_nothing_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
 
 fn rehearse(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
@@ -29,7 +29,7 @@ fn refused(arguments: &[&str]) -> String {
 
 fn server() -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

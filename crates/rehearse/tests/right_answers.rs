@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 use serde_json::Value;
 
 const SCHEMA: &str = "
@@ -149,7 +149,7 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
 
 fn right_answers(major: u16) {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
     let mut server = Sandbox::create(&found, Options::default(), &places).unwrap();
     connect(&server.start().unwrap())
         .batch_execute(SCHEMA)

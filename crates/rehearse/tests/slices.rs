@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use postgres::{Client, NoTls, SimpleQueryMessage};
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 use workload::{Event, WorkloadReader};
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -339,7 +339,7 @@ fn what_cannot_be_sliced_is_said_in_a_sentence() {
 
 fn server(settings: &[(&str, &str)]) -> Sandbox {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let settings = settings
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -46,7 +46,7 @@ fn trials(sweep: &Path) -> BTreeMap<String, String> {
 /// Returns a major version available to the tests, preferably that of the machine.
 fn major() -> String {
     let places = sandbox::Places::from_environment().unwrap();
-    let wanted = sandbox::Wanted {
+    let wanted = sandbox::ServerRequirements {
         major: None,
         dir: None,
         offline: false,

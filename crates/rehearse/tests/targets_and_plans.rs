@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
 use serde_json::{Value, json};
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -41,7 +41,7 @@ const BY_CUSTOMER: &str = "select id, note from orders where customer = $1";
 
 fn server(major: u16) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: Some(major),
         dir: None,
         offline: false,

@@ -12,7 +12,7 @@ use crate::login::Login;
 use crate::read_only_guard::ReadOnlyGuard;
 use crate::stream::Stream;
 
-pub(crate) use connect::login::{Found, Place, Questions};
+pub(crate) use connect::login::{Found, Place, QueryConnection};
 
 /// Opens connections to a target.
 pub(crate) struct Dialer {
@@ -131,7 +131,7 @@ impl Dialer {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn questions(&self, login: &Login) -> Result<Questions<'_>, ConnectError> {
+    pub(crate) fn questions(&self, login: &Login) -> Result<QueryConnection<'_>, ConnectError> {
         Ok(self.dialer.questions(login)?)
     }
 

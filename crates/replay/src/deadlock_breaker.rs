@@ -13,7 +13,7 @@ use std::time::Duration;
 use clock::Clock;
 
 use crate::commit_order::{CommitOrder, WaitingStatement};
-use crate::connect::{Dialer, Questions};
+use crate::connect::{Dialer, QueryConnection};
 use crate::login::Login;
 
 /// Interval between two checks.
@@ -43,7 +43,7 @@ pub(crate) struct DeadlockBreaker<'a> {
 impl DeadlockBreaker<'_> {
     /// Checks until the replay is finished.
     pub(crate) fn run(self) {
-        let mut questions: Option<Questions<'_>> = None;
+        let mut questions: Option<QueryConnection<'_>> = None;
         let (mut mark, mut moved_ns) = (0, 0);
         while !self.finished.load(Ordering::Acquire) {
             std::thread::sleep(CHECK_INTERVAL);

@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::paused_clock::PausedClock;
 use crate::read_only_guard;
 use crate::remap::ExpectedRow;
-use crate::resume::{Earlier, ResumeAction, SkipCompleted};
+use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
 use connect::Target;
 
 /// Time by which a job is encoded before it is due.
@@ -85,7 +85,7 @@ pub(crate) struct Dispatcher<'a> {
     /// Order of commits across sessions, if statements wait for them.
     pub(crate) order: Option<Arc<CommitOrder>>,
     /// Run to resume, and the clock that is paused while its events are skipped.
-    pub(crate) resume_from: Option<(&'a Earlier, &'a PausedClock)>,
+    pub(crate) resume_from: Option<(&'a PreviousRun, &'a PausedClock)>,
     pub(crate) stop: &'a AtomicBool,
 }
 

@@ -31,7 +31,7 @@ use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
 use crate::progress::Observer;
 use crate::record::{RecordBatch, record};
-use crate::resume::Earlier;
+use crate::resume::PreviousRun;
 use crate::worker::{Worker, WorkerContext};
 use connect::Target;
 
@@ -271,7 +271,7 @@ fn create_inboxes(count: usize) -> io::Result<(Vec<Arc<Inbox>>, Vec<Messages>)> 
 /// Returns the number of statements that the run to resume has completed.
 fn completed_statements(options: &Options) -> u64 {
     let previous = options.earlier.as_deref();
-    previous.map_or(0, Earlier::statements)
+    previous.map_or(0, PreviousRun::statements)
 }
 
 /// Data that the threads of a replay share.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::connect::{ConnectError, Connection};
-use crate::epoll::Bell;
+use crate::epoll::Waker;
 use crate::job::Job;
 
 /// Message to a worker.
@@ -35,7 +35,7 @@ pub(crate) struct OpenResult {
 /// Sending side of a worker's messages.
 pub(crate) struct Inbox {
     sender: Sender<WorkerMessage>,
-    waker: Bell,
+    waker: Waker,
 }
 
 impl Inbox {
@@ -45,7 +45,7 @@ impl Inbox {
     /// If the system has no descriptor for the waker.
     pub(crate) fn new() -> io::Result<(Arc<Inbox>, Receiver<WorkerMessage>)> {
         let (sender, receiver) = unbounded();
-        let waker = Bell::new()?;
+        let waker = Waker::new()?;
         Ok((Arc::new(Inbox { sender, waker }), receiver))
     }
 

@@ -58,8 +58,8 @@ mod worker;
 use event_loop as epoll;
 
 pub use ::connect::{
-    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, Roots, Security, Server,
-    SessionAttributes, SslMode, Target, TargetError,
+    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, SecurityOptions, Server,
+    SessionAttributes, SslMode, Target, TargetError, TrustedRoots,
 };
 pub use backends::Backends;
 pub use connect::ConnectError;
@@ -69,11 +69,11 @@ pub use dry_run::{Forecast, forecast};
 pub use engine::{check_target, extent, replay};
 pub use error::ReplayError;
 pub use event_stream::{SESSIONS_OF_A_COPY, Scale};
-pub use live_stats::{Costliest, LedgerTimes, StatementTotals, Times};
+pub use live_stats::{Costliest, LatencyHistograms, StatementTotals, Times};
 pub use load_source::{ClientEvents, Feed};
 pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Meter, Readings};
 pub use options::{IoMethod, Options, SendOrder};
 pub use progress::Observer;
-pub use resume::Earlier;
+pub use resume::PreviousRun;
 pub use source_server_check::captured_on;

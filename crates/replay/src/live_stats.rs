@@ -128,7 +128,7 @@ impl Times {
 
 /// Histograms of all statements that were sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LedgerTimes {
+pub struct LatencyHistograms {
     /// Response times, from due to done, of answered statements.
     pub response: Times,
     /// Tool lag of sent statements.
@@ -213,7 +213,7 @@ impl Hasher for IdentityHasher {
 /// Statistics that the recorder keeps.
 #[derive(Debug, Default)]
 pub(crate) struct LiveStats {
-    times: LedgerTimes,
+    times: LatencyHistograms,
     statements: HashMap<Fingerprint, StatementTotals, BuildHasherDefault<IdentityHasher>>,
     /// Totals of the statements beyond [`STATEMENTS_MAX`].
     overflow: StatementTotals,
@@ -254,7 +254,7 @@ impl LiveStats {
         totals.count(execution, service_ns);
     }
 
-    pub(crate) fn times(&self) -> LedgerTimes {
+    pub(crate) fn times(&self) -> LatencyHistograms {
         self.times.clone()
     }
 

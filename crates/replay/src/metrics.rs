@@ -22,7 +22,7 @@ use run::{Execution, Outcome, StatementKind};
 use crate::backends::Backends;
 use crate::connection_events::{ConnectionEvents, Counted};
 use crate::counters::Counters;
-use crate::live_stats::{Costliest, LedgerTimes, LiveStats};
+use crate::live_stats::{Costliest, LatencyHistograms, LiveStats};
 use histogram::Cells;
 pub use histogram::{BOUNDS_NS, Histogram};
 use labels::{Codes, Names, codes, names};
@@ -148,7 +148,7 @@ impl Meter {
 
     /// Returns the histograms so far; `None` if they are not kept. They come from the recorder, so they lag the
     /// other metrics by up to a tenth of a second.
-    pub fn times(&self) -> Option<LedgerTimes> {
+    pub fn times(&self) -> Option<LatencyHistograms> {
         self.ledger().as_ref().map(LiveStats::times)
     }
 

@@ -10,7 +10,7 @@ use crate::event_stream::{Scale, Shape};
 use crate::load_source::Feed;
 use crate::login::LoginMap;
 use crate::read_only_guard;
-use crate::resume::Earlier;
+use crate::resume::PreviousRun;
 use crate::timeline::Timeline;
 use connect::Target;
 
@@ -71,7 +71,7 @@ pub struct Options {
     /// Copies, think times, idle times and the order of commits have no effect.
     pub feed: Option<Feed>,
     /// Run to resume.
-    pub earlier: Option<Arc<Earlier>>,
+    pub earlier: Option<Arc<PreviousRun>>,
     /// Options that selected a part of a workload, for the run's manifest.
     pub part: BTreeMap<String, String>,
     /// Workload's name for the run's manifest, if it is not the path of the reader.

@@ -34,7 +34,7 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 15] = [
 
 /// Run that a replay resumes.
 #[derive(Debug)]
-pub struct Earlier {
+pub struct PreviousRun {
     reader: RunReader,
     /// First sequence number of each session that is not in the run.
     next_sequence: HashMap<u64, u64>,
@@ -44,15 +44,15 @@ pub struct Earlier {
     statements: u64,
 }
 
-impl PartialEq for Earlier {
+impl PartialEq for PreviousRun {
     fn eq(&self, other: &Self) -> bool {
         self.reader.id() == other.reader.id()
     }
 }
 
-impl Eq for Earlier {}
+impl Eq for PreviousRun {}
 
-impl Earlier {
+impl PreviousRun {
     /// Reads the progress of a run.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Earlier {
                 of(&now)
             )));
         }
-        let mut previous = Earlier {
+        let mut previous = PreviousRun {
             next_sequence: HashMap::new(),
             elapsed_ns: 0,
             statements: 0,
@@ -168,13 +168,13 @@ pub(crate) struct SessionPosition {
 
 /// Decides for each event of a workload whether the previous run completed it.
 pub(crate) struct SkipCompleted<'a> {
-    previous: &'a Earlier,
+    previous: &'a PreviousRun,
     /// Open sessions whose events so far are all complete.
     positions: HashMap<u64, Box<SessionPosition>>,
 }
 
 impl<'a> SkipCompleted<'a> {
-    pub(crate) fn new(previous: &'a Earlier) -> Self {
+    pub(crate) fn new(previous: &'a PreviousRun) -> Self {
         SkipCompleted {
             previous,
             positions: HashMap::new(),

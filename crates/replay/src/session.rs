@@ -21,7 +21,7 @@ mod prepared_names;
 use protocol::backend::{
     CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, TransactionStatus, tag,
 };
-use protocol::{DecodeError, Header, Scanned, Scanner, TagSet};
+use protocol::{DecodeError, Header, ScanEvent, Scanner, TagSet};
 use workload::{Boundary, RowDigest, Sqlstate};
 
 use crate::connect::Place;
@@ -329,8 +329,8 @@ impl Session {
                 continue;
             }
             let event = match scanned {
-                Scanned::Header(header) => self.on_header(header, now_ns),
-                Scanned::Piece { bytes } => {
+                ScanEvent::Header(header) => self.on_header(header, now_ns),
+                ScanEvent::Piece { bytes } => {
                     if let Some(row) = &mut self.digests
                         && let Some(checksum) = row.piece(bytes)
                         && let Some(flight) = &mut self.in_flight
@@ -340,7 +340,7 @@ impl Session {
                     None
                 }
                 // The body may lie in the scanner, so the rest of the session is borrowed by parts.
-                Scanned::Body { tag, body } => match tag {
+                ScanEvent::Body { tag, body } => match tag {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;
                         self.prepared.command_complete(complete.tag);
@@ -524,16 +524,16 @@ fn scanner() -> Scanner {
 
 /// Whether a message of the answer to the read-only guard must be processed: reported settings, the end of the
 /// answer, and a fatal error.
-fn concerns_session(scanned: &Scanned<'_>) -> bool {
+fn concerns_session(scanned: &ScanEvent<'_>) -> bool {
     match scanned {
-        Scanned::Body { tag, body } => match *tag {
+        ScanEvent::Body { tag, body } => match *tag {
             tag::PARAMETER_STATUS | tag::READY_FOR_QUERY => true,
             tag::ERROR_RESPONSE => {
                 ErrorNotice::decode(Report::Error, body).is_ok_and(|error| is_fatal(&error))
             }
             _ => false,
         },
-        Scanned::Header(_) | Scanned::Piece { .. } => false,
+        ScanEvent::Header(_) | ScanEvent::Piece { .. } => false,
     }
 }
 

@@ -13,7 +13,7 @@ use clock::{Clock, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_target};
 use run::{Execution, Outcome, RunReader};
-use sandbox::{Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -61,7 +61,7 @@ struct Server {
 impl Server {
     fn start(major: u16) -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: Some(major),
             dir: None,
             offline: false,

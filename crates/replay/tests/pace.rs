@@ -7,7 +7,7 @@ use clock::{Clock, Factor, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{
     Boundary, Event, EventKind, NoRedaction, Particulars, Provenance, Session, Sqlstate,
     WorkloadReader, WorkloadWriter, WriterOptions,
@@ -17,7 +17,7 @@ const START_US: i64 = 1_700_000_000_000_000;
 
 fn started(major: Option<u16>) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major,
         dir: None,
         offline: false,

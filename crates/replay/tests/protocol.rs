@@ -7,7 +7,7 @@ use clock::Speed;
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use replay::Options;
 use run::{Execution, Outcome, SkipReason};
-use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Sqlstate, Unreplayable};
 
 #[allow(dead_code, reason = "the other tests that are made of it use the rest")]
@@ -24,7 +24,7 @@ fn servers() -> &'static [(Sandbox, Endpoint)] {
     SERVERS.get_or_init(|| {
         let places = Places::from_environment().unwrap();
         let start = |major| {
-            let wanted = Wanted {
+            let wanted = ServerRequirements {
                 major: Some(major),
                 dir: None,
                 offline: false,

@@ -8,7 +8,7 @@ use clock::{Clock, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_target};
 use run::{Execution, Outcome, RunInfo, RunReader, RunStatus, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -22,7 +22,7 @@ fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
     let (_, endpoint) = SERVER.get_or_init(|| {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: None,
             dir: None,
             offline: false,

@@ -32,12 +32,12 @@ pub struct FlameTitles {
     /// Notes of a sentence or two each; only shown on a page.
     pub notes: Vec<String>,
     /// Kind of flame graph.
-    pub of: FlameOf,
+    pub of: FlameKind,
 }
 
 /// Kind of flame graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FlameOf {
+pub enum FlameKind {
     /// Processor time, drawn in warm colours. In a difference, the first profile is scaled to as
     /// many samples as the second, because recording times differ.
     #[default]
@@ -57,8 +57,8 @@ pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> 
     lines.sort_unstable();
     let mut options = options(titles);
     options.colors = Palette::Basic(match titles.of {
-        FlameOf::Processor => BasicPalette::Hot,
-        FlameOf::Waiting => BasicPalette::Aqua,
+        FlameKind::Processor => BasicPalette::Hot,
+        FlameKind::Waiting => BasicPalette::Aqua,
     });
     draw(&mut options, lines)
 }
@@ -98,10 +98,10 @@ pub fn flame_difference_svg(
 ///
 /// # Errors
 /// If a line is not a folded stack.
-pub fn difference(before: &[String], after: &[String], of: FlameOf) -> io::Result<String> {
+pub fn difference(before: &[String], after: &[String], of: FlameKind) -> io::Result<String> {
     let mut folded = Vec::new();
     let options = differential::Options {
-        normalize: of == FlameOf::Processor,
+        normalize: of == FlameKind::Processor,
         strip_hex: false,
     };
     let (before, after) = (before.join("\n"), after.join("\n"));
@@ -115,8 +115,8 @@ fn options(titles: &FlameTitles) -> Options<'static> {
     options.subtitle = Some(titles.subtitle.clone()).filter(|text| !text.is_empty());
     options.count_name = titles.unit.clone();
     options.name_type = match titles.of {
-        FlameOf::Processor => "Function:",
-        FlameOf::Waiting => "Wait:",
+        FlameKind::Processor => "Function:",
+        FlameKind::Waiting => "Wait:",
     }
     .to_owned();
     options.deterministic = true;

@@ -54,7 +54,7 @@ impl Document for Plan {
 
 /// Command whose JSON output has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Described {
+pub enum SchemaCommand {
     /// `rehearse capture log --json`
     CaptureLog,
     /// `rehearse capture pcap --json`
@@ -85,62 +85,62 @@ pub enum Described {
     Proof,
 }
 
-impl Described {
+impl SchemaCommand {
     /// All commands.
-    pub const ALL: [Described; 14] = [
-        Described::CaptureLog,
-        Described::CapturePcap,
-        Described::CaptureProxy,
-        Described::Inspect,
-        Described::Summary,
-        Described::DryRun,
-        Described::Compare,
-        Described::Phases,
-        Described::Sweep,
-        Described::Observe,
-        Described::Evidence,
-        Described::Lab,
-        Described::Diagnose,
-        Described::Proof,
+    pub const ALL: [SchemaCommand; 14] = [
+        SchemaCommand::CaptureLog,
+        SchemaCommand::CapturePcap,
+        SchemaCommand::CaptureProxy,
+        SchemaCommand::Inspect,
+        SchemaCommand::Summary,
+        SchemaCommand::DryRun,
+        SchemaCommand::Compare,
+        SchemaCommand::Phases,
+        SchemaCommand::Sweep,
+        SchemaCommand::Observe,
+        SchemaCommand::Evidence,
+        SchemaCommand::Lab,
+        SchemaCommand::Diagnose,
+        SchemaCommand::Proof,
     ];
 
     /// Returns its name in `docs/schemas/NAME.schema.json`.
     pub fn name(self) -> &'static str {
         match self {
-            Described::CaptureLog => "capture-log",
-            Described::CapturePcap => "capture-pcap",
-            Described::CaptureProxy => "capture-proxy",
-            Described::Inspect => "inspect",
-            Described::Summary => "summary",
-            Described::DryRun => "dry-run",
-            Described::Compare => "compare",
-            Described::Phases => "phases",
-            Described::Sweep => "sweep",
-            Described::Observe => "observe",
-            Described::Evidence => "evidence",
-            Described::Lab => "lab",
-            Described::Diagnose => "diagnose",
-            Described::Proof => "proof",
+            SchemaCommand::CaptureLog => "capture-log",
+            SchemaCommand::CapturePcap => "capture-pcap",
+            SchemaCommand::CaptureProxy => "capture-proxy",
+            SchemaCommand::Inspect => "inspect",
+            SchemaCommand::Summary => "summary",
+            SchemaCommand::DryRun => "dry-run",
+            SchemaCommand::Compare => "compare",
+            SchemaCommand::Phases => "phases",
+            SchemaCommand::Sweep => "sweep",
+            SchemaCommand::Observe => "observe",
+            SchemaCommand::Evidence => "evidence",
+            SchemaCommand::Lab => "lab",
+            SchemaCommand::Diagnose => "diagnose",
+            SchemaCommand::Proof => "proof",
         }
     }
 
     /// Returns the schema (JSON Schema, draft 2020-12), ending with a line feed.
     pub fn schema(self) -> String {
         let schema = match self {
-            Described::CaptureLog => of::<CaptureReport<LogReport>>(),
-            Described::CapturePcap => of::<CaptureReport<PcapReport>>(),
-            Described::CaptureProxy => document::<ProxyStatus>(),
-            Described::Inspect => document::<Inspection>(),
-            Described::Summary => of::<RunReport>(),
-            Described::DryRun => of::<DryRun>(),
-            Described::Compare => document::<Comparison>(),
-            Described::Phases => document::<PhaseReport>(),
-            Described::Sweep => of::<SweepReport>(),
-            Described::Observe => document::<Observation>(),
-            Described::Evidence => of::<EvidenceView>(),
-            Described::Lab => of::<CaseReport>(),
-            Described::Diagnose => of::<DiagnosisReport>(),
-            Described::Proof => of::<ProofView>(),
+            SchemaCommand::CaptureLog => of::<CaptureReport<LogReport>>(),
+            SchemaCommand::CapturePcap => of::<CaptureReport<PcapReport>>(),
+            SchemaCommand::CaptureProxy => document::<ProxyStatus>(),
+            SchemaCommand::Inspect => document::<Inspection>(),
+            SchemaCommand::Summary => of::<RunReport>(),
+            SchemaCommand::DryRun => of::<DryRun>(),
+            SchemaCommand::Compare => document::<Comparison>(),
+            SchemaCommand::Phases => document::<PhaseReport>(),
+            SchemaCommand::Sweep => of::<SweepReport>(),
+            SchemaCommand::Observe => document::<Observation>(),
+            SchemaCommand::Evidence => of::<EvidenceView>(),
+            SchemaCommand::Lab => of::<CaseReport>(),
+            SchemaCommand::Diagnose => of::<DiagnosisReport>(),
+            SchemaCommand::Proof => of::<ProofView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

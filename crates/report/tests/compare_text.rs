@@ -3,7 +3,7 @@
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod synthetic_runs;
 
-use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use report::{TextStyle, compare_text, to_document};
 use run::{Execution, RunStatus, SkipReason};
 use synthetic_runs::{Chance, connect, done, failed, info, skipped, text};
@@ -26,7 +26,7 @@ fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     executions
 }
 
-fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunStats {
     let texts = [
         text(1, "select * from customers where id = $1"),
         text(
@@ -38,7 +38,7 @@ fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProf
     let mut info = info();
     info.status = status;
     let executions = executions.into_iter().map(Ok);
-    let mut profile = RunProfile::collect::<()>(info, executions, texts.map(Ok)).unwrap();
+    let mut profile = RunStats::collect::<()>(info, executions, texts.map(Ok)).unwrap();
     profile.name = name.to_owned();
     profile
 }

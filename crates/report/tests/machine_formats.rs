@@ -5,10 +5,10 @@ mod synthetic_runs;
 
 use compare::condition::Condition;
 use compare::targets::compare_targets;
-use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use plans::statement_plans;
 use pulldown_cmark::{Event, Options, Parser, Tag};
-use report::schema::Described;
+use report::schema::SchemaCommand;
 use report::{compare_markdown, junit, to_document};
 use run::{Execution, PlanFact, PlanOutcome};
 use serde_json::json;
@@ -39,10 +39,10 @@ fn traffic(seed: u64, factor: f64) -> Vec<Execution> {
     (0..6_000).map(execution).collect()
 }
 
-fn profile(name: &str, executions: Vec<Execution>) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>) -> RunStats {
     let texts = (1..=6).map(|id| Ok(text(id, NASTY[id as usize - 1])));
     let executions = executions.into_iter().map(Ok);
-    let mut profile = RunProfile::collect::<()>(info(), executions, texts).unwrap();
+    let mut profile = RunStats::collect::<()>(info(), executions, texts).unwrap();
     profile.name = name.to_owned();
     profile
 }
@@ -431,7 +431,7 @@ fn folder() -> std::path::PathBuf {
 
 #[test]
 fn published_schemas_match_the_types() {
-    for described in Described::ALL {
+    for described in SchemaCommand::ALL {
         let name = described.name();
         let file = folder().join(format!("{name}.schema.json"));
         let published = std::fs::read_to_string(&file).unwrap_or_default();
@@ -446,14 +446,14 @@ fn published_schemas_match_the_types() {
         .filter(|name| name.ends_with(".json"))
         .collect();
     files.sort();
-    let mut names = Described::ALL.map(|one| format!("{}.schema.json", one.name()));
+    let mut names = SchemaCommand::ALL.map(|one| format!("{}.schema.json", one.name()));
     names.sort();
     assert_eq!(files, names);
 }
 
 #[test]
 fn comparison_has_all_required_fields() {
-    let schema: serde_json::Value = serde_json::from_str(&Described::Compare.schema()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&SchemaCommand::Compare.schema()).unwrap();
     let view: serde_json::Value =
         serde_json::from_str(&to_document(&view(3.0, &["median > 2x"]))).unwrap();
     let required = schema["required"].as_array().unwrap();

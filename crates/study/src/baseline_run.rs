@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::{LeasePurpose, SandboxLease};
 use ::sandbox::Places;
-use observe::WatchOptions;
+use observe::MonitorOptions;
 use replay::Options;
 use run::{RunReader, RunStatus};
 use workload::WorkloadReader;
@@ -56,7 +56,7 @@ pub fn look(
         facts: true,
         plans: Some(PLANS_MAX),
         profile: None,
-        watch: Some(WatchOptions::default()),
+        watch: Some(MonitorOptions::default()),
     };
     let info = replay_observed(workload, &target, engine, asked, output, interrupt, display)?;
     if info.status != RunStatus::Complete {

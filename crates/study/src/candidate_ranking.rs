@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use diagnose::IndexCandidate;
 use sql::Fingerprint;
 
-use crate::screening::Screened;
+use crate::screening::ScreeningResult;
 
 /// Least gain of a plan's cost that counts.
 const MIN_GAIN: f64 = 0.05;
@@ -19,7 +19,7 @@ const SAME_ESTIMATE: f64 = 0.01;
 
 /// Returns the time that a candidate saves, if times (in nanoseconds, by statement) change in proportion to the
 /// planner's costs.
-pub fn expected_saving_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -> f64 {
+pub fn expected_saving_ns(screened: &ScreeningResult, ns: &HashMap<Fingerprint, f64>) -> f64 {
     let of = screened.expected.iter().filter(|one| one.uses);
     let saved = of.map(|one| {
         let gain = match one.before > 0.0 {
@@ -38,7 +38,7 @@ pub fn expected_saving_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -
 /// Returns the indexes of up to `most` candidates, the one with the greatest expected saving first.
 pub fn rank_candidates(
     candidates: &[IndexCandidate],
-    screened: &[Option<Screened>],
+    screened: &[Option<ScreeningResult>],
     ns: &HashMap<Fingerprint, f64>,
     most: usize,
 ) -> Vec<usize> {
@@ -93,7 +93,7 @@ pub fn rank_candidates(
 }
 
 /// Reports whether the planner estimates the same for both, for each statement.
-fn has_same_estimates(one: &Option<Screened>, other: &Option<Screened>) -> bool {
+fn has_same_estimates(one: &Option<ScreeningResult>, other: &Option<ScreeningResult>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
@@ -130,8 +130,8 @@ mod tests {
         }
     }
 
-    fn screened(after: f64, bytes: u64, uses: bool) -> Option<Screened> {
-        Some(Screened {
+    fn screened(after: f64, bytes: u64, uses: bool) -> Option<ScreeningResult> {
+        Some(ScreeningResult {
             method: ScreeningMethod::Built,
             bytes: Some(bytes),
             expected: vec![Expected {

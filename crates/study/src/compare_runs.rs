@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use archive::ArchiveError;
 use compare::condition::Condition;
-use compare::{CompareOptions, Comparison, RunProfile, Runs};
+use compare::{CompareOptions, Comparison, RunStats, Runs};
 use run::RunReader;
 
 use crate::enrich_comparison;
@@ -141,8 +141,8 @@ fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
     Ok(compare::compare(runs, request.options))
 }
 
-fn read_profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {
-    let mut profile = RunProfile::collect(
+fn read_profile(reader: &RunReader) -> Result<RunStats, ArchiveError> {
+    let mut profile = RunStats::collect(
         reader.info().clone(),
         reader.executions()?,
         reader.statements()?,

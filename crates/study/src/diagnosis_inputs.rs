@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cpu_profile::phases::{Phase, PhaseAccount, PhaseSums, Rules};
-use diagnose::{Basis, Evidence, Gathered, Have, History, Missing, ServerLog, StackEvidence, Step};
+use diagnose::{
+    Available, Basis, Evidence, EvidenceInputs, History, Missing, ServerLog, StackEvidence, Step,
+};
 use run::{Facts, PlanFact, RunReader, SeenStatement, ServiceTime};
 use sql::Fingerprint;
 use time_breakdown::time_model::whole_statements;
@@ -11,7 +13,7 @@ use workload::{StatementText, WorkloadReader};
 
 use crate::failure::Failure;
 use crate::observation;
-use crate::profile_samples::{Profiled, SampleChoice};
+use crate::profile_samples::{Profiled, SampleFilter};
 
 /// Facts and plans that were queried from a server for the diagnosis alone. They take precedence over those of the
 /// run.
@@ -80,7 +82,7 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
         Some(plans) => Ok(plans),
         None => unavailable("no plans were asked for; give `rehearse replay` the option --explain"),
     };
-    Ok(Evidence::new(Gathered {
+    Ok(Evidence::new(EvidenceInputs {
         basis: match is_observation {
             true => Basis::Observation,
             false => Basis::Run,
@@ -123,7 +125,7 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
             "a workload has no {what}; replay it with --observe --explain and diagnose the run"
         ))
     };
-    Ok(Evidence::new(Gathered {
+    Ok(Evidence::new(EvidenceInputs {
         basis: Basis::Workload,
         elapsed_s: 0.0,
         server_version: String::new(),
@@ -161,12 +163,12 @@ pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, Strin
     Ok(all.take(most).collect())
 }
 
-fn unavailable<T>(why: &str) -> Have<T> {
+fn unavailable<T>(why: &str) -> Available<T> {
     Err(Missing::because(why))
 }
 
 /// Reads the time by phase from the stacks of clients' backends.
-fn read_stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
+fn read_stacks(run: &RunReader) -> Result<Available<StackEvidence>, Failure> {
     let info = match run.profile()? {
         None => {
             return Ok(unavailable(
@@ -178,7 +180,7 @@ fn read_stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
     if let Some(off) = &info.off {
         return Ok(unavailable(&format!("there is no CPU profile: {off}")));
     }
-    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
+    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleFilter::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let classified: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();

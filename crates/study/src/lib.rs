@@ -64,5 +64,5 @@ pub use interrupt::Interrupt;
 pub use journal::{Journal, Manifest, Plan, refuse_taken};
 pub use perform::perform;
 pub use runner::{End, Engine, Event, Experiment, Listener, Progress, Step};
-pub use screening::{BUILT_MAX, Expected, Screened, Screening};
+pub use screening::{BUILT_MAX, Expected, Screening, ScreeningResult};
 pub use trial::TrialContext;

@@ -1,7 +1,7 @@
 //! Reads the observations of a server that a run contains.
 
 use run::RunReader;
-use time_breakdown::observed::{Observation, Observed, ObservedSum};
+use time_breakdown::observed::{Observation, ObservationSummary, Observed};
 
 use crate::failure::Failure;
 
@@ -18,7 +18,7 @@ pub fn watched(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
 /// # Errors
 /// If the run cannot be read.
 pub fn observed(reader: &RunReader) -> Result<Observed, Failure> {
-    let mut sum = ObservedSum::default();
+    let mut sum = ObservationSummary::default();
     sum.notes(reader.probes()?);
     for text in reader.statements()? {
         sum.text(text?);

@@ -13,7 +13,7 @@ use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
-use crate::target_snapshot::{Asked, Asking};
+use crate::target_snapshot::{Asked, TargetQuestions};
 use crate::target_watch::TargetWatch;
 
 /// Facts about a replay that is about to begin.
@@ -120,7 +120,7 @@ pub fn replay_observed(
     let mut observation = ReplayObserver {
         target_watch: watch
             .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone())),
-        asking: Asking {
+        asking: TargetQuestions {
             asked,
             reader,
             target: engine.prepared(target),
@@ -210,7 +210,7 @@ pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
 
 /// Observer of a replay that collects data from the target and updates the display.
 struct ReplayObserver<'m> {
-    asking: Asking<'m>,
+    asking: TargetQuestions<'m>,
     profiling: Option<Profiling>,
     meter: Option<Arc<Meter>>,
     target_watch: Option<TargetWatch>,

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use cpu_profile::phases::{Phase, PhaseAccount, PhaseSums, Rules, SampleTime, Stage};
 use run::RunReader;
 use sql::Fingerprint;
-use time_breakdown::time_model::{ProcessorEvidence, ProcessorTime, StacksMet, Who};
+use time_breakdown::time_model::{ProcessorEvidence, ProcessorTime, ProcessorUser, StackCount};
 
 use crate::failure::Failure;
 use crate::profile_samples;
-use crate::profile_samples::{Profiled, SampleChoice};
+use crate::profile_samples::{Profiled, SampleFilter};
 
 /// CPU time that is derived from stacks.
 #[derive(Default)]
@@ -47,14 +47,15 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
         return Ok(StackEvidence::default());
     };
     let info = profile.info();
-    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
+    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleFilter::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let classified: Vec<_> = stacks
         .iter()
         .map(|stack| (rules.place(stack), Stage::of(stack)))
         .collect();
     let mut account = PhaseAccount::default();
-    let mut samples_by_phase: HashMap<(Who, Option<Fingerprint>, Phase), u64> = HashMap::new();
+    let mut samples_by_phase: HashMap<(ProcessorUser, Option<Fingerprint>, Phase), u64> =
+        HashMap::new();
     let mut stages = (0, 0);
     profiled.each_sample(|sample, statement| {
         let unclassified = || (rules.place(""), Stage::Neither);
@@ -62,11 +63,11 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
         let (classified, stage) = known.unwrap_or_else(unclassified);
         let kind = profiled.kind(sample.pid);
         let who = match kind {
-            kind if profile_samples::CLIENTS.contains(&kind) => Who::Client,
-            profile_samples::OWN => Who::Own,
-            kind => Who::Server(kind.to_owned()),
+            kind if profile_samples::CLIENTS.contains(&kind) => ProcessorUser::Client,
+            profile_samples::OWN => ProcessorUser::Own,
+            kind => ProcessorUser::Server(kind.to_owned()),
         };
-        if who == Who::Client {
+        if who == ProcessorUser::Client {
             account.add(classified, statement);
             // Only samples of the run's statements count. Those of parallel workers have no known statement.
             match stage {
@@ -95,7 +96,7 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
             weight: tasks_ns.and_then(|_| SampleTime::of(info).weight),
             stacks: samples_by_phase
                 .into_iter()
-                .map(|((who, fingerprint, phase), samples)| StacksMet {
+                .map(|((who, fingerprint, phase), samples)| StackCount {
                     who,
                     fingerprint,
                     phase: phase.title().to_owned(),
@@ -143,7 +144,7 @@ pub fn read_kernel_counts(run: &RunReader) -> Result<ProcessorEvidence, Failure>
         }
     }
     let mut evidence = ProcessorEvidence::default();
-    let mut by_process: BTreeMap<Who, f64> = BTreeMap::new();
+    let mut by_process: BTreeMap<ProcessorUser, f64> = BTreeMap::new();
     for ((is_process, object, _), (first, last)) in first_and_last {
         // The counter decreases if the server was restarted.
         let ns = (last - first).max(0.0) * 1e9;
@@ -151,8 +152,8 @@ pub fn read_kernel_counts(run: &RunReader) -> Result<ProcessorEvidence, Failure>
             // The object is a kind and a number.
             let kind = object.rsplit_once(' ').map_or(&*object, |(kind, _)| kind);
             let who = match kind {
-                "client" | profile_samples::WORKER => Who::Client,
-                kind => Who::Server(kind.to_owned()),
+                "client" | profile_samples::WORKER => ProcessorUser::Client,
+                kind => ProcessorUser::Server(kind.to_owned()),
             };
             *by_process.entry(who).or_default() += ns;
         } else {

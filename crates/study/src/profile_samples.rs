@@ -19,7 +19,7 @@ pub const OWN: &str = "own";
 
 /// Filter of samples. The default chooses all samples of clients' backends.
 #[derive(Debug, Clone, Default)]
-pub struct SampleChoice {
+pub struct SampleFilter {
     /// Only samples of this statement, by its fingerprint in hexadecimal.
     pub statement: Option<String>,
     /// Only samples of this role.
@@ -51,7 +51,7 @@ pub struct Profiled {
     pub profile: ProfileReader,
     backends: HashMap<u64, ProfiledBackend>,
     statement: Option<Fingerprint>,
-    choice: SampleChoice,
+    choice: SampleFilter,
 }
 
 impl Profiled {
@@ -59,7 +59,7 @@ impl Profiled {
     ///
     /// # Errors
     /// If the run has no profile, or the filter is invalid.
-    pub fn open(run: RunReader, choice: &SampleChoice) -> Result<Self, Failure> {
+    pub fn open(run: RunReader, choice: &SampleFilter) -> Result<Self, Failure> {
         let name = run.path().display();
         let Some(profile) = run.profile()? else {
             return Err(Failure::usage(format!(

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use run::{RunReader, SampleWindow, SeenStatement};
 use time_breakdown::observed::{Observed, ObservedChange};
 use time_breakdown::time_model::{
-    PlanningShare, Seen, Sums, TimeChange, TimeModel, processor_model, time_model, whole_statements,
+    PlanningShare, Seen, Sums, TimeBreakdown, TimeChange, processor_model, time_model,
+    whole_statements,
 };
 
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ use crate::processor_time::Count;
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeModel>, Failure> {
+pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeBreakdown>, Failure> {
     let stacks = processor_time::read_stacks(run, count)?;
     if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);

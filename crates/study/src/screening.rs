@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use connect::login::{Dialer, Login, LoginError, Questions, Value};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use diagnose::{IndexCandidate, ScreeningMethod};
 use observe::Example;
 use plans::{Plan, read_plan};
@@ -40,7 +40,7 @@ pub struct Expected {
 
 /// The planner's estimates of a candidate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Screened {
+pub struct ScreeningResult {
     /// How the planner was made to consider the candidate.
     pub method: ScreeningMethod,
     /// Size in bytes; estimated, if it is hypothetical.
@@ -51,7 +51,7 @@ pub struct Screened {
     pub refused: Option<String>,
 }
 
-impl Screened {
+impl ScreeningResult {
     /// Reports whether any plan uses it.
     pub fn is_used(&self) -> bool {
         self.expected.iter().any(|one| one.uses)
@@ -81,7 +81,7 @@ impl Screening<'_> {
         &self,
         candidates: &[IndexCandidate],
         stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Option<Screened>>, ExperimentError> {
+    ) -> Result<Vec<Option<ScreeningResult>>, ExperimentError> {
         let mut all = vec![None; candidates.len()];
         let mut by_database: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, candidate) in candidates.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Screening<'_> {
     }
 }
 
-fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, ExperimentError> {
+fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<QueryConnection<'d>, ExperimentError> {
     let mut questions = dialer.questions(login).map_err(|error| {
         ExperimentError::Failed(format!(
             "cannot ask the planner as user \"{}\" on database \"{}\": {error}",
@@ -142,7 +142,7 @@ fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, Exper
 }
 
 /// Returns the schema of HypoPG. The extension is created if it is available.
-fn hypopg_schema(owner: &mut Questions<'_>) -> Option<String> {
+fn hypopg_schema(owner: &mut QueryConnection<'_>) -> Option<String> {
     let _ = owner.ask("CREATE EXTENSION IF NOT EXISTS hypopg");
     let place = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace \
                  WHERE extname = 'hypopg'";
@@ -164,14 +164,17 @@ struct CostEstimator<'a> {
     target: &'a Target,
     logins: &'a LoginMap,
     /// The connection of each login.
-    open: Vec<(Login, Questions<'a>)>,
+    open: Vec<(Login, QueryConnection<'a>)>,
     /// Costs without any candidate, by session and sequence of the example.
     unchanged: HashMap<(u64, u64), f64>,
 }
 
 impl<'a> CostEstimator<'a> {
     /// Returns the connection for an example.
-    fn connection(&mut self, example: &Example) -> Result<&mut Questions<'a>, ExperimentError> {
+    fn connection(
+        &mut self,
+        example: &Example,
+    ) -> Result<&mut QueryConnection<'a>, ExperimentError> {
         let mut login = self
             .logins
             .login(self.target, &example.user, &example.database, "");
@@ -209,8 +212,8 @@ impl<'a> CostEstimator<'a> {
         candidate: &IndexCandidate,
         examples: &[StatementExample<'_>],
         schema: &str,
-    ) -> Result<Screened, ExperimentError> {
-        let mut screened = Screened {
+    ) -> Result<ScreeningResult, ExperimentError> {
+        let mut screened = ScreeningResult {
             method: ScreeningMethod::Hypopg,
             bytes: None,
             expected: Vec::new(),
@@ -251,11 +254,11 @@ impl<'a> CostEstimator<'a> {
     /// HOT updates may be used only by later transactions (`indcheckxmin`).
     fn estimate_built(
         &mut self,
-        owner: &mut Questions<'_>,
+        owner: &mut QueryConnection<'_>,
         candidate: &IndexCandidate,
         examples: &[StatementExample<'_>],
-    ) -> Result<Screened, ExperimentError> {
-        let mut screened = Screened {
+    ) -> Result<ScreeningResult, ExperimentError> {
+        let mut screened = ScreeningResult {
             method: ScreeningMethod::Built,
             bytes: None,
             expected: Vec::new(),
@@ -317,7 +320,10 @@ fn expected_costs(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str
 }
 
 /// Plans a statement in a read-only transaction, without executing it.
-fn plan_statement(questions: &mut Questions<'_>, example: &Example) -> Result<Plan, LoginError> {
+fn plan_statement(
+    questions: &mut QueryConnection<'_>,
+    example: &Example,
+) -> Result<Plan, LoginError> {
     let values: Vec<Option<Value<'_>>> = example
         .parameters
         .iter()

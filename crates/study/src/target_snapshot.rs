@@ -26,11 +26,11 @@ pub struct Asked {
     /// Takes a CPU profile during the replay.
     pub profile: Option<ProfileOptions>,
     /// Samples statistics and waits during the replay.
-    pub watch: Option<observe::WatchOptions>,
+    pub watch: Option<observe::MonitorOptions>,
 }
 
 /// Collects data from a target, with the logins of the replay's sessions.
-pub struct Asking<'a> {
+pub struct TargetQuestions<'a> {
     /// The kinds of data to collect.
     pub asked: Asked,
     /// The workload. It has examples of statements.
@@ -45,7 +45,7 @@ pub struct Asking<'a> {
     pub evidence: Vec<Artefact>,
 }
 
-impl Asking<'_> {
+impl TargetQuestions<'_> {
     /// Collects facts and counters before the first statement.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clock::Clock;
 use connect::login::Login;
-use observe::{Watch, WatchOptions};
+use observe::{MonitorOptions, Watch};
 use replay::{LoginMap, Meter, Target};
 use run::{Activity, RunWriter};
 use workload::ArchiveError;
@@ -18,7 +18,7 @@ use crate::observed_replay::ReplayDisplay;
 
 /// Sampling of a target's statistics and waits during a replay.
 pub struct TargetWatch {
-    options: WatchOptions,
+    options: MonitorOptions,
     target: Target,
     clock: Arc<dyn Clock>,
     watch: Option<Watch>,
@@ -28,7 +28,7 @@ pub struct TargetWatch {
 
 impl TargetWatch {
     /// Creates a watch that has not begun.
-    pub fn new(options: WatchOptions, target: Target, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(options: MonitorOptions, target: Target, clock: Arc<dyn Clock>) -> Self {
         TargetWatch {
             options,
             target,

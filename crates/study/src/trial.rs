@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clock::Clock;
-use connect::login::{Dialer, Login, Questions};
+use connect::login::{Dialer, Login, QueryConnection};
 use replay::{Observer, Options, Target};
 use run::{ArchiveError, RunInfo, RunWriter, TargetInfo};
 use workload::WorkloadReader;
@@ -104,7 +104,11 @@ impl<'a> TrialReplay<'a> {
     }
 
     /// Returns the first process of the server, if it is known or the server runs on this machine.
-    pub(crate) fn postmaster(&self, questions: &mut Questions<'_>, login: &Login) -> Option<i32> {
+    pub(crate) fn postmaster(
+        &self,
+        questions: &mut QueryConnection<'_>,
+        login: &Login,
+    ) -> Option<i32> {
         self.context.postmaster.or_else(|| {
             let rows = questions.ask("SELECT pg_backend_pid()").ok()?;
             let backend = rows.first()?.first()?.as_deref()?.parse().ok()?;

@@ -2,7 +2,7 @@
 
 use connect::login::Dialer;
 use replay::{LoginMap, Target};
-use sandbox::{Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Options, Places, Sandbox, ServerRequirements, Stop};
 use study::{LeasePurpose, SandboxLease};
 
 /// A sandbox with a name, which is deleted at the end.
@@ -14,7 +14,7 @@ struct Named {
 impl Named {
     fn create() -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: None,
             dir: None,
             offline: false,

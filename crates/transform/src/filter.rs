@@ -6,18 +6,18 @@ use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64;
 
 use sql::{Fingerprinter, Pattern, StatementClass, classify};
-use workload::LeftOut;
+use workload::ExclusionReason;
 
 /// Name patterns to include and to exclude. Without patterns to include, all names are included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct PatternFilter {
     /// Patterns to include: one of them must match, if there are any.
     pub wanted: Vec<Pattern>,
     /// Patterns to exclude: none of them may match.
     pub unwanted: Vec<Pattern>,
 }
 
-impl Choice {
+impl PatternFilter {
     pub(super) fn is_all(&self) -> bool {
         self.wanted.is_empty() && self.unwanted.is_empty()
     }
@@ -87,13 +87,13 @@ impl FromStr for StatementKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Sessions by database.
-    pub databases: Choice,
+    pub databases: PatternFilter,
     /// Sessions by role.
-    pub users: Choice,
+    pub users: PatternFilter,
     /// Sessions by `application_name` at their start.
-    pub applications: Choice,
+    pub applications: PatternFilter,
     /// Statements by their normalised text.
-    pub statements: Choice,
+    pub statements: PatternFilter,
     /// Kinds of statements to include: one of them must match, if there are any.
     pub kinds: Vec<StatementKind>,
     /// Kinds of statements to exclude.
@@ -111,11 +111,15 @@ impl Filter {
         database: &str,
         user: &str,
         application: &str,
-    ) -> Result<(), LeftOut> {
+    ) -> Result<(), ExclusionReason> {
         for (choice, name, by) in [
-            (&self.databases, database, LeftOut::Database),
-            (&self.users, user, LeftOut::User),
-            (&self.applications, application, LeftOut::Application),
+            (&self.databases, database, ExclusionReason::Database),
+            (&self.users, user, ExclusionReason::User),
+            (
+                &self.applications,
+                application,
+                ExclusionReason::Application,
+            ),
         ] {
             if !choice.matches(|pattern| pattern.matches_name(name)) {
                 return Err(by);
@@ -124,14 +128,18 @@ impl Filter {
         Ok(())
     }
 
-    fn check_statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOut> {
+    fn check_statement(
+        &self,
+        sql: &str,
+        fingerprinter: &mut Fingerprinter,
+    ) -> Result<(), ExclusionReason> {
         let by_kind = !self.kinds.is_empty() || !self.kinds_unwanted.is_empty();
         let class = by_kind.then(|| classify(sql));
         let of = |kind: &StatementKind| class.is_some_and(|class| kind.matches(class));
         if !self.kinds.is_empty() && !self.kinds.iter().any(of)
             || self.kinds_unwanted.iter().any(of)
         {
-            return Err(LeftOut::Kind);
+            return Err(ExclusionReason::Kind);
         }
         if self.statements.is_all() {
             return Ok(());
@@ -141,7 +149,7 @@ impl Filter {
             .statements
             .matches(|pattern| pattern.matches_statement(normal))
         {
-            return Err(LeftOut::Statement);
+            return Err(ExclusionReason::Statement);
         }
         Ok(())
     }
@@ -154,7 +162,7 @@ const CACHED_DECISIONS_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct StatementFilter {
     fingerprinter: Fingerprinter,
-    known: HashMap<u64, Result<(), LeftOut>>,
+    known: HashMap<u64, Result<(), ExclusionReason>>,
 }
 
 impl StatementFilter {
@@ -165,7 +173,7 @@ impl StatementFilter {
         }
     }
 
-    pub(super) fn check(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOut> {
+    pub(super) fn check(&mut self, filter: &Filter, sql: &str) -> Result<(), ExclusionReason> {
         if filter.takes_all_statements() {
             return Ok(());
         }
@@ -189,13 +197,13 @@ mod tests {
     #[test]
     fn wanted_and_unwanted() {
         let filter = Filter {
-            databases: Choice {
+            databases: PatternFilter {
                 wanted: vec![Pattern::name("shop*"), Pattern::name("bank")],
                 unwanted: vec![Pattern::name("*_test")],
             },
-            users: Choice {
+            users: PatternFilter {
                 unwanted: vec![Pattern::name("monitor")],
-                ..Choice::default()
+                ..PatternFilter::default()
             },
             ..Filter::default()
         };
@@ -203,15 +211,15 @@ mod tests {
         assert_eq!(filter.check_session("bank", "app", ""), Ok(()));
         assert_eq!(
             filter.check_session("shop_test", "app", ""),
-            Err(LeftOut::Database)
+            Err(ExclusionReason::Database)
         );
         assert_eq!(
             filter.check_session("other", "monitor", ""),
-            Err(LeftOut::Database)
+            Err(ExclusionReason::Database)
         );
         assert_eq!(
             filter.check_session("shop", "monitor", ""),
-            Err(LeftOut::User)
+            Err(ExclusionReason::User)
         );
     }
 
@@ -221,7 +229,7 @@ mod tests {
         let filter = Filter {
             kinds: vec![StatementKind::Read, "delete".parse().unwrap()],
             kinds_unwanted: vec!["utility".parse().unwrap()],
-            statements: Choice {
+            statements: PatternFilter {
                 wanted: vec![Pattern::statement("from orders").unwrap()],
                 unwanted: vec![Pattern::statement("id = $1").unwrap()],
             },
@@ -231,10 +239,13 @@ mod tests {
             for (sql, judged) in [
                 ("SELECT 1 FROM orders", Ok(())),
                 ("DELETE FROM Orders", Ok(())),
-                ("UPDATE orders SET a = 1", Err(LeftOut::Kind)),
-                ("SHOW a", Err(LeftOut::Kind)),
-                ("SELECT 1 FROM items", Err(LeftOut::Statement)),
-                ("SELECT 1 FROM orders WHERE id = 7", Err(LeftOut::Statement)),
+                ("UPDATE orders SET a = 1", Err(ExclusionReason::Kind)),
+                ("SHOW a", Err(ExclusionReason::Kind)),
+                ("SELECT 1 FROM items", Err(ExclusionReason::Statement)),
+                (
+                    "SELECT 1 FROM orders WHERE id = 7",
+                    Err(ExclusionReason::Statement),
+                ),
             ] {
                 assert_eq!(judge.check(&filter, sql), judged, "{sql}");
             }

@@ -25,7 +25,7 @@ mod secret_redactor;
 mod slice;
 mod time_bound;
 
-pub use filter::{Choice, Filter, StatementKind};
+pub use filter::{Filter, PatternFilter, StatementKind};
 pub use records::SessionRecords;
 pub use rewrite::{Rewriter, Rewriting};
 pub use secret_redactor::SecretRedactor;

@@ -8,7 +8,7 @@ use sql::Effect;
 use workload::session_state::{
     AnalyzedStatement, SessionStateTracker, analyze_statements, join_statements, with_statement,
 };
-use workload::{Event, EventKind, LeftOut, Session, SliceAccount};
+use workload::{Event, EventKind, ExclusionReason, Session, SliceAccount};
 
 mod error;
 
@@ -48,7 +48,7 @@ pub struct Slicer {
 /// State of a session that may continue.
 #[derive(Debug, Default)]
 struct SliceSession {
-    excluded: Option<LeftOut>,
+    excluded: Option<ExclusionReason>,
     /// Some of its events are in the slice.
     kept: bool,
     connect: Option<Event>,
@@ -160,7 +160,7 @@ impl Slicer {
         live.last_us = live.last_us.max(event.due_us);
         if event.due_us >= to_us {
             live.end_slice(account);
-            account.leave_out(LeftOut::After, 1);
+            account.leave_out(ExclusionReason::After, 1);
             return Ok(());
         }
         let mut cut = EventCut {
@@ -252,10 +252,10 @@ impl SliceSession {
     fn finish(&mut self, account: &mut SliceAccount) {
         if self.kept {
             let empty = self.state.take_transaction().len() as u64;
-            account.leave_out(LeftOut::EmptyTransaction, empty);
+            account.leave_out(ExclusionReason::EmptyTransaction, empty);
         } else {
-            account.leave_out(LeftOut::Before, self.absorbed_before);
-            account.leave_out(LeftOut::NothingKept, self.absorbed_within);
+            account.leave_out(ExclusionReason::Before, self.absorbed_before);
+            account.leave_out(ExclusionReason::NothingKept, self.absorbed_within);
             (self.absorbed_before, self.absorbed_within) = (0, 0);
         }
     }
@@ -293,7 +293,7 @@ where
         &mut self,
         event: Event,
         sql: &str,
-        decision: Result<(), LeftOut>,
+        decision: Result<(), ExclusionReason>,
     ) -> Result<(), E> {
         let within = event.due_us >= self.from_us;
         let statements = analyze_statements(&event.kind, sql);
@@ -381,7 +381,8 @@ where
             if ends {
                 // The transaction contained neither selected statements nor lasting changes.
                 let empty = self.live.state.take_transaction().len() as u64 + 1;
-                self.account.leave_out(LeftOut::EmptyTransaction, empty);
+                self.account
+                    .leave_out(ExclusionReason::EmptyTransaction, empty);
                 self.live.state.record(&event, statements, |_| false);
                 return Ok(());
             }
@@ -421,7 +422,8 @@ where
                 if event.kind == EventKind::Disconnect {
                     self.live.end = SessionEnd::Disconnected;
                     let empty = self.live.state.take_transaction().len() as u64;
-                    self.account.leave_out(LeftOut::EmptyTransaction, empty);
+                    self.account
+                        .leave_out(ExclusionReason::EmptyTransaction, empty);
                 }
                 return self.keep_event(event, false);
             }
@@ -478,10 +480,12 @@ where
             }
         }
         let live = &mut *self.live;
-        self.account
-            .leave_out(LeftOut::Before, live.absorbed_before.saturating_sub(before));
         self.account.leave_out(
-            LeftOut::Superseded,
+            ExclusionReason::Before,
+            live.absorbed_before.saturating_sub(before),
+        );
+        self.account.leave_out(
+            ExclusionReason::Superseded,
             live.absorbed_within.saturating_sub(within),
         );
         (live.absorbed_before, live.absorbed_within) = (0, 0);

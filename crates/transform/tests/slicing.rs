@@ -8,8 +8,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use session_model::Model;
 use sql::Pattern;
-use transform::{Choice, Filter, Moment, Slice, SliceError, Slicer};
-use workload::{Event, EventKind, LeftOut, Outcome, Session, SliceAccount, Sqlstate};
+use transform::{Filter, Moment, PatternFilter, Slice, SliceError, Slicer};
+use workload::{Event, EventKind, ExclusionReason, Outcome, Session, SliceAccount, Sqlstate};
 
 const STEP_US: i64 = 10;
 
@@ -245,8 +245,8 @@ fn what_a_slice_says_of_its_sessions() {
     let account = &found.account;
     assert!(account.adds_up(), "{account:?}");
     assert_eq!((account.events, account.kept, account.prelude), (11, 3, 4));
-    assert_eq!(account.left_out[&LeftOut::After], 3);
-    assert_eq!(account.left_out[&LeftOut::Before], 1);
+    assert_eq!(account.left_out[&ExclusionReason::After], 3);
+    assert_eq!(account.left_out[&ExclusionReason::Before], 1);
     assert_eq!(account.sessions, 3);
     assert_eq!(account.sessions_kept, 2);
     assert_eq!(account.sessions_before, 1);
@@ -343,9 +343,9 @@ fn filters_of_statements_keep_what_sessions_hold() {
     let account = found.account;
     assert!(account.adds_up(), "{account:?}");
     assert_eq!(account.kept_for_state, 8);
-    assert_eq!(account.left_out[&LeftOut::Kind], 3);
+    assert_eq!(account.left_out[&ExclusionReason::Kind], 3);
     // The first transaction ended before the first select.
-    assert_eq!(account.left_out[&LeftOut::Superseded], 2);
+    assert_eq!(account.left_out[&ExclusionReason::Superseded], 2);
     assert_eq!(account.prelude, 0);
 }
 
@@ -441,9 +441,9 @@ fn an_empty_slice_says_what_there_is() {
     let said = |slice: Slice| cut(slice, &events).err().unwrap().to_string();
     let of_user = |name: &str| Slice {
         filter: Filter {
-            users: Choice {
+            users: PatternFilter {
                 wanted: vec![Pattern::name(name)],
-                ..Choice::default()
+                ..PatternFilter::default()
             },
             ..Filter::default()
         },
@@ -466,9 +466,9 @@ fn an_empty_slice_says_what_there_is() {
             .starts_with("--from 1970-01-01 00:00:02 UTC is not before --to")
     );
     let filter = Filter {
-        statements: Choice {
+        statements: PatternFilter {
             wanted: vec![Pattern::statement("from orders").unwrap()],
-            ..Choice::default()
+            ..PatternFilter::default()
         },
         ..Filter::default()
     };
@@ -651,11 +651,11 @@ proptest! {
             from: from_us.map(Moment::Wall),
             to: length_us.map(|length_us| Moment::Wall(from_us.unwrap_or(0) + length_us)),
             filter: Filter {
-                users: Choice { wanted: user.into_iter().map(Pattern::name).collect(), ..Choice::default() },
+                users: PatternFilter { wanted: user.into_iter().map(Pattern::name).collect(), ..PatternFilter::default() },
                 kinds: kind.into_iter().map(|kind| kind.parse().unwrap()).collect(),
-                statements: Choice {
+                statements: PatternFilter {
                     wanted: pattern.and_then(Pattern::statement).into_iter().collect(),
-                    ..Choice::default()
+                    ..PatternFilter::default()
                 },
                 ..Filter::default()
             },

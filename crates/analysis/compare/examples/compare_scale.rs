@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use compare::{CompareOptions, RunProfile, Runs, compare};
+use compare::{CompareOptions, RunStats, Runs, compare};
 use run::{
     ArchiveError, Captured, Execution, Outcome, RunInfo, RunReader, RunStatus, RunWriter,
     StatementKind, TargetInfo, WorkloadRef,
@@ -99,9 +99,9 @@ fn write(path: &Path, count: u64, fingerprints: u64, seed: u64) -> Result<(), Ar
     Ok(())
 }
 
-fn profile(path: &Path) -> Result<RunProfile, ArchiveError> {
+fn profile(path: &Path) -> Result<RunStats, ArchiveError> {
     let reader = RunReader::open(path)?;
-    RunProfile::collect(
+    RunStats::collect(
         reader.info().clone(),
         reader.executions()?,
         reader.statements()?,

@@ -18,7 +18,7 @@ use serde::Serialize;
 use sql::Fingerprint;
 use workload::Sqlstate;
 
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use crate::statement_stats::OutcomeCounts;
 use statistics::false_discovery_rate;
 use workload::{Literals, redact_message};
@@ -84,11 +84,11 @@ pub struct ErrorChange {
 /// Returns all changed errors: regressions first, then by descending count after. Counts are summed
 /// over the runs of a side.
 pub(crate) fn changes(
-    before: &[RunProfile],
-    after: &[RunProfile],
+    before: &[RunStats],
+    after: &[RunStats],
     literals: Literals,
 ) -> Vec<ErrorChange> {
-    let connects = |run: &RunProfile| run.connects.outcomes.clone();
+    let connects = |run: &RunStats| run.connects.outcomes.clone();
     let mut all = Vec::new();
     changes_of_statement(None, (before, after), &connects, &mut all);
     let fingerprints: BTreeSet<Fingerprint> = before
@@ -97,7 +97,7 @@ pub(crate) fn changes(
         .flat_map(|run| run.statements.keys().copied())
         .collect();
     for fingerprint in fingerprints {
-        let of = |run: &RunProfile| {
+        let of = |run: &RunStats| {
             let stats = run.statements.get(&fingerprint);
             stats
                 .map(|stats| stats.outcomes.clone())
@@ -140,12 +140,11 @@ pub(crate) fn changes(
 /// Returns the counts of every error of one statement, or of connecting.
 fn changes_of_statement(
     fingerprint: Option<Fingerprint>,
-    (before, after): (&[RunProfile], &[RunProfile]),
-    outcomes: &dyn Fn(&RunProfile) -> OutcomeCounts,
+    (before, after): (&[RunStats], &[RunStats]),
+    outcomes: &dyn Fn(&RunStats) -> OutcomeCounts,
     all: &mut Vec<(ErrorChange, Counts)>,
 ) {
-    let outcomes_of =
-        |side: &[RunProfile]| side.iter().map(outcomes).collect::<Vec<OutcomeCounts>>();
+    let outcomes_of = |side: &[RunStats]| side.iter().map(outcomes).collect::<Vec<OutcomeCounts>>();
     let (each_before, each_after) = (outcomes_of(before), outcomes_of(after));
     let sum = |side: &[OutcomeCounts]| {
         let mut sum = OutcomeCounts::default();

@@ -1,7 +1,7 @@
 //! Compares two sides of runs: statements that became slower, faster or failed, with confidence
 //! levels.
 //!
-//! - Build [`RunProfile::collect`] for each run of both sides, then call [`compare()`].
+//! - Build [`RunStats::collect`] for each run of both sides, then call [`compare()`].
 //! - [`targets::compare_targets`] finds other differences between the servers of two runs.
 //! - [`condition`] evaluates conditions on a comparison, which decide an exit code.
 //! - [`proof`] decides whether a change wins, from replays in blocks, and schedules the interim
@@ -42,6 +42,6 @@ pub use judgement::{
 };
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use rows_change::{RowsChange, RowsComparison};
-pub use run_stats::RunProfile;
+pub use run_stats::RunStats;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};

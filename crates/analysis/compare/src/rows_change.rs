@@ -7,7 +7,7 @@ use serde::Serialize;
 use sql::Fingerprint;
 
 use crate::row_checksums::{RowChecksums, RowsOverlap};
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 
 /// Statement whose executions had different rows on the two sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub struct RowsComparison {
 /// Compares the rows of all statements if all runs are of one workload: the first run before with
 /// the first after, the second with the second, and so on. A statement whose rows also differ
 /// between runs of one side is marked as unsteady.
-pub(crate) fn compare_rows(before: &[RunProfile], after: &[RunProfile]) -> RowsComparison {
+pub(crate) fn compare_rows(before: &[RunStats], after: &[RunStats]) -> RowsComparison {
     let mut found = RowsComparison::default();
     let workload = &before[0].info.workload.id;
     if before
@@ -57,7 +57,7 @@ pub(crate) fn compare_rows(before: &[RunProfile], after: &[RunProfile]) -> RowsC
         .flat_map(|run| run.statements.keys().copied())
         .collect();
     for fingerprint in fingerprints {
-        let rows_of = |run: &'_ RunProfile| -> Option<RowChecksums> {
+        let rows_of = |run: &'_ RunStats| -> Option<RowChecksums> {
             Some(run.statements.get(&fingerprint)?.rows.clone())
         };
         let mut sums = RowsOverlap::default();

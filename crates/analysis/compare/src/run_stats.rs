@@ -23,7 +23,7 @@ const SEED_RESPONSE: u64 = 3;
 /// [`SAMPLES_MAX`](statistics::SAMPLES_MAX) for each fingerprint, and about a kilobyte for each
 /// fingerprint.
 #[derive(Debug, Clone)]
-pub struct RunProfile {
+pub struct RunStats {
     /// Name of the run, as the user gave it.
     pub name: String,
     pub(crate) info: RunInfo,
@@ -47,7 +47,7 @@ pub struct RunProfile {
     texts: BTreeMap<Fingerprint, StatementText>,
 }
 
-impl RunProfile {
+impl RunStats {
     /// Reads a run: its manifest, its executions in any order, and its statement texts.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use run::RunStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 
 /// 99th percentile of tool lag, in nanoseconds, above which the replaying machine was too slow: ten
 /// times the target for a replay (300 µs).
@@ -124,7 +124,7 @@ pub enum Warning {
 }
 
 /// Returns all warnings.
-pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warning> {
+pub(crate) fn warnings(before: &[RunStats], after: &[RunStats]) -> Vec<Warning> {
     let mut found = Vec::new();
     let all = || before.iter().chain(after);
     let first = &before[0];
@@ -146,7 +146,7 @@ pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warni
             of_one(WhichRun { side, number }, run, &mut found);
         }
     }
-    let most_skipped = |side: &[RunProfile]| {
+    let most_skipped = |side: &[RunStats]| {
         let each = side.iter().map(|run| run.all.outcomes.skipped);
         each.max().unwrap_or(0)
     };
@@ -169,13 +169,13 @@ pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warni
 
 /// Returns the side whose runs all ended before the other's began, if a side has more than one run.
 /// With one run each this is unavoidable.
-fn first_side(before: &[RunProfile], after: &[RunProfile]) -> Option<Side> {
+fn first_side(before: &[RunStats], after: &[RunStats]) -> Option<Side> {
     if before.len() + after.len() < 3 {
         return None;
     }
-    let begins_us = |run: &RunProfile| run.info.started_wall_us;
-    let ends_us = |run: &RunProfile| begins_us(run) + run.info.elapsed_ns / 1_000;
-    let is_over = |side: &[RunProfile], other: &[RunProfile]| {
+    let begins_us = |run: &RunStats| run.info.started_wall_us;
+    let ends_us = |run: &RunStats| begins_us(run) + run.info.elapsed_ns / 1_000;
+    let is_over = |side: &[RunStats], other: &[RunStats]| {
         side.iter().map(ends_us).max() <= other.iter().map(begins_us).min()
     };
     if is_over(before, after) {
@@ -187,7 +187,7 @@ fn first_side(before: &[RunProfile], after: &[RunProfile]) -> Option<Side> {
     }
 }
 
-fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Warning>) {
+fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
     let status = run.info.status;
     if status != RunStatus::Complete {
         found.push(Warning::Partial { run: which, status });

@@ -3,7 +3,7 @@
 mod made_up;
 
 use compare::{
-    CompareOptions, Comparison, Finding, InsufficientData, NoiseSource, RunProfile, Runs, Side,
+    CompareOptions, Comparison, Finding, InsufficientData, NoiseSource, RunStats, Runs, Side,
     Verdict, Warning, WhichRun, compare,
 };
 use made_up::{Chance, done, failed, info, skipped, text};
@@ -29,12 +29,12 @@ fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     executions
 }
 
-fn profile(info: RunInfo, executions: Vec<Execution>) -> RunProfile {
+fn profile(info: RunInfo, executions: Vec<Execution>) -> RunStats {
     let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
-    RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap()
+    RunStats::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap()
 }
 
-fn one_each(before: RunProfile, after: RunProfile) -> Runs {
+fn one_each(before: RunStats, after: RunStats) -> Runs {
     Runs {
         before: vec![before],
         after: vec![after],
@@ -407,12 +407,12 @@ fn threads_do_not_change_the_result() {
 #[test]
 fn reader_error_is_returned() {
     let broken = vec![Ok(done(1, 0, 0, 1.0)), Err("the file ends early")];
-    let result = RunProfile::collect(info(), broken, Vec::new());
+    let result = RunStats::collect(info(), broken, Vec::new());
     assert_eq!(result.err(), Some("the file ends early"));
 }
 
 /// Creates a run of [`traffic`] that is slower as a whole by a factor.
-fn run_of(seed: u64, whole: f64, factors: [f64; 3]) -> RunProfile {
+fn run_of(seed: u64, whole: f64, factors: [f64; 3]) -> RunStats {
     profile(info(), traffic(seed, factors.map(|factor| factor * whole)))
 }
 
@@ -451,7 +451,7 @@ fn differences_between_runs_widen_intervals() {
 
 #[test]
 fn given_noise_raises_the_margin() {
-    let with_noise = |noise: Vec<RunProfile>| {
+    let with_noise = |noise: Vec<RunStats>| {
         let runs = Runs {
             noise,
             ..one_each(run_of(1, 1.0, [1.0; 3]), run_of(2, 1.25, [1.0; 3]))

@@ -3,7 +3,7 @@
 mod made_up;
 
 use compare::condition::{Condition, ConditionOutcome, Kind};
-use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
 use run::Execution;
 
@@ -25,9 +25,9 @@ fn traffic(seed: u64, factors: [f64; 3], alone: Option<u64>) -> Vec<Execution> {
     executions
 }
 
-fn profile(executions: Vec<Execution>) -> RunProfile {
+fn profile(executions: Vec<Execution>) -> RunStats {
     let texts = (1..=6).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
-    RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+    RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
 }
 
 fn compared(before: Vec<Execution>, after: Vec<Execution>) -> Comparison {

@@ -36,7 +36,7 @@ impl fmt::Display for Missing {
 }
 
 /// Evidence, or the reason why it is unavailable.
-pub type Have<T> = Result<T, Missing>;
+pub type Available<T> = Result<T, Missing>;
 
 /// Source of the evidence, which determines the times used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl ServerLog {
 
 /// Inputs from which [`Evidence`] is built.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct EvidenceInputs {
     /// Source of the evidence.
     pub basis: Basis,
     /// Observed time, in seconds.
@@ -138,17 +138,17 @@ pub struct Gathered {
     /// Full statement for each truncated one.
     pub whole: HashMap<Fingerprint, Fingerprint>,
     /// Activity of sessions.
-    pub history: Have<History>,
+    pub history: Available<History>,
     /// Observations of the server.
-    pub observed: Have<Observed>,
+    pub observed: Available<Observed>,
     /// Facts about the server.
-    pub facts: Have<Facts>,
+    pub facts: Available<Facts>,
     /// Plans of statements.
-    pub plans: Have<Vec<PlanFact>>,
+    pub plans: Available<Vec<PlanFact>>,
     /// Stack samples.
-    pub stacks: Have<StackEvidence>,
+    pub stacks: Available<StackEvidence>,
     /// Facts from the server's log.
-    pub log: Have<ServerLog>,
+    pub log: Available<ServerLog>,
 }
 
 /// Everything known about one statement.
@@ -243,31 +243,31 @@ pub struct Evidence {
     /// Statements by descending time.
     pub statements: Vec<StatementEvidence>,
     /// Observations of the server.
-    pub observed: Have<Observed>,
+    pub observed: Available<Observed>,
     /// Whether the server counted statements (`pg_stat_statements`).
-    pub counted: Have<()>,
+    pub counted: Available<()>,
     /// Time that a sample represents, in nanoseconds.
-    pub sample_ns: Have<f64>,
+    pub sample_ns: Available<f64>,
     /// Facts about the server.
-    pub facts: Have<Facts>,
+    pub facts: Available<Facts>,
     /// Whether there are plans.
-    pub plans: Have<()>,
+    pub plans: Available<()>,
     /// Stack samples.
-    pub stacks: Have<StackEvidence>,
+    pub stacks: Available<StackEvidence>,
     /// Facts from the server's log.
-    pub log: Have<ServerLog>,
+    pub log: Available<ServerLog>,
     /// Transaction statistics.
-    pub transactions: Have<TransactionAccount>,
+    pub transactions: Available<TransactionAccount>,
     /// Session statistics.
-    pub sessions: Have<SessionAccount>,
+    pub sessions: Available<SessionAccount>,
     /// Pairs of writing statements in the order in which transactions sent them, with their counts.
-    pub orders: Have<HashMap<(Fingerprint, Fingerprint), u64>>,
+    pub orders: Available<HashMap<(Fingerprint, Fingerprint), u64>>,
 }
 
 impl Evidence {
     /// Groups the inputs by statement.
-    pub fn new(gathered: Gathered) -> Self {
-        let Gathered {
+    pub fn new(gathered: EvidenceInputs) -> Self {
+        let EvidenceInputs {
             basis,
             mut elapsed_s,
             server_version,
@@ -553,7 +553,7 @@ fn by_descending_time(statements: ByFingerprint) -> Vec<StatementEvidence> {
     statements
 }
 
-fn counted(observed: &Observed) -> Have<()> {
+fn counted(observed: &Observed) -> Available<()> {
     if observed.statements.iter().any(|one| one.counted.is_some()) {
         return Ok(());
     }
@@ -565,7 +565,7 @@ fn counted(observed: &Observed) -> Have<()> {
     }))
 }
 
-fn sample_ns(observed: &Observed) -> Have<f64> {
+fn sample_ns(observed: &Observed) -> Available<f64> {
     match observed.samples {
         0 => Err(Missing::because("the server's activity was not sampled")),
         samples => Ok(observed.sampled_ns as f64 / samples as f64),

@@ -31,7 +31,8 @@ mod synthetic;
 mod threshold;
 
 pub use evidence::{
-    Basis, Evidence, Gathered, Have, Missing, ServerLog, StackEvidence, StatementEvidence,
+    Available, Basis, Evidence, EvidenceInputs, Missing, ServerLog, StackEvidence,
+    StatementEvidence,
 };
 pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit};
 pub use history::{History, Repetition, SessionAccount, Step, TransactionAccount};

@@ -1,6 +1,6 @@
 //! Breaks down the time of a run by what was observed of the server.
 //!
-//! [`observed::ObservedSum`] sums the observations of probes, [`waiting::Waiting`] sums the waits
+//! [`observed::ObservationSummary`] sums the observations of probes, [`waiting::Waiting`] sums the waits
 //! of sessions by event and statement, and [`time_model::time_model`] divides response times into
 //! parts.
 

@@ -6,7 +6,7 @@ use run::{
     StatementStatistics,
 };
 use sql::{Fingerprint, StatementClass};
-use time_breakdown::observed::{Observed, ObservedSum};
+use time_breakdown::observed::{ObservationSummary, Observed};
 
 fn seen(fingerprint: u64, sql: &str, cut: bool) -> SeenStatement {
     SeenStatement {
@@ -54,8 +54,8 @@ fn counter(at_s: i64, source: &str, object: &str, name: &str, value: f64) -> Cou
     }
 }
 
-fn summed(fill: impl FnOnce(&mut ObservedSum)) -> Observed {
-    let mut sum = ObservedSum::default();
+fn summed(fill: impl FnOnce(&mut ObservationSummary)) -> Observed {
+    let mut sum = ObservationSummary::default();
     fill(&mut sum);
     sum.finish()
 }

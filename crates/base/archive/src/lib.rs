@@ -39,6 +39,6 @@ pub use encryption::{
 pub use error::{ArchiveError, Unfinished};
 pub use manifest::{EncryptionNote, FileEntry, Manifest};
 pub use open::Archive;
-pub use recover::{Unended, recover_tables, unfinished_body};
+pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};
 pub use table_reader::{Batch, TableReader};
 pub use table_writer::{Parts, TableOptions, TableWriter};

@@ -87,19 +87,19 @@ pub fn unfinished_body(
     partial: &Path,
     kind: &'static str,
 ) -> Result<serde_json::Value, ArchiveError> {
-    Unended::open(partial, kind, &Keyring::default()).map(|unended| unended.body)
+    UnfinishedArchive::open(partial, kind, &Keyring::default()).map(|unended| unended.body)
 }
 
 /// An archive that was never finished.
 #[derive(Debug)]
-pub struct Unended {
+pub struct UnfinishedArchive {
     /// Stored body of the manifest.
     pub body: serde_json::Value,
     /// Recipients it is encrypted to; none if it is not encrypted.
     pub recipients: Vec<Recipient>,
 }
 
-impl Unended {
+impl UnfinishedArchive {
     /// Opens an unfinished archive of this kind, with keys for encrypted files.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Unended {
             return Err(foreign(format!("it is a {}", manifest.kind)));
         }
         let recipients = manifest.encryption.iter().flat_map(|note| &note.recipients);
-        Ok(Unended {
+        Ok(UnfinishedArchive {
             body: manifest.open_body(partial, keyring)?,
             recipients: recipients.filter_map(|text| text.parse().ok()).collect(),
         })

@@ -8,7 +8,7 @@ mod descriptors;
 mod ring;
 
 pub use descriptors::make_room;
-pub use ring::{Buffer, Happened, Ring, Socket, Stopped, UnsentMessage};
+pub use ring::{Buffer, Completion, Ring, Socket, Stopped, UnsentMessage};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -224,11 +224,11 @@ pub fn let_others_go_first() {
 }
 
 /// Wakes a waiting thread from another thread.
-pub struct Bell {
+pub struct Waker {
     fd: OwnedFd,
 }
 
-impl Bell {
+impl Waker {
     /// Creates a waker that is not signalled.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Bell {
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
         let fd = check_result(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        Ok(Bell {
+        Ok(Waker {
             // SAFETY: the descriptor was just made and is owned by nobody else.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
         })

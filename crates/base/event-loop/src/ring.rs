@@ -64,7 +64,7 @@ pub struct Buffer {
 
 /// Completion of an operation.
 #[derive(Debug)]
-pub enum Happened {
+pub enum Completion {
     /// Bytes were received.
     Received {
         /// Token of the receive operation.
@@ -451,7 +451,7 @@ impl Ring {
     }
 
     /// Returns the next completion.
-    pub fn next_happened(&mut self) -> Option<Happened> {
+    pub fn next_happened(&mut self) -> Option<Completion> {
         loop {
             let &(user_data, result, flags) = self.completions.get(self.handled)?;
             self.handled += 1;
@@ -462,17 +462,17 @@ impl Ring {
                     self.pending -= 1;
                     let place = user_data as u16;
                     let (token, length, _) = self.sending[usize::from(place)];
-                    Happened::Sent {
+                    Completion::Sent {
                         token,
                         buffer: Buffer { place, length },
                         sent: io_result(result),
                     }
                 }
-                KIND_WATCH => Happened::Readable { token, armed },
+                KIND_WATCH => Completion::Readable { token, armed },
                 KIND_RECEIVE => {
                     self.pending -= usize::from(!armed);
                     match (cqueue::buffer_select(flags), io_result(result)) {
-                        (Some(place), Ok(received)) if received > 0 => Happened::Received {
+                        (Some(place), Ok(received)) if received > 0 => Completion::Received {
                             token,
                             buffer: Buffer {
                                 place,
@@ -526,7 +526,7 @@ fn unsent_part(message: Message) -> Option<UnsentMessage> {
     })
 }
 
-fn stopped_completion(token: u64, result: io::Result<usize>) -> Happened {
+fn stopped_completion(token: u64, result: io::Result<usize>) -> Completion {
     let why = match result {
         Ok(_) => Stopped::End,
         Err(error) => match error.raw_os_error() {
@@ -534,7 +534,7 @@ fn stopped_completion(token: u64, result: io::Result<usize>) -> Happened {
             _ => Stopped::Broken(error),
         },
     };
-    Happened::Stopped { token, why }
+    Completion::Stopped { token, why }
 }
 
 fn io_result(result: i32) -> io::Result<usize> {

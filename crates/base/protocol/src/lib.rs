@@ -47,7 +47,7 @@ pub use error::{DecodeError, EncodeError};
 pub use format::{Format, Formats};
 pub use frame::{Frame, Header, next_frame};
 pub use oids::Oids;
-pub use scanner::{Scanned, Scanner, TagSet};
+pub use scanner::{ScanEvent, Scanner, TagSet};
 pub use values::Values;
 
 /// Version 3.0 of the protocol as in a StartupMessage: the major version in the upper 16 bits, the minor one

@@ -52,7 +52,7 @@ impl TagSet {
 
 /// Event of a [`Scanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned<'b> {
+pub enum ScanEvent<'b> {
     /// A message began. Reported once for every message.
     Header(Header),
     /// Complete body of the message whose header was reported last. Only for requested tags, also if the body
@@ -156,7 +156,7 @@ impl Scanner {
     pub fn next<'b, 'c: 'b>(
         &'b mut self,
         unread: &mut &'c [u8],
-    ) -> Result<Option<Scanned<'b>>, DecodeError> {
+    ) -> Result<Option<ScanEvent<'b>>, DecodeError> {
         if self.lent {
             self.forget_held();
         }
@@ -181,7 +181,7 @@ impl Scanner {
                         0 => State::Header { filled: 0 },
                         left => State::Pieces { left },
                     };
-                    return Ok(Some(Scanned::Piece { bytes }));
+                    return Ok(Some(ScanEvent::Piece { bytes }));
                 }
                 State::Header { filled } => {
                     let taken = (HEADER_BYTES - filled).min(unread.len());
@@ -202,7 +202,7 @@ impl Scanner {
 
     /// Starts the body of a complete header. A failure leaves the state as it is, and repeats.
     #[inline]
-    fn begin_body(&mut self) -> Result<Scanned<'static>, DecodeError> {
+    fn begin_body(&mut self) -> Result<ScanEvent<'static>, DecodeError> {
         let wanted = self.wanted.contains(self.header[0]);
         let body_bytes_max = if wanted {
             self.wanted_body_bytes_max
@@ -215,21 +215,21 @@ impl Scanner {
             0 => State::Header { filled: 0 },
             left => State::Skip { left },
         };
-        Ok(Scanned::Header(header))
+        Ok(ScanEvent::Header(header))
     }
 
     fn take_body<'b, 'c: 'b>(
         &'b mut self,
         header: Header,
         unread: &mut &'c [u8],
-    ) -> Option<Scanned<'b>> {
+    ) -> Option<ScanEvent<'b>> {
         let missing = header.body_bytes - self.held.len();
         let (taken, rest) = unread.split_at(missing.min(unread.len()));
         *unread = rest;
         if taken.len() == missing {
             self.state = State::Header { filled: 0 };
             if self.held.is_empty() {
-                return Some(Scanned::Body {
+                return Some(ScanEvent::Body {
                     tag: header.tag,
                     body: taken,
                 });
@@ -241,7 +241,7 @@ impl Scanner {
             return None;
         }
         self.lent = true;
-        Some(Scanned::Body {
+        Some(ScanEvent::Body {
             tag: header.tag,
             body: &self.held,
         })
@@ -273,9 +273,9 @@ mod tests {
         for mut chunk in stream.chunks(chunk_bytes) {
             while let Some(event) = scanner.next(&mut chunk).unwrap() {
                 seen.push(match event {
-                    Scanned::Header(header) => (header.tag, Ok(header.body_bytes)),
-                    Scanned::Body { tag, body } => (tag, Err(body.to_vec())),
-                    Scanned::Piece { .. } => unreachable!("nobody asked for pieces"),
+                    ScanEvent::Header(header) => (header.tag, Ok(header.body_bytes)),
+                    ScanEvent::Body { tag, body } => (tag, Err(body.to_vec())),
+                    ScanEvent::Piece { .. } => unreachable!("nobody asked for pieces"),
                 });
             }
             assert!(chunk.is_empty());
@@ -307,7 +307,7 @@ mod tests {
         let mut chunk = &b"D\x40\0\0\0some"[..];
         assert_eq!(
             scanner.next(&mut chunk),
-            Ok(Some(Scanned::Header(Header {
+            Ok(Some(ScanEvent::Header(Header {
                 tag: b'D',
                 body_bytes: 0x4000_0000 - 4
             })))
@@ -334,11 +334,11 @@ mod tests {
             for mut chunk in STREAM.chunks(chunk_bytes) {
                 while let Some(event) = scanner.next(&mut chunk).unwrap() {
                     match event {
-                        Scanned::Header(header) if matches!(header.tag, b'D' | b'I') => {
+                        ScanEvent::Header(header) if matches!(header.tag, b'D' | b'I') => {
                             scanner.pass_body();
                         }
-                        Scanned::Header(_) | Scanned::Piece { .. } => {}
-                        Scanned::Body { tag, .. } => bodies.push(tag),
+                        ScanEvent::Header(_) | ScanEvent::Piece { .. } => {}
+                        ScanEvent::Body { tag, .. } => bodies.push(tag),
                     }
                 }
             }
@@ -356,12 +356,12 @@ mod tests {
                 while let Some(event) = scanner.next(&mut chunk).unwrap() {
                     match event {
                         // An empty one and one that is not wanted, and one that is.
-                        Scanned::Header(header) if b"1DC".contains(&header.tag) => {
+                        ScanEvent::Header(header) if b"1DC".contains(&header.tag) => {
                             scanner.give_pieces();
                         }
-                        Scanned::Header(_) => {}
-                        Scanned::Piece { bytes } => rows.extend_from_slice(bytes),
-                        Scanned::Body { tag, .. } => bodies.push(tag),
+                        ScanEvent::Header(_) => {}
+                        ScanEvent::Piece { bytes } => rows.extend_from_slice(bytes),
+                        ScanEvent::Body { tag, .. } => bodies.push(tag),
                     }
                 }
             }

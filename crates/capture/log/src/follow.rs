@@ -40,7 +40,7 @@ const LINES_ENOUGH: usize = 10;
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The log to follow, the position to start from, and the stop condition.
-pub struct Follow {
+pub struct FollowOptions {
     /// A file, a directory, a pattern, or `-` for standard input. With a directory or pattern the
     /// most recently written file is followed, and then each file that replaces it.
     pub what: PathBuf,
@@ -99,7 +99,7 @@ enum FollowedInput {
     Stream(Option<StdinStream>),
 }
 
-impl Follow {
+impl FollowOptions {
     /// Finds the log to follow.
     pub(super) fn begin(
         self,

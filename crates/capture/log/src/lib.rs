@@ -64,7 +64,7 @@ use sources::{Source, order_sources};
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
-pub use follow::Follow;
+pub use follow::FollowOptions;
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
 pub use quality_counters::QualityCounters;
@@ -163,7 +163,7 @@ pub struct LogOptions<'a> {
     /// Receives the name of each file that is followed.
     pub on_source: Option<OnSource<'a>>,
     /// Follows a log that is still being written. `inputs` is ignored then.
-    pub follow: Option<Follow>,
+    pub follow: Option<FollowOptions>,
 }
 
 /// Facts about one input that was read.

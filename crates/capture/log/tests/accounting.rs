@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use capture_log::{
     Input, LogError, LogOptions, LogReport, SkipReason, UnreadableReason, capture, capture_bytes,
 };
-use capture_sink::{Collected, EventSink, SinkError};
+use capture_sink::{EventCollector, EventSink, SinkError};
 use normal::{check_laws, normal_form};
 use proptest::prelude::*;
 use workload::{EventRef, ServerEvent, Session};
@@ -69,9 +69,9 @@ fn lines(bytes: &[u8]) -> u64 {
 }
 
 /// Captures, and checks the invariants; `None` if nothing of a log is left.
-fn checked(bytes: Vec<u8>) -> Option<(Collected, LogReport)> {
+fn checked(bytes: Vec<u8>) -> Option<(EventCollector, LogReport)> {
     let count = lines(&bytes);
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let report = match capture_bytes(bytes, None, None, &mut collected) {
         Ok(report) => report,
         Err(
@@ -152,8 +152,8 @@ fn write(directory: &Path, name: &str, bytes: &[u8]) -> Input {
     Input::Path(path)
 }
 
-fn captured(inputs: Vec<Input>) -> Result<(Collected, LogReport), LogError> {
-    let mut collected = Collected::default();
+fn captured(inputs: Vec<Input>) -> Result<(EventCollector, LogReport), LogError> {
+    let mut collected = EventCollector::default();
     let options = LogOptions {
         inputs,
         ..LogOptions::default()
@@ -188,7 +188,7 @@ fn fact_23_rotated_and_compressed_files_are_read_in_the_order_of_their_times() {
         write(directory.path(), "c.log", b""),
     ];
     let (collected, report) = captured(inputs).unwrap();
-    let mut whole = Collected::default();
+    let mut whole = EventCollector::default();
     capture_bytes(STDERR, None, None, &mut whole).unwrap();
     assert_eq!(normal_form(&collected), normal_form(&whole));
     let formats: Vec<&str> = report

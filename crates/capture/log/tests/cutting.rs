@@ -4,7 +4,7 @@
 mod normal;
 
 use capture_log::{LogError, LogFormat, Reconciliation, capture_bytes};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use normal::{check_laws, normal_form};
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ const LOGS: [(LogFormat, &[u8]); 3] = [
 
 /// The events, and the account; neither if the rest is refused as no log.
 fn read(format: LogFormat, bytes: &'static [u8]) -> (String, Option<Reconciliation>) {
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let prefix = (format == LogFormat::Stderr).then_some(PREFIX);
     let read = capture_bytes(bytes, Some(format), prefix, &mut collected);
     let report = match read {

@@ -13,7 +13,7 @@ mod generate_log {
 mod normal;
 
 use capture_log::{LogReport, SkipReason, capture_bytes};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use generate_log::client::Logging;
 use generate_log::generator::{Generated, Length, Options, Profile, generate};
 use generate_log::line_format::LineFormat;
@@ -24,7 +24,7 @@ const SETTINGS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)]
 struct Read {
     bytes: Vec<u8>,
     generated: Generated,
-    collected: Collected,
+    collected: EventCollector,
     report: LogReport,
 }
 
@@ -32,7 +32,7 @@ fn read(options: &Options) -> Read {
     let mut bytes = Vec::new();
     let generated = generate(options, &mut bytes).unwrap();
     assert_eq!(generated.bytes, bytes.len() as u64);
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     // Given, since a log's beginning need not show all properties of a prefix.
     let prefix = (options.format == LineFormat::Stderr).then_some(options.prefix.as_str());
     let report = capture_bytes(bytes.clone(), None, prefix, &mut collected).unwrap();
@@ -48,7 +48,7 @@ fn read(options: &Options) -> Read {
     }
 }
 
-fn statements(collected: &Collected) -> u64 {
+fn statements(collected: &EventCollector) -> u64 {
     let statements = collected.events.iter();
     statements.filter(|event| event.kind.is_statement()).count() as u64
 }

@@ -6,7 +6,7 @@ mod normal;
 use std::path::{Path, PathBuf};
 
 use capture_log::{Input, LogError, LogFormat, LogOptions, LogReport, capture};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use normal::{check_laws, normal_form};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ const LOGS: [(LogFormat, &str, &str); 6] = [
 
 fn read(paths: &[&Path], log: usize) -> Result<(String, LogReport), LogError> {
     let (format, _, prefix) = LOGS[log];
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let options = LogOptions {
         inputs: paths
             .iter()

@@ -6,7 +6,7 @@ mod normal;
 use std::path::{Path, PathBuf};
 
 use capture_log::{Input, LogOptions, LogReport, SkipReason, capture};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use normal::{check_laws, normal_form};
 
 fn fixture(name: &str) -> PathBuf {
@@ -15,8 +15,8 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn read(name: &str) -> (Collected, LogReport) {
-    let mut collected = Collected::default();
+fn read(name: &str) -> (EventCollector, LogReport) {
+    let mut collected = EventCollector::default();
     let options = LogOptions {
         inputs: vec![Input::Path(fixture(name))],
         ..LogOptions::default()
@@ -36,14 +36,14 @@ fn read(name: &str) -> (Collected, LogReport) {
     (collected, report)
 }
 
-fn events_are(name: &str, collected: &Collected) {
+fn events_are(name: &str, collected: &EventCollector) {
     let expected = std::fs::read_to_string(fixture(&format!("{name}.events"))).unwrap_or_default();
     let found = normal_form(collected);
     assert!(found == expected, "{name}: found\n{found}");
 }
 
 /// The same events, due within a millisecond, and the same durations.
-fn same(name: &str, one: &Collected, other: &Collected) {
+fn same(name: &str, one: &EventCollector, other: &EventCollector) {
     assert_eq!(normal_form(one), normal_form(other), "{name}");
     for (a, b) in one.events.iter().zip(&other.events) {
         assert_eq!((a.session, a.sequence), (b.session, b.sequence));
@@ -52,7 +52,7 @@ fn same(name: &str, one: &Collected, other: &Collected) {
     }
 }
 
-fn three_formats(name: &str) -> (Collected, LogReport) {
+fn three_formats(name: &str) -> (EventCollector, LogReport) {
     let (stderr, report) = read(&format!("{name}.log"));
     let (csv, _) = read(&format!("{name}.csv"));
     let (json, _) = read(&format!("{name}.json"));

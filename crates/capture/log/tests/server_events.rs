@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use capture_log::{Input, LogOptions, LogReport, SkipReason, capture};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use workload::{ServerEvent, ServerEventKind};
 
 fn fixture(name: &str) -> PathBuf {
@@ -15,8 +15,8 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn read(name: &str) -> (Collected, LogReport) {
-    let mut collected = Collected::default();
+fn read(name: &str) -> (EventCollector, LogReport) {
+    let mut collected = EventCollector::default();
     let options = LogOptions {
         inputs: vec![Input::Path(fixture(name))],
         ..LogOptions::default()
@@ -68,10 +68,10 @@ fn normal_form(events: &[ServerEvent]) -> String {
     text
 }
 
-fn all_formats(version: &str, formats: &[&str]) -> Collected {
+fn all_formats(version: &str, formats: &[&str]) -> EventCollector {
     let name = format!("server{version}");
     let expected = std::fs::read_to_string(fixture(&format!("{name}.server"))).unwrap_or_default();
-    let mut last = Collected::default();
+    let mut last = EventCollector::default();
     for format in formats {
         let (collected, report) = read(&format!("{name}.{format}"));
         let found = normal_form(&collected.server_events);
@@ -90,7 +90,7 @@ fn all_formats(version: &str, formats: &[&str]) -> Collected {
     last
 }
 
-fn count(collected: &Collected, kind: ServerEventKind) -> usize {
+fn count(collected: &EventCollector, kind: ServerEventKind) -> usize {
     let events = collected.server_events.iter();
     events.filter(|event| event.kind == kind).count()
 }
@@ -137,7 +137,7 @@ fn what_is_both_counts_once() {
 2026-01-01 10:00:01.000 UTC [7] 6b014650.7 3 40P01 app@shop web STATEMENT:  update t set v = 1\n\
 2026-01-01 10:00:02.000 UTC [9] 6b014650.9 1 00000 LOG:  checkpoint starting: time\n\
 2026-01-01 10:00:03.000 UTC [9] 6b014650.9 2 00000 LOG:  nothing that is known\n";
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let prefix = Some("%m [%p] %c %l %e %q%u@%d %a ");
     let report = capture_log::capture_bytes(log, None, prefix, &mut collected).unwrap();
     let account = &report.reconciliation;

@@ -1,7 +1,7 @@
 //! A log is sliced as it is read.
 
 use capture_log::{LogFormat, capture_bytes};
-use capture_sink::{Collected, SliceSink};
+use capture_sink::{EventCollector, SliceSink};
 use transform::{Moment, Slice, Slicer};
 
 const LOG: &str = "\
@@ -20,7 +20,7 @@ fn a_log_is_sliced_as_it_is_read() {
         to: Some(Moment::parse("2026-03-01 09:00:04").unwrap()),
         ..Slice::default()
     };
-    let mut sink = SliceSink::new(Collected::default(), Some(Slicer::new(slice, None)));
+    let mut sink = SliceSink::new(EventCollector::default(), Some(Slicer::new(slice, None)));
     let report = capture_bytes(LOG, Some(LogFormat::Stderr), Some("%m [%p] "), &mut sink).unwrap();
     assert!(report.reconciliation.adds_up());
     assert_eq!(report.reconciliation.events, 6);

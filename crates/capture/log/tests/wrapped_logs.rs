@@ -5,7 +5,7 @@ mod normal;
 mod wrapping;
 
 use capture_log::{LogError, LogFormat, LogReport, SkipReason, UnreadableReason, capture_bytes};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use normal::{check_laws, normal_form};
 use workload::EventKind;
 use wrapping::*;
@@ -39,8 +39,11 @@ fn lines(text: &str) -> u64 {
     text.split_inclusive('\n').count() as u64
 }
 
-fn try_read(text: &str, format: Option<LogFormat>) -> Result<(Collected, LogReport), LogError> {
-    let mut collected = Collected::default();
+fn try_read(
+    text: &str,
+    format: Option<LogFormat>,
+) -> Result<(EventCollector, LogReport), LogError> {
+    let mut collected = EventCollector::default();
     let report = capture_bytes(Vec::from(text), format, None, &mut collected)?;
     let account = &report.reconciliation;
     assert_eq!(account.lines, lines(text), "{account:?}");
@@ -50,12 +53,12 @@ fn try_read(text: &str, format: Option<LogFormat>) -> Result<(Collected, LogRepo
     Ok((collected, report))
 }
 
-fn read(text: &str) -> (Collected, LogReport) {
+fn read(text: &str) -> (EventCollector, LogReport) {
     try_read(text, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Checks that every line is read in that format, into the events of `plain`.
-fn same(name: &str, plain: &str, wrapped: &str, format: &str) -> (Collected, LogReport) {
+fn same(name: &str, plain: &str, wrapped: &str, format: &str) -> (EventCollector, LogReport) {
     let (collected, report) = read(wrapped);
     assert_eq!(report.sources[0].file.format, format, "{name}");
     let account = &report.reconciliation;
@@ -504,7 +507,7 @@ fn the_format_can_be_given_and_must_then_be_that() {
             "{error}"
         );
     }
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let prefix = "%m [%p] %c %l %u@%d %e %r %a ";
     let report = capture_bytes(text.clone(), None, Some(prefix), &mut collected).unwrap();
     assert_eq!(report.sources[0].file.format, "syslog");

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use event_loop::Bell;
+use event_loop::Waker;
 
 use super::opener::DialResult;
 
@@ -27,14 +27,14 @@ pub(super) enum ForwarderMessage {
 
 /// Message queue of a forwarder.
 pub(super) struct Inbox {
-    pub(super) bell: Bell,
+    pub(super) bell: Waker,
     messages: Sender<ForwarderMessage>,
 }
 
 impl Inbox {
     pub(super) fn new() -> io::Result<(Arc<Self>, Receiver<ForwarderMessage>)> {
         let (messages, received) = unbounded();
-        let bell = Bell::new()?;
+        let bell = Waker::new()?;
         Ok((Arc::new(Inbox { bell, messages }), received))
     }
 

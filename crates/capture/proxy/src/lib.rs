@@ -41,14 +41,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use connect::dial::Opener;
+use connect::dial::SocketOpener;
 use connect::{SessionAttributes, Target, TargetError};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use capture_status::{CaptureStatus, Finished, RecordingState, RecordingStatus};
-use capture_wire::conversation::ConversationOptions;
+use capture_wire::conversation::DecoderOptions;
 use forwarder::{Counters, Forwarder, Shared};
 use inbox::{ForwarderMessage, Inbox};
 use listen::Listener;
@@ -77,7 +77,7 @@ pub struct ProxyOptions {
     /// Whether connections without TLS are forwarded by io_uring, if the system has it.
     pub by_ring: bool,
     /// Details to record in addition to the statements.
-    pub conversation: ConversationOptions,
+    pub conversation: DecoderOptions,
     /// Options of the capture that recordings list in their manifest.
     pub options: BTreeMap<String, String>,
 }
@@ -128,13 +128,13 @@ pub struct Proxy {
     forwarders: Vec<JoinHandle<io::Result<()>>>,
     recorder: Option<JoinHandle<()>>,
     status: Arc<Mutex<CaptureStatus>>,
-    control: Control,
+    control: RecordingControl,
     events: Receiver<Happening>,
 }
 
 /// Starts and stops recordings. Clones control the same proxy.
 #[derive(Clone)]
-pub struct Control {
+pub struct RecordingControl {
     inboxes: Vec<Arc<Inbox>>,
     commands: Sender<Command>,
     next: Arc<AtomicU64>,
@@ -143,7 +143,7 @@ pub struct Control {
 /// Maximum duration of a command: a disk may be slow.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Control {
+impl RecordingControl {
     /// Starts a recording at this point of the traffic. Returns its path.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Proxy {
         }
         // The limit is raised as far as possible: further clients wait at the listener.
         let _ = event_loop::make_room(1 << 20);
-        let opener = Opener::new(&options.upstream)?;
+        let opener = SocketOpener::new(&options.upstream)?;
         let listeners: Vec<Listener> = options
             .listen
             .iter()
@@ -255,7 +255,7 @@ impl Proxy {
         Ok(Proxy {
             upstream,
             addresses,
-            control: Control {
+            control: RecordingControl {
                 inboxes: inboxes.clone(),
                 commands,
                 next: Arc::new(AtomicU64::new(1)),
@@ -276,7 +276,7 @@ impl Proxy {
     }
 
     /// Returns a handle for starting and stopping recordings.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> RecordingControl {
         self.control.clone()
     }
 

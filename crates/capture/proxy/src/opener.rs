@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use connect::Server;
-use connect::dial::{Channel, DialError, Opener};
+use connect::dial::{Channel, DialError, SocketOpener};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustls::ClientConnection;
 
@@ -69,7 +69,7 @@ pub(super) struct OpenerPool {
 }
 
 struct PoolShared {
-    opener: Opener,
+    opener: SocketOpener,
     jobs: Receiver<OpenRequest>,
     threads: AtomicUsize,
     /// Number of unfinished requests.
@@ -77,7 +77,7 @@ struct PoolShared {
 }
 
 impl OpenerPool {
-    pub(super) fn new(opener: Opener) -> Self {
+    pub(super) fn new(opener: SocketOpener) -> Self {
         let (wanted, jobs) = unbounded();
         OpenerPool {
             shared: Arc::new(PoolShared {

@@ -24,7 +24,7 @@ use super::recording::{
 };
 use super::wall_clock::WallClock;
 use capture_sink::{Counted, EventSink, SinkError};
-use capture_wire::conversation::{Account, ConversationOptions, Conversations};
+use capture_wire::conversation::{Account, Conversations, DecoderOptions};
 
 /// Interval between requests for unsent chunks of forwarders.
 const TICK: Duration = Duration::from_millis(25);
@@ -68,7 +68,7 @@ pub(super) struct RecorderParts {
     pub(super) status: Arc<Mutex<CaptureStatus>>,
     pub(super) events: ProxyEventSender,
     pub(super) open: OpenRecording,
-    pub(super) conversation: ConversationOptions,
+    pub(super) conversation: DecoderOptions,
     /// Source that recordings state in their manifest.
     pub(super) source: String,
     pub(super) options: BTreeMap<String, String>,

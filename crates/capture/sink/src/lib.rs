@@ -12,5 +12,5 @@ mod slice;
 
 pub use counting_reader::{CountingReader, StreamState};
 pub use mask::MaskSink;
-pub use sink::{Collected, Counted, EventSink, SinkError};
+pub use sink::{Counted, EventCollector, EventSink, SinkError};
 pub use slice::SliceSink;

@@ -117,7 +117,7 @@ impl EventSink for Counted {
 
 /// A sink that keeps everything in memory: for tests and small sources.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Collected {
+pub struct EventCollector {
     /// Events in the order of arrival.
     pub events: Vec<Event>,
     /// Sessions in the order of arrival.
@@ -126,7 +126,7 @@ pub struct Collected {
     pub server_events: Vec<ServerEvent>,
 }
 
-impl EventSink for Collected {
+impl EventSink for EventCollector {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.events.push(event.to_event());
         Ok(())

@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use capture_sink::{Counted, EventSink};
-use capture_wire::conversation::{ConversationOptions, Conversations, Side};
+use capture_wire::conversation::{Conversations, DecoderOptions, Side};
 use transform::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
@@ -92,7 +92,7 @@ fn talk<S: EventSink>(
     sink: &mut S,
     secure: impl Fn(&mut S, i64) -> Result<(), Box<dyn std::error::Error>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut conversations = Conversations::new(ConversationOptions::default());
+    let mut conversations = Conversations::new(DecoderOptions::default());
     conversations.record(BEGAN_US, sink)?;
     let mut now_us = BEGAN_US;
     let start = [&[0, 3, 0, 0][..], b"user\0postgres\0database\0postgres\0\0"].concat();

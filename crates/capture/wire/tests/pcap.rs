@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use capture_wire::pcap::{
     Malformed, Passed, PcapError, PcapOptions, PcapReport, capture, capture_reader,
 };
@@ -25,7 +25,11 @@ fn options(files: &[PathBuf]) -> PcapOptions<'static> {
 }
 
 fn read(bytes: Vec<u8>) -> Result<PcapReport, PcapError> {
-    capture_reader(Cursor::new(bytes), options(&[]), &mut Collected::default())
+    capture_reader(
+        Cursor::new(bytes),
+        options(&[]),
+        &mut EventCollector::default(),
+    )
 }
 
 #[track_caller]
@@ -168,7 +172,7 @@ fn several_files_are_one_in_the_order_of_time() {
         write("b.pcap", &file(CONTAINERS[2], 1, &all[4..10])),
         write("empty.pcap", &file(CONTAINERS[0], 1, &[])),
     ];
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let report = capture(options(&files), &mut collected).unwrap();
     let whole = read(file(CONTAINERS[0], 1, &all)).unwrap();
     assert_eq!(report.account, whole.account);
@@ -290,7 +294,7 @@ fn what_cannot_be_is_one_sentence() {
     );
     let missing = capture(
         options(&["/nowhere.pcap".into()]),
-        &mut Collected::default(),
+        &mut EventCollector::default(),
     );
     let error = missing.unwrap_err().to_string();
     assert!(

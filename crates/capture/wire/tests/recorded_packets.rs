@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use capture_wire::pcap::{PcapOptions, PcapReport, capture_reader};
 use proptest::prelude::*;
 use workload::{Event, EventKind};
@@ -16,12 +16,12 @@ use packets::{CONTAINERS, Record, file};
 const LO: &[u8] = include_bytes!("recorded/psql-and-pgbench-lo.pcap");
 const ANY: &[u8] = include_bytes!("recorded/psql-and-pgbench-any.pcap");
 
-fn read(bytes: &[u8]) -> (PcapReport, Collected) {
+fn read(bytes: &[u8]) -> (PcapReport, EventCollector) {
     let options = PcapOptions {
         ports: vec![24839],
         ..PcapOptions::default()
     };
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let report = capture_reader(Cursor::new(bytes.to_vec()), options, &mut collected).unwrap();
     assert!(report.account.adds_up());
     (report, collected)
@@ -45,7 +45,7 @@ fn records(bytes: &[u8]) -> Vec<Record> {
 }
 
 /// Lists the clients' statements, session by session.
-fn told(collected: &Collected) -> Vec<String> {
+fn told(collected: &EventCollector) -> Vec<String> {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
     let line = |event: &&Event| {

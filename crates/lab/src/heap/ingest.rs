@@ -91,7 +91,7 @@ impl Pool {
 
 /// Counts of what was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Ingested {
+pub struct IngestCounts {
     /// Number of events.
     pub events: u64,
     /// Number of statements.
@@ -100,7 +100,7 @@ pub struct Ingested {
     pub seconds: f64,
 }
 
-impl Ingested {
+impl IngestCounts {
     /// Returns the mean number of rows of a statement.
     pub fn rows(&self) -> f64 {
         self.events as f64 / self.statements.max(1) as f64
@@ -121,7 +121,7 @@ fn consume(
     first_event: u64,
     (partitions, rows): (usize, usize),
     more: &(dyn Fn(u64, Duration) -> bool + Sync),
-) -> Result<Ingested, LabError> {
+) -> Result<IngestCounts, LabError> {
     let begun = Instant::now();
     let consumer = |number: usize| -> Result<(u64, u64), LabError> {
         // The first numbers are far apart, so that event numbers are unique.
@@ -158,9 +158,9 @@ fn consume(
             .map(|one| one.join().expect("a consumer does not panic"))
             .collect()
     });
-    let mut all = Ingested {
+    let mut all = IngestCounts {
         seconds: begun.elapsed().as_secs_f64(),
-        ..Ingested::default()
+        ..IngestCounts::default()
     };
     for result in results {
         let (events, statements) = result?;
@@ -180,7 +180,7 @@ pub fn ingest(
     first_event: u64,
     partitions: usize,
     each: u64,
-) -> Result<Ingested, LabError> {
+) -> Result<IngestCounts, LabError> {
     let more = |written: u64, _: Duration| written < each;
     consume(pool, store, first_event, (partitions, 1), &more)
 }
@@ -195,7 +195,7 @@ pub fn for_a_while(
     first_event: u64,
     (partitions, rows): (usize, usize),
     time: Duration,
-) -> Result<Ingested, LabError> {
+) -> Result<IngestCounts, LabError> {
     let more = |_, elapsed: Duration| elapsed < time;
     consume(pool, store, first_event, (partitions, rows), &more)
 }

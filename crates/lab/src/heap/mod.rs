@@ -25,7 +25,7 @@ pub use backlog::{Backlog, BacklogPlan, LagPoint, backlog, single_row_rate};
 pub use cost::{Caches, Cost, cost};
 pub use definition::Definition;
 pub use event::{Event, Events};
-pub use ingest::{Ingested, Pool, for_a_while, ingest, insert};
+pub use ingest::{IngestCounts, Pool, for_a_while, ingest, insert};
 pub use patterns::{PatternCost, patterns};
 pub use questions::{Asked, ask};
 pub use store::{Size, Store, create};

@@ -18,7 +18,7 @@ pub enum Protocol {
 
 /// Counts of `pg_stat_statements`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Plans {
+pub struct PlanCounts {
     /// Number of consecutive sessions.
     pub sessions: u32,
     /// Number of times that the statement was planned.
@@ -36,7 +36,7 @@ pub fn plans(
     connect: &Connect<'_>,
     protocol: Protocol,
     (sessions, calls): (u32, u32),
-) -> Result<Plans, LabError> {
+) -> Result<PlanCounts, LabError> {
     let failed = LabError::server("plans cannot be counted");
     client
         .batch_execute("SELECT pg_stat_statements_reset()")
@@ -67,7 +67,7 @@ pub fn plans(
             &[],
         )
         .map_err(&failed)?;
-    Ok(Plans {
+    Ok(PlanCounts {
         sessions,
         plans: row.get::<_, i64>(0) as u64,
         calls: row.get::<_, i64>(1) as u64,

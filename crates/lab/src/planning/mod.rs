@@ -10,7 +10,7 @@ mod headroom;
 mod statistics;
 
 pub use application::application;
-pub use counting::{Plans, Protocol, account, account_with_branch, busy, plans};
+pub use counting::{PlanCounts, Protocol, account, account_with_branch, busy, plans};
 pub use headroom::{Advice, FAR, Headroom, NEAR};
 pub use statistics::{Statistics, statistics};
 

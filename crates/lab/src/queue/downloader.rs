@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::claim::LockClause;
 use super::feed::{Feed, import};
-use super::links::{LinkServer, Served};
+use super::links::{LinkServer, RequestCounts};
 use super::metrics::{Metrics, Sample};
 use super::process::{Deployment, Process};
 use super::schema::{Queue, number};
@@ -56,21 +56,21 @@ pub struct Driven {
     /// Counts of the programs' work.
     pub counts: Counts,
     /// Requests that the links' server received.
-    pub served: Served,
+    pub served: RequestCounts,
     /// Duration.
     pub took: Duration,
 }
 
 /// Condition under which an instance is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kill {
+pub struct KillCondition {
     /// Number of links that the instance has claimed but not finished.
     pub held: i64,
 }
 
 /// Result of processing a fixed number of links.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drained {
+pub struct DrainResult {
     /// Number of links that were due.
     pub due: u64,
     /// Number of these links that were never requested, or were claimed but not finished.
@@ -80,7 +80,7 @@ pub struct Drained {
     /// Counts of the programs' work.
     pub counts: Counts,
     /// Requests that the links' server received.
-    pub served: Served,
+    pub served: RequestCounts,
 }
 
 type Program = JoinHandle<Result<(), postgres::Error>>;
@@ -159,7 +159,7 @@ impl System {
     }
 
     /// Ends all programs in order.
-    fn end(self) -> Result<(Counts, Served), LabError> {
+    fn end(self) -> Result<(Counts, RequestCounts), LabError> {
         self.is_over.store(true, Ordering::Release);
         let ended: Vec<_> = self.instances.into_iter().map(Process::end).collect();
         for program in self.others {
@@ -212,9 +212,9 @@ pub fn drain(
     deployment: &Deployment,
     queue: &Queue,
     plan: &Plan,
-    kill: Option<Kill>,
+    kill: Option<KillCondition>,
     patience: Duration,
-) -> Result<Drained, LabError> {
+) -> Result<DrainResult, LabError> {
     let connect = connections(&deployment.url);
     let metrics = connect("metrics").and_then(Metrics::new);
     let due = metrics.and_then(|mut metrics| metrics.due());
@@ -245,7 +245,7 @@ pub fn drain(
     }
     let (counts, served) = system.end()?;
     let asked = due.iter().filter(|one| served.links.contains(one)).count();
-    Ok(Drained {
+    Ok(DrainResult {
         due: due.len() as u64,
         lost: (due.len() - asked) as u64 + left.unsigned_abs(),
         held,

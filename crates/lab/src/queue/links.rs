@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Counts of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct RequestCounts {
     /// Number of requests.
     pub requests: u64,
     /// Number of images that were sent.
@@ -46,7 +46,7 @@ pub struct Served {
 
 #[derive(Debug, Default)]
 struct RequestLog {
-    served: Served,
+    served: RequestCounts,
     attempts: HashSet<(u64, u32)>,
 }
 
@@ -118,7 +118,7 @@ impl LinkServer {
     }
 
     /// Returns the counts so far.
-    pub(super) fn served(&self) -> Served {
+    pub(super) fn served(&self) -> RequestCounts {
         self.shared.log().served.clone()
     }
 }

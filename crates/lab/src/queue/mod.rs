@@ -28,11 +28,11 @@ mod worker;
 
 pub use amplification::{Amplification, amplification};
 pub use claim::{LockClause, claim_sql};
-pub use downloader::{Drained, Driven, Kill, Plan, drain, drive};
+pub use downloader::{DrainResult, Driven, KillCondition, Plan, drain, drive};
 pub use instance::instance;
 pub use keys::{Key, KeyCosts, Migration, key_costs, migrate};
 pub use limiter::{Limiter, PUT_OFF};
-pub use links::Served;
+pub use links::RequestCounts;
 pub use metrics::Sample;
 pub use process::Deployment;
 pub use schema::{

@@ -43,8 +43,8 @@ pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
 pub use lineage::{
-    Kept, LeftOut, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote, SliceAccount,
-    SliceNote,
+    ExclusionReason, Kept, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote,
+    SliceAccount, SliceNote,
 };
 pub use parameter::{Parameter, ParameterRef};
 pub use reader::WorkloadReader;

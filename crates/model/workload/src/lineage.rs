@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use mask_account::{Kept, MaskAccount, MaskedValues};
 pub use rewrite_account::RewriteAccount;
-pub use slice_account::{LeftOut, SliceAccount};
+pub use slice_account::{ExclusionReason, SliceAccount};
 
 /// One slicing in the history of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use archive::{
-    ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, TableReader, Unended,
+    ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, TableReader, UnfinishedArchive,
     recover_tables,
 };
 
@@ -57,7 +57,7 @@ fn finish(
     keyring: &Keyring,
     provenance: Provenance,
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
-    let unended = Unended::open(partial, KIND, keyring)?;
+    let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
     let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
     let files = recover_tables(partial, &["events", "late"], keyring)?;
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =

@@ -202,7 +202,7 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// Reports once that following the log stops.
-fn announce_stop(follow: &mut log::Follow, bar: &ProgressBar) {
+fn announce_stop(follow: &mut log::FollowOptions, bar: &ProgressBar) {
     let mut stop = std::mem::replace(&mut follow.stop, Box::new(|| true));
     let (bar, mut is_announced) = (bar.clone(), false);
     follow.stop = Box::new(move || {

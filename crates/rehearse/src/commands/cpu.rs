@@ -10,13 +10,13 @@ use crate::exit_status::ExitStatus;
 use crate::options::profiling::Cpu;
 use crate::terminal;
 use study::Failure;
-use study::profile_samples::{Profiled, SampleChoice};
+use study::profile_samples::{Profiled, SampleFilter};
 
 /// Reads the profile and shows its phases.
 pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
     show(
         &options.run,
-        &SampleChoice::from(&options.choice),
+        &SampleFilter::from(&options.choice),
         options.top,
         options.json,
     )?;
@@ -37,7 +37,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>
         return Ok(Err(off.clone()));
     }
     let each = SampleTime::of(profile.info());
-    let profiled = Profiled::open(run, &SampleChoice::default())?;
+    let profiled = Profiled::open(run, &SampleFilter::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();
@@ -53,7 +53,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>
 ///
 /// # Errors
 /// If the run has no profile or cannot be read.
-pub fn show(path: &Path, choice: &SampleChoice, top: usize, json: bool) -> Result<(), Failure> {
+pub fn show(path: &Path, choice: &SampleFilter, top: usize, json: bool) -> Result<(), Failure> {
     let profiled = Profiled::open(RunReader::open(path)?, choice)?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use report::flame::{
-    FlameOf, FlameTitles, WAIT_UNIT, difference, flame_difference_svg, flame_page, flame_svg,
+    FlameKind, FlameTitles, WAIT_UNIT, difference, flame_difference_svg, flame_page, flame_svg,
 };
 use run::RunReader;
 
@@ -15,7 +15,7 @@ use crate::exit_status::ExitStatus;
 use crate::options::profiling::Flame;
 use crate::terminal;
 use study::Failure;
-use study::profile_samples::{Profiled, SampleChoice};
+use study::profile_samples::{Profiled, SampleFilter};
 
 /// Draws the flame graph into a file.
 pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
@@ -36,12 +36,12 @@ pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
     };
     let drawn = load_stacks(first, options)?;
     let (of, what, unit) = match options.off_cpu {
-        true => (FlameOf::Waiting, "Waiting in", WAIT_UNIT),
-        false => (FlameOf::Processor, "Processor time of", "samples"),
+        true => (FlameKind::Waiting, "Waiting in", WAIT_UNIT),
+        false => (FlameKind::Processor, "Processor time of", "samples"),
     };
     let mut titles = FlameTitles {
         title: format!("{what} {}", first.display()),
-        subtitle: chosen(&SampleChoice::from(&options.choice)),
+        subtitle: chosen(&SampleFilter::from(&options.choice)),
         unit: unit.to_owned(),
         notes: drawn.notes,
         of,
@@ -98,11 +98,11 @@ pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
 /// # Errors
 /// If the run has no profile, or a file cannot be written.
 pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
-    let folded = folded(run, &SampleChoice::default())?;
+    let folded = folded(run, &SampleFilter::default())?;
     let titles = FlameTitles {
         title: title.to_owned(),
         unit: "samples".to_owned(),
-        of: FlameOf::Processor,
+        of: FlameKind::Processor,
         ..FlameTitles::default()
     };
     let svg = flame_svg(&folded, &titles)
@@ -124,9 +124,9 @@ struct FlameStacks {
 
 fn load_stacks(run: &Path, options: &Flame) -> Result<FlameStacks, Failure> {
     match options.off_cpu {
-        true => waits::waits(run, &SampleChoice::from(&options.choice)),
+        true => waits::waits(run, &SampleFilter::from(&options.choice)),
         false => Ok(FlameStacks {
-            folded: folded(run, &SampleChoice::from(&options.choice))?,
+            folded: folded(run, &SampleFilter::from(&options.choice))?,
             notes: Vec::new(),
         }),
     }
@@ -140,7 +140,7 @@ enum Form {
     Folded,
 }
 
-fn chosen(choice: &SampleChoice) -> String {
+fn chosen(choice: &SampleFilter) -> String {
     let named = [
         ("statement", &choice.statement),
         ("role", &choice.user),
@@ -154,7 +154,7 @@ fn chosen(choice: &SampleChoice) -> String {
 }
 
 /// Returns the stacks of a run with their numbers of samples.
-fn folded(run: &Path, choice: &SampleChoice) -> Result<Vec<String>, Failure> {
+fn folded(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, Failure> {
     let reader = RunReader::open(run)?;
     let profiled = Profiled::open(reader, choice)?;
     let mut samples: HashMap<u64, u64> = HashMap::new();

@@ -10,7 +10,7 @@ use report::{ExpectedCostView, IndexCandidateView, to_json};
 use run::RunReader;
 use sql::Fingerprint;
 use study::proof::{Change, ProofJournal, ProofSide};
-use study::{End, SandboxLease, Screened, Screening, expected_saving_ns, rank_candidates};
+use study::{End, SandboxLease, Screening, ScreeningResult, expected_saving_ns, rank_candidates};
 use workload::WorkloadReader;
 
 use crate::commands::{diagnose, experiments, prove};
@@ -280,7 +280,7 @@ fn side(candidate: &IndexCandidate) -> ProofSide {
 fn views(
     evidence: &Evidence,
     made: &IndexCandidates,
-    screened: &[Option<Screened>],
+    screened: &[Option<ScreeningResult>],
     ns: &HashMap<Fingerprint, f64>,
     chosen: &[usize],
 ) -> Vec<IndexCandidateView> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::observe::WatchOptions;
+use ::observe::MonitorOptions;
 use clock::{Clock, SystemClock, duration_text};
 use connect::login::{Dialer, Found};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,8 +51,8 @@ pub fn run(options: &Observe) -> Result<ExitStatus, Failure> {
 const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 
 /// Converts the options of sampling and the custom query.
-fn looks(args: &LookArgs) -> WatchOptions {
-    WatchOptions {
+fn looks(args: &LookArgs) -> MonitorOptions {
+    MonitorOptions {
         hz: args.sample_rate,
         queue: args.custom_query.clone(),
         queue_every: args.custom_query_every,
@@ -63,7 +63,7 @@ fn looks(args: &LookArgs) -> WatchOptions {
 ///
 /// # Errors
 /// If a query is given without `--observe`.
-pub fn watch_options(options: &options::Replay) -> Result<Option<WatchOptions>, Failure> {
+pub fn watch_options(options: &options::Replay) -> Result<Option<MonitorOptions>, Failure> {
     let watching = &options.watching;
     if watching.looks.custom_query.is_some() && !watching.observe {
         return Err(Failure::usage(

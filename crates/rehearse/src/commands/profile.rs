@@ -16,7 +16,7 @@ use crate::exit_status::ExitStatus;
 use crate::options::profiling::Profile;
 use crate::terminal;
 use study::Failure;
-use study::profile_samples::SampleChoice;
+use study::profile_samples::SampleFilter;
 
 /// Interval of checking for an interrupt.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ pub fn run(options: &Profile) -> Result<ExitStatus, Failure> {
         Ok(()) => {}
         Err(why) => return Err(Failure::could_not(why)),
     }
-    cpu::show(&options.output, &SampleChoice::default(), TOP, options.json)?;
+    cpu::show(&options.output, &SampleFilter::default(), TOP, options.json)?;
     Ok(ExitStatus::Success)
 }
 

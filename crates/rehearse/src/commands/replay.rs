@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::Speed;
-use replay::{Earlier, IoMethod, LoginMap, Options, Scale, SendOrder, Target};
+use replay::{IoMethod, LoginMap, Options, PreviousRun, Scale, SendOrder, Target};
 use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
@@ -138,7 +138,11 @@ fn refuse_within(workload: &Path, output: &Path) -> Result<(), Failure> {
 }
 
 /// Opens the run to resume. A partial run of a killed replay is recovered first.
-fn earlier(run: &Path, workload: &WorkloadReader, engine: &Options) -> Result<Earlier, Failure> {
+fn earlier(
+    run: &Path,
+    workload: &WorkloadReader,
+    engine: &Options,
+) -> Result<PreviousRun, Failure> {
     let partial = PathBuf::from(format!("{}.partial", run.display()));
     if !run.exists() && partial.exists() {
         let (_, info) = run::recover(&partial)?;
@@ -148,7 +152,7 @@ fn earlier(run: &Path, workload: &WorkloadReader, engine: &Options) -> Result<Ea
             info.statements
         ));
     }
-    Ok(Earlier::read(run, workload, engine)?)
+    Ok(PreviousRun::read(run, workload, engine)?)
 }
 
 fn engine(options: &options::Replay) -> Result<Options, Failure> {

@@ -1,6 +1,6 @@
 //! `rehearse sandbox`: manages the user's private servers.
 
-use ::sandbox::{Auth, Installation, Named, Options, Places, Port, Wanted};
+use ::sandbox::{Auth, Installation, Named, Options, Places, Port, ServerRequirements};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_status::ExitStatus;
@@ -104,7 +104,7 @@ fn list(places: &Places, json: bool) {
 /// # Errors
 /// If there is none and the download fails.
 pub fn find(server: &Server, places: &Places) -> Result<Installation, Failure> {
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: server.version,
         dir: server.directory.clone(),
         offline: false,

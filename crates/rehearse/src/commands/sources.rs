@@ -15,7 +15,7 @@ pub enum Sources {
     /// Files that are read to their end, and standard input.
     Files(log::Selection),
     /// Log that is still being written.
-    Followed(log::Follow),
+    Followed(log::FollowOptions),
 }
 
 /// Converts the options to sources.
@@ -42,7 +42,7 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
     };
     let (interrupt, how_long, started) = (interrupt.clone(), options.duration, Instant::now());
     let over = move || how_long.is_some_and(|how_long| started.elapsed() >= how_long);
-    Ok(Sources::Followed(log::Follow {
+    Ok(Sources::Followed(log::FollowOptions {
         what: what.clone(),
         from_start: options.from_start,
         stop: Box::new(move || interrupt.is_asked() || over()),

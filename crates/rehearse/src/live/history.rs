@@ -1,7 +1,7 @@
 //! History of a replay as points in time. When there are too many, each pair of neighbours is
 //! merged.
 
-use replay::{LedgerTimes, Times};
+use replay::{LatencyHistograms, Times};
 use report::LivePointView;
 
 use super::sampler::SampleDifference;
@@ -69,7 +69,7 @@ impl Interval {
             sent: self.sent + next.sent,
             answered: self.answered + next.answered,
             failed: self.failed + next.failed,
-            times: LedgerTimes {
+            times: LatencyHistograms {
                 response: both(&self.response, &next.response),
                 tool_lag: both(&self.tool_lag, &next.tool_lag),
                 session_lag: both(&self.session_lag, &next.session_lag),
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn between(second: i64) -> SampleDifference {
-        let mut times = LedgerTimes::default();
+        let mut times = LatencyHistograms::default();
         times.response.count((second + 1) * 1_000_000);
         SampleDifference {
             at_ns: (second + 1) * 1_000_000_000,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use replay::{LedgerTimes, Meter, Readings, Times};
+use replay::{LatencyHistograms, Meter, Readings, Times};
 use report::{LiveErrorView, LiveQuantilesView, LiveRates, LiveTimesView};
 
 /// Number of samples that "lately" covers. Numbers of a single sample would flicker.
@@ -16,7 +16,7 @@ pub struct Sample {
     /// Counters of the meter.
     pub readings: Readings,
     /// Accumulated times.
-    pub times: LedgerTimes,
+    pub times: LatencyHistograms,
 }
 
 /// Repeated sampler of a replay's meter.
@@ -43,7 +43,7 @@ pub struct SampleDifference {
     /// Failures, including those of statements that were not sent.
     pub failed: u64,
     /// Times of statements that ended.
-    pub times: LedgerTimes,
+    pub times: LatencyHistograms,
 }
 
 impl SampleDifference {
@@ -145,7 +145,7 @@ impl Sampler {
             sent: sent(now).saturating_sub(sent(then)),
             answered: ended(now).saturating_sub(ended(then)),
             failed: after.failed.saturating_sub(before.failed),
-            times: LedgerTimes {
+            times: LatencyHistograms {
                 response: now.times.response.since(&then.times.response),
                 tool_lag: now.times.tool_lag.since(&then.times.tool_lag),
                 session_lag: now.times.session_lag.since(&then.times.session_lag),
@@ -166,7 +166,7 @@ pub fn counted(readings: &Readings, name: &str) -> u64 {
 }
 
 /// Returns quantiles of times.
-pub fn times_view(times: &LedgerTimes) -> LiveTimesView {
+pub fn times_view(times: &LatencyHistograms) -> LiveTimesView {
     LiveTimesView {
         response: quantiles(&times.response),
         tool_lag: quantiles(&times.tool_lag),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use cpu_profile::ProfileOptions;
 
-use study::profile_samples::SampleChoice;
+use study::profile_samples::SampleFilter;
 
 /// CPU profile during a replay.
 #[derive(Debug, Clone, Default, Args)]
@@ -79,9 +79,9 @@ pub struct SelectionArgs {
     pub all_processes: bool,
 }
 
-impl From<&SelectionArgs> for SampleChoice {
+impl From<&SelectionArgs> for SampleFilter {
     fn from(args: &SelectionArgs) -> Self {
-        SampleChoice {
+        SampleFilter {
             statement: args.statement.clone(),
             user: args.filter_user.clone(),
             database: args.filter_database.clone(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sql::Pattern;
-use transform::{Choice, Filter, Moment, Slice, StatementKind};
+use transform::{Filter, Moment, PatternFilter, Slice, StatementKind};
 
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
@@ -86,7 +86,7 @@ impl SliceArgs {
     /// # Errors
     /// If a pattern matches every statement, or `--from` is not before `--to`.
     pub fn slice(&self) -> Result<Option<Slice>, Failure> {
-        let names = |wanted: &[String], unwanted: &[String]| Choice {
+        let names = |wanted: &[String], unwanted: &[String]| PatternFilter {
             wanted: wanted.iter().map(|name| Pattern::name(name)).collect(),
             unwanted: unwanted.iter().map(|name| Pattern::name(name)).collect(),
         };
@@ -107,7 +107,7 @@ impl SliceArgs {
                 databases: names(&self.filter_database, &self.not_database),
                 users: names(&self.filter_user, &self.not_user),
                 applications: names(&self.application, &self.not_application),
-                statements: Choice {
+                statements: PatternFilter {
                     wanted: statements("--statement", &self.statement)?,
                     unwanted: statements("--not-statement", &self.not_statement)?,
                 },

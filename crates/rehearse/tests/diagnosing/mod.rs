@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 use crate::rehearse;
@@ -86,7 +86,7 @@ fn server() -> (Sandbox, Endpoint) {
 /// Creates a server that counts statements, with these settings.
 fn server_with(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

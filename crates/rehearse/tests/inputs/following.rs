@@ -12,7 +12,7 @@ struct Server {
 impl Server {
     fn new(destination: &str, filename: &str) -> Self {
         let places = Places::from_environment().unwrap();
-        let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+        let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
         let settings = [
             ("logging_collector", "on"),
             ("log_destination", destination),

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
-use sandbox::{Options, Places, Sandbox, Wanted};
+use sandbox::{Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 use super::{PATIENCE, command, rehearse, trials};
@@ -23,7 +23,7 @@ impl Named {
     /// Creates a sandbox. `what` is unique for each test.
     pub(super) fn up(what: &str) -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: None,
             dir: None,
             offline: false,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use capture_log::LogFormat;
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use workload::{Event, EventKind};
 
 use super::expected::{Expected, Kind, Values, all_expected, unreplayable};
@@ -60,7 +60,7 @@ fn resolution_us(mixture: &Mixture, format: LogFormat) -> i64 {
 
 /// Compares one session, and adds differences to `wrong`.
 pub fn compare(
-    found: &Collected,
+    found: &EventCollector,
     session: &Session,
     mixture: &Mixture,
     format: LogFormat,

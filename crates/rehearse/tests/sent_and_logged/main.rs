@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use capture_log::{Input, LogFormat, LogOptions, SkipReason, capture};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use comparing::{Session, compare};
 use mixture::Mixture;
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
 use sent::Driver;
 
 /// Sessions that send [`script::ordinary`] concurrently.
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn server(major: u16) -> Sandbox {
     let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap();
+    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
     let destinations = match major {
         13..15 => "stderr,csvlog",
         _ => "stderr,csvlog,jsonlog",
@@ -175,9 +175,9 @@ fn over(endpoint: &Endpoint, mixture: &Mixture, logs: &Path, sessions: usize) {
     });
 }
 
-fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (Collected, String) {
+fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (EventCollector, String) {
     let name = format!("{} {}", mixture.name, format.name());
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let prefix = (format == LogFormat::Stderr && !mixture.recognised).then_some(mixture.prefix);
     let options = LogOptions {
         inputs: vec![Input::Path(log)],

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::Duration;
 
 use protocol::frontend::Query;
-use sandbox::{Places, Sandbox, Wanted};
+use sandbox::{Places, Sandbox, ServerRequirements};
 
 use super::Dialer;
 use crate::login::Login;
@@ -14,7 +14,7 @@ use connect::Target;
 #[test]
 fn cancel_request_goes_to_the_same_host_and_backend() {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

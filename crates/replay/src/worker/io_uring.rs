@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use event_loop::{Happened, Ring, Socket, Stopped};
+use event_loop::{Completion, Ring, Socket, Stopped};
 
 use super::{Slot, Worker};
 use crate::epoll::Interest;
@@ -281,9 +281,9 @@ impl Worker {
         (u64::from(ring_socket.number) == token >> SLOT_BITS).then_some(slot)
     }
 
-    fn on_completion(&mut self, completion: Happened) -> io::Result<()> {
+    fn on_completion(&mut self, completion: Completion) -> io::Result<()> {
         match completion {
-            Happened::Received {
+            Completion::Received {
                 token,
                 buffer,
                 armed,
@@ -313,7 +313,7 @@ impl Worker {
                     }
                 }
             }
-            Happened::Stopped { token, why } => {
+            Completion::Stopped { token, why } => {
                 let Some(slot) = self.slot_of_token(token) else {
                     return Ok(());
                 };
@@ -326,13 +326,13 @@ impl Worker {
                     self.advance_session(slot, self.batch_ns);
                 }
             }
-            Happened::Readable { armed, .. } => {
+            Completion::Readable { armed, .. } => {
                 self.outbox.epoll_has_more = true;
                 if let Some(ring) = self.ring.as_mut().filter(|_| !armed) {
                     ring.watch(self.epoll.as_raw_fd(), EPOLL)?;
                 }
             }
-            Happened::Sent { .. } => {}
+            Completion::Sent { .. } => {}
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::{Client, NoTls};
-use replay::{Earlier, Options};
+use replay::{Options, PreviousRun};
 use run::{Outcome, RunStatus, SkipReason};
 use sandbox::Endpoint;
 
@@ -57,7 +57,8 @@ fn resumed_replay_repeats_no_statement() {
         if speed == "max" {
             assert_eq!(first.status, RunStatus::Complete);
             let reader = traffic.workload();
-            let error = Earlier::read(&traffic.path("first.run"), &reader, &options).unwrap_err();
+            let error =
+                PreviousRun::read(&traffic.path("first.run"), &reader, &options).unwrap_err();
             assert!(error.to_string().contains("it reached its end"), "{error}");
             continue;
         }
@@ -68,9 +69,9 @@ fn resumed_replay_repeats_no_statement() {
             speed: "2".parse().unwrap(),
             ..Options::default()
         };
-        let error = Earlier::read(&traffic.path("first.run"), &reader, &other).unwrap_err();
+        let error = PreviousRun::read(&traffic.path("first.run"), &reader, &other).unwrap_err();
         assert!(error.to_string().contains("speed = 1"), "{error}");
-        let earlier = Earlier::read(&traffic.path("first.run"), &reader, &options).unwrap();
+        let earlier = PreviousRun::read(&traffic.path("first.run"), &reader, &options).unwrap();
         let resuming = Options {
             earlier: Some(Arc::new(earlier)),
             ..options.clone()

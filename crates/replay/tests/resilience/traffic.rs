@@ -7,7 +7,7 @@ use std::time::Duration;
 use clock::{Clock, SystemClock};
 use replay::{Observer, Options, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -18,7 +18,7 @@ const START_US: i64 = 1_700_000_000_000_000;
 /// Starts a private server.
 pub fn server(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major: None,
         dir: None,
         offline: false,

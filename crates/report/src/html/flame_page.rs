@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::frame::{Frame, render};
-use crate::flame::{FlameOf, FlameTitles};
+use crate::flame::{FlameKind, FlameTitles};
 
 #[derive(Template)]
 #[template(path = "flame.html")]
@@ -23,8 +23,8 @@ pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
         frame: Frame::new(Vec::new()),
         titles,
         what: match titles.of {
-            FlameOf::Processor => "functions",
-            FlameOf::Waiting => "waits and statements",
+            FlameKind::Processor => "functions",
+            FlameKind::Waiting => "waits and statements",
         },
         svg: &svg[start..],
     };

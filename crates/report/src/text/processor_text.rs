@@ -1,7 +1,7 @@
 //! Text on the server's processor time.
 
 use time_breakdown::time_model::{
-    CpuCounter, PlanningShare, ProcessorCategory, ProcessorModel, ProcessorRemark,
+    CpuCounter, PlanningShare, ProcessorBreakdown, ProcessorCategory, ProcessorRemark,
     StatementCpuTime, TimePart,
 };
 
@@ -20,7 +20,7 @@ const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
 
 /// Returns the lines, starting with a blank one.
-pub(crate) fn lines(view: &ProcessorModel, style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(view: &ProcessorBreakdown, style: TextStyle) -> Vec<String> {
     let by = match view.counted_by {
         CpuCounter::Tasks => "by the kernel's count of tasks",
         CpuCounter::Scheduler => "by the kernel's count",
@@ -113,7 +113,7 @@ fn statement(one: &StatementCpuTime, whole_ns: f64, width: usize) -> Vec<String>
     lines
 }
 
-fn remarks(view: &ProcessorModel) -> Vec<String> {
+fn remarks(view: &ProcessorBreakdown) -> Vec<String> {
     let remark = |remark: &ProcessorRemark| match remark {
         ProcessorRemark::NotCounted => {
             "The kernel's count could not be read: all of it is what stacks stand for.".to_owned()
@@ -190,7 +190,7 @@ mod tests {
             parts,
             ..StatementCpuTime::default()
         };
-        let view = ProcessorModel {
+        let view = ProcessorBreakdown {
             whole: time(
                 1e9,
                 vec![

@@ -1,7 +1,8 @@
 //! Text on the time breakdown of a run.
 
 use time_breakdown::time_model::{
-    Basis, PartsChange, StatementTime, TimeCategory, TimeChange, TimeModel, TimePart, TimeRemark,
+    Basis, PartsChange, StatementTime, TimeBreakdown, TimeCategory, TimeChange, TimePart,
+    TimeRemark,
 };
 
 use crate::text::line::{one_line, wrapped};
@@ -19,7 +20,7 @@ const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
 
 /// Returns the lines, starting with a blank one.
-pub(crate) fn lines(view: &TimeModel, style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(view: &TimeBreakdown, style: TextStyle) -> Vec<String> {
     let whole = &view.whole;
     if whole.parts.is_empty() {
         return Vec::new();
@@ -185,7 +186,7 @@ pub(crate) fn basis(basis: Basis) -> String {
     }
 }
 
-fn remarks(view: &TimeModel) -> Vec<String> {
+fn remarks(view: &TimeBreakdown) -> Vec<String> {
     let mut all: Vec<String> = view
         .remarks
         .iter()
@@ -278,7 +279,7 @@ mod tests {
             parts: vec![part(TimeCategory::Planning, 99.9e6, None)],
             ..whole.clone()
         };
-        let view = TimeModel {
+        let view = TimeBreakdown {
             whole,
             statements: vec![one, other],
             others_ns: 2e9,

@@ -7,7 +7,7 @@ use run::{RunInfo, RunStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::Observation;
-use time_breakdown::time_model::TimeModel;
+use time_breakdown::time_model::TimeBreakdown;
 
 /// Summary of a run. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -42,7 +42,7 @@ pub struct RunReport {
     /// Observations of the server; `null` if it was not observed.
     pub observed: Option<Observation>,
     /// Time breakdown; `null` if the target was not observed.
-    pub time: Option<TimeModel>,
+    pub time: Option<TimeBreakdown>,
 }
 
 impl RunReport {

@@ -1,7 +1,7 @@
 //! Flame graphs in a browser: drawing, zoom and search by mouse and keyboard, and differences.
 
 use report::flame::{
-    FlameOf, FlameTitles, difference, flame_difference_svg, flame_page, flame_svg,
+    FlameKind, FlameTitles, difference, flame_difference_svg, flame_page, flame_svg,
 };
 
 use crate::tab::Tab;
@@ -25,7 +25,7 @@ fn after() -> Vec<String> {
     ])
 }
 
-fn titles(of: FlameOf) -> FlameTitles {
+fn titles(of: FlameKind) -> FlameTitles {
     FlameTitles {
         title: "Processor time of a <run>".to_owned(),
         subtitle: "statement 00000000000000ff".to_owned(),
@@ -72,7 +72,7 @@ fn focused(tab: &mut Tab) -> String {
 
 #[test]
 fn flame_graph_zooms_and_searches() {
-    let titles = titles(FlameOf::Processor);
+    let titles = titles(FlameKind::Processor);
     let svg = flame_svg(&before(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
         return;
@@ -120,7 +120,7 @@ fn flame_graph_zooms_and_searches() {
 
 #[test]
 fn flame_graph_is_navigable_by_keys_in_all_layouts() {
-    let titles = titles(FlameOf::Waiting);
+    let titles = titles(FlameKind::Waiting);
     let svg = flame_svg(&before(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
         return;
@@ -177,7 +177,7 @@ fn flame_graph_is_navigable_by_keys_in_all_layouts() {
 
 #[test]
 fn flame_difference_has_the_second_widths_and_directions() {
-    let titles = titles(FlameOf::Processor);
+    let titles = titles(FlameKind::Processor);
     let svg = flame_difference_svg(&before(), &after(), &titles).unwrap();
     let Some(mut tab) = Tab::open(&flame_page(&svg, &titles)) else {
         return;
@@ -217,7 +217,7 @@ fn folded_difference_has_both_numbers_and_empty_is_an_error() {
             .map(|(_, numbers)| numbers.to_owned())
     };
     // Scaled to equally many samples; waits are not scaled.
-    assert_eq!(of_index(FlameOf::Processor).as_deref(), Some("30 10"));
-    assert_eq!(of_index(FlameOf::Waiting).as_deref(), Some("60 10"));
-    assert!(flame_svg(&[], &titles(FlameOf::Processor)).is_err());
+    assert_eq!(of_index(FlameKind::Processor).as_deref(), Some("30 10"));
+    assert_eq!(of_index(FlameKind::Waiting).as_deref(), Some("60 10"));
+    assert!(flame_svg(&[], &titles(FlameKind::Processor)).is_err());
 }

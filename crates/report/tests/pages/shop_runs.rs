@@ -5,7 +5,7 @@ use compare::targets::{
     IndexDifference, Presence, SettingArea, SettingDifference, SettingSide, TargetNote,
     TargetsComparison,
 };
-use compare::{CompareOptions, Comparison, RunProfile, Runs, Side, compare};
+use compare::{CompareOptions, Comparison, RunStats, Runs, Side, compare};
 use plans::{StatementPlans, statement_plans};
 use run::{Execution, FactNote, PlanFact, PlanOutcome, RunStatus};
 use serde_json::{Value, json};
@@ -91,14 +91,14 @@ fn traffic(seed: u64, change: bool) -> Vec<Execution> {
     executions
 }
 
-fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunStats {
     let texts = (1..)
         .zip(STATEMENTS)
         .map(|(id, (sql, ..))| Ok(text(id, sql)));
     let mut info = info();
     info.status = status;
     let executions = executions.into_iter().map(Ok);
-    let mut profile = RunProfile::collect::<()>(info, executions, texts).unwrap();
+    let mut profile = RunStats::collect::<()>(info, executions, texts).unwrap();
     profile.name = name.to_owned();
     profile
 }

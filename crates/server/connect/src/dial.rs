@@ -72,7 +72,7 @@ impl DialError {
 
 /// Use of TLS in an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum TlsUse {
     /// Without TLS.
     Plain,
     /// With TLS.
@@ -82,18 +82,18 @@ pub enum Way {
 }
 
 /// Opens sockets to the servers of a target.
-pub struct Opener {
+pub struct SocketOpener {
     target: Target,
     tls: Option<TlsClient>,
 }
 
-impl Opener {
+impl SocketOpener {
     /// Reads the files that TLS needs.
     ///
     /// # Errors
     /// If a file cannot be used; the first one is reported.
     pub fn new(target: &Target) -> Result<Self, TargetError> {
-        Ok(Opener {
+        Ok(SocketOpener {
             tls: TlsClient::new(target)?,
             target: target.clone(),
         })
@@ -110,13 +110,13 @@ impl Opener {
 
     /// Returns the attempts for an address in their order, as `sslmode` requires. As in libpq, TLS is for TCP
     /// only.
-    pub fn ways(&self, address: Option<SocketAddr>) -> &'static [Way] {
+    pub fn ways(&self, address: Option<SocketAddr>) -> &'static [TlsUse] {
         match self.target.security.mode {
-            _ if address.is_none() => &[Way::Plain],
-            SslMode::Disable => &[Way::Plain],
-            SslMode::Allow => &[Way::Plain, Way::Encrypted],
-            SslMode::Prefer => &[Way::EncryptedIfThere, Way::Plain],
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[Way::Encrypted],
+            _ if address.is_none() => &[TlsUse::Plain],
+            SslMode::Disable => &[TlsUse::Plain],
+            SslMode::Allow => &[TlsUse::Plain, TlsUse::Encrypted],
+            SslMode::Prefer => &[TlsUse::EncryptedIfThere, TlsUse::Plain],
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[TlsUse::Encrypted],
         }
     }
 
@@ -153,14 +153,14 @@ impl Opener {
         &self,
         server: &Server,
         address: Option<SocketAddr>,
-        way: Way,
+        way: TlsUse,
     ) -> Result<Channel, DialError> {
         let deadline = Deadline(Instant::now() + self.target.connect_timeout);
         let unreachable = |error| self.failed_at(server, address, error, true).unreachable();
         let mut socket = Socket::connect(server, address, deadline, &self.target.keep_alive)
             .map_err(unreachable)?;
         let tls = match (&self.tls, way) {
-            (None, _) | (_, Way::Plain) => None,
+            (None, _) | (_, TlsUse::Plain) => None,
             (Some(tls), way) => {
                 if self.target.security.direct
                     || self.ask_for_tls(server, address, &mut socket, way)?
@@ -180,7 +180,7 @@ impl Opener {
         server: &Server,
         address: Option<SocketAddr>,
         socket: &mut Socket,
-        way: Way,
+        way: TlsUse,
     ) -> Result<bool, DialError> {
         let mut question = Vec::new();
         StartupPacket::SslRequest
@@ -197,7 +197,7 @@ impl Opener {
             })?;
         match EncryptionReply::from_byte(answer[0]) {
             Some(EncryptionReply::Tls) => Ok(true),
-            Some(EncryptionReply::Refused) if way == Way::EncryptedIfThere => Ok(false),
+            Some(EncryptionReply::Refused) if way == TlsUse::EncryptedIfThere => Ok(false),
             Some(EncryptionReply::Refused) => Err(DialError::new(
                 UNREACHABLE,
                 format!(

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use passfile::{PasswordFile, PasswordFileProblem};
-pub use security::{Binding, Method, Roots, Security, SslMode, TlsVersions};
+pub use security::{Binding, Method, SecurityOptions, SslMode, TlsVersions, TrustedRoots};
 
 /// Setting that makes transactions read-only by default.
 const READ_ONLY: &str = "default_transaction_read_only";
@@ -117,7 +117,7 @@ pub struct Target {
     /// `application_name` of sessions without a known one.
     pub application: Option<String>,
     /// Security options.
-    pub security: Security,
+    pub security: SecurityOptions,
     /// TCP keepalive options.
     pub keep_alive: KeepAlive,
 }
@@ -226,7 +226,7 @@ impl Target {
         ];
         let orders = [("disable", false), ("random", true)];
         let timeout = settings.number("connect_timeout", " of seconds")?;
-        let security = Security::from(&mut settings, &environment)?;
+        let security = SecurityOptions::from(&mut settings, &environment)?;
         let keep_alive = KeepAlive::from(&mut settings)?;
         let fallback = settings.take("fallback_application_name");
         let target = Target {

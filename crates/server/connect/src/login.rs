@@ -17,14 +17,14 @@ use protocol::backend::KeyData;
 use protocol::frontend::startup::{CancelRequest, StartupPacket};
 
 use crate::dial;
-use crate::dial::{Channel, DialError, Opener, Way};
+use crate::dial::{Channel, DialError, SocketOpener, TlsUse};
 use crate::{Server, SessionAttributes, Target, TargetError};
 use start_up::StartUp;
 
 /// Opens connections to a target.
 pub struct Dialer {
     target: Target,
-    opener: Opener,
+    opener: SocketOpener,
 }
 
 /// Start-up parameters of a session.
@@ -112,10 +112,10 @@ impl Place {
         self.encrypted
     }
 
-    fn way(&self) -> Way {
+    fn way(&self) -> TlsUse {
         match self.encrypted {
-            true => Way::Encrypted,
-            false => Way::Plain,
+            true => TlsUse::Encrypted,
+            false => TlsUse::Plain,
         }
     }
 }
@@ -130,11 +130,11 @@ pub struct Answer {
 
 /// A connection for queries of this program, sent one after the other. After an error of the server it
 /// remains usable.
-pub struct Questions<'a> {
+pub struct QueryConnection<'a> {
     conversation: StartUp<'a>,
 }
 
-/// Value of a parameter, for [`Questions::ask_with`].
+/// Value of a parameter, for [`QueryConnection::ask_with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'v> {
     /// In text form.
@@ -143,7 +143,7 @@ pub enum Value<'v> {
     Binary(&'v [u8]),
 }
 
-impl Questions<'_> {
+impl QueryConnection<'_> {
     /// Returns the connected server.
     pub fn server(&self) -> &Server {
         self.conversation.server()
@@ -191,7 +191,7 @@ impl Questions<'_> {
     }
 }
 
-impl Drop for Questions<'_> {
+impl Drop for QueryConnection<'_> {
     fn drop(&mut self) {
         self.conversation.terminate();
     }
@@ -289,7 +289,7 @@ impl Dialer {
     /// If a file cannot be used; the first one is reported.
     pub fn new(target: &Target) -> Result<Self, TargetError> {
         Ok(Dialer {
-            opener: Opener::new(target)?,
+            opener: SocketOpener::new(target)?,
             target: target.clone(),
         })
     }
@@ -367,10 +367,10 @@ impl Dialer {
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub fn questions(&self, login: &Login) -> Result<Questions<'_>, LoginError> {
+    pub fn questions(&self, login: &Login) -> Result<QueryConnection<'_>, LoginError> {
         let place = self.connect(login)?.terminate();
         self.begin(&place.server, place.address, login, place.way())
-            .map(|conversation| Questions { conversation })
+            .map(|conversation| QueryConnection { conversation })
             .map_err(|failure| failure.error)
     }
 
@@ -431,7 +431,7 @@ impl Dialer {
         address: Option<SocketAddr>,
         login: &Login,
         wanted: SessionAttributes,
-        way: Way,
+        way: TlsUse,
     ) -> Result<Connection, Failure> {
         let mut conversation = self.begin(server, address, login, way)?;
         let encrypted = conversation.is_encrypted();
@@ -462,7 +462,7 @@ impl Dialer {
         server: &Server,
         address: Option<SocketAddr>,
         login: &Login,
-        way: Way,
+        way: TlsUse,
     ) -> Result<StartUp<'a>, Failure> {
         let channel = self.opener.open(server, address, way)?;
         let mut conversation = StartUp::new(self, server, channel);

@@ -26,7 +26,7 @@ pub enum SslMode {
 
 /// Source of the trusted authorities.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Roots {
+pub enum TrustedRoots {
     /// Those of the system (`sslrootcert=system`).
     System,
     /// A file of certificates (PEM).
@@ -88,13 +88,13 @@ pub enum TlsVersions {
 
 /// Security options of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Security {
+pub struct SecurityOptions {
     /// Use of TLS, and verification.
     pub mode: SslMode,
     /// Whether TLS begins at once (`sslnegotiation=direct`), without an SSLRequest.
     pub direct: bool,
     /// Trusted authorities.
-    pub roots: Roots,
+    pub roots: TrustedRoots,
     /// Revocation list, if named or in libpq's default file.
     pub revoked: Option<PathBuf>,
     /// Client certificate and key, if named or in libpq's default files.
@@ -112,7 +112,7 @@ pub struct Security {
 /// Versions of the protocol with their order.
 const VERSIONS: [(&str, u8); 4] = [("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
 
-impl Security {
+impl SecurityOptions {
     pub(super) fn from(
         settings: &mut Settings,
         environment: &impl Fn(&str) -> Option<String>,
@@ -121,9 +121,9 @@ impl Security {
             environment("HOME").map(|home| PathBuf::from(home).join(".postgresql").join(name))
         };
         let roots = match settings.take("sslrootcert") {
-            Some(word) if word == "system" => Roots::System,
-            Some(path) => Roots::File(path.into()),
-            None => default_file("root.crt").map_or(Roots::Unknown, Roots::File),
+            Some(word) if word == "system" => TrustedRoots::System,
+            Some(path) => TrustedRoots::File(path.into()),
+            None => default_file("root.crt").map_or(TrustedRoots::Unknown, TrustedRoots::File),
         };
         let modes = [
             ("disable", SslMode::Disable),
@@ -139,8 +139,8 @@ impl Security {
             instead,
         };
         let mode = match (mode, &roots) {
-            (None, Roots::System) => SslMode::VerifyFull,
-            (Some(mode), Roots::System) if mode < SslMode::VerifyFull => {
+            (None, TrustedRoots::System) => SslMode::VerifyFull,
+            (Some(mode), TrustedRoots::System) if mode < SslMode::VerifyFull => {
                 return Err(weak("sslrootcert=system", "use sslmode=verify-full"));
             }
             (mode, _) => mode.unwrap_or_default(),
@@ -176,7 +176,7 @@ impl Security {
             ("prefer", Binding::Prefer),
             ("require", Binding::Require),
         ];
-        Ok(Security {
+        Ok(SecurityOptions {
             mode,
             direct,
             roots,

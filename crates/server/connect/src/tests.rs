@@ -115,7 +115,7 @@ fn every_parameter_is_taken_or_refused_by_name() {
         (security.mode, security.direct),
         (SslMode::VerifyFull, true)
     );
-    assert_eq!(security.roots, Roots::File("/r".into()));
+    assert_eq!(security.roots, TrustedRoots::File("/r".into()));
     assert_eq!(security.certificate, Some(("/c".into(), "/k".into())));
     assert_eq!(security.revoked, Some("/l".into()));
     assert!(!security.tell_name);

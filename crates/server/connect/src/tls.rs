@@ -23,7 +23,9 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::{Host, Roots, Security, Server, SslMode, Target, TargetError, TlsVersions};
+use crate::{
+    Host, SecurityOptions, Server, SslMode, Target, TargetError, TlsVersions, TrustedRoots,
+};
 use certificate::{Hash, signature_hash};
 use verify::{Check, Verifier};
 
@@ -218,7 +220,7 @@ pub fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
 
 /// Returns the authorities and their description; `None` if nothing is verified. As in libpq, an existing
 /// file is used in every mode, and is required if the mode verifies.
-fn roots(security: &Security) -> Result<Option<(RootCertStore, String)>, TargetError> {
+fn roots(security: &SecurityOptions) -> Result<Option<(RootCertStore, String)>, TargetError> {
     let must = security.mode >= SslMode::VerifyCa;
     const MISSING: &str = "give the authorities' certificates as sslrootcert, say sslrootcert=system, or use sslmode=require, which verifies nothing";
     let missing = |path: &Path| TargetError::File {
@@ -229,7 +231,7 @@ fn roots(security: &Security) -> Result<Option<(RootCertStore, String)>, TargetE
     };
     let mut roots = RootCertStore::empty();
     match &security.roots {
-        Roots::System => {
+        TrustedRoots::System => {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
@@ -241,7 +243,7 @@ fn roots(security: &Security) -> Result<Option<(RootCertStore, String)>, TargetE
             }
             Ok(Some((roots, "the system's certificates".to_owned())))
         }
-        Roots::File(path) if path.exists() => {
+        TrustedRoots::File(path) if path.exists() => {
             for certificate in certificates(path, "file of authorities' certificates")? {
                 roots.add(certificate).map_err(|error| TargetError::File {
                     what: "file of authorities' certificates",
@@ -252,13 +254,15 @@ fn roots(security: &Security) -> Result<Option<(RootCertStore, String)>, TargetE
             }
             Ok(Some((roots, path.display().to_string())))
         }
-        Roots::File(path) if must => Err(missing(path)),
-        Roots::Unknown if must => Err(missing(Path::new("~/.postgresql/root.crt"))),
-        Roots::File(_) | Roots::Unknown => Ok(None),
+        TrustedRoots::File(path) if must => Err(missing(path)),
+        TrustedRoots::Unknown if must => Err(missing(Path::new("~/.postgresql/root.crt"))),
+        TrustedRoots::File(_) | TrustedRoots::Unknown => Ok(None),
     }
 }
 
-fn revoked(security: &Security) -> Result<Vec<CertificateRevocationListDer<'static>>, TargetError> {
+fn revoked(
+    security: &SecurityOptions,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TargetError> {
     let Some(path) = &security.revoked else {
         return Ok(Vec::new());
     };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clock::Clock;
-use connect::login::{Dialer, Login, Questions, Row};
+use connect::login::{Dialer, Login, QueryConnection, Row};
 use run::{ProfileWriter, ProfiledBackend, StatementSpan};
 use sql::{Fingerprint, Fingerprinter, classify};
 use workload::StatementText;
@@ -107,7 +107,7 @@ impl BackendSampler {
     }
 
     /// Samples over one connection, until it is lost or sampling is stopped.
-    fn sample(&self, mut questions: Questions<'_>, statements: &mut Statements) {
+    fn sample(&self, mut questions: QueryConnection<'_>, statements: &mut Statements) {
         let question = match self.statements {
             false => {
                 "SELECT /* rehearse_probe */ pid, backend_type, usename, datname, application_name FROM pg_catalog.pg_stat_activity"

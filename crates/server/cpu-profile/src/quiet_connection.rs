@@ -1,6 +1,6 @@
 //! Connections that are excluded from the server's log and statistics.
 
-use connect::login::{Dialer, Login, LoginError, Questions};
+use connect::login::{Dialer, Login, LoginError, QueryConnection};
 
 /// Opens a connection that is excluded from the server's log and statistics, as far as the role permits. So
 /// the statistics measured at the same time are those of the load alone.
@@ -10,7 +10,7 @@ use connect::login::{Dialer, Login, LoginError, Questions};
 pub fn quiet_connection<'d>(
     dialer: &'d Dialer,
     login: &Login,
-) -> Result<Questions<'d>, LoginError> {
+) -> Result<QueryConnection<'d>, LoginError> {
     let mut questions = dialer.questions(login)?;
     let rows = questions.ask("SELECT pg_catalog.current_setting('is_superuser')");
     let first = rows.ok().and_then(|rows| rows.into_iter().next());

@@ -2,7 +2,7 @@
 
 use clock::Clock;
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, Questions, Row};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
 
 /// Queries in a separate transaction, so that a failure has no effect on later queries.
 fn query_in_transaction(
-    questions: &mut Questions<'_>,
+    questions: &mut QueryConnection<'_>,
     question: &str,
 ) -> Result<Vec<Row>, LoginError> {
     questions.ask(catalogue::BEGIN)?;
@@ -167,7 +167,12 @@ fn query_in_transaction(
     answer
 }
 
-fn read_database(facts: &mut Facts, mut questions: Questions<'_>, database: &str, limits: Limits) {
+fn read_database(
+    facts: &mut Facts,
+    mut questions: QueryConnection<'_>,
+    database: &str,
+    limits: Limits,
+) {
     questions.limit(DATABASE_TIME);
     let version = match questions.ask("SHOW server_version_num") {
         Ok(rows) => text(&rows, 0).parse().unwrap_or(0),
@@ -228,7 +233,7 @@ fn read_database(facts: &mut Facts, mut questions: Questions<'_>, database: &str
     indexes(facts, &mut questions, database, limits.indexes);
 }
 
-fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
+fn settings(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &str) {
     let rows = match query_in_transaction(questions, catalogue::SETTINGS) {
         Ok(rows) => rows,
         Err(error) => {
@@ -308,7 +313,7 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
 
 fn relations(
     facts: &mut Facts,
-    questions: &mut Questions<'_>,
+    questions: &mut QueryConnection<'_>,
     database: &str,
     version: u32,
     most: usize,
@@ -339,7 +344,7 @@ fn relations(
     }
 }
 
-fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, most: usize) {
+fn indexes(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &str, most: usize) {
     let room = most.saturating_sub(facts.indexes.len());
     let question = |open, most| catalogue::indexes(most, open);
     let Some(rows) = query_largest(facts, questions, database, "indexes", room, question) else {
@@ -366,7 +371,7 @@ fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, mos
 /// on each relation. If another session holds a conflicting lock, the objects are read without them.
 fn query_largest(
     facts: &mut Facts,
-    questions: &mut Questions<'_>,
+    questions: &mut QueryConnection<'_>,
     database: &str,
     what: &str,
     room: usize,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clock::Clock;
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, Questions};
+use connect::login::{Dialer, Login, LoginError, QueryConnection};
 use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
 use workload::Sqlstate;
@@ -83,7 +83,10 @@ fn has_plan(sql: &str) -> bool {
     )
 }
 
-fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
+fn connect<'d>(
+    dialer: &'d Dialer,
+    login: &Login,
+) -> Result<(QueryConnection<'d>, u32), LoginError> {
     let mut questions = dialer.questions(login)?;
     questions.limit(TIME + Duration::from_secs(30));
     let rows = questions.ask("SHOW server_version_num")?;
@@ -92,7 +95,7 @@ fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32)
     Ok((questions, version))
 }
 
-fn explain(questions: &mut Questions<'_>, version: u32, sql: &str) -> PlanOutcome {
+fn explain(questions: &mut QueryConnection<'_>, version: u32, sql: &str) -> PlanOutcome {
     if version < PLAN_CACHE_MODE_VERSION {
         return PlanOutcome::Unasked(NoPlan::NoExample);
     }
@@ -157,7 +160,7 @@ fn to_plannable_sql(normal: &str) -> String {
 }
 
 fn explain_prepared(
-    questions: &mut Questions<'_>,
+    questions: &mut QueryConnection<'_>,
     sql: &str,
 ) -> Result<Vec<connect::login::Row>, LoginError> {
     questions.ask("SET LOCAL plan_cache_mode = force_generic_plan")?;

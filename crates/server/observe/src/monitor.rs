@@ -42,7 +42,7 @@ pub const HZ: u32 = 20;
 
 /// Options of the monitoring.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchOptions {
+pub struct MonitorOptions {
     /// Samples of the activity per second.
     pub hz: u32,
     /// Query of the user whose numbers are recorded.
@@ -52,9 +52,9 @@ pub struct WatchOptions {
     pub queue_every: Option<Duration>,
 }
 
-impl Default for WatchOptions {
+impl Default for MonitorOptions {
     fn default() -> Self {
-        WatchOptions {
+        MonitorOptions {
             hz: HZ,
             queue: None,
             queue_every: None,
@@ -118,7 +118,7 @@ impl Watch {
     pub fn begin(
         target: &Target,
         logins: &[Login],
-        options: &WatchOptions,
+        options: &MonitorOptions,
         clock: &Arc<dyn Clock>,
         writer: ObservedWriter,
     ) -> Watch {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use clock::Clock;
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, Questions, Value};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
 use workload::{Parameter, Sqlstate};
@@ -138,7 +138,10 @@ impl Answers {
 }
 
 /// Connects as this login. Returns the connection and the version of the server.
-fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
+fn connect<'d>(
+    dialer: &'d Dialer,
+    login: &Login,
+) -> Result<(QueryConnection<'d>, u32), LoginError> {
     let mut connection = dialer.questions(login)?;
     connection.limit(CONNECTION_TIME);
     let rows = connection.ask("SHOW server_version_num")?;
@@ -177,7 +180,7 @@ fn no_plan_reason(example: Option<&Example>) -> Option<NoPlan> {
     }
 }
 
-fn explain(connection: &mut Questions<'_>, version: u32, example: &Example) -> PlanOutcome {
+fn explain(connection: &mut QueryConnection<'_>, version: u32, example: &Example) -> PlanOutcome {
     match query_plan(connection, version, example) {
         Ok(plan) => PlanOutcome::Planned(plan),
         Err(error) => PlanOutcome::Refused {
@@ -188,7 +191,7 @@ fn explain(connection: &mut Questions<'_>, version: u32, example: &Example) -> P
 }
 
 fn query_plan(
-    connection: &mut Questions<'_>,
+    connection: &mut QueryConnection<'_>,
     version: u32,
     example: &Example,
 ) -> Result<String, LoginError> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clock::Clock;
-use connect::login::{Dialer, Login, LoginError, Questions, Row};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 
 /// Statement timeout at the server. Probe queries usually take milliseconds.
 const STATEMENT_TIMEOUT: &str = "2s";
@@ -78,7 +78,7 @@ pub(crate) struct ProbeConnection<'a> {
     login: Login,
     clock: Arc<dyn Clock>,
     own: OwnProcesses,
-    questions: Option<Questions<'a>>,
+    questions: Option<QueryConnection<'a>>,
     prepared: HashSet<String>,
     server: ServerInfo,
     retry_at_ns: i64,
@@ -253,7 +253,7 @@ impl<'a> ProbeConnection<'a> {
 
     fn answer(
         &mut self,
-        ask: impl FnOnce(&mut Questions<'a>) -> Result<Vec<Row>, LoginError>,
+        ask: impl FnOnce(&mut QueryConnection<'a>) -> Result<Vec<Row>, LoginError>,
     ) -> Result<Vec<Row>, ProbeError> {
         let Some(questions) = &mut self.questions else {
             return Err(ProbeError::ConnectionLost(

@@ -11,7 +11,7 @@ use connect::login::Login;
 use observe::{Example, Limits, facts, facts_with_limits, plans};
 use postgres::{Client, NoTls};
 use run::{Facts, NoPlan, PlanFact, PlanOutcome, ServiceTime};
-use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
 use sql::Fingerprint;
 use workload::Parameter;
 
@@ -49,7 +49,7 @@ impl Server {
 
     fn with(major: u16, settings: &[(&str, &str)]) -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             major: Some(major),
             dir: None,
             offline: false,

@@ -62,7 +62,7 @@ pub enum Source {
 
 /// Requirements for a server.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ServerRequirements {
     /// Major version; `None` for any.
     pub major: Option<u16>,
     /// The only directory to search: one with the programs, or one whose `bin` has them.
@@ -71,7 +71,7 @@ pub struct Wanted {
     pub offline: bool,
 }
 
-impl Wanted {
+impl ServerRequirements {
     /// Requires an installation of a major version, which is fetched if there is none.
     pub fn major(major: u16) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Installation {
 
 /// Finds a server, or fetches one and reports the progress to the callback.
 pub fn find(
-    wanted: &Wanted,
+    wanted: &ServerRequirements,
     places: &Places,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {

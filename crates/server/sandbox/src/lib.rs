@@ -44,7 +44,7 @@ pub use dirs::Places;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch::{MIRROR, Progress, fetch_from};
-pub use installation::{Installation, Source, Wanted, find, installed, server_major};
+pub use installation::{Installation, ServerRequirements, Source, find, installed, server_major};
 pub use named::{Named, down, list, open, reap, up};
 pub use ports::Port;
 pub use server::Auth;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Error, Places, Progress, Source, Wanted, fetch_from};
+use sandbox::{Error, Places, Progress, ServerRequirements, Source, fetch_from};
 use sha2::{Digest, Sha512};
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -262,7 +262,7 @@ fn fetch_without_network_error_names_the_remedy() {
 fn a_wrong_directory_is_refused() {
     let (top, places) = places();
     let find = |dir: PathBuf, major| {
-        let wanted = Wanted {
+        let wanted = ServerRequirements {
             dir: Some(dir),
             major,
             offline: false,
@@ -287,7 +287,7 @@ fn a_wrong_directory_is_refused() {
 #[test]
 fn old_or_offline_server_is_refused() {
     let (_top, places) = places();
-    let wanted = |major, offline| Wanted {
+    let wanted = |major, offline| ServerRequirements {
         major: Some(major),
         dir: None,
         offline,

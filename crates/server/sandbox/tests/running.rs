@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Auth, Error, Options, Port, Sandbox, Stop, Wanted};
+use sandbox::{Auth, Error, Options, Port, Sandbox, ServerRequirements, Stop};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use support::{ask, connect, is_alive, places, server};
@@ -238,7 +238,7 @@ fn failed_creation_leaves_no_directory() {
 fn a_sandbox_runs_from_a_given_directory() {
     let (_top, places) = places();
     let usual = server(17);
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         dir: Some(usual.bin_dir.clone()),
         major: Some(17),
         offline: true,

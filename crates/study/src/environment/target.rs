@@ -1,6 +1,6 @@
 //! Conditions set up at a server that is not private.
 
-use connect::login::{Dialer, Login, Questions, Value};
+use connect::login::{Dialer, Login, QueryConnection, Value};
 use replay::{LoginMap, Target};
 
 use super::{
@@ -165,7 +165,7 @@ impl TargetEnvironment {
 
 /// Returns the comment of a database, or `None` if there is no such database.
 fn database_comment(
-    questions: &mut Questions<'_>,
+    questions: &mut QueryConnection<'_>,
     name: &str,
 ) -> Result<Option<String>, connect::login::LoginError> {
     let rows = questions.ask(&format!(

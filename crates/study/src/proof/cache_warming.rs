@@ -1,13 +1,13 @@
 //! Warms the caches before each run, in the same way on all sides.
 
-use connect::login::Questions;
+use connect::login::QueryConnection;
 
 use crate::environment::quote_literal;
 
 /// Reads tables and indexes into shared buffers, the smallest first, as long as they fit. At a private server the
 /// extension pg_prewarm is created if it is available. Without it tables are read by a scan. Relations that cannot be
 /// read are skipped, alike on all sides.
-pub(super) fn warm_caches(questions: &mut Questions<'_>, is_private: bool) {
+pub(super) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool) {
     if is_private {
         let _ = questions.ask("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connect::login::Questions;
+use connect::login::QueryConnection;
 
 /// Counters since the statistics were reset, of the user's tables in one database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ const QUESTION: &str = "SELECT \
 ///
 /// # Errors
 /// With the reason.
-pub(super) fn read_settled(questions: &mut Questions<'_>) -> Result<TableCounters, String> {
+pub(super) fn read_settled(questions: &mut QueryConnection<'_>) -> Result<TableCounters, String> {
     let (mut last, in_memory) = read(questions)?;
     for _ in 1..READINGS_MAX {
         std::thread::sleep(match in_memory {
@@ -50,7 +50,7 @@ pub(super) fn read_settled(questions: &mut Questions<'_>) -> Result<TableCounter
     Ok(last)
 }
 
-fn read(questions: &mut Questions<'_>) -> Result<(TableCounters, bool), String> {
+fn read(questions: &mut QueryConnection<'_>) -> Result<(TableCounters, bool), String> {
     let rows = questions.ask(QUESTION).map_err(|error| error.to_string())?;
     let row = rows.first().ok_or("the server gave no answer")?;
     let number = |column: usize| -> Option<u64> { row.get(column)?.as_deref()?.parse().ok() };

@@ -1,6 +1,6 @@
 //! One run of a proof: a replay with warm caches, and the resources it used.
 
-use connect::login::{Login, Questions};
+use connect::login::{Login, QueryConnection};
 use cpu_profile::CpuUsage;
 use replay::{Observer, Options, Snapshot};
 use run::{ArchiveError, RunReader, RunStatus, RunWriter};
@@ -128,7 +128,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn connect(&self) -> Result<Questions<'_>, String> {
+    fn connect(&self) -> Result<QueryConnection<'_>, String> {
         let questions = self.replay.dialer.questions(&self.login);
         let mut questions = questions.map_err(|error| error.to_string())?;
         questions.limit(STATEMENTS_TIME_MAX);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connect::login::Questions;
+use connect::login::QueryConnection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ impl Counted {
 
 /// A connection that queries `pg_stat_statements`.
 pub(super) struct StatementCounts<'a> {
-    questions: Questions<'a>,
+    questions: QueryConnection<'a>,
     /// The query, if the extension is installed.
     question: Result<String, String>,
     /// The server's first process, if it runs on this machine.
@@ -90,7 +90,7 @@ impl<'a> StatementCounts<'a> {
 }
 
 /// Builds the query for the counts.
-fn question(questions: &mut Questions<'_>, may_create: bool) -> Result<String, String> {
+fn question(questions: &mut QueryConnection<'_>, may_create: bool) -> Result<String, String> {
     let loaded =
         "SELECT 1 WHERE current_setting('shared_preload_libraries') ~ '\\mpg_stat_statements\\M'";
     let loaded = questions.ask(loaded).map(|rows| !rows.is_empty());

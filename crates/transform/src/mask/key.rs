@@ -35,7 +35,7 @@ impl fmt::Debug for MaskKey {
         None => String::new(),
     }
 )]
-pub struct NotAKey {
+pub struct InvalidMaskKey {
     /// Number of hexadecimal digits, if the content has nothing else, apart from surrounding white
     /// space.
     pub digits: Option<usize>,
@@ -46,12 +46,12 @@ impl MaskKey {
     ///
     /// # Errors
     /// If it is not in the format of [`MaskKey`]s.
-    pub fn parse(content: &[u8]) -> Result<Self, NotAKey> {
+    pub fn parse(content: &[u8]) -> Result<Self, InvalidMaskKey> {
         let content = content.trim_ascii();
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         match (content.len(), content.iter().all(is_digit)) {
             (KEY_DIGITS, true) => Ok(MaskKey::from_secret(content)),
-            (digits, only) => Err(NotAKey {
+            (digits, only) => Err(InvalidMaskKey {
                 digits: (only && digits > 0).then_some(digits),
             }),
         }

@@ -41,7 +41,7 @@ use workload::{
 use backslash::{BackslashMeaning, BackslashTracker};
 pub(crate) use copy::escape_text;
 pub use copy_format::CopyFormat;
-pub use key::{MaskKey, NotAKey};
+pub use key::{InvalidMaskKey, MaskKey};
 use outcome::MaskOutcome;
 use sql::{ParameterRole, ParameterRoles};
 use words::{TextSyntax, mask_text};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::time_bound::format_time;
 use super::Slice;
-use workload::{LeftOut, SliceAccount};
+use workload::{ExclusionReason, SliceAccount};
 
 /// Maximum number of names that are remembered, and of names in the message.
 const NAMES_REMEMBERED_MAX: usize = 1_000;
@@ -120,8 +120,11 @@ impl SourceSummary {
             return self.no_session_error(account);
         }
         let left_out = |reason| account.left_out.contains_key(&reason);
-        if left_out(LeftOut::Kind) || left_out(LeftOut::Statement) {
-            let what = match (left_out(LeftOut::Kind), left_out(LeftOut::Statement)) {
+        if left_out(ExclusionReason::Kind) || left_out(ExclusionReason::Statement) {
+            let what = match (
+                left_out(ExclusionReason::Kind),
+                left_out(ExclusionReason::Statement),
+            ) {
                 (true, false) => "of the kinds asked for",
                 (false, true) => "one that the patterns ask for",
                 _ => "of the kinds and patterns asked for",
@@ -154,9 +157,13 @@ impl SourceSummary {
         let mut what = Vec::new();
         let mut there = Vec::new();
         for (reason, word, names) in [
-            (LeftOut::Database, "database", &self.databases),
-            (LeftOut::User, "user", &self.users),
-            (LeftOut::Application, "application", &self.applications),
+            (ExclusionReason::Database, "database", &self.databases),
+            (ExclusionReason::User, "user", &self.users),
+            (
+                ExclusionReason::Application,
+                "application",
+                &self.applications,
+            ),
         ] {
             if account.left_out.contains_key(&reason) {
                 what.push(word);

@@ -11,7 +11,7 @@ use crate::error_change::ErrorChange;
 use crate::judgement::{Finding, MARGIN_DEFAULT};
 use crate::over_time::ComparedOverTime;
 use crate::rows_change::RowsComparison;
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use crate::targets::TargetsComparison;
 use crate::warning::Warning;
 use plans::StatementPlans;
@@ -53,11 +53,11 @@ impl Default for CompareOptions {
 #[derive(Debug, Default)]
 pub struct Runs {
     /// Runs before the change; at least one.
-    pub before: Vec<RunProfile>,
+    pub before: Vec<RunStats>,
     /// Runs after the change; at least one.
-    pub after: Vec<RunProfile>,
+    pub after: Vec<RunStats>,
     /// Runs of one unchanged server, whose differences are noise. None, or at least two.
-    pub noise: Vec<RunProfile>,
+    pub noise: Vec<RunStats>,
 }
 
 /// Comparison of the runs before a change with those after it.

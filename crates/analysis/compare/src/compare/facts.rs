@@ -8,7 +8,7 @@ use serde::Serialize;
 use sql::Fingerprint;
 
 use crate::over_time::{ComparedOverTime, SideStretch, TimesByStretch};
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use statistics::Histogram;
 use statistics::LatencySummary;
 use statistics::STRETCHES_MAX;
@@ -86,7 +86,7 @@ pub(super) fn merged_summary<'a>(
 }
 
 /// Collects a side's facts; `response` is the latency summary of all its runs.
-pub(super) fn side_facts(runs: &[RunProfile], response: Option<LatencySummary>) -> SideFacts {
+pub(super) fn side_facts(runs: &[RunStats], response: Option<LatencySummary>) -> SideFacts {
     let each: Vec<RunFacts> = runs.iter().map(run_facts).collect();
     let sum = |count: fn(&RunFacts) -> u64| each.iter().map(count).sum::<u64>();
     let (done, failed) = (sum(|run| run.done), sum(|run| run.failed));
@@ -104,7 +104,7 @@ pub(super) fn side_facts(runs: &[RunProfile], response: Option<LatencySummary>) 
     }
 }
 
-fn run_facts(run: &RunProfile) -> RunFacts {
+fn run_facts(run: &RunStats) -> RunFacts {
     RunFacts {
         name: run.name.clone(),
         workload: run.info.workload.name.clone(),
@@ -126,7 +126,7 @@ fn run_facts(run: &RunProfile) -> RunFacts {
 }
 
 /// Returns the fingerprints of all runs.
-pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> Vec<Fingerprint> {
+pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunStats>) -> Vec<Fingerprint> {
     let all: BTreeSet<Fingerprint> = runs
         .flat_map(|run| run.statements.keys().copied())
         .collect();
@@ -134,7 +134,7 @@ pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> Ve
 }
 
 /// Returns the number of stretches up to the last that is not empty in any of the runs.
-pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> usize {
+pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunStats>) -> usize {
     runs.filter_map(|run| {
         run.counts_by_stretch
             .iter()
@@ -145,11 +145,7 @@ pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> 
 }
 
 /// Returns both sides by stretch.
-pub(super) fn over_time(
-    before: &[RunProfile],
-    after: &[RunProfile],
-    used: usize,
-) -> ComparedOverTime {
+pub(super) fn over_time(before: &[RunStats], after: &[RunStats], used: usize) -> ComparedOverTime {
     let width_ns = before.first().map_or(0, |run| run.timeline.width_ns());
     ComparedOverTime {
         width_ns,
@@ -158,8 +154,8 @@ pub(super) fn over_time(
     }
 }
 
-fn side_over_time(runs: &[RunProfile], used: usize) -> Vec<SideStretch> {
-    let sum = |get: fn(&RunProfile) -> &TimesByStretch| {
+fn side_over_time(runs: &[RunStats], used: usize) -> Vec<SideStretch> {
+    let sum = |get: fn(&RunStats) -> &TimesByStretch| {
         let mut all = TimesByStretch::new();
         for run in runs {
             all.merge(get(run));

@@ -26,7 +26,7 @@ use sql::Fingerprint;
 use crate::details::{DETAILED_MAX, Details};
 use crate::error_change::changes;
 use crate::rows_change::compare_rows;
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use crate::slowest::slowest;
 use crate::statement_stats::{OutcomeCounts, StatementStats};
 use crate::warning::warnings;
@@ -136,8 +136,8 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
 
 /// Runs of both sides with equally wide stretches, and the bootstrap draws that all statements share.
 struct Comparer<'a> {
-    before: &'a [RunProfile],
-    after: &'a [RunProfile],
+    before: &'a [RunStats],
+    after: &'a [RunStats],
     draws: Draws,
     /// Number of stretches up to the last that is not empty.
     used: usize,
@@ -166,7 +166,7 @@ impl Comparer<'_> {
     }
 
     /// Returns a series of each run as a whole.
-    fn whole_times(&self, series: fn(&RunProfile) -> &Series, seed: u64) -> Sides<'_> {
+    fn whole_times(&self, series: fn(&RunStats) -> &Series, seed: u64) -> Sides<'_> {
         Sides {
             before: self.before.iter().map(series).collect(),
             after: self.after.iter().map(series).collect(),
@@ -279,10 +279,10 @@ const WHOLES: [Whole; 3] = [
     (|run| &run.response, 3),
 ];
 
-type Whole = (fn(&RunProfile) -> &Series, u64);
+type Whole = (fn(&RunStats) -> &Series, u64);
 
 /// Returns the statistics of a statement in each run of a side; runs without it are left out.
-fn run_stats_of(side: &[RunProfile], fingerprint: Fingerprint) -> Vec<&StatementStats> {
+fn run_stats_of(side: &[RunStats], fingerprint: Fingerprint) -> Vec<&StatementStats> {
     side.iter()
         .filter_map(|run| run.statements.get(&fingerprint))
         .collect()
@@ -291,8 +291,8 @@ fn run_stats_of(side: &[RunProfile], fingerprint: Fingerprint) -> Vec<&Statement
 /// Returns the statements with the most time.
 fn statements_with_details(
     fingerprints: &[Fingerprint],
-    before: &[RunProfile],
-    after: &[RunProfile],
+    before: &[RunStats],
+    after: &[RunStats],
 ) -> HashSet<Fingerprint> {
     if fingerprints.len() <= DETAILED_MAX {
         return fingerprints.iter().copied().collect();

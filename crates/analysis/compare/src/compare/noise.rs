@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use statistics::bootstrap::{Draws, MEASURES};
 use statistics::series::Series;
 
@@ -38,7 +38,7 @@ impl NoiseModel {
 /// Estimates the noise from runs of one server, each compared with the first; `None` for fewer than
 /// two runs.
 pub(super) fn estimate_noise(
-    mut runs: Vec<RunProfile>,
+    mut runs: Vec<RunStats>,
     options: CompareOptions,
 ) -> Option<NoiseModel> {
     let paired = same_stretches(runs.iter());
@@ -50,7 +50,7 @@ pub(super) fn estimate_noise(
     let fingerprints = facts::fingerprints(runs.iter());
     let used = facts::stretches_used(runs.iter());
     let draws = Draws::new(2, used, paired);
-    let differ = |seed: u64, of: &dyn Fn(&RunProfile) -> Option<&Series>| {
+    let differ = |seed: u64, of: &dyn Fn(&RunStats) -> Option<&Series>| {
         let mut most = [None::<f64>; MEASURES];
         for other in others {
             let sampled = SampledSides::new(Sides {

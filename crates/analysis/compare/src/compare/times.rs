@@ -3,7 +3,7 @@
 use crate::anomaly::{Anomaly, anomalies};
 use crate::details::Details;
 use crate::judgement::{CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, STRETCHES_MIN, judge};
-use crate::run_stats::RunProfile;
+use crate::run_stats::RunStats;
 use statistics::LatencySummary;
 use statistics::block_length::block_bits;
 use statistics::bootstrap::{Draws, MEASURES, RatioEstimates, RatioOptions, Resampler, ratios};
@@ -25,19 +25,19 @@ use super::{Noise, NoiseSource};
 const REFINEMENTS_MAX: usize = 6;
 
 /// Whether all runs did the same things at the same times.
-pub(super) fn same_stretches<'a>(mut runs: impl Iterator<Item = &'a RunProfile>) -> bool {
+pub(super) fn same_stretches<'a>(mut runs: impl Iterator<Item = &'a RunStats>) -> bool {
     let Some(first) = runs.next() else {
         return false;
     };
-    let same = |run: &RunProfile| {
+    let same = |run: &RunStats| {
         run.info.workload.id == first.info.workload.id && run.speed() == first.speed()
     };
     first.speed() != "max" && runs.all(same)
 }
 
 /// Widens the stretches of all runs to the widest.
-pub(super) fn widen<'a>(runs: impl Iterator<Item = &'a mut RunProfile>) {
-    let mut runs: Vec<&mut RunProfile> = runs.collect();
+pub(super) fn widen<'a>(runs: impl Iterator<Item = &'a mut RunStats>) {
+    let mut runs: Vec<&mut RunStats> = runs.collect();
     let widest = runs
         .iter()
         .fold(Timeline::new(), |widest, run| widest.wider(run.timeline));

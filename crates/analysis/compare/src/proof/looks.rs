@@ -19,7 +19,7 @@ pub const BLOCKS_MIN: u32 = 2;
 
 /// Scheduled interim look.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Look {
+pub struct InterimLook {
     /// Number of blocks after which the look takes place.
     pub blocks: u32,
     /// Probability of error allotted to this look.
@@ -32,7 +32,7 @@ pub struct Look {
 /// Schedules the looks of a proof of at most `blocks_max` blocks; the last look is after all of
 /// them. There are none for fewer than [`BLOCKS_MIN`]. Each comes after about 1.4 times as many
 /// blocks as the previous one.
-pub fn looks(blocks_max: u32) -> Vec<Look> {
+pub fn looks(blocks_max: u32) -> Vec<InterimLook> {
     let mut at = Vec::new();
     let mut next = BLOCKS_MIN;
     while next < blocks_max {
@@ -46,7 +46,7 @@ pub fn looks(blocks_max: u32) -> Vec<Look> {
     let before = std::iter::once(0.0).chain(at.iter().map(|&blocks| spent(blocks)));
     at.iter()
         .zip(before)
-        .map(|(&blocks, before)| Look {
+        .map(|(&blocks, before)| InterimLook {
             blocks,
             error: spent(blocks) - before,
             last_error: ERROR - before,

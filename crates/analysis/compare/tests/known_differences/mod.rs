@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // the tests and the example use a part of it each
 
-use compare::{CompareOptions, Comparison, Finding, RunProfile, Runs, compare};
+use compare::{CompareOptions, Comparison, Finding, RunStats, Runs, compare};
 use run::Execution;
 
 use crate::made_up::{Chance, done, info, text};
@@ -130,9 +130,9 @@ fn executions(truth: &Truth, workload: u64, seed: u64, after: bool) -> Vec<Execu
     found
 }
 
-fn profile(executions: Vec<Execution>) -> RunProfile {
+fn profile(executions: Vec<Execution>) -> RunStats {
     let texts = (1..=STATEMENTS).map(|id| Ok(text(id, &format!("select {id}"))));
-    RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+    RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
 }
 
 /// Returns the total response time of each run of one side, as a proof reads it.
@@ -149,7 +149,7 @@ pub fn totals(truth: &Truth, repetition: u64, after: bool) -> Vec<f64> {
 /// Compares the runs of a repetition.
 pub fn compared(truth: &Truth, repetition: u64, margin: f64) -> Comparison {
     let runs = truth.runs.max(1) as u64;
-    let side = |after: bool| -> Vec<RunProfile> {
+    let side = |after: bool| -> Vec<RunStats> {
         (0..runs)
             .map(|run| {
                 let seed = repetition * 1_000 + run * 2 + u64::from(after);

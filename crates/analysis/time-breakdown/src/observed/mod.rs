@@ -199,7 +199,7 @@ type Pair = (Option<Fingerprint>, Option<Fingerprint>, String, String);
 /// Sums observations table by table. Statement statistics must come before the activity, because
 /// the server's query identifiers identify truncated texts.
 #[derive(Default)]
-pub struct ObservedSum {
+pub struct ObservationSummary {
     observed: Observed,
     texts: HashMap<Fingerprint, (String, bool)>,
     statements: Statements,
@@ -211,7 +211,7 @@ pub struct ObservedSum {
     counters: Counters,
 }
 
-impl ObservedSum {
+impl ObservationSummary {
     /// Adds the outcomes of the probes.
     pub fn notes(&mut self, notes: Vec<ProbeNote>) {
         let probes = &mut self.observed.probes;
@@ -341,7 +341,7 @@ impl ObservedSum {
 
     /// Returns the summary.
     pub fn finish(self) -> Observed {
-        let ObservedSum {
+        let ObservationSummary {
             mut observed,
             texts,
             statements,

@@ -8,7 +8,7 @@ use sql::Fingerprint;
 use crate::sampling::sample_ns;
 
 use super::{
-    Basis, ProcessorTime, ResponseSums, StatementTime, Sums, TimeCategory, TimeModel, TimePart,
+    Basis, ProcessorTime, ResponseSums, StatementTime, Sums, TimeBreakdown, TimeCategory, TimePart,
     TimeRemark,
 };
 
@@ -84,7 +84,7 @@ pub fn time_model<E>(
     seen: Seen<'_>,
     statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
     activity: impl IntoIterator<Item = Result<Activity, E>>,
-) -> Result<TimeModel, E> {
+) -> Result<TimeBreakdown, E> {
     let Seen {
         windows, stacks, ..
     } = seen;
@@ -133,7 +133,7 @@ pub fn time_model<E>(
     if sampled && share > MISSED_NOTABLE {
         remarks.push(TimeRemark::Unwatched { share });
     }
-    Ok(TimeModel {
+    Ok(TimeBreakdown {
         whole,
         statements,
         others_ns,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Basis, ProcessorCategory, TimeCategory, TimeModel, TimePart};
+use super::{Basis, ProcessorCategory, TimeBreakdown, TimeCategory, TimePart};
 
 /// Components of response time and processor time, before and after.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -44,12 +44,12 @@ pub struct PartChange<C> {
 
 impl TimeChange {
     /// Compares the runs of both sides; `None` if a side has none.
-    pub fn new(before: &[TimeModel], after: &[TimeModel]) -> Option<Self> {
+    pub fn new(before: &[TimeBreakdown], after: &[TimeBreakdown]) -> Option<Self> {
         if before.is_empty() || after.is_empty() {
             return None;
         }
         // Phases are distinguished only if all runs have them.
-        let has_no_phases = |run: &TimeModel| {
+        let has_no_phases = |run: &TimeBreakdown| {
             let mut parts = run.whole.parts.iter();
             parts.any(|part| part.category == TimeCategory::Processor(None))
         };
@@ -58,7 +58,7 @@ impl TimeChange {
             TimeCategory::Processor(_) if in_one => TimeCategory::Processor(None),
             other => other.clone(),
         };
-        let side = |runs: &'_ [TimeModel]| {
+        let side = |runs: &'_ [TimeBreakdown]| {
             let each = runs.iter().map(|run| &run.whole);
             each.map(|one| (one.response_ns, one.parts.clone()))
                 .collect()
@@ -70,16 +70,19 @@ impl TimeChange {
     }
 }
 
-fn processor(before: &[TimeModel], after: &[TimeModel]) -> Option<PartsChange<ProcessorCategory>> {
+fn processor(
+    before: &[TimeBreakdown],
+    after: &[TimeBreakdown],
+) -> Option<PartsChange<ProcessorCategory>> {
     // Phases are distinguished only if all runs have stacks.
     let has_no_stacks =
-        |run: &TimeModel| run.processor.as_ref().is_some_and(|one| one.samples == 0);
+        |run: &TimeBreakdown| run.processor.as_ref().is_some_and(|one| one.samples == 0);
     let in_one = before.iter().chain(after).any(has_no_stacks);
     let category = |category: &ProcessorCategory| match category {
         ProcessorCategory::Client(_) if in_one => ProcessorCategory::Client(None),
         other => other.clone(),
     };
-    let side = |runs: &[TimeModel]| -> Option<Vec<_>> {
+    let side = |runs: &[TimeBreakdown]| -> Option<Vec<_>> {
         let each = runs.iter().map(|run| Some(&run.processor.as_ref()?.whole));
         each.map(|one| one.map(|one| (one.cpu_ns, one.parts.clone())))
             .collect()
@@ -129,7 +132,7 @@ impl<C: Clone + Ord> PartsChange<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time_model::{CpuCounter, ProcessorModel, StatementCpuTime, StatementTime};
+    use crate::time_model::{CpuCounter, ProcessorBreakdown, StatementCpuTime, StatementTime};
 
     fn lock() -> TimeCategory {
         TimeCategory::Wait {
@@ -146,7 +149,7 @@ mod tests {
         ProcessorCategory::Client(phase.map(str::to_owned))
     }
 
-    fn run(parts: &[(TimeCategory, f64)]) -> TimeModel {
+    fn run(parts: &[(TimeCategory, f64)]) -> TimeBreakdown {
         let parts = parts.iter().map(|(category, ns)| TimePart {
             category: category.clone(),
             ns: *ns,
@@ -156,7 +159,7 @@ mod tests {
             },
         });
         let parts: Vec<_> = parts.collect();
-        TimeModel {
+        TimeBreakdown {
             whole: StatementTime {
                 fingerprint: None,
                 sql: None,
@@ -229,8 +232,8 @@ mod tests {
                 },
             });
             let parts: Vec<_> = parts.collect();
-            TimeModel {
-                processor: Some(ProcessorModel {
+            TimeBreakdown {
+                processor: Some(ProcessorBreakdown {
                     whole: StatementCpuTime {
                         cpu_ns: parts.iter().map(|part| part.ns).sum(),
                         parts,
@@ -251,7 +254,7 @@ mod tests {
         let before = with(9, &[(scans.clone(), 4.0), (sort.clone(), 2.0)]);
         let rest = ProcessorCategory::Unattributed;
         let after = with(9, &[(scans.clone(), 5.0), (rest.clone(), 9.0)]);
-        let change = |after: TimeModel| {
+        let change = |after: TimeBreakdown| {
             let change = TimeChange::new(std::slice::from_ref(&before), &[after]);
             let change = change.unwrap().processor?;
             Some(((change.before_ns, change.after_ns), told(&change)))

@@ -38,8 +38,8 @@ pub use build::{Seen, time_model};
 pub use change::{PartChange, PartsChange, TimeChange};
 pub use planning::PlanningShare;
 pub use processor::{
-    CpuCounter, ProcessorCategory, ProcessorEvidence, ProcessorModel, ProcessorRemark, StacksMet,
-    StatementCpuTime, Who, processor_model,
+    CpuCounter, ProcessorBreakdown, ProcessorCategory, ProcessorEvidence, ProcessorRemark,
+    ProcessorUser, StackCount, StatementCpuTime, processor_model,
 };
 pub use sums::{ResponseSums, Sums};
 pub use truncated_queries::whole_statements;
@@ -53,7 +53,7 @@ use workload::StatementText;
 
 /// Breakdown of the response times of all statements (due → done); the parts add up.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct TimeModel {
+pub struct TimeBreakdown {
     /// All statements together.
     pub whole: StatementTime,
     /// Each statement, by descending service time.
@@ -76,7 +76,7 @@ pub struct TimeModel {
     pub planning: Option<PlanningShare>,
     /// Breakdown of the server's processor time; `null` unless stacks were taken or the kernel's
     /// counters were read. The caller adds it.
-    pub processor: Option<ProcessorModel>,
+    pub processor: Option<ProcessorBreakdown>,
 }
 
 /// Time of one statement, or of all.
@@ -84,7 +84,7 @@ pub struct TimeModel {
 pub struct StatementTime {
     /// Fingerprint; `null` for all statements.
     pub fingerprint: Option<Fingerprint>,
-    /// Normalised SQL, if known. [`TimeModel::name_statements`] adds it.
+    /// Normalised SQL, if known. [`TimeBreakdown::name_statements`] adds it.
     pub sql: Option<String>,
     /// Number of executions that were sent.
     pub calls: u64,
@@ -220,7 +220,7 @@ pub enum TimeRemark {
     },
 }
 
-impl TimeModel {
+impl TimeBreakdown {
     /// Adds the statements' texts, also to the processor's time.
     pub fn name_statements(&mut self, texts: &BTreeMap<Fingerprint, StatementText>) {
         let text = |fingerprint: Option<Fingerprint>| Some(texts.get(&fingerprint?)?.sql.clone());

@@ -11,7 +11,7 @@
 //!
 //! A stack represents the time until the next one, times its weight
 //! ([`SampleTime`](cpu_profile::phases::SampleTime)). If stacks still find more than the kernel
-//! counted, they are scaled down to that ([`ProcessorModel::scale`]). Without stacks the time of a
+//! counted, they are scaled down to that ([`ProcessorBreakdown::scale`]). Without stacks the time of a
 //! statement is inferred: the clients' time, distributed by the samples of the activity that found
 //! it running or runnable.
 
@@ -28,7 +28,7 @@ const SCALE_NOTABLE: f64 = 1.05;
 
 /// User of processor time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Who {
+pub enum ProcessorUser {
     /// A client's session, or a worker that helped it.
     Client,
     /// A query of this program.
@@ -39,9 +39,9 @@ pub enum Who {
 
 /// Number of stacks of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StacksMet {
+pub struct StackCount {
     /// User of the processor.
-    pub who: Who,
+    pub who: ProcessorUser,
     /// Statement, if known.
     pub fingerprint: Option<Fingerprint>,
     /// Phase of the server.
@@ -58,13 +58,13 @@ pub struct ProcessorEvidence {
     /// Whether the count comes from task counters instead of the scheduler.
     pub by_tasks: bool,
     /// Stacks sampled in that time, if any were taken.
-    pub stacks: Vec<StacksMet>,
+    pub stacks: Vec<StackCount>,
     /// Time between two samples, in nanoseconds.
     pub sample_ns: f64,
     /// Factor by which stacks add up to the task counters; `None` if these are unknown.
     pub weight: Option<f64>,
     /// The kernel's count by process, in nanoseconds; used without stacks.
-    pub by_process: Vec<(Who, f64)>,
+    pub by_process: Vec<(ProcessorUser, f64)>,
     /// Time for which samples found each statement running or runnable, in nanoseconds; `None` is
     /// the key of statements that are not the run's. Used without stacks.
     pub met_running: BTreeMap<Option<Fingerprint>, f64>,
@@ -81,7 +81,7 @@ impl ProcessorEvidence {
 
 /// Breakdown of the processor time of the server's processes; the parts add up.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct ProcessorModel {
+pub struct ProcessorBreakdown {
     /// Total.
     pub whole: StatementCpuTime,
     /// Statements with known processor time, in descending order.
@@ -119,7 +119,7 @@ pub enum CpuCounter {
 pub struct StatementCpuTime {
     /// Statement; `null` for all, or for none.
     pub fingerprint: Option<Fingerprint>,
-    /// Normalised SQL, if known. [`super::TimeModel::name_statements`] adds it.
+    /// Normalised SQL, if known. [`super::TimeBreakdown::name_statements`] adds it.
     pub sql: Option<String>,
     /// Sum of the parts.
     pub cpu_ns: f64,
@@ -196,7 +196,7 @@ impl Parts {
 }
 
 /// Breaks down the processor time; `None` without a count and without stacks.
-pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
+pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorBreakdown> {
     let samples: u64 = evidence.stacks.iter().map(|one| one.samples).sum();
     match (samples, evidence.kernel_ns) {
         (0, None) => None,
@@ -205,15 +205,19 @@ pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
     }
 }
 
-fn category_of(who: &Who, phase: Option<&str>) -> ProcessorCategory {
+fn category_of(who: &ProcessorUser, phase: Option<&str>) -> ProcessorCategory {
     match who {
-        Who::Client => ProcessorCategory::Client(phase.map(str::to_owned)),
-        Who::Own => ProcessorCategory::Own,
-        Who::Server(kind) => ProcessorCategory::Server(kind.clone()),
+        ProcessorUser::Client => ProcessorCategory::Client(phase.map(str::to_owned)),
+        ProcessorUser::Own => ProcessorCategory::Own,
+        ProcessorUser::Server(kind) => ProcessorCategory::Server(kind.clone()),
     }
 }
 
-fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>) -> ProcessorModel {
+fn of_stacks(
+    evidence: &ProcessorEvidence,
+    samples: u64,
+    kernel_ns: Option<f64>,
+) -> ProcessorBreakdown {
     let sampled_ns = samples as f64 * evidence.sample_ns;
     let weight = evidence.weight.unwrap_or(1.0);
     let scale = kernel_ns.map_or(weight, |kernel_ns| weight.min(kernel_ns / sampled_ns));
@@ -225,12 +229,12 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
         let category = category_of(&met.who, Some(&met.phase));
         whole.add(category.clone(), ns, met.samples);
         match (&met.who, met.fingerprint) {
-            (Who::Client, Some(fingerprint)) => {
+            (ProcessorUser::Client, Some(fingerprint)) => {
                 let of = by_statement.entry(fingerprint).or_default();
                 of.add(category, ns, met.samples);
             }
-            (Who::Client, None) => unassigned.add(category, ns, met.samples),
-            (Who::Own | Who::Server(_), _) => {}
+            (ProcessorUser::Client, None) => unassigned.add(category, ns, met.samples),
+            (ProcessorUser::Own | ProcessorUser::Server(_), _) => {}
         }
     }
     if let Some(kernel_ns) = kernel_ns {
@@ -252,7 +256,7 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
         remarks.push(ProcessorRemark::FewerThanCounted { factor });
     }
     let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), basis);
-    ProcessorModel {
+    ProcessorBreakdown {
         whole: whole.finish(None, basis),
         statements: largest_first(by_statement.into_iter().map(of).collect()),
         unassigned: unassigned.finish(None, basis),
@@ -267,7 +271,7 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
     }
 }
 
-fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorModel {
+fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorBreakdown {
     // Processes are read one after the other, each slightly later than the total.
     let by_process = evidence.by_process.iter().map(|(_, ns)| ns);
     let all_ns: f64 = by_process.sum();
@@ -280,7 +284,11 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
     let mut clients_ns = 0.0;
     for (who, ns) in &evidence.by_process {
         whole.add(category_of(who, None), ns * fit, 0);
-        clients_ns += if *who == Who::Client { ns * fit } else { 0.0 };
+        clients_ns += if *who == ProcessorUser::Client {
+            ns * fit
+        } else {
+            0.0
+        };
     }
     whole.add(ProcessorCategory::Unattributed, kernel_ns - all_ns * fit, 0);
     let basis = |category: &ProcessorCategory, _| match category {
@@ -303,7 +311,7 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
     });
     let statements: Vec<StatementCpuTime> = statements.filter(|one| one.cpu_ns > 0.0).collect();
     let assigned_ns: f64 = statements.iter().map(|one| one.cpu_ns).sum();
-    ProcessorModel {
+    ProcessorBreakdown {
         whole: whole.finish(None, basis),
         statements: largest_first(statements),
         unassigned: inferred(None, (clients_ns - assigned_ns).max(0.0)),
@@ -328,8 +336,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn met(who: Who, fingerprint: Option<u64>, phase: &str, samples: u64) -> StacksMet {
-        StacksMet {
+    fn met(who: ProcessorUser, fingerprint: Option<u64>, phase: &str, samples: u64) -> StackCount {
+        StackCount {
             who,
             fingerprint: fingerprint.map(Fingerprint),
             phase: phase.to_owned(),
@@ -353,12 +361,17 @@ mod tests {
             sample_ns: 10.0,
             weight: None,
             stacks: vec![
-                met(Who::Client, Some(1), "scans", 40),
-                met(Who::Client, Some(2), "scans", 20),
-                met(Who::Client, Some(2), "planning", 10),
-                met(Who::Client, None, "network", 10),
-                met(Who::Server("checkpointer".to_owned()), None, "io", 15),
-                met(Who::Own, Some(1), "scans", 5),
+                met(ProcessorUser::Client, Some(1), "scans", 40),
+                met(ProcessorUser::Client, Some(2), "scans", 20),
+                met(ProcessorUser::Client, Some(2), "planning", 10),
+                met(ProcessorUser::Client, None, "network", 10),
+                met(
+                    ProcessorUser::Server("checkpointer".to_owned()),
+                    None,
+                    "io",
+                    15,
+                ),
+                met(ProcessorUser::Own, Some(1), "scans", 5),
             ],
             ..ProcessorEvidence::default()
         }
@@ -434,9 +447,9 @@ mod tests {
         let evidence = ProcessorEvidence {
             kernel_ns: Some(1_000.0),
             by_process: vec![
-                (Who::Client, 300.0),
-                (Who::Client, 500.0),
-                (Who::Server("walwriter".to_owned()), 50.0),
+                (ProcessorUser::Client, 300.0),
+                (ProcessorUser::Client, 500.0),
+                (ProcessorUser::Server("walwriter".to_owned()), 50.0),
             ],
             met_running: BTreeMap::from([
                 (Some(Fingerprint(1)), 30.0),
@@ -465,12 +478,12 @@ mod tests {
         assert_eq!(model.remarks, [ProcessorRemark::NoStacks]);
     }
 
-    fn who() -> impl Strategy<Value = Who> {
+    fn who() -> impl Strategy<Value = ProcessorUser> {
         prop_oneof![
-            3 => Just(Who::Client),
-            1 => Just(Who::Own),
-            1 => Just(Who::Server("checkpointer".to_owned())),
-            1 => Just(Who::Server("walwriter".to_owned())),
+            3 => Just(ProcessorUser::Client),
+            1 => Just(ProcessorUser::Own),
+            1 => Just(ProcessorUser::Server("checkpointer".to_owned())),
+            1 => Just(ProcessorUser::Server("walwriter".to_owned())),
         ]
     }
 
@@ -483,7 +496,7 @@ mod tests {
             by_process in prop::collection::vec((who(), 0.0..1e9f64), 0..6),
             met_running in prop::collection::btree_map(prop::option::of((0..4u64).prop_map(Fingerprint)), 0.0..1e9f64, 0..4),
         ) {
-            let stacks: Vec<StacksMet> = stacks
+            let stacks: Vec<StackCount> = stacks
                 .into_iter()
                 .map(|(who, of, phase, samples)| met(who, of, &phase.to_string(), samples))
                 .collect();

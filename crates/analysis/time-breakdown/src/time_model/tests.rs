@@ -16,7 +16,7 @@ fn time_model(
     windows: &[SampleWindow],
     activity: &[Activity],
     stacks: &[ProcessorTime],
-) -> TimeModel {
+) -> TimeBreakdown {
     let seen = Seen {
         windows,
         stacks,
@@ -197,7 +197,7 @@ fn other_statements_are_separate_and_hidden_ones_counted() {
 #[test]
 fn unwatched_time_is_not_outside_the_server() {
     // Of three seconds, samples found one in the server, and 1.5 had no samples.
-    let unwatched = |model: &TimeModel| {
+    let unwatched = |model: &TimeBreakdown| {
         model
             .remarks
             .contains(&TimeRemark::Unwatched { share: 0.5 })

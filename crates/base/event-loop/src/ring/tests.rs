@@ -17,7 +17,7 @@ fn pair() -> (UnixStream, UnixStream) {
     (near, far)
 }
 
-fn next(ring: &mut Ring) -> Happened {
+fn next(ring: &mut Ring) -> Completion {
     loop {
         if let Some(happened) = ring.next_happened() {
             return happened;
@@ -39,7 +39,7 @@ fn received_buffer_can_be_sent_unchanged() {
     ring.receive(from_socket, 7).unwrap();
     for round in 0..20_u8 {
         client.write_all(&[round; 5]).unwrap();
-        let Happened::Received {
+        let Completion::Received {
             token: 7,
             buffer,
             armed: true,
@@ -49,7 +49,7 @@ fn received_buffer_can_be_sent_unchanged() {
         };
         assert_eq!(ring.bytes(&buffer), [round; 5]);
         ring.send(to_socket, 8, buffer).unwrap();
-        let Happened::Sent {
+        let Completion::Sent {
             token: 8,
             buffer,
             sent: Ok(5),
@@ -65,7 +65,7 @@ fn received_buffer_can_be_sent_unchanged() {
     drop(client);
     assert!(matches!(
         next(&mut ring),
-        Happened::Stopped {
+        Completion::Stopped {
             token: 7,
             why: Stopped::End
         }
@@ -83,11 +83,11 @@ fn a_pool_that_is_empty_pauses_and_loses_nothing() {
     let mut received = 0;
     while received < 30 {
         match next(&mut ring) {
-            Happened::Received { buffer, .. } => {
+            Completion::Received { buffer, .. } => {
                 received += ring.bytes(&buffer).len();
                 held.push(buffer);
             }
-            Happened::Stopped {
+            Completion::Stopped {
                 why: Stopped::Paused,
                 ..
             } => {
@@ -115,12 +115,12 @@ fn a_send_without_room_says_so_at_once() {
     let mut sent_in_all = 0;
     loop {
         client.write_all(&[0; 1 << 14]).unwrap();
-        let Happened::Received { buffer, .. } = next(&mut ring) else {
+        let Completion::Received { buffer, .. } = next(&mut ring) else {
             panic!("bytes were sent");
         };
         let length = ring.bytes(&buffer).len();
         ring.send(to_socket, 2, buffer).unwrap();
-        let Happened::Sent { buffer, sent, .. } = next(&mut ring) else {
+        let Completion::Sent { buffer, sent, .. } = next(&mut ring) else {
             panic!("it was sent");
         };
         ring.give_back(buffer);
@@ -197,7 +197,7 @@ fn cancelled_receive_has_no_more_completions() {
     ring.stop(3).unwrap();
     assert!(matches!(
         next(&mut ring),
-        Happened::Stopped {
+        Completion::Stopped {
             token: 3,
             why: Stopped::Paused
         }
@@ -208,18 +208,18 @@ fn cancelled_receive_has_no_more_completions() {
     ring.receive(from_socket, 4).unwrap();
     assert!(matches!(
         next(&mut ring),
-        Happened::Received { token: 4, .. }
+        Completion::Received { token: 4, .. }
     ));
 }
 
 #[test]
 fn a_bell_is_heard_each_time() {
     let Some(mut ring) = ring(2, 64) else { return };
-    let bell = crate::Bell::new().unwrap();
+    let bell = crate::Waker::new().unwrap();
     ring.watch(bell.fd(), 9).unwrap();
     for _ in 0..3 {
         bell.ring();
-        let Happened::Readable { token: 9, armed } = next(&mut ring) else {
+        let Completion::Readable { token: 9, armed } = next(&mut ring) else {
             panic!("it rang");
         };
         bell.silence();
@@ -258,7 +258,7 @@ fn yield_submits_and_finds_completions_afterwards() {
     client.write_all(b"ask").unwrap();
     ring.wait(None).unwrap();
     assert_eq!(ring.arrived(), 1);
-    let Some(Happened::Received { buffer, .. }) = ring.next_happened() else {
+    let Some(Completion::Received { buffer, .. }) = ring.next_happened() else {
         panic!("bytes were sent");
     };
     assert_eq!(ring.arrived(), 0);
@@ -276,7 +276,7 @@ fn yield_submits_and_finds_completions_afterwards() {
     assert_eq!(ring.arrived(), 1);
     assert_eq!(ring.to_send(), 0);
     let sent = std::iter::from_fn(|| ring.next_happened())
-        .filter(|one| matches!(one, Happened::Sent { sent: Ok(3), .. }))
+        .filter(|one| matches!(one, Completion::Sent { sent: Ok(3), .. }))
         .count();
     assert_eq!(sent, 1);
 }

@@ -7,7 +7,7 @@
 
 use protocol::frame::{BODY_BYTES_MAX, HEADER_BYTES, next_frame};
 use protocol::frontend::startup::next_packet;
-use protocol::{Scanned, Scanner, TagSet, backend, frontend};
+use protocol::{ScanEvent, Scanner, TagSet, backend, frontend};
 
 /// The laws for bytes of a client.
 pub fn frontend(data: &[u8]) {
@@ -166,15 +166,15 @@ fn scans_like_frames(data: &[u8], chunk_bytes: usize) {
             match scanner.next(&mut chunk) {
                 Err(error) => return assert_eq!(next_frame(rest, BODY_BYTES_MAX), Err(error)),
                 Ok(None) => break,
-                Ok(Some(Scanned::Header(header))) => {
+                Ok(Some(ScanEvent::Header(header))) => {
                     assert_eq!(header.tag, rest[0]);
                     // Past the end only for a last message that is not all there.
                     if !wanted.contains(header.tag) {
                         rest = rest.get(header.message_bytes()..).unwrap_or(&[]);
                     }
                 }
-                Ok(Some(Scanned::Piece { .. })) => panic!("nobody asked for pieces"),
-                Ok(Some(Scanned::Body { tag, body })) => {
+                Ok(Some(ScanEvent::Piece { .. })) => panic!("nobody asked for pieces"),
+                Ok(Some(ScanEvent::Body { tag, body })) => {
                     let frame = next_frame(rest, BODY_BYTES_MAX).unwrap().unwrap();
                     assert_eq!((tag, body), (frame.tag, frame.body));
                     rest = &rest[frame.message_bytes()..];

@@ -3,13 +3,13 @@
 use workload::{EventKind, ServerEventKind, Session};
 
 use crate::{Reconciliation, SkipReason, capture_bytes};
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 
 mod failures;
 
 /// Captures lines of the form `SECONDS PID rest`, where rest starts with the severity; others are
 /// unchanged.
-fn log(lines: &str) -> (Collected, Reconciliation) {
+fn log(lines: &str) -> (EventCollector, Reconciliation) {
     let mut text = String::new();
     for line in lines
         .lines()
@@ -25,7 +25,7 @@ fn log(lines: &str) -> (Collected, Reconciliation) {
         let rest = rest.replace("\\n", "\n\t");
         text.push_str(&format!("2026-03-01 09:00:{second} UTC [{pid}] {rest}\n"));
     }
-    let mut collected = Collected::default();
+    let mut collected = EventCollector::default();
     let report = capture_bytes(text, None, Some("%m [%p] "), &mut collected).unwrap();
     assert!(
         report.reconciliation.adds_up(),
@@ -36,7 +36,7 @@ fn log(lines: &str) -> (Collected, Reconciliation) {
 }
 
 /// Formats kind, session, due time in ms of the minute, and duration in µs.
-fn short(collected: &Collected) -> Vec<String> {
+fn short(collected: &EventCollector) -> Vec<String> {
     let one = |event: &workload::Event| {
         let due_ms = (event.due_us / 1_000).rem_euclid(60_000);
         let mut text = format!("{} {} {due_ms}", event.session, event.kind.name());
@@ -244,7 +244,7 @@ fn fact_16_sessions_are_cut_where_their_start_or_line_numbers_change() {
         let line = |session: &str, sql: &str| {
             format!("2026-03-01 09:00:00.000 UTC {session} LOG:  statement: {sql}\n")
         };
-        let mut collected = Collected::default();
+        let mut collected = EventCollector::default();
         let text = line(one, "select 1") + &line(other, "select 2");
         capture_bytes(text, None, Some(prefix), &mut collected).unwrap();
         assert_eq!(collected.sessions.len(), 2, "{prefix}");
@@ -415,8 +415,8 @@ fn fact_22_of_sampled_steps_those_with_other_values_are_of_another_execution() {
     );
 }
 
-fn with_prefix(prefix: &str, text: &'static str) -> (Collected, Reconciliation) {
-    let mut collected = Collected::default();
+fn with_prefix(prefix: &str, text: &'static str) -> (EventCollector, Reconciliation) {
+    let mut collected = EventCollector::default();
     let report = capture_bytes(text, None, Some(prefix), &mut collected).unwrap();
     assert!(report.reconciliation.adds_up());
     assert_eq!(report.reconciliation.unreadable.lines, 0);

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 use workload::{Event, EventKind, Parameter};
 
 /// Formats events by session and sequence, then the sessions.
-pub fn normal_form(collected: &Collected) -> String {
+pub fn normal_form(collected: &EventCollector) -> String {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
     let mut text = String::new();
@@ -80,7 +80,7 @@ pub fn normal_form(collected: &Collected) -> String {
 }
 
 /// Panics if an invariant of workloads does not hold.
-pub fn check_laws(collected: &Collected) {
+pub fn check_laws(collected: &EventCollector) {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
     for (index, event) in events.iter().enumerate() {

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use event_loop::{Buffer, Happened, Ring, Stopped};
+use event_loop::{Buffer, Completion, Ring, Stopped};
 
 use super::{Forwarder, Pair, RunState, opposite};
 use capture_wire::conversation::Side;
@@ -107,9 +107,9 @@ impl Forwarder {
     }
 
     #[inline]
-    fn handle_completion(&mut self, happened: Happened) -> io::Result<()> {
+    fn handle_completion(&mut self, happened: Completion) -> io::Result<()> {
         match happened {
-            Happened::Received {
+            Completion::Received {
                 token,
                 buffer,
                 armed,
@@ -117,7 +117,7 @@ impl Forwarder {
                 Some((slot, side)) => self.handle_received(slot, side, buffer, armed),
                 None => self.recycle(buffer),
             },
-            Happened::Sent {
+            Completion::Sent {
                 token,
                 buffer,
                 sent,
@@ -125,12 +125,12 @@ impl Forwarder {
                 Some((slot, side)) => self.handle_sent(slot, side, buffer, sent),
                 None => self.recycle(buffer),
             },
-            Happened::Stopped { token, why } => {
+            Completion::Stopped { token, why } => {
                 if let Some((slot, side)) = self.find_side(token) {
                     self.handle_stopped(slot, side, why);
                 }
             }
-            Happened::Readable { armed, .. } => {
+            Completion::Readable { armed, .. } => {
                 self.epoll_pending = true;
                 if let Some(ring) = self.ring.as_mut().filter(|_| !armed) {
                     ring.watch(self.epoll.as_raw_fd(), EPOLL)?;

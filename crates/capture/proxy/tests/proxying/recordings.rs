@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use capture_proxy::{
     Listen, OpenRecording, Proxy, ProxyOptions, ProxyStatus, Recording, ServerTls,
 };
-use capture_sink::{Collected, EventSink, SinkError};
-use capture_wire::conversation::ConversationOptions;
+use capture_sink::{EventCollector, EventSink, SinkError};
+use capture_wire::conversation::DecoderOptions;
 use connect::Target;
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Places, Sandbox, Wanted};
+use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
 use workload::{EventRef, Provenance, ServerEvent, Session, WorkloadInfo};
 
 /// Time limit of every step, so that a test that hangs fails.
@@ -21,7 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn sandbox_of(major: Option<u16>) -> (Sandbox, Places) {
     let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
+    let wanted = ServerRequirements {
         major,
         dir: None,
         offline: false,
@@ -51,7 +51,7 @@ pub fn server(major: u16) -> &'static Endpoint {
 #[derive(Clone, Default)]
 pub struct Kept {
     /// The recorded events.
-    pub collected: Arc<Mutex<Collected>>,
+    pub collected: Arc<Mutex<EventCollector>>,
     /// Provenances of finished recordings.
     pub provenances: Arc<Mutex<Vec<Provenance>>>,
     /// While this is set, a recording blocks.
@@ -166,7 +166,7 @@ impl Wish {
             threads: self.threads,
             buffer_bytes: self.buffer_bytes,
             by_ring: self.by_ring,
-            conversation: ConversationOptions::default(),
+            conversation: DecoderOptions::default(),
             options: Default::default(),
         };
         Running {

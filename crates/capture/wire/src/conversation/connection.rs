@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::backend::TransactionStatus;
 use protocol::frame::{BODY_BYTES_MAX, Frame, next_frame};
 use protocol::frontend::startup::StartupMessage;
-use protocol::{DecodeError, Scanned, Scanner, TagSet};
+use protocol::{DecodeError, ScanEvent, Scanner, TagSet};
 use workload::{RowDigest, SessionState};
 
 use super::account::{Account, Unreadable};
@@ -15,7 +15,7 @@ use super::named_objects::NamedObjects;
 use super::pending_requests::{EventRecording, PendingEvent, PendingRequests, Request};
 use super::resync::Resync;
 use super::start_up::{StartUp, StartUpResult};
-use super::{ConversationOptions, Side};
+use super::{DecoderOptions, Side};
 use capture_sink::{EventSink, SinkError};
 
 /// Maximum length of a message that is kept, in bytes. Longer ones are skipped: their events cannot
@@ -64,7 +64,7 @@ pub(super) struct Output<'a> {
     pub(super) account: &'a mut Account,
     /// The recording, if there is one: its start, and the number of the next session.
     pub(super) recording: Option<&'a mut Recording>,
-    pub(super) options: ConversationOptions,
+    pub(super) options: DecoderOptions,
     pub(super) details_cache: &'a mut DetailsCache,
 }
 
@@ -287,7 +287,7 @@ impl Connection {
         let result = loop {
             match scanner.next(bytes) {
                 Ok(None) => break Ok(()),
-                Ok(Some(Scanned::Header(header))) => {
+                Ok(Some(ScanEvent::Header(header))) => {
                     apply(
                         &mut scanner,
                         self.handle_client_header(header, at_us, place, out),
@@ -297,8 +297,8 @@ impl Connection {
                         break Ok(());
                     }
                 }
-                Ok(Some(Scanned::Piece { bytes })) => self.handle_copy_data(bytes),
-                Ok(Some(Scanned::Body { tag, body })) => {
+                Ok(Some(ScanEvent::Piece { bytes })) => self.handle_copy_data(bytes),
+                Ok(Some(ScanEvent::Body { tag, body })) => {
                     if let Err(error) = self.handle_client_message(tag, body, at_us, place) {
                         break Err(error);
                     }
@@ -339,15 +339,15 @@ impl Connection {
         let result = loop {
             match scanner.next(bytes) {
                 Ok(None) => break Ok(()),
-                Ok(Some(Scanned::Header(header))) => {
+                Ok(Some(ScanEvent::Header(header))) => {
                     apply(&mut scanner, self.handle_server_header(header, at_us, out));
                 }
-                Ok(Some(Scanned::Piece { bytes })) => {
+                Ok(Some(ScanEvent::Piece { bytes })) => {
                     if let Err(error) = self.handle_row_piece(bytes) {
                         break Err(error);
                     }
                 }
-                Ok(Some(Scanned::Body { tag, body })) => {
+                Ok(Some(ScanEvent::Body { tag, body })) => {
                     if let Err(error) = self.handle_server_message(tag, body, at_us) {
                         break Err(error);
                     }

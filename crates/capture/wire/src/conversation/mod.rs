@@ -58,7 +58,7 @@ pub enum Side {
 
 /// Details to record in addition to the statements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ConversationOptions {
+pub struct DecoderOptions {
     /// Whether to record a checksum of every result ([`workload::Particulars::result_digest`]).
     pub digest: bool,
 }
@@ -88,7 +88,7 @@ impl Hasher for SequentialHasher {
 /// All connections of a source.
 #[derive(Debug)]
 pub struct Conversations {
-    options: ConversationOptions,
+    options: DecoderOptions,
     account: Account,
     connections: HashMap<u64, Connection, BuildHasherDefault<SequentialHasher>>,
     /// Connections by process and secret key, for cancel requests.
@@ -99,7 +99,7 @@ pub struct Conversations {
 
 impl Conversations {
     /// Creates a set without connections; nothing is recorded until [`Self::record`].
-    pub fn new(options: ConversationOptions) -> Self {
+    pub fn new(options: DecoderOptions) -> Self {
         Conversations {
             options,
             account: Account::default(),

@@ -34,7 +34,7 @@ pub use error::PcapError;
 pub use packet::{Malformed, Passed};
 pub use stream::Stop;
 
-use crate::conversation::{ConversationOptions, Conversations, Side};
+use crate::conversation::{Conversations, DecoderOptions, Side};
 use account::PcapAccount as Account;
 use capture_sink::{EventSink, SinkError};
 use connection::StreamListener;
@@ -72,7 +72,7 @@ pub struct PcapOptions<'a> {
     /// The ports of the servers.
     pub ports: Vec<u16>,
     /// Details to record.
-    pub conversation: ConversationOptions,
+    pub conversation: DecoderOptions,
     /// Receives the progress.
     pub on_progress: Option<Box<dyn FnMut(Progress) + 'a>>,
     /// Returns true once the user has asked to stop. A capture with standard input then ends in
@@ -186,7 +186,7 @@ struct PacketReader {
 }
 
 impl PacketReader {
-    fn new(ports: &[u16], options: ConversationOptions) -> Self {
+    fn new(ports: &[u16], options: DecoderOptions) -> Self {
         PacketReader {
             conversations: Conversations::new(options),
             connections: Connections::new(ports),

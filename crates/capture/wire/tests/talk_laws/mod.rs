@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use capture_sink::Collected;
-use capture_wire::conversation::{Account, ConversationOptions, Conversations, Side};
+use capture_sink::EventCollector;
+use capture_wire::conversation::{Account, Conversations, DecoderOptions, Side};
 use workload::EventKind;
 
 /// A piece.
@@ -36,9 +36,9 @@ fn pieces(mut data: &[u8]) -> Vec<Piece<'_>> {
 }
 
 /// Decodes the pieces, each cut into `cuts` parts.
-fn hear(pieces: &[Piece<'_>], cuts: usize, from_the_start: bool) -> (Collected, Account) {
-    let mut sink = Collected::default();
-    let mut all = Conversations::new(ConversationOptions { digest: true });
+fn hear(pieces: &[Piece<'_>], cuts: usize, from_the_start: bool) -> (EventCollector, Account) {
+    let mut sink = EventCollector::default();
+    let mut all = Conversations::new(DecoderOptions { digest: true });
     all.record(0, &mut sink).unwrap();
     all.opened(1, "[local]", 0, from_the_start);
     for (index, piece) in pieces.iter().enumerate() {
@@ -74,7 +74,7 @@ pub fn hold(data: &[u8]) {
     }
 }
 
-fn check(pieces: &[Piece<'_>], sink: &Collected, account: &Account) {
+fn check(pieces: &[Piece<'_>], sink: &EventCollector, account: &Account) {
     let fed: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
     assert_eq!(account.client_bytes + account.server_bytes, fed as u64);
     assert!(account.unreadable_bytes <= fed as u64);

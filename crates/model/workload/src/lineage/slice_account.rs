@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum LeftOut {
+pub enum ExclusionReason {
     /// Due before the slice, and not needed in it.
     Before,
     /// Due at the slice's end or later.
@@ -33,22 +33,22 @@ pub enum LeftOut {
     EmptyTransaction,
 }
 
-impl LeftOut {
+impl ExclusionReason {
     /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
-            LeftOut::Before => "due before the slice",
-            LeftOut::After => "due after the slice",
-            LeftOut::Database => "of other databases",
-            LeftOut::User => "of other users",
-            LeftOut::Application => "of other applications",
-            LeftOut::Kind => "statements of other kinds",
-            LeftOut::Statement => "statements that match no pattern",
-            LeftOut::NothingKept => "of sessions of which no statement was kept",
-            LeftOut::Superseded => {
+            ExclusionReason::Before => "due before the slice",
+            ExclusionReason::After => "due after the slice",
+            ExclusionReason::Database => "of other databases",
+            ExclusionReason::User => "of other users",
+            ExclusionReason::Application => "of other applications",
+            ExclusionReason::Kind => "statements of other kinds",
+            ExclusionReason::Statement => "statements that match no pattern",
+            ExclusionReason::NothingKept => "of sessions of which no statement was kept",
+            ExclusionReason::Superseded => {
                 "settings and the like, undone or done anew before their session's first kept statement"
             }
-            LeftOut::EmptyTransaction => "of transactions of which no statement was kept",
+            ExclusionReason::EmptyTransaction => "of transactions of which no statement was kept",
         }
     }
 }
@@ -71,7 +71,7 @@ pub struct SliceAccount {
     /// session.
     pub prelude: u64,
     /// Number of events left out, by reason.
-    pub left_out: BTreeMap<LeftOut, u64>,
+    pub left_out: BTreeMap<ExclusionReason, u64>,
     /// Number of sessions.
     pub sessions: u64,
     /// Number of sessions with a kept event.
@@ -106,7 +106,7 @@ impl SliceAccount {
     }
 
     /// Counts events left out for this reason.
-    pub fn leave_out(&mut self, reason: LeftOut, events: u64) {
+    pub fn leave_out(&mut self, reason: ExclusionReason, events: u64) {
         if events > 0 {
             *self.left_out.entry(reason).or_default() += events;
         }

@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use capture_proxy::{Control, Watch};
+use capture_proxy::{RecordingControl, Watch};
 use report::to_document;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode, 
 use study::Failure;
 
 /// Starts or stops a recording.
-type Action = fn(&Control) -> Result<String, String>;
+type Action = fn(&RecordingControl) -> Result<String, String>;
 
 /// Listener that answers until it is dropped.
 pub struct ControlServer(HttpServer);
@@ -28,7 +28,7 @@ impl ControlServer {
     pub fn start(
         wanted: SocketAddr,
         token: ControlToken,
-        control: Control,
+        control: RecordingControl,
         watch: Watch,
     ) -> Result<Self, Failure> {
         let site = ControlSite {
@@ -55,7 +55,7 @@ impl ControlServer {
 /// Status of a proxy, and control of its recordings.
 struct ControlSite {
     token: ControlToken,
-    control: Control,
+    control: RecordingControl,
     watch: Watch,
 }
 
@@ -65,8 +65,10 @@ impl Site for ControlSite {
             (&Method::GET | &Method::HEAD, "/") => {
                 json_reply(StatusCode::OK, to_document(&self.watch.status()))
             }
-            (&Method::POST, "/start") => self.run_action(request, Control::start_recording),
-            (&Method::POST, "/stop") => self.run_action(request, Control::stop_recording),
+            (&Method::POST, "/start") => {
+                self.run_action(request, RecordingControl::start_recording)
+            }
+            (&Method::POST, "/stop") => self.run_action(request, RecordingControl::stop_recording),
             _ => self.refuse(
                 StatusCode::NOT_FOUND,
                 "there are GET /, POST /start and POST /stop",

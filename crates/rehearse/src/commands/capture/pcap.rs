@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use capture_sink::{Counted, EventSink, MaskSink, SliceSink};
-use capture_wire::conversation::ConversationOptions;
+use capture_wire::conversation::DecoderOptions;
 use capture_wire::pcap;
 use capture_wire::pcap::{PcapError, PcapOptions, PcapReport, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -47,7 +47,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
         let pcap_options = PcapOptions {
             files: options.files.clone(),
             ports: options.port.clone(),
-            conversation: ConversationOptions {
+            conversation: DecoderOptions {
                 digest: options.checksum_results.is_some(),
             },
             on_progress: Some(Box::new(|progress: Progress| {

@@ -11,7 +11,7 @@ use capture_proxy::{
     Recording, RecordingState, ServerTls,
 };
 use capture_sink::{EventSink, MaskSink, SinkError};
-use capture_wire::conversation::ConversationOptions;
+use capture_wire::conversation::DecoderOptions;
 use replay::Target;
 use report::{proxy_text, to_document};
 use signal_hook::consts::SIGUSR1;
@@ -176,7 +176,7 @@ fn start(
             threads: usize::from(options.threads),
             buffer_bytes: (options.buffer as usize) << 20,
             by_ring: !options.without_io_uring,
-            conversation: ConversationOptions { digest },
+            conversation: DecoderOptions { digest },
             options: shaping,
         },
         open_recordings(options.output.clone(), protection),

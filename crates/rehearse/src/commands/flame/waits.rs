@@ -11,7 +11,7 @@ use workload::StatementText;
 
 use super::FlameStacks;
 use study::Failure;
-use study::profile_samples::SampleChoice;
+use study::profile_samples::SampleFilter;
 use study::profile_samples::fingerprint;
 
 /// Returns the wait samples of an observed run as stacks.
@@ -19,7 +19,7 @@ use study::profile_samples::fingerprint;
 /// # Errors
 /// If the run was not observed, the selection does not apply to waits, or the run cannot be
 /// read.
-pub fn waits(path: &Path, choice: &SampleChoice) -> Result<FlameStacks, Failure> {
+pub fn waits(path: &Path, choice: &SampleFilter) -> Result<FlameStacks, Failure> {
     if let Some(role) = &choice.user {
         return Err(Failure::usage(format!(
             "--filter-user {role} cannot be told of waits, whose samples have no roles; choose by --filter-database or --statement"

@@ -11,7 +11,7 @@ use cpu_profile::ProfileOptions;
 use cpu_profile::phases::{Phase, PhaseAccount, SampleTime};
 use diagnose::{Diagnosis, Thresholds, diagnose};
 use lab::heap;
-use lab::heap::{Backlog, BacklogPlan, Caches, Cost, Ingested, PatternCost, Pool, Size, Store};
+use lab::heap::{Backlog, BacklogPlan, Caches, Cost, IngestCounts, PatternCost, Pool, Size, Store};
 use lab::{LabError, Scale};
 use replay::Options;
 use report::{CaseReport, ProofView};
@@ -97,7 +97,7 @@ impl Plan {
 /// What the processors did while rows were written.
 struct Profiled {
     /// What was written meanwhile.
-    ingested: Ingested,
+    ingested: IngestCounts,
     account: PhaseAccount,
     each: SampleTime,
     /// Stacks with their samples.
@@ -150,7 +150,7 @@ struct Seen {
     version: String,
     store: Store,
     asked: Vec<heap::Asked>,
-    captured: Ingested,
+    captured: IngestCounts,
     costs: Vec<Cost>,
     patterns: Vec<PatternCost>,
     single_row_rate: f64,
@@ -258,7 +258,7 @@ fn looks() -> Asked {
             frequency_hz: PROFILE_HZ,
             ..ProfileOptions::default()
         }),
-        watch: Some(observe::WatchOptions::default()),
+        watch: Some(observe::MonitorOptions::default()),
     }
 }
 
@@ -271,13 +271,13 @@ fn capture(
     stage: &mut Stage,
     store: &Store,
     plan: &Plan,
-) -> Result<(WorkloadReader, Ingested), Failure> {
+) -> Result<(WorkloadReader, IngestCounts), Failure> {
     stage.step(format!(
         "{PARTITIONS} consumers, each of a partition, write events, one row a statement, through a pool of {POOL} connections that take turns; meanwhile customers ask. The server logs it."
     ))?;
     let connect = stage.connecting();
     let each = plan.captured * u64::from(store.size.customers) / PARTITIONS as u64;
-    let captured = std::thread::scope(|scope| -> Result<Ingested, LabError> {
+    let captured = std::thread::scope(|scope| -> Result<IngestCounts, LabError> {
         let analyst = scope.spawn(|| -> Result<(), LabError> {
             let mut client = connect("analyst").map_err(|error| LabError::Client {
                 number: 0,

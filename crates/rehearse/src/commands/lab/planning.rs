@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use diagnose::{Diagnosis, Thresholds, diagnose};
 use lab::planning;
-use lab::planning::{COUNTINGS, Counting, Headroom, Plans, Protocol, Statistics};
+use lab::planning::{COUNTINGS, Counting, Headroom, PlanCounts, Protocol, Statistics};
 use lab::{LabError, Scale};
 use replay::Target;
 use report::CaseReport;
@@ -113,7 +113,7 @@ struct Seen {
     reads: Vec<Record>,
     writes: Vec<Record>,
     /// Plans against calls of single sessions: simple, prepared.
-    counted: [Plans; 2],
+    counted: [PlanCounts; 2],
     /// By way of counting, as in [`COUNTINGS`].
     stacks: Vec<Result<Stacks, String>>,
     headroom: Headroom,
@@ -283,7 +283,7 @@ fn extension(stage: &Stage) -> Result<postgres::Client, Failure> {
 }
 
 /// Plans against calls of single sessions.
-fn counted(stage: &mut Stage, plan: &Plan) -> Result<[Plans; 2], Failure> {
+fn counted(stage: &mut Stage, plan: &Plan) -> Result<[PlanCounts; 2], Failure> {
     stage.step(format!(
         "{SESSIONS} sessions read {} accounts each, as texts and prepared, and the server counts how often it planned.",
         plan.calls

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use lab::queue;
 use lab::queue::{
-    Amplification, COMPOSITE, Deployment, Drained, Driven, KeyCosts, Kill, LockClause, Migration,
-    Plan, Queue,
+    Amplification, COMPOSITE, Deployment, DrainResult, Driven, KeyCosts, KillCondition, LockClause,
+    Migration, Plan, Queue,
 };
 use lab::{LabError, Scale};
 use report::CaseReport;
@@ -130,9 +130,9 @@ struct Seen {
     diagnosed: Diagnosed,
     proved: Proved,
     cured: Driven,
-    unlocked: Drained,
-    locked: Drained,
-    killed: Drained,
+    unlocked: DrainResult,
+    locked: DrainResult,
+    killed: DrainResult,
     keys: Vec<KeyCosts>,
     migration: Migration,
     amplification: Amplification,
@@ -204,7 +204,10 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     };
     let cured = queue::drive(&deployment(&stage), &grown, &plan, size.cured).map_err(could_not)?;
 
-    let drain = |stage: &mut Stage, plan: &Plan, kill: Option<Kill>| -> Result<Drained, Failure> {
+    let drain = |stage: &mut Stage,
+                 plan: &Plan,
+                 kill: Option<KillCondition>|
+     -> Result<DrainResult, Failure> {
         let mut client = stage.client()?;
         queue::settle(&mut client).map_err(could_not)?;
         queue::make_due(&mut client, size.drained).map_err(could_not)?;
@@ -221,7 +224,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         "{} links are due, and one of two instances is killed with what it has claimed; the reaper takes back what is claimed for 3 s.",
         size.drained
     ))?;
-    let killed = drain(&mut stage, &size.kill(), Some(Kill { held: 20 }))?;
+    let killed = drain(&mut stage, &size.kill(), Some(KillCondition { held: 20 }))?;
 
     stage.step("The same links under a digest, a number and a key that is ordered by time; from the digest to the number; with a unique index on the link and without.".to_owned())?;
     stage.server.restore(LOADED)?;

@@ -13,7 +13,7 @@ fn tls_alert_is_reported_after_the_connection_is_closed() {
     let address = listener.local_addr().unwrap();
     let target = format!("postgres://{address}/postgres?sslmode=require");
     let target = Target::parse(&target, |_| None).unwrap();
-    let opener = Opener::new(&target).unwrap();
+    let opener = SocketOpener::new(&target).unwrap();
     // Whether the client is still about to send when it is gone is chance.
     for _ in 0..100 {
         let server = listener.try_clone().unwrap();
@@ -25,7 +25,7 @@ fn tls_alert_is_reported_after_the_connection_is_closed() {
             answer.extend(ALERT);
             client.write_all(&answer).unwrap();
         });
-        let opened = opener.open(opener.servers()[0], Some(address), Way::Encrypted);
+        let opened = opener.open(opener.servers()[0], Some(address), TlsUse::Encrypted);
         let error = opened.err().unwrap();
         server.join().unwrap();
         assert!(error.message.contains("alert HandshakeFailure"), "{error}");

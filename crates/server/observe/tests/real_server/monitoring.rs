@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clock::{Clock, SystemClock};
-use observe::{ProbeStatus, Watch, WatchOptions};
+use observe::{MonitorOptions, ProbeStatus, Watch};
 use postgres::Client;
 use run::{
     Activity, Blocking, Counter, ProbeNote, ProbeState, RunInfo, RunReader, RunStatus, RunWriter,
@@ -36,7 +36,7 @@ struct Observations {
 fn watched(
     server: &Server,
     user: &str,
-    options: &WatchOptions,
+    options: &MonitorOptions,
     during: impl FnOnce(&Server),
 ) -> Observations {
     let directory = tempfile::tempdir().unwrap();
@@ -139,11 +139,11 @@ fn client(server: &Server, user: &str) -> Client {
     config.connect(postgres::NoTls).unwrap()
 }
 
-fn options() -> WatchOptions {
-    WatchOptions {
+fn options() -> MonitorOptions {
+    MonitorOptions {
         hz: 20,
         queue: Some("SELECT count(*) AS waiting, 'orders' AS queue FROM orders;".to_owned()),
-        ..WatchOptions::default()
+        ..MonitorOptions::default()
     }
 }
 
@@ -304,7 +304,7 @@ fn statements_within_others_that_count_twice_are_said() {
     let server = Server::with(15, &[WITH_STATEMENTS[0], track]);
     let said = |change: &str| {
         server.client().batch_execute(change).unwrap();
-        let seen = watched(&server, "postgres", &WatchOptions::default(), |server| {
+        let seen = watched(&server, "postgres", &MonitorOptions::default(), |server| {
             work(server, Duration::from_millis(100));
         });
         let notes = seen.noted(ProbeState::Unseen);
@@ -325,7 +325,7 @@ fn hidden_data_of_a_role_is_noted() {
             "CREATE EXTENSION pg_stat_statements; CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher",
         )
         .unwrap();
-    let options = WatchOptions::default();
+    let options = MonitorOptions::default();
     let once = |user: &str| {
         watched(&server, user, &options, |server| {
             work(server, Duration::from_millis(500));
@@ -402,10 +402,10 @@ fn a_probe_that_is_lost_comes_back_and_one_that_cannot_work_says_why() {
     let seen = watched(
         &server,
         "postgres",
-        &WatchOptions {
+        &MonitorOptions {
             hz: 50,
             queue: Some("DELETE FROM orders".to_owned()),
-            ..WatchOptions::default()
+            ..MonitorOptions::default()
         },
         |_| {
             std::thread::sleep(Duration::from_millis(500));

@@ -1,7 +1,7 @@
 //! Shared helpers of the tests: servers, directories, and the test program as another process.
 #![allow(dead_code, missing_docs)]
 
-use sandbox::{Installation, Places, Wanted};
+use sandbox::{Installation, Places, ServerRequirements};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A server of this major version: installed, or fetched once into the usual cache.
 pub fn server(major: u16) -> Installation {
     let places = Places::from_environment().unwrap();
-    sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap()
+    sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap()
 }
 
 /// Places that nobody else uses, and that the user that runs the server can reach.

@@ -4,10 +4,10 @@ use super::*;
 
 #[test]
 fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
-    let mut sink = Collected::default();
-    let mut all = Conversations::new(ConversationOptions::default());
+    let mut sink = EventCollector::default();
+    let mut all = Conversations::new(DecoderOptions::default());
     all.record(0, &mut sink).unwrap();
-    let say = |all: &mut Conversations, number, at_us, talk: &Talk, sink: &mut Collected| {
+    let say = |all: &mut Conversations, number, at_us, talk: &Talk, sink: &mut EventCollector| {
         for (side, bytes) in &talk.0 {
             all.bytes(number, *side, at_us, 0, bytes, sink).unwrap();
         }
@@ -48,9 +48,9 @@ fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
 }
 
 /// Records a conversation from one piece up to another.
-fn recorded_from(talk: &Talk, from: usize, to: usize) -> (Collected, Account) {
-    let mut sink = Collected::default();
-    let mut all = Conversations::new(ConversationOptions::default());
+fn recorded_from(talk: &Talk, from: usize, to: usize) -> (EventCollector, Account) {
+    let mut sink = EventCollector::default();
+    let mut all = Conversations::new(DecoderOptions::default());
     all.opened(1, "[local]", 0, true);
     for (index, (side, bytes)) in talk.0.iter().enumerate() {
         let at_us = 1000 * index as i64;
@@ -119,8 +119,8 @@ fn after_a_loss_a_session_is_followed_from_its_next_question() {
         })
         .server(&[(b'1', b""), (b'Z', b"I")])
         .query("SELECT 1");
-    let mut sink = Collected::default();
-    let mut all = Conversations::new(ConversationOptions::default());
+    let mut sink = EventCollector::default();
+    let mut all = Conversations::new(DecoderOptions::default());
     all.record(0, &mut sink).unwrap();
     all.opened(1, "[local]", 0, true);
     for (side, bytes) in &talk.0 {
@@ -168,8 +168,8 @@ fn a_session_that_was_there_before_is_found() {
         .server(&[(b'C', b"COMMIT\0"), (b'Z', b"I")])
         .query("SELECT 2")
         .server(&[(b'C', b"SELECT 1\0"), (b'Z', b"I")]);
-    let mut sink = Collected::default();
-    let mut all = Conversations::new(ConversationOptions::default());
+    let mut sink = EventCollector::default();
+    let mut all = Conversations::new(DecoderOptions::default());
     all.record(0, &mut sink).unwrap();
     all.opened(1, "10.0.0.1:5000", 0, false);
     for (side, bytes) in &talk.0 {

@@ -12,7 +12,7 @@ use workload::{
 mod connections;
 
 use super::*;
-use capture_sink::Collected;
+use capture_sink::EventCollector;
 
 /// The traffic in order.
 #[derive(Debug, Clone, Default)]
@@ -66,13 +66,13 @@ impl Talk {
     }
 
     /// Decodes the traffic, with each piece a millisecond after the previous one.
-    fn hear(&self) -> (Collected, Account) {
+    fn hear(&self) -> (EventCollector, Account) {
         self.hear_cut(&Side::Client, 0, usize::MAX)
     }
 
-    fn hear_cut(&self, side: &Side, piece: usize, cut: usize) -> (Collected, Account) {
-        let mut sink = Collected::default();
-        let mut conversations = Conversations::new(ConversationOptions { digest: true });
+    fn hear_cut(&self, side: &Side, piece: usize, cut: usize) -> (EventCollector, Account) {
+        let mut sink = EventCollector::default();
+        let mut conversations = Conversations::new(DecoderOptions { digest: true });
         conversations.record(0, &mut sink).unwrap();
         conversations.opened(1, "10.0.0.1:5000", 0, true);
         for (index, (whose, bytes)) in self.0.iter().enumerate() {

@@ -8,7 +8,7 @@ use diagnose::{Diagnosis, Finding, Thresholds, diagnose};
 use lab::LabError;
 use lab::planning;
 use lab::planning::COUNTINGS;
-use observe::WatchOptions;
+use observe::MonitorOptions;
 use replay::Options;
 use report::{ProofSideView, ProofView};
 use run::RunReader;
@@ -102,7 +102,7 @@ pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> 
         facts: true,
         plans: None,
         profile: None,
-        watch: Some(WatchOptions::default()),
+        watch: Some(MonitorOptions::default()),
     };
     let counted = |client: &mut postgres::Client| {
         client

@@ -7,7 +7,7 @@ use std::time::Duration;
 use diagnose::{Finding, Suspect, Thresholds, diagnose, suspect};
 use lab::LabError;
 use lab::queue;
-use observe::WatchOptions;
+use observe::MonitorOptions;
 use replay::{Options, SendOrder, Target};
 use report::{DiagnosisReport, TextStyle, diagnose_text, to_json};
 use run::RunReader;
@@ -108,10 +108,10 @@ fn replayed(
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,
-            watch: Some(WatchOptions {
+            watch: Some(MonitorOptions {
                 queue: Some(queue::SERIES.to_owned()),
                 queue_every: look_every,
-                ..WatchOptions::default()
+                ..MonitorOptions::default()
             }),
         },
         &output,
