@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::{again, places, places_in, server};
+use support::{other_process, places, server};
 
 const ARTIFACT_PARTS: &str = "/io/zonky/test/postgres/embedded-postgres-binaries-";
 
@@ -171,23 +171,6 @@ fn a_version_that_the_mirror_lacks_is_named() {
     );
 }
 
-/// Not a test: one of the processes that fetch at the same time.
-#[test]
-#[ignore = "run by other tests, as another process"]
-fn one_that_fetches() {
-    let variable = |name| std::env::var(name).unwrap();
-    let places = places_in(&PathBuf::from(variable("SANDBOX_TEST_TOP")));
-    let mut tell = |step: &Progress| println!("step: {step}");
-    let found = fetch_from(
-        Some(&variable("SANDBOX_TEST_MIRROR")),
-        17,
-        &places,
-        &mut tell,
-    )
-    .unwrap();
-    assert_eq!(found.version, "17.99");
-}
-
 #[test]
 fn two_processes_fetch_at_once() {
     let (top, places) = places();
@@ -195,9 +178,8 @@ fn two_processes_fetch_at_once() {
     let mirror = mirror(true, may_give);
     let mut both: Vec<_> = (0..2)
         .map(|_| {
-            again("one_that_fetches")
-                .env("SANDBOX_TEST_TOP", top.path())
-                .env("SANDBOX_TEST_MIRROR", &mirror.url)
+            other_process("fetch", top.path())
+                .arg(&mirror.url)
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()

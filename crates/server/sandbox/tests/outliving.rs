@@ -6,25 +6,7 @@ use sandbox::{Error, Options, Places, Sandbox};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{again, ask, connect, eventually, is_alive, places, places_in, server};
-
-const TOP: &str = "SANDBOX_TEST_TOP";
-
-/// Not a test: the process that others kill.
-#[test]
-#[ignore = "run by other tests, as another process"]
-fn one_that_is_killed() {
-    let top = PathBuf::from(std::env::var_os(TOP).unwrap());
-    let mut sandbox = Sandbox::create(&server(17), Options::default(), &places_in(&top)).unwrap();
-    sandbox.start().unwrap();
-    let pid = sandbox.pid().unwrap();
-    let said = format!("{pid}\n{}", sandbox.root().display());
-    std::fs::write(top.join("said.new"), said).unwrap();
-    std::fs::rename(top.join("said.new"), top.join("said")).unwrap();
-    loop {
-        std::thread::park();
-    }
-}
+use support::{ask, connect, eventually, is_alive, other_process, places, server};
 
 struct Victim {
     process: Child,
@@ -35,8 +17,8 @@ struct Victim {
 
 /// Another process with a running sandbox, in a process group of its own.
 fn victim(top: &Path) -> Victim {
-    let mut another = again("one_that_is_killed");
-    another.env(TOP, top).stdout(Stdio::null()).process_group(0);
+    let mut another = other_process("hold", top);
+    another.stdout(Stdio::null()).process_group(0);
     // Who is begun in a shell's background inherits that Ctrl-C is ignored.
     // SAFETY: signal is async-signal-safe, and the default handler touches no memory of ours.
     unsafe {
@@ -47,9 +29,9 @@ fn victim(top: &Path) -> Victim {
     }
     let process = another.spawn().unwrap();
     eventually("the other process has started its sandbox", || {
-        top.join("said").exists()
+        top.join("server").exists()
     });
-    let said = std::fs::read_to_string(top.join("said")).unwrap();
+    let said = std::fs::read_to_string(top.join("server")).unwrap();
     let (server, root) = said.split_once('\n').unwrap();
     let marker = std::fs::read_to_string(Path::new(root).join("sandbox.json")).unwrap();
     let marker: serde_json::Value = serde_json::from_str(&marker).unwrap();
@@ -149,18 +131,6 @@ fn bystanders_are_left_alone() {
     connect(&sandbox.endpoint().url("postgres"));
 }
 
-/// Not a test: the process that brings a sandbox up and ends.
-#[test]
-#[ignore = "run by other tests, as another process"]
-fn one_that_brings_up() {
-    let top = PathBuf::from(std::env::var_os(TOP).unwrap());
-    let options = Options {
-        settings: vec![("work_mem".to_owned(), "7MB".to_owned())],
-        ..Options::default()
-    };
-    sandbox::up("steady", &server(17), options, &places_in(&top)).unwrap();
-}
-
 /// Takes down what a failed test would leave running.
 struct TakenDown<'a>(&'a Places);
 
@@ -177,8 +147,7 @@ fn a_named_one_outlives_its_process_until_it_is_taken_down() {
     let (top, places) = places();
     let _end = TakenDown(&places);
     assert!(sandbox::list(&places).is_empty());
-    let status = again("one_that_brings_up")
-        .env(TOP, top.path())
+    let status = other_process("up", top.path())
         .stdout(Stdio::null())
         .status()
         .unwrap();

@@ -1,4 +1,4 @@
-//! Shared helpers of the tests: servers, directories, and the test program as another process.
+//! Shared helpers of the tests: servers, directories, and a separate process.
 #![allow(dead_code, missing_docs)]
 
 use sandbox::{Installation, Places, ServerRequirements};
@@ -38,10 +38,10 @@ pub fn ask(client: &mut postgres::Client, sql: &str) -> String {
     client.query_one(sql, &[]).unwrap().get(0)
 }
 
-/// This test program again, running one test that is otherwise ignored.
-pub fn again(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture"]);
+/// A separate process that works with sandboxes (`tests/support/process.rs`).
+pub fn other_process(action: &str, top: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-test-process"));
+    command.arg(action).arg(top);
     command
 }
 
