@@ -174,7 +174,7 @@ fn json_has_the_same_content() {
 }
 
 const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent (1 time).
-  the dearest: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orders o wh…
+  the most expensive: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orde…
   One run a side: two runs of one server may differ as much. Repeat it, or give --noise.
 
   before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2

@@ -124,6 +124,6 @@ shop-2.workload: 1,234 statements of 2 sessions over 1 min 00 s
   passed over    1000 B  of replication connections, which are not read
   17 statements without a text: it was prepared or sent in what was lost, or before the capture
     began
-  it ended early, at 2026-03-01 09:01:00 UTC: No space left on device; keep what there is with:
+  it ended early, at 2026-03-01 09:01:00 UTC: No space left on device; keep the recorded part with:
     rehearse recover shop-2.workload.partial
 "#;

@@ -121,7 +121,7 @@ Times                                            p50      p95      p99      max
   opening a connection                       2.00 ms  2.00 ms  2.00 ms  2.00 ms
   1 session was once more than 10.0 ms late, because the previous statement was not done
 
-Beside the capture
+Compared with the capture
   The replay did not do all that the capture did: 985 of 6,000 statements the same, 10 statements
   lost with the connection, 4 new errors, 0 errors gone, 5,001 not sent.
   Errors were compared, numbers of rows were not: the capture did not know any (no log does).

@@ -369,8 +369,8 @@ impl History {
         repetition.longest = repetition.longest.max(run.calls);
         repetition.ns += (run.until_ns - run.from_ns).max(0) as f64;
         repetition.rows += run.rows;
-        if let Some((behind, rows)) = run.preceding {
-            repetition.preceding = Some(behind);
+        if let Some((preceding_statement, rows)) = run.preceding {
+            repetition.preceding = Some(preceding_statement);
             repetition.one_for_each_row += u64::from(rows == Some(run.calls));
         }
     }

@@ -173,7 +173,7 @@ fn add_step_candidates(
             asked.equal.push(column);
         }
     }
-    let beside = covering_columns(one, table, &asked);
+    let include_columns = covering_columns(one, table, &asked);
     let there = btree_shapes(evidence, table);
     let classical = asked.classical_key_order(true);
     let mut count = 0;
@@ -215,13 +215,13 @@ fn add_step_candidates(
             take(columns, Vec::new(), true);
         }
     }
-    if let Some(beside) = beside {
+    if let Some(include_columns) = include_columns {
         let whole = column_orders(&classical);
         let whole = whole
             .into_iter()
             .filter(|order| order.len() == classical.len());
         for columns in whole {
-            let include: Vec<String> = beside
+            let include: Vec<String> = include_columns
                 .iter()
                 .filter(|one| !columns.contains(one))
                 .cloned()

@@ -30,9 +30,9 @@ impl IndexShape {
             ..IndexShape::default()
         };
         if let Some(include) = rest.trim_start().strip_prefix("INCLUDE ") {
-            let (columns, behind) = split_parenthesised(include);
+            let (columns, remainder) = split_parenthesised(include);
             shape.include = split_at_commas(columns);
-            rest = behind;
+            rest = remainder;
         }
         if let Some((_, predicate)) = rest.split_once("WHERE ") {
             shape.predicate = Some(predicate.to_owned());

@@ -170,11 +170,11 @@ impl Behind {
             self.own_ns += response_ns;
             ran.push_back((step.sent_ns, step.done_ns));
         } else {
-            let behind = ran.iter().map(|(from_ns, until_ns)| {
+            let response_times = ran.iter().map(|(from_ns, until_ns)| {
                 let from_ns = (*from_ns).max(step.due_ns);
                 ((*until_ns).min(step.sent_ns) - from_ns).max(0) as f64
             });
-            self.own_ns += behind.sum::<f64>();
+            self.own_ns += response_times.sum::<f64>();
         }
     }
 
@@ -283,7 +283,7 @@ fn response_share(response: Option<(f64, f64)>) -> Result<SuspectShare, String> 
             of: "response time of all statements (due → done)",
             ns: Some(own_ns),
             share: own_ns / all_ns,
-            source: "its own calls, and what waited behind them in their sessions",
+            source: "its own calls, and statements that waited for them in their sessions",
         }),
         _ => Err(
             "response time: only a run has it whose sessions waited for nothing else".to_owned(),
@@ -402,13 +402,13 @@ mod tests {
             rows: None,
             failed: None,
         };
-        let mut behind = Behind::new([Fingerprint(1)]);
-        behind.add(&step(1, 0, 0, 100));
+        let mut response_times = Behind::new([Fingerprint(1)]);
+        response_times.add(&step(1, 0, 0, 100));
         // It was due while the suspect ran, and waited 90 for it.
-        behind.add(&step(2, 10, 100, 150));
+        response_times.add(&step(2, 10, 100, 150));
         // It only waited for its predecessor.
-        behind.add(&step(2, 120, 150, 160));
-        assert_eq!(behind.finish(), (190.0, 280.0));
+        response_times.add(&step(2, 120, 150, 160));
+        assert_eq!(response_times.finish(), (190.0, 280.0));
     }
 
     #[test]

@@ -64,12 +64,12 @@ mod tests {
         fn prefilter_finds_a_pair_at_any_offset(
             before in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
             pair in "[xX][yY]|//|_[zZ]",
-            behind in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
+            suffix in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
         ) {
             let pairs = [*b"xy", *b"//", *b"_z"];
-            let nothing = before.clone() + &behind;
+            let nothing = before.clone() + &suffix;
             prop_assert!(!may_have_pair(nothing.as_bytes(), pairs));
-            let text = before + &pair + &behind;
+            let text = before + &pair + &suffix;
             prop_assert!(may_have_pair(text.as_bytes(), pairs));
         }
     }

@@ -154,7 +154,7 @@ fn unescape(inner: &str) -> Cow<'_, str> {
         let Some(escaped) = rest.chars().next() else {
             break;
         };
-        let behind = &rest[escaped.len_utf8()..];
+        let tail = &rest[escaped.len_utf8()..];
         let digits = |text: &str, radix: u32, most: usize| {
             text.chars()
                 .take(most)
@@ -162,19 +162,19 @@ fn unescape(inner: &str) -> Cow<'_, str> {
                 .count()
         };
         let (length, radix) = match escaped {
-            'x' => (digits(behind, 16, 2), 16),
-            'u' => (digits(behind, 16, 4), 16),
-            'U' => (digits(behind, 16, 8), 16),
+            'x' => (digits(tail, 16, 2), 16),
+            'u' => (digits(tail, 16, 4), 16),
+            'U' => (digits(tail, 16, 8), 16),
             '0'..='7' => (digits(rest, 8, 3), 8),
             _ => (0, 10),
         };
         let number = match escaped {
             '0'..='7' => &rest[..length],
-            _ => &behind[..length],
+            _ => &tail[..length],
         };
         rest = match escaped {
             '0'..='7' => &rest[length..],
-            _ => &behind[length..],
+            _ => &tail[length..],
         };
         let code = u32::from_str_radix(number, radix).ok();
         match (escaped, code) {

@@ -138,8 +138,8 @@ pub(super) trait Reader {
 
     /// Examines the start of `text`, which is the start of physical line `place.line` and never
     /// empty. `complete` says that no more bytes follow. Returns the find and the number of bytes
-    /// consumed. That number is at least 1, except for [`Found::More`], which is never returned
-    /// when `complete`, and for finds that were [`Found::Held`] before.
+    /// consumed. That number is at least 1, except for [`ReadResult::More`], which is never returned
+    /// when `complete`, and for finds that were [`ReadResult::Held`] before.
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,

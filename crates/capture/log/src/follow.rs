@@ -1,6 +1,6 @@
 //! Follows a log that is still being written, through every kind of rotation, until it is stopped.
 //!
-//! The capture calls [`Following::next`] for one file after the other and reads each up to the end
+//! The capture calls [`LogFollower::next`] for one file after the other and reads each up to the end
 //! that [`tail::Tail`] reports: another file replaced it, or the user stopped. The file system is
 //! polled four times a second, and only while there is nothing to read. inotify is not used, since
 //! network file systems lack it. Two logs cannot be followed at once.

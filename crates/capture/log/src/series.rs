@@ -414,8 +414,8 @@ impl Series {
                     let last = rest
                         .iter()
                         .rposition(|other| other.stem() == self.streams[stream].stem);
-                    let behind = rest.split_off(last.map_or(0, |last| last + 1));
-                    queue.extend(rest.into_iter().chain(mine).chain(behind));
+                    let later_turns = rest.split_off(last.map_or(0, |last| last + 1));
+                    queue.extend(rest.into_iter().chain(mine).chain(later_turns));
                     continue;
                 }
             }

@@ -3,7 +3,7 @@
 //!
 //! The server writes all lines of one report at once. So an entry starts at a line with a severity
 //! and ends before the next such line. A DETAIL or similar line without its entry is
-//! [`Found::Detached`].
+//! [`ReadResult::Detached`].
 
 use workload::Sqlstate;
 

@@ -169,8 +169,8 @@ fn at_switch(points: &[LagPoint], switched_s: f64) -> u64 {
 /// Returns the time at which the lag was first at most a tenth of the lag at the switch.
 fn cleared(points: &[LagPoint], switched_s: f64) -> Option<f64> {
     let tenth = at_switch(points, switched_s) / 10;
-    let mut behind = points.iter().filter(|point| point.at_s > switched_s);
-    behind
+    let mut later_points = points.iter().filter(|point| point.at_s > switched_s);
+    later_points
         .find(|point| sum(point) <= tenth)
         .map(|point| point.at_s)
 }

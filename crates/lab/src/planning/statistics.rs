@@ -72,8 +72,11 @@ pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
         let Some(at) = frames.iter().rposition(own) else {
             continue;
         };
-        let (before, behind) = frames.split_at(at);
-        if behind.iter().any(|frame| SERVER_FUNCTIONS.contains(frame)) {
+        let (before, frames_after) = frames.split_at(at);
+        if frames_after
+            .iter()
+            .any(|frame| SERVER_FUNCTIONS.contains(frame))
+        {
             continue;
         }
         let within = before.iter().chain([&frames[at]]);
@@ -81,7 +84,7 @@ pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
             true => sums.planning += samples,
             false => sums.execution += samples,
         }
-        if behind.contains(&"s_lock") {
+        if frames_after.contains(&"s_lock") {
             sums.spinning += samples;
         }
     }

@@ -26,7 +26,7 @@ use crate::table::{SESSION, STATEMENT, write_session};
 pub struct WriterOptions {
     /// Approximate bytes of events held in memory for sorting. The rest is sorted on disk.
     pub memory_bytes: usize,
-    /// Keeps the partial directory if the writer is dropped unfinished, for [`recover`]. Meant for sources
+    /// Keeps the partial directory if the writer is dropped unfinished, for [`crate::recover`]. Meant for sources
     /// that cannot be read again.
     pub keep_unfinished: bool,
 }
@@ -244,7 +244,7 @@ impl WorkloadWriter {
     }
 
     /// Writes all events that are due by `up_to_us` (wall time), so that they survive a kill of this process
-    /// and [`recover`] finds them. It does not wait until they are written. An event that is due earlier and
+    /// and [`crate::recover`] finds them. It does not wait until they are written. An event that is due earlier and
     /// comes later is still sorted correctly. It is meant for sources that cannot be read again: call it
     /// about once a second, with a time about a second ago. Each call ends a row group.
     ///

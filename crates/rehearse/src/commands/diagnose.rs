@@ -213,13 +213,13 @@ fn response(
         .iter()
         .filter(|one| like(pattern, &one.sql))
         .map(|one| one.fingerprint);
-    let mut behind = Behind::new(suspects);
+    let mut response_times = Behind::new(suspects);
     for execution in run.executions()? {
         if let Some(step) = Step::of_execution(&execution?) {
-            behind.add(&step);
+            response_times.add(&step);
         }
     }
-    Ok(Some(behind.finish()))
+    Ok(Some(response_times.finish()))
 }
 
 fn report(input: DiagnosisInput, thresholds: &Thresholds) -> DiagnosisReport {

@@ -124,12 +124,15 @@ pub fn advise(
 ) -> Result<Advice, Failure> {
     let output = wanted.proof.output.clone().unwrap_or_default();
     study::refuse_taken(&output)?;
-    let beside = match output.parent() {
+    let parent_directory = match output.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    let place = tempfile::tempdir_in(&beside).map_err(|error| {
-        Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
+    let place = tempfile::tempdir_in(&parent_directory).map_err(|error| {
+        Failure::could_not(format!(
+            "cannot write into {}: {error}",
+            parent_directory.display()
+        ))
     })?;
     let look = place.path().join(LOOK);
     let database =

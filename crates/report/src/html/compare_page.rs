@@ -268,7 +268,7 @@ fn statements_note(view: &Comparison, kept: &[&StatementComparison]) -> String {
         ),
     };
     let captured = match view.statements.iter().any(|one| one.captured.is_some()) {
-        true => " Times of the capture stand beside them where one is opened.",
+        true => " An opened statement also shows its captured times.",
         false => "",
     };
     format!(

@@ -55,7 +55,7 @@ struct Page<'a> {
     charts: Vec<Chart>,
     candidates: String,
     candidate_rows: Vec<[String; 5]>,
-    beside: (Vec<String>, Vec<Vec<String>>),
+    side_by_side: (Vec<String>, Vec<Vec<String>>),
     sections: Vec<Section>,
     runs: Vec<[String; 10]>,
     started: String,
@@ -75,7 +75,7 @@ pub fn render_html(view: &ProofView) -> String {
             false => candidates_sentence(view),
         },
         candidate_rows: view.candidates.iter().map(candidate_cells).collect(),
-        beside: match view.sides.len() {
+        side_by_side: match view.sides.len() {
             0 | 1 => (Vec::new(), Vec::new()),
             _ => side_by_side(view),
         },
@@ -100,7 +100,7 @@ fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("the goal", view.goal.words().to_owned()),
         (
-            "blocks, of so many at most",
+            "blocks, of at most",
             format!("{blocks} of {}", view.blocks_planned),
         ),
         ("runs", count(view.runs.len() as u64)),

@@ -42,14 +42,14 @@ pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     lines.extend(header(view, *style));
     lines.extend(warnings(view, *style));
     lines.push(String::new());
-    let mut behind = errors(view, *style);
-    behind.extend(rows(view, *style));
-    behind.extend(condition_text::lines(&view.conditions, *style));
+    let mut closing_lines = errors(view, *style);
+    closing_lines.extend(rows(view, *style));
+    closing_lines.extend(condition_text::lines(&view.conditions, *style));
     if let Some(targets) = &view.targets {
-        behind.extend(targets_text::lines(targets, *style));
+        closing_lines.extend(targets_text::lines(targets, *style));
     }
     if let Some(time) = &view.time {
-        behind.extend(time_text::change_lines(time, *style));
+        closing_lines.extend(time_text::change_lines(time, *style));
     }
     if let Some(observed) = &view.observed {
         let changed = observed
@@ -57,20 +57,20 @@ pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
             .iter()
             .filter(|one| one.share() > 0.1)
             .count();
-        behind.push(format!(
+        closing_lines.push(format!(
             "  {} observed of the targets changed by more than a tenth (--html, --json)",
             counted(changed as u64, "number")
         ));
     }
-    behind.push(String::new());
-    behind.extend(legend(view, *style));
-    behind.push(String::new());
+    closing_lines.push(String::new());
+    closing_lines.extend(legend(view, *style));
+    closing_lines.push(String::new());
     // Statements take the remaining lines.
     let each = 2 + usize::from(view.statements.iter().any(|one| plan_line(one).is_some()));
-    let left = LINES.saturating_sub(lines.len() + behind.len() + TABLE_LINES);
+    let left = LINES.saturating_sub(lines.len() + closing_lines.len() + TABLE_LINES);
     let room = (left / each).clamp(STATEMENTS_MIN, STATEMENTS_MAX);
     lines.extend(statement_table(view, room, *style));
-    lines.extend(behind);
+    lines.extend(closing_lines);
     lines.join("\n")
 }
 
@@ -182,7 +182,7 @@ fn worst(view: &Comparison, style: TextStyle) -> Option<String> {
         .service
         .added_ns
         .map_or_else(String::new, |ns| format!(", {} in all", added(ns)));
-    let text = format!("the dearest: {change}{cost}: {}", name_of(worst));
+    let text = format!("the most expensive: {change}{cost}: {}", name_of(worst));
     Some(format!("  {}", one_line(&text, style.columns() - 2)))
 }
 
@@ -290,7 +290,7 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
             counted(*statements, "statement")
         ),
         Warning::NotInTurns { first } => format!(
-            "all runs {} the change came first, so what changed by itself meanwhile passes for the change; \
+            "all runs {} the change came first, so other changes over time look like effects of the change; \
              replay in turns: before, after, after, before",
             first.name()
         ),

@@ -177,7 +177,9 @@ fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<
     let mut lines = Vec::new();
     if !measured.is_empty() {
         lines.push(String::new());
-        lines.push("Measured, each beside what is unchanged on the same traffic".to_owned());
+        lines.push(
+            "Measured, each compared with the unchanged server on the same traffic".to_owned(),
+        );
     }
     for (one, verdict) in measured {
         let tone = match verdict {

@@ -14,7 +14,7 @@ const DIFFERENCES_MAX: usize = 8;
 pub(super) fn lines(view: &Divergence, style: TextStyle) -> Vec<String> {
     let mut lines = vec![
         String::new(),
-        style.paint(Tone::Heading, "Beside the capture"),
+        style.paint(Tone::Heading, "Compared with the capture"),
     ];
     let (tone, verdict) = verdict(view);
     for line in wrapped(&verdict, "  ", "  ", style.columns()) {
@@ -98,7 +98,7 @@ fn verdict(view: &Divergence) -> (Tone, String) {
         }
         DivergenceVerdict::Same => (Tone::Good, "What was replayed did what the capture did"),
         DivergenceVerdict::Differs => (Tone::Bad, "The replay did not do all that the capture did"),
-        DivergenceVerdict::Unknown => (Tone::Care, "Nothing could be set beside the capture"),
+        DivergenceVerdict::Unknown => (Tone::Care, "Nothing could be compared with the capture"),
     };
     (tone, format!("{word}: {}.", parts.join(", ")))
 }

@@ -180,7 +180,7 @@ fn waits(view: &Observed, style: TextStyle) -> Vec<String> {
     let idle = average(view.idle_in_transaction);
     if idle > 0.005 {
         lines.push(format!(
-            "  beside them {} held a transaction open and did nothing",
+            "  in addition {} held a transaction open and did nothing",
             rate(idle)
         ));
     }
@@ -238,7 +238,7 @@ fn machine(view: &Observed, style: TextStyle) -> Vec<String> {
         ));
         lines.extend(machine.pressure.map(|pressure| {
             format!(
-                "  something stood still for want of a processor {}, memory {}, a disk {} of the time",
+                "  tasks waited for a processor {}, memory {}, a disk {} of the time",
                 share(pressure.cpu),
                 share(pressure.memory),
                 share(pressure.io)

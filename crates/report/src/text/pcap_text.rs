@@ -110,7 +110,10 @@ fn add_bytes(table: &mut AccountTable, account: &PcapAccount) {
         bytes(account.lost_bytes),
         match account.gaps {
             0 => String::new(),
-            gaps => format!("in {}, beside what is there", counted(gaps, "piece")),
+            gaps => format!(
+                "in {}, in addition to what is there",
+                counted(gaps, "piece")
+            ),
         },
     );
 }

@@ -120,7 +120,7 @@ fn remarks(view: &ProcessorBreakdown) -> Vec<String> {
         }
         ProcessorRemark::NoStacks => {
             "No stacks were taken (--profile), so there are no phases, and a statement's part is \
-             inferred from how often it was met running or ready to run."
+             inferred from how often it was found running or ready to run."
                 .to_owned()
         }
         ProcessorRemark::MoreThanCounted { factor } => format!(

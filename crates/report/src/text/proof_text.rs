@@ -231,7 +231,7 @@ fn extent(view: &ProofView) -> String {
     }
     text.push_str(match view.ended {
         ProofEnd::TimeOver => "; the time was over",
-        ProofEnd::Stopped => "; it was stopped, and --resume goes on",
+        ProofEnd::Stopped => "; it was stopped, and --resume continues it",
         ProofEnd::Clear | ProofEnd::AllBlocks => "",
     });
     text

@@ -107,7 +107,7 @@ fn recorded(finished: &Finished, style: &TextStyle) -> Vec<String> {
                 "nothing of it is left: {workload}.partial was taken away while it was written"
             ),
             RecordingState::Partial | RecordingState::Complete => {
-                format!("keep what there is with: rehearse recover {workload}.partial")
+                format!("keep the recorded part with: rehearse recover {workload}.partial")
             }
         };
         let text = format!(

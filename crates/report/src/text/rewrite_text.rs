@@ -49,7 +49,7 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
     }
     if account.dropped > 0 {
         all.push(format!(
-            "{} not sent: nothing of what they did is there for those that came behind them.",
+            "{} not sent: their effects are missing for the statements after them.",
             counted(account.dropped, "statement")
         ));
     }
@@ -73,7 +73,7 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
     }
     if account.moved > 0 {
         all.push(format!(
-            "{} sent by connections of a pool. A statement that has to wait for a connection behind others is late by that: session lag is the pool's queue.",
+            "{} sent by connections of a pool. A statement that has to wait for a connection is late by that: session lag is the pool's queue.",
             counted(account.moved, "statement")
         ));
     }

@@ -73,7 +73,7 @@ pub(crate) fn account(account: &SliceAccount, style: TextStyle) -> Vec<String> {
         (
             account.temporary_objects,
             "temporary table or the like",
-            "made anew at the start, without what was in it",
+            "recreated at the start, without what was in it",
         ),
         (
             account.preludes_cut,

@@ -15,7 +15,7 @@ pub(crate) fn lines(report: &LogReport, width: usize) -> Vec<String> {
         let damage = file.damage.as_ref()?;
         let lines = counted(file.lines, "line");
         Some(format!(
-            "damaged: {} after {lines}: {damage}; what stands behind that is lost",
+            "damaged: {} after {lines}: {damage}; the rest of the file is lost",
             file.file.name
         ))
     });

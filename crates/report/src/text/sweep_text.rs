@@ -68,7 +68,7 @@ fn extent(view: &SweepReport) -> String {
         view.seed
     );
     if let (Some(time), Some(warm_up)) = (view.options.get("time"), view.options.get("warm-up")) {
-        text.push_str(&format!("; {time} each behind {warm_up} of warm-up"));
+        text.push_str(&format!("; {time} each after {warm_up} of warm-up"));
     }
     text
 }

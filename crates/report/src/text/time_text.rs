@@ -221,7 +221,7 @@ fn remarks(view: &TimeBreakdown) -> Vec<String> {
         .collect();
     if view.others_ns > 0.0 {
         all.push(format!(
-            "Beside it, {} of other statements: other clients, or what functions ran.",
+            "In addition, {} of other statements: other clients, or what functions ran.",
             duration_ns(view.others_ns)
         ));
     }
@@ -306,7 +306,7 @@ Where the time went: 1.00 s of response time (due → done) of 1,200 statements
   10.0 % of service time, 1 call: select $1
     planning 100 %
   25.0 % of the samples that were due were not taken.
-  Beside it, 2.00 s of other statements: other clients, or what functions ran."
+  In addition, 2.00 s of other statements: other clients, or what functions ran."
         );
     }
 }

@@ -88,7 +88,7 @@ impl LiveState {
             LiveState::Ending => "ending",
             LiveState::Done => "done",
             LiveState::Stopped => "stopped before its end",
-            LiveState::Failed => "could not go on",
+            LiveState::Failed => "could not continue",
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The program starts a [`Profiling`] before a replay's first statement (or for a period), sets the run's
 //! start time and the backends of sessions, and ends it after the last statement. `perf` records ([`perf`])
-//! into a [`Spool`](spool), `perf script` converts the recording to text, [`script`] parses it, and stacks
+//! into a [`Spool`], `perf script` converts the recording to text, [`script`] parses it, and stacks
 //! and samples are written to the run's tables as they come. A failure here does not fail a replay: it
 //! becomes the reason why the profile is off, or a note.
 //!

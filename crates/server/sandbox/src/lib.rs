@@ -3,10 +3,10 @@
 //!
 //! ```no_run
 //! # fn main() -> sandbox::Result<()> {
-//! use sandbox::{Options, Places, Sandbox, Wanted};
+//! use sandbox::{Options, Places, Sandbox, ServerRequirements};
 //!
 //! let places = Places::from_environment()?;
-//! let server = sandbox::find(&Wanted::major(17), &places, &mut |_| ())?;
+//! let server = sandbox::find(&ServerRequirements::major(17), &places, &mut |_| ())?;
 //! let mut sandbox = Sandbox::create(&server, Options::default(), &places)?;
 //! let url = sandbox.start()?.url("postgres");
 //! // … connect, load …
@@ -20,7 +20,7 @@
 //! It touches only servers that it started, and deletes only directories that it created. It prints nothing
 //! and uses no other crate of the workspace.
 //!
-//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Dirs`]
+//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Places`]
 //! are chosen so that these users can access them.
 
 mod dirs;

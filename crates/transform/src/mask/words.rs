@@ -131,7 +131,7 @@ fn expression_syntax_length(text: &str) -> usize {
     };
     // A closing bracket that comes first is literal.
     let from = match text[1..].strip_prefix('^').unwrap_or(&text[1..]) {
-        behind if closing == ']' && behind.starts_with(']') => text.len() - behind.len() + 1,
+        tail if closing == ']' && tail.starts_with(']') => text.len() - tail.len() + 1,
         _ => 1,
     };
     match text[from..].find(closing) {

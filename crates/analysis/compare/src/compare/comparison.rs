@@ -192,7 +192,7 @@ pub struct StatementComparison {
     pub session_lag_after: Option<LatencySummary>,
     /// Anomalies in the times.
     pub anomalies: Vec<Anomaly>,
-    /// Details for the statements with the most time, at most [`DETAILED_MAX`].
+    /// Details for the statements with the most time, at most [`crate::DETAILED_MAX`].
     pub details: Option<Details>,
     /// Number of executions sent before.
     pub calls_before: u64,

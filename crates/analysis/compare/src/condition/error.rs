@@ -41,18 +41,18 @@ impl fmt::Display for ConditionError {
             text.chars().map(one).collect()
         };
         let (before, marked) = (shown(&self.text[..from]), shown(&self.text[from..to]));
-        let behind = shown(&self.text[to..]);
+        let text_after = shown(&self.text[to..]);
         let cut = before.len().saturating_sub(SHOWN_AROUND);
         let (lead, before) = match cut {
             0 => ("", &before[..]),
             _ => ("…", &before[cut..]),
         };
         let marked = &marked[..marked.len().min(SHOWN_AROUND)];
-        let behind = &behind[..behind.len().min(SHOWN_AROUND)];
+        let text_after = &text_after[..text_after.len().min(SHOWN_AROUND)];
         let text = |characters: &[char]| characters.iter().collect::<String>();
         writeln!(f, "{}", self.message)?;
-        let (before, behind) = (text(before), text(behind));
-        writeln!(f, "  {lead}{before}{}{behind}", text(marked))?;
+        let (before, text_after) = (text(before), text(text_after));
+        writeln!(f, "  {lead}{before}{}{text_after}", text(marked))?;
         let blanks = " ".repeat(lead.chars().count() + before.chars().count());
         write!(f, "  {blanks}{}", "^".repeat(marked.len().max(1)))
     }

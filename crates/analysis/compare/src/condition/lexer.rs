@@ -68,7 +68,7 @@ pub(super) fn tokenize(text: &str) -> Result<Vec<SpannedToken>, ConditionError> 
             let (content, length) = quoted(rest, first).ok_or_else(|| {
                 fault(
                     (from, text.len()),
-                    format!("no {first} closes this text; put one behind it"),
+                    format!("no {first} closes this text; put one after it"),
                 )
             })?;
             at += length;
@@ -128,9 +128,9 @@ fn number(rest: &str) -> Result<(Token, usize), (usize, String)> {
     };
     // A unit may be separated by blanks. A separate word that is not a unit belongs to the next
     // token.
-    let behind = &rest[digits..];
-    let blanks = behind.len() - behind.trim_start().len();
-    let word = &behind[blanks..];
+    let tail = &rest[digits..];
+    let blanks = tail.len() - tail.trim_start().len();
+    let word = &tail[blanks..];
     let length = match word.starts_with('%') {
         true => 1,
         false => word

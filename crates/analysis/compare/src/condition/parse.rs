@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
         let Token::Word(word) = &piece.token else {
             return Err(self.fault(
                 piece.at,
-                "a test begins with the name of a quantity, such as p99, calls or errors; the value stands behind",
+                "a test begins with the name of a quantity, such as p99, calls or errors; the value comes after it",
             ));
         };
         let mut place = QuantityPath::default();
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         match place.what {
             None => Err(self.fault(
                 piece.at,
-                format!("the name of a quantity is missing behind this, such as {word}.p99"),
+                format!("the name of a quantity is missing after this, such as {word}.p99"),
             )),
             Some((what @ (QuantityKind::Flag(_) | QuantityKind::Text(_)), word)) => {
                 if place.subject.is_some() || place.side.is_some() || place.end.is_some() {
@@ -372,7 +372,7 @@ impl<'a> Parser<'a> {
             TextName::Fingerprint => {
                 let text = text.to_ascii_lowercase();
                 if text.len() != 16 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                    return Err(self.fault(place, "a fingerprint has 16 hexadecimal digits; reports show them beside each statement"));
+                    return Err(self.fault(place, "a fingerprint has 16 hexadecimal digits; reports show it with each statement"));
                 }
                 Ok(Test::Is {
                     name,

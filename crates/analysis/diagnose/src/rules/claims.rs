@@ -14,7 +14,7 @@ const BLOCKS: Threshold = Threshold {
     name: "claim-blocks",
     value: 20.0,
     unit: "blocks a row claimed",
-    decides: "a claim that reads more for each row is dear",
+    decides: "a claim that reads more for each row is expensive",
     source: "ours",
 };
 
@@ -97,7 +97,7 @@ fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
         cost: Some(evidence.cost(one, one.ns)),
         max_gain: None,
         changes: vec![Change::by_hand(
-            "add FOR UPDATE SKIP LOCKED behind the LIMIT of the inner SELECT",
+            "add FOR UPDATE SKIP LOCKED after the LIMIT of the inner SELECT",
         )],
         risk: "workers then take rows in an order that is only nearly that of ORDER BY".to_owned(),
     }
@@ -131,7 +131,7 @@ fn waiting(
         ],
         cost: Some(evidence.cost(one, waited_ns)),
         max_gain: each_ns.map(|_| share),
-        changes: vec![Change::by_hand("add SKIP LOCKED behind FOR UPDATE")],
+        changes: vec![Change::by_hand("add SKIP LOCKED after FOR UPDATE")],
         risk: "workers then take rows in an order that is only nearly that of ORDER BY".to_owned(),
     })
 }

@@ -15,7 +15,7 @@ const INDEXES: Threshold = Threshold {
     name: "index-open-indexes",
     value: 16.0,
     unit: "indexes of a table",
-    decides: "so many indexes are many for inserts of single rows",
+    decides: "this number of indexes is high for single-row inserts",
     source: "ours: the locks that a backend has a fast path for before version 18",
 };
 

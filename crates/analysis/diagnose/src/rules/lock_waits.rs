@@ -81,7 +81,7 @@ fn waits(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
     if let Some(blocker) = blocker {
         facts.push(Fact::new(
             format!(
-                "looks that found it behind one that was {}",
+                "samples in which it waited for a session that was {}",
                 blocker.blocker_state
             ),
             blocker.samples as f64,

@@ -36,7 +36,7 @@ const CALL_MS: Threshold = Threshold {
 
 pub(super) const RULE: Rule = Rule {
     name: "misestimates",
-    looks_at: "the planner's estimates of rows beside the rows that came",
+    looks_at: "the planner's row estimates compared with the actual rows",
     thresholds: &[FACTOR, ROWS, CALL_MS],
     evaluate,
 };

@@ -20,13 +20,13 @@ const MATCHING: Threshold = Threshold {
     name: "n-plus-one-matching",
     value: 0.5,
     unit: "share of series",
-    decides: "so many are as long as the statement before them had rows; without rows it is a note",
+    decides: "this share of series is as long as the statement before them had rows; without rows it is a note",
     source: "ours",
 };
 
 pub(super) const RULE: Rule = Rule {
     name: "n-plus-one",
-    looks_at: "statements that sessions send again and again behind another one",
+    looks_at: "statements that sessions send repeatedly after another one",
     thresholds: &[SERIES, MATCHING],
     evaluate,
 };
@@ -47,12 +47,12 @@ fn finding(
     one: &StatementEvidence,
 ) -> Option<Finding> {
     let series = one.repetition;
-    let behind = evidence.statement(series.preceding?)?;
-    if (series.series as f64) < thresholds.of(&SERIES) || !behind.is_work() {
+    let preceding_statement = evidence.statement(series.preceding?)?;
+    if (series.series as f64) < thresholds.of(&SERIES) || !preceding_statement.is_work() {
         return None;
     }
     let matching = series.one_for_each_row as f64 / series.series as f64;
-    let rows_known = one.rows.is_some() && behind.rows.is_some();
+    let rows_known = one.rows.is_some() && preceding_statement.rows.is_some();
     if rows_known && matching < thresholds.of(&MATCHING) {
         return None;
     }
@@ -69,9 +69,9 @@ fn finding(
         severity,
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(
-            "rows are fetched one by one: {:.0} calls each time behind {}",
+            "rows are fetched one by one: {:.0} calls each time after {}",
             series.calls as f64 / series.series as f64,
-            behind.fingerprint
+            preceding_statement.fingerprint
         ),
         evidence: vec![
             Fact::new("series of calls", series.series as f64, Unit::Count, "the order of statements in sessions")
@@ -99,7 +99,7 @@ mod tests {
     use crate::synthetic::{EvidenceBuilder, statement};
     use sql::Fingerprint;
 
-    fn with(one_for_each_row: u64, behind: Option<u64>) -> EvidenceBuilder {
+    fn with(one_for_each_row: u64, preceding_statement: Option<u64>) -> EvidenceBuilder {
         let mut many = statement(1, "select * from items where order_id = $1")
             .took(1_000, 9.0)
             .with_rows(3_000);
@@ -109,7 +109,7 @@ mod tests {
             longest: 20,
             ns: 15e9,
             rows: 3_000,
-            preceding: behind.map(Fingerprint),
+            preceding: preceding_statement.map(Fingerprint),
             one_for_each_row,
         };
         EvidenceBuilder::new().statement(many).statement(

@@ -19,7 +19,7 @@ const TRANSACTIONS: Threshold = Threshold {
     name: "old-snapshot-transactions",
     value: 10_000.0,
     unit: "transactions",
-    decides: "a snapshot that so many others have passed holds vacuum back in earnest",
+    decides: "a snapshot that this number of later transactions have passed holds vacuum back seriously",
     source: "ours",
 };
 

@@ -29,7 +29,7 @@ const PLANNING_PHASES: [Phase; 4] = [Phase::Parse, Phase::Analyse, Phase::Rewrit
 
 pub(super) const RULE: Rule = Rule {
     name: "planning-dominated",
-    looks_at: "planning beside execution of each statement",
+    looks_at: "planning time compared with execution time of each statement",
     thresholds: &[SHARE, CALLS],
     evaluate,
 };

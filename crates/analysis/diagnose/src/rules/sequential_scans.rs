@@ -28,7 +28,7 @@ const GROWTH: Threshold = Threshold {
     name: "sequential-scan-growth",
     value: 100.0,
     unit: "rows",
-    decides: "a table that gained so many more than it lost grows",
+    decides: "a table that gained this number of rows more than it lost grows",
     source: "ours",
 };
 
@@ -102,7 +102,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
                 Fact::new("rows read by each", each, Unit::Count, view),
                 Fact::new("rows that it gained", growth, Unit::Count, view),
                 Fact::new(
-                    "time of statements that missing-index speaks of, beside this",
+                    "time of statements that missing-index names, in addition to this",
                     told_ns,
                     Unit::Nanoseconds,
                     "the statements' own times",

@@ -41,7 +41,7 @@ const CLAIMED: [&str; 5] = ["queued", "claimed", "running", "in_progress", "acti
 
 pub(super) const RULE: Rule = Rule {
     name: "starved-queue",
-    looks_at: "the user's queue (--custom-query): what is due beside what is claimed, and how old it becomes",
+    looks_at: "the user's queue (--custom-query): due work compared with claimed work, and the age of the oldest",
     thresholds: &[ZERO, GROWTH, AGE],
     evaluate,
 };

@@ -35,7 +35,7 @@ const SAMPLED: Threshold = Threshold {
     name: "transaction-idle-sessions",
     value: 1.0,
     unit: "sessions on average",
-    decides: "so many that are idle in a transaction are a warning, where only samples tell",
+    decides: "this number of sessions idle in a transaction is a warning, if only samples are available",
     source: "ours",
 };
 
@@ -93,14 +93,14 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
     });
     let share = evidence.share(waited);
     let warns = longest || each_ns >= thresholds.of(&EACH) * 1e6;
-    let behind = account.idle_after.and_then(|one| evidence.statement(one));
+    let idle_statement = account.idle_after.and_then(|one| evidence.statement(one));
     vec![Finding {
         rule: "",
         severity: match (warns, thresholds.severity(share)) {
             (false, _) => Severity::Note,
             (true, severity) => severity.min(Severity::Warning),
         },
-        subject: match behind {
+        subject: match idle_statement {
             Some(one) => Subject::statement(one.fingerprint, one.sql.clone()),
             None => Subject::server(),
         },
@@ -113,7 +113,7 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             Fact::new("transactions", account.count as f64, Unit::Count, "the order of statements in sessions"),
             Fact::new("statements in each", account.statements as f64 / account.count as f64, Unit::Mean, "the order of statements in sessions"),
             Fact::new("idle in each", each_ns, Unit::Nanoseconds, "clients' clocks"),
-            Fact::new("the longest at once, behind this statement", account.idle_longest_ns, Unit::Nanoseconds, "clients' clocks")
+            Fact::new("the longest at once, after this statement", account.idle_longest_ns, Unit::Nanoseconds, "clients' clocks")
                 .check("SELECT pid, now() - state_change, query FROM pg_stat_activity WHERE state = 'idle in transaction' ORDER BY 2 DESC"),
             Fact::new("that others waited for locks which they held", waited, Unit::Nanoseconds, "pg_blocking_pids, once a second"),
         ],

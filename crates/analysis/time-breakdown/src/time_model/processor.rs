@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A stack represents the time until the next one, times its weight
-//! ([`SampleTime`](cpu_profile::phases::SampleTime)). If stacks still find more than the kernel
+//! (`SampleTime` of `cpu-profile`). If stacks still find more than the kernel
 //! counted, they are scaled down to that ([`ProcessorBreakdown::scale`]). Without stacks the time of a
 //! statement is inferred: the clients' time, distributed by the samples of the activity that found
 //! it running or runnable.

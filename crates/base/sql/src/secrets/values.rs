@@ -60,7 +60,7 @@ fn redact_options(options: &str) -> Box<str> {
             ends
         });
         let end = end.unwrap_or(rest.len());
-        let (word, behind) = rest.split_at(end);
+        let (word, tail) = rest.split_at(end);
         match word.split_once('=') {
             Some((name, value))
                 if names_a_secret(name) || holds_login(&value.replace('\\', "")) =>
@@ -71,9 +71,9 @@ fn redact_options(options: &str) -> Box<str> {
             }
             _ => written.push_str(word),
         }
-        let blank = behind.len() - behind.trim_start().len();
-        written.push_str(&behind[..blank]);
-        rest = &behind[blank..];
+        let blank = tail.len() - tail.trim_start().len();
+        written.push_str(&tail[..blank]);
+        rest = &tail[blank..];
     }
     written.into()
 }

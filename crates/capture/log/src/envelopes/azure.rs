@@ -111,13 +111,14 @@ impl Azure {
             .or_else(|| parse_iso(row.time.as_bytes()).map(|(wall_us, _)| wall_us));
         part.server = row.resource;
         part.program = row.category;
-        let beside = EnvelopeFields {
+        let envelope_fields = EnvelopeFields {
             sqlstate: Sqlstate::parse(&content.sqlerrcode),
             detail: content.detail.into_owned(),
             context: content.context.into_owned(),
             statement: content.statement.into_owned(),
         };
-        part.beside = (beside != EnvelopeFields::default()).then(|| Box::new(beside));
+        part.envelope_fields =
+            (envelope_fields != EnvelopeFields::default()).then(|| Box::new(envelope_fields));
         part
     }
 }

@@ -12,7 +12,7 @@
 //! the lines that stderr would have had, and the stderr reader makes an entry of them. Line numbers
 //! are those of the file; a message whose parts are interleaved with others is located at its first
 //! part. Bytes are consumed before their messages are complete, so finds of no bytes follow, see
-//! [`Found::Held`].
+//! [`ReadResult::Held`].
 //!
 //! Records are not sorted. A log with the newest record first is refused with the command that
 //! reverses it. A record that is out of order by more than [`DISORDER_US`] causes a note.
@@ -212,7 +212,7 @@ fn add_envelope_fields<'a>(entry: &mut Entry<'a>, group: &'a MessageGroup, prefi
     if let Some(pid) = group.pid.filter(|_| !prefix.has_process()) {
         entry.pid = pid;
     }
-    if let Some(fields) = &group.beside {
+    if let Some(fields) = &group.envelope_fields {
         entry.sqlstate = entry.sqlstate.or(fields.sqlstate);
         for (own, value) in [
             (&mut entry.detail, &fields.detail),

@@ -51,7 +51,7 @@ pub(super) struct Part<'a> {
     pub program: Cow<'a, str>,
     /// The text as stderr would have it, but without a newline at its end.
     pub text: Cow<'a, [u8]>,
-    pub beside: Option<Box<EnvelopeFields>>,
+    pub envelope_fields: Option<Box<EnvelopeFields>>,
 }
 
 impl<'a> Part<'a> {
@@ -63,7 +63,7 @@ impl<'a> Part<'a> {
             server: Cow::Borrowed(""),
             program: Cow::Borrowed(""),
             text: text.into(),
-            beside: None,
+            envelope_fields: None,
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) struct MessageGroup {
     pub text: Vec<u8>,
     pub pid: Option<u32>,
     pub wall_us: Option<i64>,
-    pub beside: Option<Box<EnvelopeFields>>,
+    pub envelope_fields: Option<Box<EnvelopeFields>>,
     pub error: Option<ReassemblyError>,
     /// The first physical line, and the number of lines.
     pub line: u64,
@@ -289,7 +289,7 @@ impl Reassembler {
         let group = self.group(number);
         group.pid = pid;
         group.wall_us = part.wall_us;
-        group.beside = part.beside;
+        group.envelope_fields = part.envelope_fields;
         (group.message, group.part) = (message, at);
         group.part_bytes = part.text.len();
         group.line_number = matched.fields.line_number;

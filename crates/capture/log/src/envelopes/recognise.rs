@@ -308,13 +308,13 @@ fn scan_sample(envelope: &Envelope, sample: &[u8]) -> SampleScan {
 /// Returns whether most texts have their time after one word.
 fn is_after_word(texts: &[ServerLine]) -> bool {
     let mut times = TimestampParser::default();
-    let behind = texts.iter().filter(|text| {
+    let after_the_tag = texts.iter().filter(|text| {
         let bytes = &text.bytes[..];
         times.read(bytes).is_none()
             && memchr::memchr(b' ', bytes)
                 .is_some_and(|blank| times.read(&bytes[blank + 1..]).is_some())
     });
-    behind.count() * 2 > texts.len()
+    after_the_tag.count() * 2 > texts.len()
 }
 
 /// Guesses the prefix of texts, which may lack what the envelope has.

@@ -120,14 +120,14 @@ impl Prefix {
             }
         }
         found.fields = Fields::default();
-        let mut behind = match &self.fast_path {
+        let mut label_and_text = match &self.fast_path {
             Some(fast_path) => fast_path.matches(line, &mut found.fields, times),
             None => None,
         };
-        if behind.is_none() {
-            behind = self.match_thoroughly(line, times, &mut found.fields);
+        if label_and_text.is_none() {
+            label_and_text = self.match_thoroughly(line, times, &mut found.fields);
         }
-        let Some((label, label_at, text)) = behind else {
+        let Some((label, label_at, text)) = label_and_text else {
             return false;
         };
         (found.label, found.label_at, found.text) = (label, label_at, text);

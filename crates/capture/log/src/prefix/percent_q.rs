@@ -59,22 +59,22 @@ impl Prefix {
             };
             for cut in cuts {
                 let mut before = self.pieces[..index].to_vec();
-                let mut behind = self.pieces[index + 1..].to_vec();
+                let mut later_pieces = self.pieces[index + 1..].to_vec();
                 match piece {
                     Piece::Literal(text) => {
                         before.push(Piece::Literal(text[..cut].into()));
                         if cut < text.len() {
-                            behind.insert(0, Piece::Literal(text[cut..].into()));
+                            later_pieces.insert(0, Piece::Literal(text[cut..].into()));
                         }
                     }
                     other => before.push(other.clone()),
                 }
-                if behind.is_empty() || !has_time_and_process(&before) {
+                if later_pieces.is_empty() || !has_time_and_process(&before) {
                     continue;
                 }
                 if let Some(Label::Head(_)) = label_after(&before, line, times) {
                     before.push(Piece::Quit);
-                    before.append(&mut behind);
+                    before.append(&mut later_pieces);
                     return Some(before);
                 }
             }

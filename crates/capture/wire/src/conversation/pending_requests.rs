@@ -499,8 +499,8 @@ impl PendingRequests {
         let ended = early.as_ref().and_then(|early| early.ended);
         if matches!(self.steps.front(), Some(Step::Execute(_))) {
             // The server reads and ignores a Sync before the end of the data.
-            let behind = ended.map_or(0, |ended| self.step_count - ended);
-            let before = self.steps.len().saturating_sub(behind as usize);
+            let steps_after = ended.map_or(0, |ended| self.step_count - ended);
+            let before = self.steps.len().saturating_sub(steps_after as usize);
             let mut at = 0;
             self.steps.retain(|step| {
                 at += 1;

@@ -60,8 +60,8 @@ impl StartUp {
             };
             if outcome.is_some() {
                 // The held bytes were no whole packet.
-                let behind = self.held.len() - used;
-                *bytes = &bytes[bytes.len() - behind..];
+                let unused = self.held.len() - used;
+                *bytes = &bytes[bytes.len() - unused..];
                 return outcome;
             }
             self.awaits_answer = true;

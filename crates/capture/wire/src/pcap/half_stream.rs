@@ -148,8 +148,8 @@ impl HalfStream {
             let stop = match covered > cursor {
                 true => covered.min(end),
                 false => {
-                    let behind = self.pieces.range(cursor + 1..).next();
-                    behind.map_or(end, |(at, _)| (*at).min(end))
+                    let next_piece = self.pieces.range(cursor + 1..).next();
+                    next_piece.map_or(end, |(at, _)| (*at).min(end))
                 }
             };
             let part = saying.part(cursor - at, stop - at);

@@ -362,12 +362,15 @@ struct Mount {
 fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
     for line in mountinfo.lines() {
-        let (before, behind) = line.split_once(" - ")?;
+        let (before, fields_after) = line.split_once(" - ")?;
         let before: Vec<&str> = before.split(' ').collect();
-        let behind: Vec<&str> = behind.split(' ').collect();
-        let (Some(device), Some(place), Some(options), Some(kind)) =
-            (before.get(2), before.get(4), before.get(5), behind.first())
-        else {
+        let fields_after: Vec<&str> = fields_after.split(' ').collect();
+        let (Some(device), Some(place), Some(options), Some(kind)) = (
+            before.get(2),
+            before.get(4),
+            before.get(5),
+            fields_after.first(),
+        ) else {
             continue;
         };
         let place = place.replace("\\040", " ");
@@ -378,7 +381,12 @@ fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
         {
             let names: Vec<&str> = options
                 .split(',')
-                .chain(behind.get(2).into_iter().flat_map(|more| more.split(',')))
+                .chain(
+                    fields_after
+                        .get(2)
+                        .into_iter()
+                        .flat_map(|more| more.split(',')),
+                )
                 .map(|option| option.split('=').next().unwrap_or_default())
                 .collect();
             let mount = Mount {
