@@ -10,8 +10,8 @@
 //! - [`RULES`]: the table of rules, each in its own file. A rule without its evidence returns
 //!   [`Missing`].
 //! - [`Thresholds`]: the named numbers that rules use, each with its source.
-//! - [`suspect`]: the share of the time that a statement can account for.
-//! - [`index_candidates`]: indexes that may serve the plans, for the planner to choose from.
+//! - [`suspect()`]: the share of the time that a statement can account for.
+//! - [`index_candidates()`]: indexes that may serve the plans, for the planner to choose from.
 //!
 //! The program reads artefacts and passes their content. This crate neither reads files nor queries
 //! servers. A finding is a hypothesis until it is measured; proofs are made elsewhere.

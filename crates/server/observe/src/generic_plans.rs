@@ -5,7 +5,7 @@
 //! on, a prepared statement under `plan_cache_mode = force_generic_plan` has such a plan. Older versions
 //! offer no way.
 //!
-//! No statement is executed: see [`crate::plans`]. A normal form has no literals, so no value can affect its
+//! No statement is executed: see [`crate::plans()`]. A normal form has no literals, so no value can affect its
 //! plan. The server refuses a form that needs a literal (`interval '1 day'`), which then has no plan.
 
 use std::time::Duration;
