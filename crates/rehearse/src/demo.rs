@@ -19,11 +19,12 @@ use workload::WorkloadReader;
 use lab::shop;
 
 use crate::commands::lab::LOGGING;
-use crate::commands::{capture, inspect, outputs, sandbox};
+use crate::commands::{capture, inspect, sandbox};
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::options::Demo;
 use crate::terminal;
+use report::output_file;
 use study::Failure;
 use study::Interrupt;
 use study::compare_runs::{Request, compare_runs};
@@ -46,7 +47,7 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     let directory = make_directory(&options.dir)?;
     let places = Places::from_environment()?;
     step(1, "A private PostgreSQL, with logging on");
-    let found = sandbox::find(&options.server, &places)?;
+    let found = sandbox::find(&options.server.requirements(), &places)?;
     let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
     let endpoint = server.start()?;
     tell(&format!(
@@ -125,8 +126,8 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     };
     let comparison = compare_runs(&request)?;
     terminal::say(&compare_text::render_text(&comparison, &terminal::style()));
-    outputs::write(
-        outputs::PAGE,
+    output_file::write(
+        output_file::PAGE,
         &directory.join(PAGE),
         &compare_page::render_html(&comparison),
     )?;

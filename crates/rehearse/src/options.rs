@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::sandbox::ServerRequirements;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
@@ -593,6 +594,17 @@ pub struct Server {
     /// Use the PostgreSQL installation in this directory (or its bin directory).
     #[arg(long = "postgres", value_name = "DIR")]
     pub directory: Option<PathBuf>,
+}
+
+impl Server {
+    /// Returns the requirements for an installation.
+    pub fn requirements(&self) -> ServerRequirements {
+        ServerRequirements {
+            major: self.version,
+            dir: self.directory.clone(),
+            offline: false,
+        }
+    }
 }
 
 /// Options of `rehearse demo`.

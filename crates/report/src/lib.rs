@@ -7,8 +7,9 @@
 //! renders text, `render_html` of the modules `*_page` renders a page, and [`settings_text`]
 //! renders scripts.
 //!
-//! The program computes or loads a result, renders it, and prints or writes the text. This crate
-//! does not print, write or compute. The program passes the terminal's width and whether it has
+//! The program computes or loads a result, renders it, and prints the text. This crate does not
+//! print or compute. [`output_file`] and [`result_files`] write what was rendered, and
+//! [`proof_progress`] and [`sweep_progress`] pass notes to [`study::notes`]. The program passes the terminal's width and whether it has
 //! colours.
 //!
 //! SQL is displayed in its normalised form. A server's messages may contain the user's data. They
@@ -19,6 +20,8 @@ pub mod flame;
 mod html;
 mod json;
 pub mod junit;
+pub mod output_file;
+pub mod result_files;
 pub mod schema;
 mod sqlstate;
 mod text;
@@ -32,22 +35,14 @@ pub use text::units::quantity;
 pub use text::{
     TextStyle, capture_text, case_text, compare_text, conversation_text, diagnose_text,
     dry_run_text, evidence_text, fitness_text, inspect_text, live_text, mask_text, observed_text,
-    pcap_text, phases_text, proof_text, proxy_text, rewrite_text, run_text, settings_text,
-    slice_text, sweep_text,
+    pcap_text, phases_text, proof_progress, proof_text, proxy_text, rewrite_text, run_text,
+    settings_text, slice_text, sweep_progress, sweep_text,
 };
-pub use view::candidate::{ExpectedCostView, IndexCandidateView};
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
-pub use view::diagnose::{DiagnosisReport, FindingChange, FindingProof};
 pub use view::dry_run::DryRun;
-pub use view::evidence::{ArtefactView, EvidenceView};
 pub use view::live::{
     LiveErrorView, LiveNowView, LiveOthersView, LivePointView, LiveQuantilesView, LiveRates,
     LiveReasonView, LiveReplayView, LiveState, LiveStatementView, LiveStepView, LiveTimesView,
     LiveView, ObservedView,
 };
-pub use view::proof::{
-    InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofSideView, ProofView, SizeChange,
-};
-pub use view::run_summary::RunReport;
-pub use view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 pub use view::workload::{CaptureReport, Masking, Rewritings, TransformReport};

@@ -20,13 +20,13 @@ use time_breakdown::observed::Observation;
 
 use crate::json::Document;
 use crate::view::case::CaseReport;
-use crate::view::diagnose::DiagnosisReport;
 use crate::view::dry_run::DryRun;
-use crate::view::evidence::EvidenceView;
-use crate::view::proof::ProofView;
-use crate::view::run_summary::RunReport;
-use crate::view::sweep::SweepReport;
 use crate::view::workload::CaptureReport;
+use study::diagnosis_report::DiagnosisReport;
+use study::export_evidence::EvidenceReport;
+use study::proof::ProofReport;
+use study::run_summary::RunReport;
+use study::sweep::SweepReport;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/2";
@@ -137,10 +137,10 @@ impl SchemaCommand {
             SchemaCommand::Phases => document::<PhaseReport>(),
             SchemaCommand::Sweep => of::<SweepReport>(),
             SchemaCommand::Observe => document::<Observation>(),
-            SchemaCommand::Evidence => of::<EvidenceView>(),
+            SchemaCommand::Evidence => of::<EvidenceReport>(),
             SchemaCommand::Lab => of::<CaseReport>(),
             SchemaCommand::Diagnose => of::<DiagnosisReport>(),
-            SchemaCommand::Proof => of::<ProofView>(),
+            SchemaCommand::Proof => of::<ProofReport>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -6,8 +6,9 @@ mod observed;
 mod synthetic_runs;
 
 use inspect::{DivergenceFinder, Summary};
-use report::{RunReport, TextStyle, run_text, to_json};
+use report::{TextStyle, run_text, to_json};
 use run::{RunStatus, SkipReason};
+use study::run_summary::RunReport;
 use synthetic_runs::{connect, done, failed, info, skipped, text};
 use workload::Literals;
 use workload::Unreplayable;

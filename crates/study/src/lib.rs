@@ -22,15 +22,21 @@ pub mod baseline_run;
 mod candidate_ranking;
 mod change_script;
 pub mod compare_runs;
+pub mod diagnosis;
 pub mod diagnosis_inputs;
+pub mod diagnosis_report;
 pub mod encodings;
 mod enrich_comparison;
 mod environment;
 mod error;
+pub mod export_evidence;
 mod failure;
+pub mod index_advice;
 mod interrupt;
 mod journal;
 pub mod keys;
+mod leftovers;
+pub mod mask_text;
 pub mod mask_workload;
 pub mod notes;
 pub mod observation;
@@ -41,22 +47,27 @@ mod perform;
 pub mod processor_time;
 pub mod profile_samples;
 pub mod proof;
+pub mod prove_findings;
 pub mod rewrite_workload;
+pub mod run_summary;
 pub mod run_time;
 mod runner;
+mod screened_candidate;
 mod screening;
 pub mod slice_workload;
 pub mod sweep;
 pub mod target_snapshot;
 pub mod target_watch;
 mod trial;
+pub mod wait_samples;
 
 pub use candidate_ranking::{expected_saving_ns, rank_candidates};
 pub use change_script::ChangeScript;
 pub use enrich_comparison::PlanTargets;
 pub use environment::{
-    AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
-    SandboxLease, TargetEnvironment, create_server, refuse_leased, run_shell_command,
+    AtEnd, Condition, DataSource, Environment, FindInstallation, LeasePurpose, NewServer,
+    NewServerRequest, SandboxEnvironment, SandboxLease, TargetEnvironment, create_server,
+    refuse_leased, run_shell_command,
 };
 pub use error::ExperimentError;
 pub use failure::{Failure, FailureKind};
@@ -64,5 +75,6 @@ pub use interrupt::Interrupt;
 pub use journal::{Journal, Manifest, Plan, refuse_taken};
 pub use perform::perform;
 pub use runner::{End, Engine, Event, Experiment, Listener, Progress, Step};
+pub use screened_candidate::{ExpectedCost, ScreenedCandidate};
 pub use screening::{BUILT_MAX, Expected, Screening, ScreeningResult};
 pub use trial::TrialContext;

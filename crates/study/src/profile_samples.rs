@@ -1,6 +1,7 @@
 //! The samples of a run's CPU profile, filtered and attributed to statements.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use archive::ArchiveError;
 use cpu_profile::phases::{Span, attribute, spans_of_executions};
@@ -193,4 +194,22 @@ impl Profiled {
         }
         Ok(texts)
     }
+}
+
+/// Returns the folded stacks of a run: frames from the outermost to the innermost, a blank, and the number of samples.
+///
+/// # Errors
+/// If the run has no profile, or cannot be read.
+pub fn folded_stacks(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, Failure> {
+    let reader = RunReader::open(run)?;
+    let profiled = Profiled::open(reader, choice)?;
+    let mut samples: HashMap<u64, u64> = HashMap::new();
+    profiled.each(|stack, _| *samples.entry(stack).or_default() += 1)?;
+    let stacks = profiled.stacks()?;
+    let mut folded: Vec<String> = samples
+        .into_iter()
+        .filter_map(|(stack, count)| Some(format!("{} {count}", stacks.get(stack as usize)?)))
+        .collect();
+    folded.sort_unstable();
+    Ok(folded)
 }

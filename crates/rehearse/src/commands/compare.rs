@@ -6,12 +6,12 @@ use compare::CompareOptions;
 use compare::condition::Condition;
 use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
-use crate::commands::outputs;
-use crate::commands::outputs::{Form, JUNIT, MARKDOWN, PAGE};
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::{Compare, OutputArgs};
 use crate::terminal;
+use report::output_file;
+use report::output_file::{Form, JUNIT, MARKDOWN, PAGE};
 use study::Failure;
 use study::compare_runs::{Request, compare_runs};
 
@@ -22,7 +22,7 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     if options.dry_run {
         return Ok(ExitStatus::Success);
     }
-    let outputs = outputs::begin(&options.files())?;
+    let outputs = output_file::begin(&options.files())?;
     let comparison = compare_runs(&request)?;
     for output in outputs {
         let content = match output.form() {

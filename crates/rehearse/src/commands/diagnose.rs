@@ -1,33 +1,30 @@
 //! `rehearse diagnose`: applies rules to a run, an observed server, or a workload.
 
-mod prove_findings;
+use std::path::{Path, PathBuf};
 
-use std::path::Path;
-
-use archive::ArchiveError;
+use ::sandbox::Places;
 use clock::SystemClock;
-use diagnose::{
-    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
-};
-use replay::{LoginMap, Target};
-use report::{DiagnosisReport, diagnose_text, to_json};
-use run::{Facts, PlanFact, RunReader};
+use replay::Target;
+use report::proof_progress::ProofNarrator;
+use report::{diagnose_text, result_files, to_json};
+use run::RunReader;
 use serde_json::json;
-use workload::WorkloadReader;
+use study::diagnosis::{DiagnosisInput, DiagnosisOptions, thresholds};
+use study::diagnosis_report::DiagnosisReport;
+use study::proof::{ProofDisplay, ProofJournal, ProofReport};
+use study::prove_findings::{FindingProofs, FindingsRequest, prove_findings, read_input};
+use study::{End, Failure, Interrupt, keys};
+use workload::{Literals, WorkloadReader};
 
 use crate::commands::observe;
+use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::options::diagnosing::Diagnose;
 use crate::options::watching::Observe;
 use crate::terminal;
-use study::Failure;
-use study::diagnosis_inputs;
-use study::diagnosis_inputs::Asked;
-use study::keys;
-use study::target_snapshot::told;
 
-/// Number of statements of an observed server whose plans are collected.
-const PLANS_MAX: usize = 100;
+/// Result in the directory of proofs.
+const RESULT: &str = "diagnosis.json";
 
 /// Diagnoses and shows the findings.
 pub fn run(options: &Diagnose) -> Result<ExitStatus, Failure> {
@@ -43,114 +40,31 @@ pub fn run(options: &Diagnose) -> Result<ExitStatus, Failure> {
         }
         return Ok(ExitStatus::Success);
     }
+    let criteria = DiagnosisOptions {
+        impact_of: &options.impact_of,
+        thresholds: &thresholds,
+    };
     if options.proving.prove {
-        return prove_findings::run(options, &thresholds);
+        return prove(options, criteria);
     }
     let input = match (&options.target, &options.of) {
-        (Some(url), _) => observe_target(options, url, &thresholds)?,
-        (None, Some(path)) => read_path(options, path, &thresholds)?,
-        (None, None) => {
-            return Err(Failure::usage(
-                "nothing to diagnose was given; give a run, a workload, or --target URL",
-            ));
-        }
+        (Some(url), _) => observe_target(options, url, criteria)?,
+        (None, path) => DiagnosisInput::read(required(path.as_deref())?, criteria)?,
     };
-    Ok(show(options, &report(input, &thresholds)))
+    Ok(show(options, &input.diagnose(&thresholds)))
 }
 
-/// Evidence to diagnose.
-struct DiagnosisInput {
-    /// Name that the user gave.
-    name: String,
-    evidence: Evidence,
-    suspects: Vec<Suspect>,
-}
-
-/// Returns the thresholds, with those that the user set.
-///
-/// # Errors
-/// If a name is unknown, or a value is not a number.
-pub fn thresholds(set: &[String]) -> Result<Thresholds, Failure> {
-    let mut thresholds = Thresholds::default();
-    for text in set {
-        thresholds.set(text).map_err(refused)?;
-    }
-    Ok(thresholds)
-}
-
-fn refused(error: ThresholdError) -> Failure {
-    Failure::usage(match error {
-        ThresholdError::Unknown(name) => format!(
-            "--threshold: there is none called '{name}'; `rehearse diagnose --thresholds` lists them"
-        ),
-        ThresholdError::NoNumber(text) => format!(
-            "--threshold '{text}' sets no number; give NAME=VALUE with a number from 0 on, such as problem-share=0.2"
-        ),
+fn required(path: Option<&Path>) -> Result<&Path, Failure> {
+    path.ok_or_else(|| {
+        Failure::usage("nothing to diagnose was given; give a run, a workload, or --target URL")
     })
-}
-
-fn read_path(
-    options: &Diagnose,
-    path: &Path,
-    thresholds: &Thresholds,
-) -> Result<DiagnosisInput, Failure> {
-    let name = path.display().to_string();
-    match RunReader::open(path) {
-        Ok(run) => read_run(options, name, &run, thresholds),
-        Err(ArchiveError::Foreign { .. }) => {
-            let workload = workload(path)?;
-            let evidence = diagnosis_inputs::of_workload(&workload)?;
-            let suspects = options
-                .impact_of
-                .iter()
-                .map(|pattern| suspect(&evidence, pattern, None, thresholds))
-                .collect();
-            Ok(DiagnosisInput {
-                name,
-                evidence,
-                suspects,
-            })
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn read_run(
-    options: &Diagnose,
-    name: String,
-    run: &RunReader,
-    thresholds: &Thresholds,
-) -> Result<DiagnosisInput, Failure> {
-    let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
-    let mut suspects = Vec::new();
-    for pattern in &options.impact_of {
-        let response = response(run, &evidence, pattern)?;
-        suspects.push(suspect(&evidence, pattern, response, thresholds));
-    }
-    Ok(DiagnosisInput {
-        name,
-        evidence,
-        suspects,
-    })
-}
-
-fn workload(path: &Path) -> Result<WorkloadReader, Failure> {
-    keys::open(path).map_err(
-        |failure| match failure.message.contains("is not a workload") {
-            true => Failure::usage(format!(
-                "{} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL",
-                path.display()
-            )),
-            false => failure,
-        },
-    )
 }
 
 /// Observes a server, and collects its facts and plans.
 fn observe_target(
     options: &Diagnose,
     url: &str,
-    thresholds: &Thresholds,
+    criteria: DiagnosisOptions<'_>,
 ) -> Result<DiagnosisInput, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
@@ -164,73 +78,73 @@ fn observe_target(
         looks: options.looks.clone(),
     };
     observe::watch(&watching, &target, &output, &interrupt)?;
-    let run = RunReader::open(&output)?;
-    let facts = facts(&target);
-    let plans = plans(&target, &run)?;
-    let asked = Asked {
-        facts: Some(facts),
-        plans: Some(plans),
+    DiagnosisInput::of_server(&target, &RunReader::open(&output)?, criteria)
+}
+
+/// Diagnoses, and proves the findings that suggest a change.
+fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatus, Failure> {
+    let clock = SystemClock::start();
+    let directory = options.proving.output.clone().unwrap_or_default();
+    if directory.exists() {
+        return Err(Failure::usage(format!(
+            "{} is there already; give another name with -o",
+            directory.display()
+        )));
+    }
+    let proof = options.place.proof(directory.clone(), &options.goal)?;
+    let name = options.place.sandbox.as_deref().unwrap_or_default();
+    drop(::sandbox::open(name, None, &Places::from_environment()?)?);
+    let interrupt: Interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let request = FindingsRequest {
+        proof: &proof,
+        max_findings: options.proving.max_findings,
+        clock: &clock,
+        interrupt: &interrupt,
     };
-    let evidence = diagnosis_inputs::of_run(&run, asked)?;
-    let suspects = options
-        .impact_of
-        .iter()
-        .map(|pattern| suspect(&evidence, pattern, None, thresholds))
-        .collect();
-    Ok(DiagnosisInput {
-        name: target.address(),
-        evidence,
-        suspects,
-    })
-}
-
-fn facts(target: &Target) -> Facts {
-    let login = LoginMap::default().login(target, "", "", "");
-    ::observe::facts(target, &[login], &SystemClock::start())
-}
-
-/// Collects the generic plans of the statements that took the most time.
-fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
-    let login = LoginMap::default().login(target, "", "", "");
-    let wanted = diagnosis_inputs::costliest(run, PLANS_MAX)?;
-    let answers = ::observe::generic_plans(target, &login, &wanted, &SystemClock::start());
-    terminal::note(&told(&answers));
-    Ok(answers.plans)
-}
-
-/// Returns the part of a run's response time that suspected statements account for, including
-/// the time that others waited for them.
-fn response(
-    run: &RunReader,
-    evidence: &Evidence,
-    pattern: &str,
-) -> Result<Option<(f64, f64)>, Failure> {
-    if evidence.response_ns.is_none() {
-        return Ok(None);
+    let made = input_to_prove(options, &request, criteria);
+    if made.is_err() {
+        // A refused command leaves no files.
+        let _ = std::fs::remove_dir_all(&directory);
     }
-    let suspects = evidence
-        .statements
-        .iter()
-        .filter(|one| like(pattern, &one.sql))
-        .map(|one| one.fingerprint);
-    let mut response_times = Behind::new(suspects);
-    for execution in run.executions()? {
-        if let Some(step) = Step::of_execution(&execution?) {
-            response_times.add(&step);
-        }
-    }
-    Ok(Some(response_times.finish()))
+    let (input, workload) = made?;
+    let mut report = input.diagnose(criteria.thresholds);
+    let findings = &report.diagnosis.findings;
+    report.proofs = prove_findings(&request, &workload, findings, &mut Proofs::default())?;
+    result_files::write_text(&directory.join(RESULT), &to_json(&report))?;
+    Ok(show(options, &report))
 }
 
-fn report(input: DiagnosisInput, thresholds: &Thresholds) -> DiagnosisReport {
-    let diagnosis = diagnose(&input.evidence, thresholds);
-    DiagnosisReport::new(
-        &input.name,
-        &input.evidence,
-        diagnosis,
-        thresholds,
-        input.suspects,
-    )
+fn input_to_prove(
+    options: &Diagnose,
+    request: &FindingsRequest<'_>,
+    criteria: DiagnosisOptions<'_>,
+) -> Result<(DiagnosisInput, WorkloadReader), Failure> {
+    let given: Option<&PathBuf> = options.proving.workload.as_ref();
+    let Some(url) = &options.target else {
+        let path = required(options.of.as_deref())?;
+        return read_input(request, path, given, criteria, &mut Display::on_terminal());
+    };
+    let Some(path) = given else {
+        return Err(Failure::usage(
+            "a server that is watched has no workload to replay; give one with --workload NAME.workload",
+        ));
+    };
+    let workload = keys::open(path)?;
+    Ok((observe_target(options, url, criteria)?, workload))
+}
+
+/// Reports each proof, and writes its result.
+#[derive(Default)]
+struct Proofs(ProofNarrator);
+
+impl FindingProofs for Proofs {
+    fn display(&mut self) -> &mut dyn ProofDisplay {
+        &mut self.0
+    }
+
+    fn finish(&mut self, journal: &ProofJournal, ended: End) -> Result<ProofReport, Failure> {
+        result_files::write_proof(journal, ended, Literals::Hidden)
+    }
 }
 
 fn show(options: &Diagnose, report: &DiagnosisReport) -> ExitStatus {

@@ -1,21 +1,19 @@
 //! `rehearse flame`: draws a flame graph of CPU samples or wait samples, or of the difference of
 //! two profiles.
 
-mod waits;
-
-use std::collections::HashMap;
 use std::path::Path;
 
 use report::flame::{
     FlameKind, FlameTitles, WAIT_UNIT, difference, flame_difference_svg, flame_page, flame_svg,
+    folded_waits, wait_notes,
 };
-use run::RunReader;
 
 use crate::exit_status::ExitStatus;
 use crate::options::profiling::Flame;
 use crate::terminal;
 use study::Failure;
-use study::profile_samples::{Profiled, SampleFilter};
+use study::profile_samples::{SampleFilter, folded_stacks};
+use study::wait_samples::wait_samples;
 
 /// Draws the flame graph into a file.
 pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
@@ -98,7 +96,7 @@ pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
 /// # Errors
 /// If the run has no profile, or a file cannot be written.
 pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
-    let folded = folded(run, &SampleFilter::default())?;
+    let folded = folded_stacks(run, &SampleFilter::default())?;
     let titles = FlameTitles {
         title: title.to_owned(),
         unit: "samples".to_owned(),
@@ -123,13 +121,18 @@ struct FlameStacks {
 }
 
 fn load_stacks(run: &Path, options: &Flame) -> Result<FlameStacks, Failure> {
-    match options.off_cpu {
-        true => waits::waits(run, &SampleFilter::from(&options.choice)),
-        false => Ok(FlameStacks {
-            folded: folded(run, &SampleFilter::from(&options.choice))?,
+    let choice = SampleFilter::from(&options.choice);
+    if !options.off_cpu {
+        return Ok(FlameStacks {
+            folded: folded_stacks(run, &choice)?,
             notes: Vec::new(),
-        }),
+        });
     }
+    let samples = wait_samples(run, &choice)?;
+    Ok(FlameStacks {
+        folded: folded_waits(&samples.waiting, &samples.texts),
+        notes: wait_notes(&samples.waiting),
+    })
 }
 
 /// Formats of the output file.
@@ -151,19 +154,4 @@ fn chosen(choice: &SampleFilter) -> String {
         Some(format!("{what} {value}"))
     });
     named.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the stacks of a run with their numbers of samples.
-fn folded(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, Failure> {
-    let reader = RunReader::open(run)?;
-    let profiled = Profiled::open(reader, choice)?;
-    let mut samples: HashMap<u64, u64> = HashMap::new();
-    profiled.each(|stack, _| *samples.entry(stack).or_default() += 1)?;
-    let stacks = profiled.stacks()?;
-    let mut folded: Vec<String> = samples
-        .into_iter()
-        .filter_map(|(stack, count)| Some(format!("{} {count}", stacks.get(stack as usize)?)))
-        .collect();
-    folded.sort_unstable();
-    Ok(folded)
 }

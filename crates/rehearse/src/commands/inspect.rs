@@ -7,11 +7,11 @@ use report::{inspect_page, to_document};
 use workload::Literals;
 use workload::{ArchiveError, WorkloadReader};
 
-use crate::commands::outputs;
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::{Inspect, Sort};
 use crate::terminal;
+use report::output_file;
 use study::Failure;
 use study::keys;
 
@@ -47,7 +47,11 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
         if top.is_some() || inspection.by_statement.len() > PAGE_STATEMENTS {
             inspection.keep(most);
         }
-        outputs::write(outputs::PAGE, path, &inspect_page::render_html(&inspection))?;
+        output_file::write(
+            output_file::PAGE,
+            path,
+            &inspect_page::render_html(&inspection),
+        )?;
     } else {
         let shown = InspectTextOptions { order, top };
         let text = inspect_text::render_text(&inspection, shown, &terminal::style());

@@ -18,10 +18,10 @@ use report::{
     CaseCheck, CaseFile, CaseNumber, CaseReport, TextStyle, case_page, case_text, to_json,
 };
 
-use crate::commands::outputs;
 use crate::exit_status::ExitStatus;
 use crate::options::lab::{CaseArgs, Lab, LabCase};
 use crate::terminal;
+use report::output_file;
 use study::Failure;
 
 /// The page that a case leaves, and its numbers.
@@ -103,7 +103,11 @@ fn file(name: impl Into<String>, what: impl Into<String>) -> CaseFile {
 fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseReport)) -> Result<ExitStatus, Failure> {
     let page = directory.join(PAGE);
     let drawn = |file: &str| picture(&directory.join(file));
-    outputs::write(outputs::PAGE, &page, &case_page::render_html(view, &drawn))?;
+    output_file::write(
+        output_file::PAGE,
+        &page,
+        &case_page::render_html(view, &drawn),
+    )?;
     let numbers = directory.join(NUMBERS);
     std::fs::write(&numbers, to_json(view))
         .map_err(|error| Failure::could_not(format!("{}: {error}", numbers.display())))?;

@@ -4,7 +4,7 @@ use ::sandbox::{Auth, Installation, Named, Options, Places, Port, ServerRequirem
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_status::ExitStatus;
-use crate::options::{Sandbox, SandboxAction, SandboxUp, Server};
+use crate::options::{Sandbox, SandboxAction, SandboxUp};
 use crate::terminal;
 use study::Failure;
 
@@ -33,7 +33,7 @@ fn bring_up(options: &SandboxUp, places: &Places) -> Result<(), Failure> {
             ))),
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let server = find(&options.server, places)?;
+    let server = find(&options.server.requirements(), places)?;
     let named = ::sandbox::up(
         &options.name,
         &server,
@@ -103,16 +103,11 @@ fn list(places: &Places, json: bool) {
 ///
 /// # Errors
 /// If there is none and the download fails.
-pub fn find(server: &Server, places: &Places) -> Result<Installation, Failure> {
-    let wanted = ServerRequirements {
-        major: server.version,
-        dir: server.directory.clone(),
-        offline: false,
-    };
+pub fn find(wanted: &ServerRequirements, places: &Places) -> Result<Installation, Failure> {
     let spinner = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
     spinner.set_style(style);
-    let found = ::sandbox::find(&wanted, places, &mut |progress| {
+    let found = ::sandbox::find(wanted, places, &mut |progress| {
         spinner.enable_steady_tick(std::time::Duration::from_millis(100));
         spinner.set_message(progress.to_string());
         if spinner.is_hidden() {

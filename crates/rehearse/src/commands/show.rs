@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use inspect::{DivergenceFinder, Summary};
-use report::{RunReport, observed_text, run_text, to_document, to_json};
-use run::{ProfileInfo, RunReader, SampleWindow};
-use time_breakdown::time_model::Sums;
+use report::{observed_text, run_text, to_document, to_json};
+use run::{ProfileInfo, RunReader};
 use workload::Literals;
 
 use crate::exit_status::ExitStatus;
@@ -13,8 +11,7 @@ use crate::options;
 use crate::terminal;
 use study::Failure;
 use study::observation;
-use study::processor_time::Count;
-use study::run_time;
+use study::run_summary::summarise_run;
 
 /// Reads the run and shows its summary.
 pub fn run(options: &options::Show) -> Result<ExitStatus, Failure> {
@@ -38,17 +35,16 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
                 return Ok(());
             }
         }
-        let view = observation::watched(&reader, name)?;
-        match json {
-            true => terminal::say_line(&to_document(&view)),
-            false => terminal::say(&observed_text::render_text(&view, &terminal::style())),
+        if !json {
+            let view = observation::watched(&reader, name)?;
+            terminal::say(&observed_text::render_text(&view, &terminal::style()));
+            return Ok(());
         }
-        return Ok(());
     }
-    let view = view(&reader, name, literals)?;
     if json {
-        terminal::say_line(&to_json(&view));
+        terminal::say_line(&self::json(&reader, name, literals)?);
     } else {
+        let view = summarise_run(&reader, name, literals)?;
         terminal::say(&run_text::render_text(&view, &terminal::style()));
         if let Some(observed) = &view.observed {
             terminal::say("\n");
@@ -56,6 +52,17 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Returns the summary of a run as `rehearse show --json` prints it.
+///
+/// # Errors
+/// If the run cannot be read.
+pub fn json(reader: &RunReader, name: &str, literals: Literals) -> Result<String, Failure> {
+    Ok(match reader.info().is_observation() {
+        true => to_document(&observation::watched(reader, name)?),
+        false => to_json(&summarise_run(reader, name, literals)?),
+    })
 }
 
 /// Describes a run that has only a profile, and the commands that read it.
@@ -68,32 +75,6 @@ fn describe_profile(name: &str, profile: &ProfileInfo) -> String {
             clock::duration_text(profile.ended_ns - profile.begun_ns),
         ),
     }
-}
-
-/// Computes the summary of a run.
-///
-/// # Errors
-/// If the run cannot be read.
-pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunReport, Failure> {
-    let observed = match reader.is_observed() {
-        true => Some(observation::watched(reader, name)?),
-        false => None,
-    };
-    let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
-    let windows: Vec<SampleWindow> = reader.sample_windows()?.collect::<Result<_, _>>()?;
-    let mut sums = Sums::watched(&windows);
-    let executions = reader.executions()?.inspect(|execution| {
-        if let Ok(execution) = execution {
-            finder.add(execution);
-            sums.add(execution);
-        }
-    });
-    let summary = Summary::collect(executions, literals)?;
-    let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
-    let mut view = RunReport::new(name, reader.info(), summary, divergence);
-    view.observed = observed;
-    view.time = run_time::time(reader, &sums, Count::Tasks)?;
-    Ok(view)
 }
 
 /// Converts `--show-literals` to the renderer's type.

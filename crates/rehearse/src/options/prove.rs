@@ -8,8 +8,15 @@ use clock::Speed;
 use compare::proof::Goal;
 use transform::Rewriting;
 
-use super::session::SessionArgs;
+use ::sandbox::ServerRequirements;
+use replay::Options;
 use study::proof::sides::Changes;
+use study::proof::{ProofGoal, ProofPlace, ProofRequest};
+use study::{Failure, NewServerRequest};
+
+use super::session::SessionArgs;
+use crate::commands::prove::required;
+use crate::commands::sandbox;
 
 /// Options of `rehearse prove`.
 #[derive(Debug, Clone, Args)]
@@ -124,10 +131,6 @@ pub struct ProofPlaceArgs {
     /// Connections of the sessions.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Database in which a sandbox is changed, if not --as-database. Set only for changes that
-    /// are not given as options.
-    #[arg(skip)]
-    pub changed_database: Option<String>,
     /// Open at most this many connections, which sessions share between transactions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
@@ -150,32 +153,86 @@ pub struct SandboxPlaceArgs {
 }
 
 impl Prove {
-    /// Creates the options of a proof in a sandbox, without changes. The result goes to
-    /// `output`.
-    pub fn in_sandbox(
-        workload: PathBuf,
-        output: PathBuf,
-        goal: GoalArgs,
-        place: &SandboxPlaceArgs,
-    ) -> Self {
-        Prove {
-            workload,
-            output: Some(output),
-            resume: false,
-            json: false,
-            show_literals: false,
-            changes: ChangeArgs::default(),
-            goal,
-            place: ProofPlaceArgs {
-                sandbox: place.sandbox.clone(),
-                target: None,
-                restore: None,
-                template: None,
-                no_restore: false,
-                session: place.session.clone(),
-                changed_database: None,
-                max_connections: place.max_connections,
+    /// Returns the request of the proof.
+    ///
+    /// # Errors
+    /// If the output is missing, or a value makes no sense.
+    pub fn request(&self) -> Result<ProofRequest, Failure> {
+        let place = &self.place;
+        let changes = &self.changes;
+        let new_server = changes.postgres_version.map(|version| NewServerRequest {
+            requirements: ServerRequirements {
+                dir: changes.postgres.clone(),
+                ..ServerRequirements::major(version)
             },
+            load: changes.load.clone(),
+            find: sandbox::find,
+        });
+        Ok(ProofRequest {
+            output: required(self.output.as_deref())?,
+            resume: self.resume,
+            goal: self.goal.proof_goal()?,
+            place: ProofPlace {
+                sandbox: place.sandbox.clone(),
+                target: place.target.clone(),
+                restore: place.restore.clone(),
+                template: place.template.clone(),
+                no_restore: place.no_restore,
+                database: place.session.as_database.clone(),
+                new_server,
+            },
+            replay: self
+                .goal
+                .replay_options(&place.session, place.max_connections),
+            session_options: place.session.described().collect(),
+        })
+    }
+}
+
+impl SandboxPlaceArgs {
+    /// Returns the request of a proof in this sandbox.
+    ///
+    /// # Errors
+    /// If a value of the goal makes no sense.
+    pub fn proof(&self, output: PathBuf, goal: &GoalArgs) -> Result<ProofRequest, Failure> {
+        Ok(ProofRequest {
+            output,
+            resume: false,
+            goal: goal.proof_goal()?,
+            place: ProofPlace {
+                sandbox: self.sandbox.clone(),
+                database: self.session.as_database.clone(),
+                ..ProofPlace::default()
+            },
+            replay: goal.replay_options(&self.session, self.max_connections),
+            session_options: self.session.described().collect(),
+        })
+    }
+}
+
+impl GoalArgs {
+    fn proof_goal(&self) -> Result<ProofGoal, Failure> {
+        if !(0.0..1_000.0).contains(&self.margin) {
+            return Err(Failure::usage(format!(
+                "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 5",
+                self.margin
+            )));
+        }
+        Ok(ProofGoal {
+            goal: self.goal,
+            margin: self.margin / 100.0,
+            time_budget: self.time_budget,
+            blocks: self.blocks,
+            noise_runs: self.noise_runs,
+            seed: self.seed,
+        })
+    }
+
+    fn replay_options(&self, session: &SessionArgs, connections_max: Option<u32>) -> Options {
+        Options {
+            speed: self.speed,
+            connections_max,
+            ..session.replay_options()
         }
     }
 }

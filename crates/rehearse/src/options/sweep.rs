@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::sandbox::ServerRequirements;
 use clap::Args;
 use clock::Speed;
-use study::sweep::{Mode, Script};
+use study::sweep::{Mode, Script, SweepFactors, SweepLength, SweepPlace, SweepRequest};
+use study::{Failure, NewServerRequest};
 
 use super::session::SessionArgs;
+use crate::commands::sandbox;
 
 /// Options of `rehearse sweep`.
 #[derive(Debug, Clone, Args)]
@@ -136,6 +139,67 @@ pub struct LengthArgs {
     /// measured.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub time_budget: Option<Duration>,
+}
+
+impl Sweep {
+    /// Returns the request of the sweep.
+    ///
+    /// # Errors
+    /// If the output or the load is missing.
+    pub fn request(&self) -> Result<SweepRequest, Failure> {
+        let Some(output) = &self.output else {
+            return Err(Failure::usage(
+                "nothing says where the result goes; give -o NAME.sweep",
+            ));
+        };
+        if self.workload.is_none() && self.script.is_none() {
+            return Err(Failure::usage(
+                "nothing says what clients do; give a NAME.workload, or --script select-only, simple-update or tpcb-like",
+            ));
+        }
+        let (place, factors, length) = (&self.place, &self.factors, &self.length);
+        let new_server = place.postgres_version.map(|version| NewServerRequest {
+            requirements: ServerRequirements {
+                dir: place.postgres.clone(),
+                ..ServerRequirements::major(version)
+            },
+            load: place.load.clone(),
+            find: sandbox::find,
+        });
+        Ok(SweepRequest {
+            workload: self.workload.clone(),
+            script: self.script,
+            pgbench_scale: self.pgbench_scale,
+            output: output.clone(),
+            resume: self.resume,
+            keep_runs: self.keep_runs,
+            place: SweepPlace {
+                new_server,
+                sandbox: place.sandbox.clone(),
+                target: place.target.clone(),
+                restore: place.restore.clone(),
+                no_restore: place.no_restore,
+            },
+            factors: SweepFactors {
+                clients: factors.clients.clone(),
+                speeds: factors.speed.clone(),
+                rates: factors.rate.clone(),
+                modes: factors.mode.clone(),
+                settings: factors.set.clone(),
+                variants: factors.variant.clone(),
+                trials: factors.trials,
+                seed: factors.seed,
+            },
+            length: SweepLength {
+                time: length.time,
+                statements: length.statements,
+                warm_up: length.warm_up,
+                time_budget: length.time_budget,
+            },
+            replay: place.session.replay_options(),
+            session_options: place.session.described().collect(),
+        })
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

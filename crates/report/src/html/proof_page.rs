@@ -15,7 +15,7 @@ use crate::text::proof_text::{
 };
 use crate::text::units::{bytes, count, duration, percent, quantity};
 
-use crate::view::proof::{Movement, ProofEnd, ProofSideView, ProofView, SizeChange};
+use study::proof::{Movement, ProofEnd, ProofReport, ProofSideReport, SizeChange};
 
 /// Maximum number of statements in each list.
 const STATEMENTS_MAX: usize = 200;
@@ -50,7 +50,7 @@ struct Group {
 #[template(path = "proof.html")]
 struct Page<'a> {
     frame: Frame,
-    view: &'a ProofView,
+    view: &'a ProofReport,
     facts: Vec<(&'static str, String)>,
     charts: Vec<Chart>,
     candidates: String,
@@ -63,7 +63,7 @@ struct Page<'a> {
 }
 
 /// Renders the proof as a complete HTML file.
-pub fn render_html(view: &ProofView) -> String {
+pub fn render_html(view: &ProofReport) -> String {
     let charts: Vec<Chart> = chart(view).into_iter().collect();
     let page = Page {
         frame: Frame::new(vec![("data-charts", script_json(&charts))]),
@@ -90,7 +90,7 @@ pub fn render_html(view: &ProofView) -> String {
     render(&page)
 }
 
-fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
+fn facts(view: &ProofReport) -> Vec<(&'static str, String)> {
     let blocks = view
         .runs
         .iter()
@@ -119,7 +119,7 @@ fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
 }
 
 /// Creates the chart of the effect with its interval at each look.
-fn chart(view: &ProofView) -> Option<Chart> {
+fn chart(view: &ProofReport) -> Option<Chart> {
     let looks = || view.sides.iter().flat_map(|side| &side.interim_analyses);
     let mut blocks: Vec<u32> = looks().map(|look| look.effect.blocks).collect();
     blocks.sort_unstable();
@@ -159,7 +159,7 @@ fn chart(view: &ProofView) -> Option<Chart> {
     })
 }
 
-fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
+fn section(view: &ProofReport, place: usize, side: &ProofSideReport) -> Section {
     let group = |what: &str, statements: &[StatementComparison]| Group {
         head: format!("{}: {what}", count(statements.len() as u64)),
         statements: statements
@@ -249,7 +249,7 @@ fn size_cells(size: &SizeChange) -> [String; 4] {
     ]
 }
 
-fn run_cells(view: &ProofView, record: &ProofRecord) -> [String; 10] {
+fn run_cells(view: &ProofReport, record: &ProofRecord) -> [String; 10] {
     let dash = || "–".to_owned();
     let (trial, numbers) = (record.trial, &record.numbers);
     let after_us = record.started_wall_us - view.started_wall_us;

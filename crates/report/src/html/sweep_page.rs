@@ -11,7 +11,7 @@ use super::frame::{Frame, render};
 use crate::text::line::one_line;
 use crate::text::sweep_text::{cells, heads, knee_sentence, level_number, level_text, trial_text};
 use crate::text::units::{count, duration, percent, rate};
-use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
+use study::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
 /// Maximum number of trials.
 const TRIALS_MAX: usize = 500;

@@ -11,7 +11,7 @@ use crate::text::proof_text::with_interval;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{count, counted, duration, percent, quantity};
-use crate::view::diagnose::{DiagnosisReport, FindingProof};
+use study::diagnosis_report::{DiagnosisReport, FindingProof};
 
 /// Maximum number of findings on one screen.
 const SHOWN_MAX: usize = 6;
@@ -211,6 +211,11 @@ fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<
                 change.verdict.name(),
                 one_line(&change.name, 160)
             );
+            lines.extend(wrapped(&line, "    ", "      ", width));
+        }
+        for change in &one.unmeasured {
+            let name = one_line(&change.name, 160);
+            let line = format!("not measured: {name} ({})", change.reason);
             lines.extend(wrapped(&line, "    ", "      ", width));
         }
         if let Some(proof) = &one.proof {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::text::style::{TextStyle, Tone};
-use crate::view::evidence::{ArtefactView, EvidenceView};
+use study::export_evidence::{EvidenceArtefact, EvidenceReport};
 
 /// Renders the artefacts by topic, with the missing ones and reasons; with `all`, every artefact in
 /// a line.
-pub fn render_text(view: &EvidenceView, all: bool, style: &TextStyle) -> String {
+pub fn render_text(view: &EvidenceReport, all: bool, style: &TextStyle) -> String {
     let mut out = String::new();
     let of = view.got + view.missing;
     let title = style.paint(Tone::Heading, &format!("Evidence of {}", view.run));
@@ -36,11 +36,11 @@ pub fn render_text(view: &EvidenceView, all: bool, style: &TextStyle) -> String 
     out
 }
 
-fn topic(one: &ArtefactView) -> &str {
+fn topic(one: &EvidenceArtefact) -> &str {
     one.name.split('/').next().unwrap_or(&one.name)
 }
 
-fn topics(out: &mut String, view: &EvidenceView) {
+fn topics(out: &mut String, view: &EvidenceReport) {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for one in &view.artefacts {
         let count = counts.entry(topic(one)).or_default();
@@ -53,7 +53,7 @@ fn topics(out: &mut String, view: &EvidenceView) {
 }
 
 /// Lists missing artefacts by reason, because one reason may apply to many.
-fn missing(out: &mut String, view: &EvidenceView) {
+fn missing(out: &mut String, view: &EvidenceReport) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in &view.artefacts {
         let Some(why) = &one.missing else { continue };

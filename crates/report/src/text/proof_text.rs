@@ -10,8 +10,8 @@ use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{bytes, count, counted, duration, percent, quantity, ratio};
-use crate::view::candidate::IndexCandidateView;
-use crate::view::proof::{Movement, ProofEnd, ProofNumber, ProofSideView, ProofView};
+use study::ScreenedCandidate;
+use study::proof::{Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport};
 
 /// Approximate maximum number of lines: the height of a screen.
 const LINES: usize = 40;
@@ -21,7 +21,7 @@ const FIXED: (usize, usize) = (6, 17);
 const CANDIDATES_MAX: usize = 6;
 
 /// Renders the proof, ending with a line feed.
-pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
+pub fn render_text(view: &ProofReport, style: &TextStyle) -> String {
     let mut lines = vec![format!(
         "{}: {} on {}",
         style.paint(Tone::Heading, &one_line(&view.name, 60)),
@@ -50,7 +50,7 @@ pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
 }
 
 /// Lists the candidates that the planner evaluated before the replays.
-fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
+fn candidate_lines(view: &ProofReport, style: TextStyle) -> Vec<String> {
     if view.candidates.is_empty() {
         return Vec::new();
     }
@@ -79,7 +79,7 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
 }
 
 /// Describes the number of candidates, how the planner evaluated them, and how many are measured.
-pub(crate) fn candidates_sentence(view: &ProofView) -> String {
+pub(crate) fn candidates_sentence(view: &ProofReport) -> String {
     let all = &view.candidates;
     let by = |method: ScreeningMethod| {
         all.iter()
@@ -110,7 +110,7 @@ pub(crate) fn candidates_sentence(view: &ProofView) -> String {
 }
 
 /// Returns share, size, name, cost for updates, and whether the candidate is measured.
-pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
+pub(crate) fn candidate_cells(one: &ScreenedCandidate) -> [String; 5] {
     let cost = match (&one.refused, one.updated.is_empty()) {
         (Some(why), _) => format!("refused: {}", one_line(why, 80)),
         (None, true) => String::new(),
@@ -141,7 +141,7 @@ const COMPARED_NUMBERS: [(&str, &str); 7] = [
 
 /// Compares all changes: a head, and a row for each. Ratios are with / without. For HOT updates it
 /// is the share with the change, and in the first row the share without.
-pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) {
+pub(crate) fn side_by_side(view: &ProofReport) -> (Vec<String>, Vec<Vec<String>>) {
     let has = |name: &str| {
         let mut all = view.sides.iter().flat_map(|side| &side.numbers);
         all.any(|number| number.name == name)
@@ -152,7 +152,7 @@ pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) 
         .collect();
     let mut head = vec!["change".to_owned(), "verdict".to_owned()];
     head.extend(shown.iter().map(|(_, word)| (*word).to_owned()));
-    let of = |side: &ProofSideView, name: &str| -> Option<ProofNumber> {
+    let of = |side: &ProofSideReport, name: &str| -> Option<ProofNumber> {
         side.numbers.iter().find(|one| one.name == name).cloned()
     };
     let mut rows = Vec::new();
@@ -179,7 +179,7 @@ pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) 
     (head, rows)
 }
 
-fn side_by_side_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
+fn side_by_side_lines(view: &ProofReport, style: TextStyle) -> Vec<String> {
     let (head, rows) = side_by_side(view);
     let mut alignments = vec![Align::Right; head.len()];
     alignments[0] = Align::Left;
@@ -207,7 +207,7 @@ fn side_by_side_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn extent(view: &ProofView) -> String {
+fn extent(view: &ProofReport) -> String {
     let blocks = view
         .runs
         .iter()
@@ -238,7 +238,7 @@ fn extent(view: &ProofView) -> String {
 }
 
 /// Describes the verdict on a change in a sentence without a full stop.
-pub fn verdict_text(view: &ProofView, side: &ProofSideView) -> String {
+pub fn verdict_text(view: &ProofReport, side: &ProofSideReport) -> String {
     let effect = match &side.effect {
         Some(effect) => format!("{} × {}", view.goal.words(), with_interval(effect)),
         None => format!(
@@ -261,8 +261,8 @@ pub fn verdict_text(view: &ProofView, side: &ProofSideView) -> String {
 }
 
 fn side_lines(
-    view: &ProofView,
-    side: &ProofSideView,
+    view: &ProofReport,
+    side: &ProofSideReport,
     room: usize,
     is_short: bool,
     style: TextStyle,
@@ -315,7 +315,7 @@ fn side_lines(
 }
 
 /// Lists new and more frequent errors.
-fn error_lines(side: &ProofSideView, room: usize, style: TextStyle) -> Vec<String> {
+fn error_lines(side: &ProofSideReport, room: usize, style: TextStyle) -> Vec<String> {
     let worse: Vec<_> = side
         .errors
         .iter()
@@ -345,7 +345,7 @@ fn error_lines(side: &ProofSideView, room: usize, style: TextStyle) -> Vec<Strin
 }
 
 /// Counts the statements that are neither slower nor faster, and names the page with all.
-fn other_statements(side: &ProofSideView) -> String {
+fn other_statements(side: &ProofSideReport) -> String {
     let mut rest = vec![format!(
         "{} as before or not told apart",
         counted(side.others, "statement")
@@ -394,7 +394,7 @@ pub(crate) fn number_cells(number: &ProofNumber) -> [String; 4] {
     ]
 }
 
-fn numbers(side: &ProofSideView) -> Vec<String> {
+fn numbers(side: &ProofSideReport) -> Vec<String> {
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Left, Align::Left]);
     for number in &side.numbers {
         table.row(number_cells(number));

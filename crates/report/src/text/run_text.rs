@@ -14,7 +14,7 @@ use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
 use crate::text::units::{bytes, count, counted, rate};
-use crate::view::run_summary::RunReport;
+use study::run_summary::RunReport;
 
 /// Maximum number of errors with an example.
 const EXAMPLES_MAX: usize = 8;

@@ -8,7 +8,7 @@ use crate::text::proof_text::more;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{count, counted, duration, percent, rate, ratio};
-use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
+use study::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
 /// Maximum number of failed trials, and of trials not done, that are listed.
 const NAMED_MAX: usize = 8;

@@ -1,8 +1,9 @@
 //! Page of a sweep in a browser.
 
 use compare::sweep::{Estimate, bend, estimates};
-use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport, sweep_page};
+use report::sweep_page;
 use serde_json::json;
+use study::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 use study::sweep::{Cell, Mode, Numbers, Pace, Record, Setting, Times, Trial, Variant};
 
 use crate::tab::Tab;

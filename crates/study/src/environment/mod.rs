@@ -7,6 +7,7 @@
 //! - [`SandboxLease`]: a private server that is changed and given back as it was.
 
 mod lease;
+mod new_server;
 mod sandbox;
 mod shell;
 mod target;
@@ -19,6 +20,7 @@ use crate::change_script::ChangeScript;
 use crate::error::ExperimentError;
 
 pub use lease::{LeasePurpose, SandboxLease, refuse_leased};
+pub use new_server::{FindInstallation, NewServerRequest};
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
 pub use shell::run_shell_command;
 pub use target::{DataSource, TargetEnvironment};

@@ -15,9 +15,14 @@
 
 mod cache_warming;
 mod numbers;
+mod perform_proof;
 mod plan;
+mod report;
+mod request;
+mod server;
 mod side_result;
 pub mod sides;
+mod summarise;
 mod table_counters;
 mod trial;
 
@@ -35,8 +40,14 @@ use crate::runner::{End, Experiment, Progress, Step};
 use crate::trial::TrialContext;
 
 pub use numbers::{ProofNumbers, RelationSize};
+pub use perform_proof::{ProofDisplay, ProofReplays, perform_proof, perform_runs};
 pub use plan::{Change, Decision, ProofPlan, ProofRecord, ProofSide, ProofTrial};
+pub use report::{
+    InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
+};
+pub use request::{ProofGoal, ProofPlace, ProofRequest};
 pub use side_result::SideResult;
+pub use summarise::{CANDIDATES, SideRenderer, summarise};
 
 /// The directory of a proof.
 pub type ProofJournal = Journal<ProofPlan>;

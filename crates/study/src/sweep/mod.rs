@@ -8,9 +8,14 @@ mod design;
 pub mod levels;
 mod load;
 mod numbers;
+mod perform_sweep;
+mod report;
+mod request;
 mod script;
+mod server;
 mod session_pool;
 mod statement_counts;
+mod summarise;
 mod trial;
 
 use std::time::Duration;
@@ -27,9 +32,13 @@ use crate::trial::TrialContext;
 pub use design::{Cell, Design, Mode, Pace, Setting, Trial, Variant};
 pub use load::{Length, Load, Work};
 pub use numbers::{Numbers, Times};
+pub use perform_sweep::{SCRIPT, SweepDisplay, perform_sweep, perform_trials};
+pub use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
+pub use request::{SweepFactors, SweepLength, SweepPlace, SweepRequest};
 pub use script::Script;
 pub use session_pool::{STATEMENTS_MAX, SessionPool};
 pub use statement_counts::Counted;
+pub use summarise::summarise;
 
 /// Number of consecutive failed trials after which the remaining ones are skipped.
 const FAILURES_MAX: usize = 3;

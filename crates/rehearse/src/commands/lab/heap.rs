@@ -14,9 +14,10 @@ use lab::heap;
 use lab::heap::{Backlog, BacklogPlan, Caches, Cost, IngestCounts, PatternCost, Pool, Size, Store};
 use lab::{LabError, Scale};
 use replay::Options;
-use report::{CaseReport, ProofView};
+use report::CaseReport;
 use run::RunReader;
 use study::proof::Change;
+use study::proof::ProofReport;
 use transform::Rewriting;
 use workload::{WorkloadInfo, WorkloadReader};
 
@@ -161,7 +162,7 @@ struct Seen {
     replays: [Replayed; 2],
     rewritten: WorkloadInfo,
     diagnosis: Diagnosis,
-    proof: ProofView,
+    proof: ProofReport,
     steps: Vec<String>,
 }
 

@@ -6,14 +6,17 @@ use ::sandbox::Stop;
 use clock::{Clock, Speed, SystemClock};
 use compare::proof::Goal;
 use replay::Options;
-use report::{ProofSideView, ProofView};
-use study::proof::{Change, ProofJournal, ProofPlan, ProofSide};
+use report::proof_progress::ProofNarrator;
+use report::result_files;
+use study::proof::{
+    Change, ProofJournal, ProofPlan, ProofReplays, ProofReport, ProofSide, ProofSideReport,
+    perform_runs,
+};
 use study::{LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 use transform::Moment;
-use workload::WorkloadReader;
+use workload::{Literals, WorkloadReader};
 
 use super::stage::{DATABASE, LOADED, Stage};
-use crate::commands::prove;
 use crate::options::slice::SliceArgs;
 use study::Failure;
 use study::proof::sides;
@@ -63,7 +66,7 @@ impl<'w> ProofWanted<'w> {
 }
 
 /// What came of a side, in a sentence's part.
-pub(super) fn verdict(side: Option<&ProofSideView>) -> String {
+pub(super) fn verdict(side: Option<&ProofSideReport>) -> String {
     match side.map(|side| (side.verdict, &side.effect)) {
         None => "was not proved".to_owned(),
         Some((verdict, None)) => verdict.name().to_owned(),
@@ -118,7 +121,7 @@ impl Stage {
         mut self,
         workload: &WorkloadReader,
         wanted: &ProofWanted<'_>,
-    ) -> Result<(Self, ProofView), Failure> {
+    ) -> Result<(Self, ProofReport), Failure> {
         self.server.stop(Stop::Fast)?;
         self.server.restore(LOADED)?;
         let version = self.version();
@@ -145,10 +148,20 @@ impl Stage {
         let manifest = Manifest::new(plan, described.into(), settings, started);
         let mut journal = ProofJournal::begin(&self.directory.join(wanted.name), None, manifest)?;
         let mut environment = SandboxEnvironment::new(lease, conditions, None);
-        let replays = (workload, &wanted.options, wanted.goal, true);
-        let interrupt = &self.interrupt;
-        let ended = prove::perform_runs(&mut journal, replays, &mut environment, interrupt)?;
-        let view = prove::written(&journal, ended, false)?;
+        let replays = ProofReplays {
+            whole: workload,
+            options: &wanted.options,
+            goal: wanted.goal,
+            restores: true,
+        };
+        let ended = perform_runs(
+            &mut journal,
+            &replays,
+            &mut environment,
+            &self.interrupt,
+            &mut ProofNarrator::default(),
+        )?;
+        let view = result_files::write_proof(&journal, ended, Literals::Hidden)?;
         self.server = environment.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, view))

@@ -51,7 +51,7 @@ impl Stage {
         };
         let directory = make_directory(&wanted)?;
         let places = Places::from_environment()?;
-        let found = sandbox::find(&args.server, &places)?;
+        let found = sandbox::find(&args.server.requirements(), &places)?;
         let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
         let endpoint = server.start()?;
         terminal::note(&format!(

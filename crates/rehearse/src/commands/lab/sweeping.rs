@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use replay::Options;
+use report::result_files;
+use report::sweep_progress::SweepNarrator;
 use sandbox::Stop;
 use study::sweep::{
-    Design, Length, Load, Record, Script, Sweep, SweepJournal, SweepPlan, Variant, Work,
+    Design, Length, Load, Record, SCRIPT, Script, Sweep, SweepJournal, SweepPlan, Variant, Work,
+    perform_trials,
 };
 use study::{AtEnd, LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 
 use super::stage::{DATABASE, LOADED, Stage};
-use crate::commands::sweep;
 use study::Failure;
 
 /// What is swept.
@@ -63,9 +65,7 @@ impl Stage {
         let mut journal = SweepJournal::begin(&self.directory.join(wanted.name), None, manifest)?;
         let sweep = Sweep {
             load: Load {
-                reader: wanted
-                    .script
-                    .workload(&journal.path().join(sweep::SCRIPT))?,
+                reader: wanted.script.workload(&journal.path().join(SCRIPT))?,
                 work: Work::Script(wanted.script, wanted.scale),
                 options: Options::default(),
                 warm_up: wanted.warm_up,
@@ -77,14 +77,14 @@ impl Stage {
         let restores = sweep.load.writes();
         let environment = SandboxEnvironment::new(lease, conditions, None);
         let mut environment = environment.restoring(restores, AtEnd::Restore);
-        let ended = sweep::perform(
+        let ended = perform_trials(
             &sweep,
-            &mut environment,
-            restores,
+            (&mut environment, restores),
             &mut journal,
             &self.interrupt,
+            &mut SweepNarrator::default(),
         )?;
-        sweep::write(&journal, Some(ended))?;
+        result_files::write_sweep(&journal, Some(ended))?;
         self.server = environment.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, journal.records().cloned().collect()))

@@ -10,9 +10,9 @@ use lab::planning;
 use lab::planning::COUNTINGS;
 use observe::MonitorOptions;
 use replay::Options;
-use report::{ProofSideView, ProofView};
 use run::RunReader;
 use study::proof::{Change, ProofSide};
+use study::proof::{ProofReport, ProofSideReport};
 use study::sweep::Setting;
 
 use super::super::LOGGING;
@@ -50,7 +50,7 @@ pub struct Size {
 pub struct Proved {
     pub captured: u64,
     pub diagnosis: Diagnosis,
-    pub view: ProofView,
+    pub view: ProofReport,
 }
 
 impl Proved {
@@ -59,12 +59,12 @@ impl Proved {
     }
 
     /// What came of preparing.
-    pub fn prepared(&self) -> Option<&ProofSideView> {
+    pub fn prepared(&self) -> Option<&ProofSideReport> {
         self.view.sides.first()
     }
 
     /// What came of counting planning, where that was tried.
-    pub fn counting(&self) -> Option<&ProofSideView> {
+    pub fn counting(&self) -> Option<&ProofSideReport> {
         self.view.sides.get(1)
     }
 }

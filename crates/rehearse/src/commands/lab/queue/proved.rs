@@ -2,8 +2,8 @@
 //! makes it, on the case's own server.
 
 use lab::queue::{COMPOSITE, Index, OBVIOUS, PARTIAL};
-use report::{ProofSideView, ProofView};
 use study::proof::ProofSide;
+use study::proof::{ProofReport, ProofSideReport};
 use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;
@@ -18,12 +18,12 @@ pub const PART: &str = "part.workload";
 pub const RIVALS: [Index; 3] = [COMPOSITE, PARTIAL, OBVIOUS];
 /// The proof, and who won.
 pub struct Proved {
-    pub view: ProofView,
+    pub view: ProofReport,
 }
 
 impl Proved {
     /// What came of an index.
-    pub fn side(&self, index: &Index) -> Option<&ProofSideView> {
+    pub fn side(&self, index: &Index) -> Option<&ProofSideReport> {
         self.view.sides.iter().find(|side| side.name == index.on)
     }
 

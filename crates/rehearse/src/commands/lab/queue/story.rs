@@ -2,8 +2,9 @@
 
 use lab::queue;
 use lab::queue::{COMPOSITE, Driven, Index, Key, OBVIOUS, PARTIAL, Sample};
-use report::{CaseChart, CaseLine, CaseNumber, CaseReport, ProofNumber, quantity};
+use report::{CaseChart, CaseLine, CaseNumber, CaseReport, quantity};
 use statistics::Unit;
+use study::proof::ProofNumber;
 
 use super::super::proving;
 use super::super::{file, new_report, number};

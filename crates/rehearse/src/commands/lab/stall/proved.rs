@@ -5,9 +5,9 @@ use std::path::Path;
 
 use diagnose::{Diagnosis, Finding, Form, Thresholds, diagnose};
 use lab::stall;
-use report::{ProofSideView, ProofView};
 use run::RunReader;
 use study::proof::ProofSide;
+use study::proof::{ProofReport, ProofSideReport};
 use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;
@@ -29,7 +29,7 @@ pub struct Proved {
     pub diagnosis: Diagnosis,
     /// What the diagnosis suggests first.
     pub suggested: Option<String>,
-    pub view: ProofView,
+    pub view: ProofReport,
 }
 
 impl Proved {
@@ -38,12 +38,12 @@ impl Proved {
     }
 
     /// What came of dropping the index.
-    pub fn dropped(&self) -> Option<&ProofSideView> {
+    pub fn dropped(&self) -> Option<&ProofSideReport> {
         self.view.sides.first()
     }
 
     /// What came of dropping it and making what is suggested.
-    pub fn mended(&self) -> Option<&ProofSideView> {
+    pub fn mended(&self) -> Option<&ProofSideReport> {
         self.view.sides.get(1)
     }
 }

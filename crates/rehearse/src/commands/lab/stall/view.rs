@@ -4,7 +4,8 @@ use compare::Comparison;
 use compare::proof::Verdict;
 use lab::stall;
 use lab::stall::Rates;
-use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport, ProofSideView};
+use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport};
+use study::proof::ProofSideReport;
 
 use super::super::proving::verdict;
 use super::super::{check, file, new_report, number};
@@ -159,7 +160,7 @@ fn checks(seen: &Seen) -> Vec<CaseCheck> {
 
 /// What the diagnosis and the proof must say.
 fn of_the_change(proved: &Proved) -> [CaseCheck; 3] {
-    let ratio = |side: Option<&ProofSideView>| side?.effect.map(|effect| effect.ratio);
+    let ratio = |side: Option<&ProofSideReport>| side?.effect.map(|effect| effect.ratio);
     let (dropped, mended) = (ratio(proved.dropped()), ratio(proved.mended()));
     [
         check(

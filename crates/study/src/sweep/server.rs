@@ -1,20 +1,20 @@
 //! Server of a sweep's trials: a server made for them, one of the user's sandboxes, or any
 //! other.
 
+use ::sandbox::Places;
 use connect::login::{Dialer, Login};
 use replay::Target;
-use sandbox::Places;
-use study::sweep::{Design, Script, Variant};
-use study::{
-    AtEnd, ChangeScript, Condition, DataSource, Environment, LeasePurpose, SandboxEnvironment,
+
+use super::request::SweepRequest;
+use super::{Design, Script, Variant};
+use crate::change_script::ChangeScript;
+use crate::environment::{
+    AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServerRequest, SandboxEnvironment,
     SandboxLease, TargetEnvironment, create_server, run_shell_command,
 };
-
-use crate::commands::sandbox as sandboxes;
-use crate::options::{Server, Sweep};
-use crate::terminal;
-use study::Failure;
-use study::keys;
+use crate::failure::Failure;
+use crate::keys;
+use crate::notes;
 
 /// Connections in addition to those of the clients: the server's reserved ones, and those of
 /// this program.
@@ -23,7 +23,7 @@ const CONNECTIONS_BESIDE: u32 = 20;
 const CONNECTIONS: u32 = 100;
 
 /// Server of the trials.
-pub struct SweepServer {
+pub(super) struct SweepServer {
     pub environment: Box<dyn Environment>,
     /// Name to show.
     pub name: String,
@@ -36,18 +36,18 @@ pub struct SweepServer {
 /// Prepares the server. `known`: the settings of a sandbox when a resumed sweep began.
 ///
 /// # Errors
-/// If the server is not available, or does not fit the options.
-pub fn make(
-    options: &Sweep,
+/// If the server is not available, or does not fit the request.
+pub(super) fn make(
+    request: &SweepRequest,
     design: &Design,
     restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<SweepServer, Failure> {
-    let place = &options.place;
-    match (place.postgres_version, &place.sandbox, &place.target) {
-        (Some(major), _, _) => own(options, major, design, restores),
-        (_, Some(name), _) => kept(options, name, design, restores, known),
-        (_, _, Some(url)) => foreign(options, url, design),
+    let place = &request.place;
+    match (&place.new_server, &place.sandbox, &place.target) {
+        (Some(new), _, _) => own(request, new, design, restores),
+        (_, Some(name), _) => kept(request, name, design, restores, known),
+        (_, _, Some(url)) => foreign(request, url, design),
         _ => Err(Failure::usage(
             "nothing says where; give --postgres-version MAJOR for a private server that is made for the sweep, --sandbox NAME for one of yours, or --target URL",
         )),
@@ -58,8 +58,8 @@ pub fn make(
 ///
 /// # Errors
 /// If they have to be restored and no option specifies how.
-pub fn restores(options: &Sweep, writes: bool) -> Result<bool, Failure> {
-    let place = &options.place;
+pub(super) fn restores(request: &SweepRequest, writes: bool) -> Result<bool, Failure> {
+    let place = &request.place;
     match (writes, &place.target, &place.restore, place.no_restore) {
         (_, Some(_), Some(_), _) => Ok(true),
         (false, ..) | (true, _, _, true) => Ok(false),
@@ -71,36 +71,32 @@ pub fn restores(options: &Sweep, writes: bool) -> Result<bool, Failure> {
 }
 
 fn own(
-    options: &Sweep,
-    major: u16,
+    request: &SweepRequest,
+    new: &NewServerRequest,
     design: &Design,
     restores: bool,
 ) -> Result<SweepServer, Failure> {
-    if options.script.is_none() && options.place.load.is_none() {
+    if request.script.is_none() && new.load.is_none() {
         return Err(Failure::usage(
             "a server that is made for the sweep is empty, and a workload needs its tables; give --load 'COMMAND' that fills it, --sandbox NAME or --target URL",
         ));
     }
     let places = Places::from_environment()?;
-    let server = Server {
-        version: Some(major),
-        directory: options.place.postgres.clone(),
-    };
-    let found = sandboxes::find(&server, &places)?;
+    let found = (new.find)(&new.requirements, &places)?;
     let most = design.clients.iter().copied().max().unwrap_or(0);
     let connections = CONNECTIONS.max(most + CONNECTIONS_BESIDE).to_string();
     let settings = vec![("max_connections".to_owned(), connections)];
-    let database = database(options);
+    let database = database(request);
     let (sandbox, target) = create_server(&found, settings, database, &places)?;
     let name = format!("a private PostgreSQL {}", found.version);
-    if options.script.is_some() {
-        let scale = options.pgbench_scale;
-        terminal::note(&format!(
+    if request.script.is_some() {
+        let scale = request.pgbench_scale;
+        notes::note(&format!(
             "Making the tables of pgbench at scale {scale} in {name}."
         ));
         ChangeScript::new("pgbench's tables", &Script::tables(scale).join(";"))?.apply(&target)?;
     }
-    if let Some(command) = &options.place.load {
+    if let Some(command) = &new.load {
         run_shell_command(command, &target, "--load")?;
     }
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, None)?;
@@ -109,12 +105,12 @@ fn own(
         // The server is deleted.
         environment: environment(lease, design, restores, AtEnd::Leave),
         name,
-        scale: options.pgbench_scale,
+        scale: request.pgbench_scale,
     })
 }
 
-fn database(options: &Sweep) -> &str {
-    let given = options.place.session.as_database.as_deref();
+fn database(request: &SweepRequest) -> &str {
+    let given = request.replay.logins.database.as_deref();
     given.unwrap_or("postgres")
 }
 
@@ -133,21 +129,21 @@ fn conditions(design: &Design) -> Vec<Condition> {
 }
 
 fn kept(
-    options: &Sweep,
+    request: &SweepRequest,
     name: &str,
     design: &Design,
     restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<SweepServer, Failure> {
-    let sandbox = sandbox::open(name, None, &Places::from_environment()?)?;
+    let sandbox = ::sandbox::open(name, None, &Places::from_environment()?)?;
     let version = sandbox.installation().version.clone();
-    let database = database(options);
+    let database = database(request);
     let mut lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, known)?;
-    let scale = match options.script {
+    let scale = match request.script {
         None => 1,
         Some(_) => {
             let target = lease.start()?;
-            scale_of(&target, &login(&target, options), name)?
+            scale_of(&target, &login(&target, request), name)?
         }
     };
     Ok(SweepServer {
@@ -158,23 +154,23 @@ fn kept(
     })
 }
 
-fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<SweepServer, Failure> {
+fn foreign(request: &SweepRequest, url: &str, design: &Design) -> Result<SweepServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    let login = login(&target, options);
+    let login = login(&target, request);
     let address = target.address();
-    let scale = match options.script {
+    let scale = match request.script {
         None => 1,
         Some(_) => scale_of(&target, &login, &address)?,
     };
-    if let Some(path) = &options.workload {
-        let logins = options.place.session.replay_options().logins;
-        if let Some(how) = replay::captured_on(&keys::open(path)?, &target, &logins) {
+    if let Some(path) = &request.workload {
+        let logins = &request.replay.logins;
+        if let Some(how) = replay::captured_on(&keys::open(path)?, &target, logins) {
             return Err(Failure::usage(format!(
                 "the target {address} is the server that the workload was captured on ({how}); sweep on a copy of it"
             )));
         }
     }
-    let data = match &options.place.restore {
+    let data = match &request.place.restore {
         Some(command) => DataSource::Command(command.clone()),
         None => DataSource::Unrestored,
     };
@@ -188,9 +184,8 @@ fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<SweepServer, F
     })
 }
 
-fn login(target: &Target, options: &Sweep) -> Login {
-    let logins = options.place.session.replay_options().logins;
-    logins.login(target, "", "", "rehearse")
+fn login(target: &Target, request: &SweepRequest) -> Login {
+    request.replay.logins.login(target, "", "", "rehearse")
 }
 
 /// Reads the scale factor of the script's tables as pgbench does, from the number of branches.

@@ -1,25 +1,31 @@
-//! Wait samples of a run's sessions, as stacks.
+//! Wait samples of a run's sessions, with the statements that waited.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use report::flame::{folded_waits, wait_notes};
 use run::{RunReader, SampleWindow, SeenStatement};
+use sql::Fingerprint;
 use time_breakdown::time_model::whole_statements;
 use time_breakdown::waiting::{WaitChoice, Waiting};
 use workload::StatementText;
 
-use super::FlameStacks;
-use study::Failure;
-use study::profile_samples::SampleFilter;
-use study::profile_samples::fingerprint;
+use crate::failure::Failure;
+use crate::profile_samples::{SampleFilter, fingerprint};
 
-/// Returns the wait samples of an observed run as stacks.
+/// Waits of a run's sessions.
+pub struct WaitSamples {
+    /// The waits.
+    pub waiting: Waiting,
+    /// Texts of the statements that waited.
+    pub texts: BTreeMap<Fingerprint, StatementText>,
+}
+
+/// Reads the wait samples of an observed run.
 ///
 /// # Errors
 /// If the run was not observed, the selection does not apply to waits, or the run cannot be
 /// read.
-pub fn waits(path: &Path, choice: &SampleFilter) -> Result<FlameStacks, Failure> {
+pub fn wait_samples(path: &Path, choice: &SampleFilter) -> Result<WaitSamples, Failure> {
     if let Some(role) = &choice.user {
         return Err(Failure::usage(format!(
             "--filter-user {role} cannot be told of waits, whose samples have no roles; choose by --filter-database or --statement"
@@ -53,8 +59,5 @@ pub fn waits(path: &Path, choice: &SampleFilter) -> Result<FlameStacks, Failure>
         });
     }
     let waiting = Waiting::collect(&windows, run.activity()?, &whole, &choice)?;
-    Ok(FlameStacks {
-        folded: folded_waits(&waiting, &texts),
-        notes: wait_notes(&waiting),
-    })
+    Ok(WaitSamples { waiting, texts })
 }

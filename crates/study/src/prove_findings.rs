@@ -1,80 +1,98 @@
-//! `rehearse diagnose --prove`: measures the changes of each finding, one finding after another,
+//! Measures the changes that the findings of a diagnosis suggest, one finding after another,
 //! within the time budget.
 //!
 //! The result has the measured effect of each finding's changes, or the reason why they were not
 //! measured.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use ::sandbox::Places;
 use archive::ArchiveError;
 use clock::{Clock, SystemClock};
 use compare::proof::Verdict;
-use diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds};
-use report::{FindingChange, FindingProof, ProofView, one_line, to_json};
+use diagnose::{Change as Suggestion, Finding, Form, Severity};
 use run::RunReader;
-use study::ChangeScript;
-use study::proof::{Change, ProofSide};
-use study::sweep::Setting;
 use transform::Rewriting;
 use workload::WorkloadReader;
 
-use super::{DiagnosisInput, observe_target, read_run, report, show, workload};
-use crate::commands::{experiments, prove};
-use crate::display::Display;
-use crate::exit_status::ExitStatus;
-use crate::options::Prove;
-use crate::options::diagnosing::Diagnose;
-use crate::terminal;
-use study::Failure;
-use study::Interrupt;
-use study::baseline_run;
-use study::keys;
+use crate::baseline_run;
+use crate::change_script::ChangeScript;
+use crate::diagnosis::{DiagnosisInput, DiagnosisOptions, open_workload};
+use crate::diagnosis_report::{FindingChange, FindingProof, UnmeasuredChange};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::notes;
+use crate::observed_replay::ReplayDisplay;
+use crate::proof::{
+    Change, ProofDisplay, ProofJournal, ProofReport, ProofRequest, ProofSide, perform_proof,
+};
+use crate::runner::End;
+use crate::sweep::Setting;
 
 /// Replay that was diagnosed, in the output directory.
 const BASELINE_RUN: &str = "look.run";
-const RESULT: &str = "diagnosis.json";
 /// Longest name of a change, in characters of its SQL.
 const NAME_MAX: usize = 100;
 
-/// Diagnoses, and proves the findings that suggest a change.
-pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<ExitStatus, Failure> {
-    let clock = SystemClock::start();
-    let directory = options.proving.output.clone().unwrap_or_default();
-    if directory.exists() {
-        return Err(Failure::usage(format!(
-            "{} is there already; give another name with -o",
-            directory.display()
-        )));
+/// Request of the proofs of findings.
+#[derive(Debug)]
+pub struct FindingsRequest<'a> {
+    /// Goal and sandbox. The output is the directory of all proofs, and the time budget that of all proofs.
+    pub proof: &'a ProofRequest,
+    /// Largest number of findings to prove.
+    pub max_findings: u32,
+    /// Clock that was started with the command. The time budget begins with it.
+    pub clock: &'a SystemClock,
+    /// Stops the proofs.
+    pub interrupt: &'a Interrupt,
+}
+
+/// Shows and stores each proof.
+pub trait FindingProofs {
+    /// Returns the display of the next proof.
+    fn display(&mut self) -> &mut dyn ProofDisplay;
+
+    /// Summarises a finished proof, and writes its files.
+    ///
+    /// # Errors
+    /// If a run cannot be read, or a file cannot be written.
+    fn finish(&mut self, journal: &ProofJournal, ended: End) -> Result<ProofReport, Failure>;
+}
+
+/// Returns what to diagnose, and the workload to replay in proofs. A workload is replayed once for the diagnosis.
+///
+/// # Errors
+/// If the path or the given workload cannot be read, or the replay fails.
+pub fn read_input(
+    request: &FindingsRequest<'_>,
+    path: &Path,
+    given: Option<&std::path::PathBuf>,
+    options: DiagnosisOptions<'_>,
+    display: &mut dyn ReplayDisplay,
+) -> Result<(DiagnosisInput, WorkloadReader), Failure> {
+    let name = path.display().to_string();
+    match RunReader::open(path) {
+        Ok(run) => {
+            let workload = baseline_run::workload_of(&run, given)?;
+            Ok((DiagnosisInput::of_run(name, &run, options)?, workload))
+        }
+        Err(ArchiveError::Foreign { .. }) => {
+            let workload = open_workload(path)?;
+            let directory = &request.proof.output;
+            make(directory)?;
+            let place = &request.proof.place;
+            let database = baseline_run::database_of(&workload, place.database.as_deref())?;
+            let output = directory.join(BASELINE_RUN);
+            let mut lease = baseline_run::lease(place.sandbox.as_deref(), &database)?;
+            let replay = &request.proof.replay;
+            let interrupt = request.interrupt;
+            let run =
+                baseline_run::look(&mut lease, &workload, replay, &output, interrupt, display);
+            lease.release()?;
+            Ok((DiagnosisInput::of_run(name, &run?, options)?, workload))
+        }
+        Err(error) => Err(error.into()),
     }
-    let name = options.place.sandbox.as_deref().unwrap_or_default();
-    drop(::sandbox::open(name, None, &Places::from_environment()?)?);
-    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let made = load_input(options, thresholds, &directory, &interrupt);
-    if made.is_err() {
-        // A refused command leaves no files.
-        let _ = std::fs::remove_dir_all(&directory);
-    }
-    let (input, workload) = made?;
-    make(&directory)?;
-    let mut report = report(input, thresholds);
-    let mut prover = FindingsProver {
-        options,
-        workload: &workload,
-        directory: &directory,
-        clock: &clock,
-        interrupt: &interrupt,
-        database: baseline_run::database_of(
-            &workload,
-            options.place.session.as_database.as_deref(),
-        )?,
-        proofs: 0,
-        tried: Vec::new(),
-    };
-    report.proofs = prover.prove_all(&report.diagnosis.findings)?;
-    experiments::write(&directory.join(RESULT), &to_json(&report))?;
-    Ok(show(options, &report))
 }
 
 fn make(directory: &Path) -> Result<(), Failure> {
@@ -83,147 +101,85 @@ fn make(directory: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Returns the evidence to diagnose, and the workload to replay in proofs.
-fn load_input(
-    options: &Diagnose,
-    thresholds: &Thresholds,
-    directory: &Path,
-    interrupt: &Interrupt,
-) -> Result<(DiagnosisInput, WorkloadReader), Failure> {
-    let given = options.proving.workload.as_ref();
-    let path = match (&options.target, &options.of) {
-        (Some(url), _) => {
-            let Some(path) = given else {
-                return Err(Failure::usage(
-                    "a server that is watched has no workload to replay; give one with --workload NAME.workload",
-                ));
-            };
-            let workload = keys::open(path)?;
-            return Ok((observe_target(options, url, thresholds)?, workload));
-        }
-        (None, Some(path)) => path,
-        (None, None) => {
-            return Err(Failure::usage(
-                "nothing to diagnose was given; give a run, a workload, or --target URL",
-            ));
-        }
+/// Proves each finding above the severity of a note, in the order of the possible gain.
+///
+/// # Errors
+/// If the directory cannot be created, or the result of a proof cannot be written.
+pub fn prove_findings(
+    request: &FindingsRequest<'_>,
+    workload: &WorkloadReader,
+    findings: &[Finding],
+    proofs: &mut dyn FindingProofs,
+) -> Result<Vec<FindingProof>, Failure> {
+    make(&request.proof.output)?;
+    let given = request.proof.place.database.as_deref();
+    let mut prover = FindingsProver {
+        request,
+        workload,
+        database: baseline_run::database_of(workload, given)?,
+        number: 0,
+        tried: Vec::new(),
+        proofs,
     };
-    let name = path.display().to_string();
-    match RunReader::open(path) {
-        Ok(run) => {
-            let workload = baseline_run::workload_of(&run, given)?;
-            Ok((read_run(options, name, &run, thresholds)?, workload))
-        }
-        Err(ArchiveError::Foreign { .. }) => {
-            let workload = workload(path)?;
-            make(directory)?;
-            let database =
-                baseline_run::database_of(&workload, options.place.session.as_database.as_deref())?;
-            let proof = proof(options, &workload, PathBuf::new());
-            let engine = prove::replay_options(&proof);
-            let output = directory.join(BASELINE_RUN);
-            let mut lease = baseline_run::lease(options.place.sandbox.as_deref(), &database)?;
-            let run = baseline_run::look(
-                &mut lease,
-                &workload,
-                &engine,
-                &output,
-                interrupt,
-                &mut Display::on_terminal(),
-            );
-            lease.release()?;
-            Ok((read_run(options, name, &run?, thresholds)?, workload))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn proof(options: &Diagnose, workload: &WorkloadReader, output: PathBuf) -> Prove {
-    let path = workload.path().to_owned();
-    Prove::in_sandbox(path, output, options.goal.clone(), &options.place)
+    prover.prove_all(findings)
 }
 
 struct FindingsProver<'a> {
-    options: &'a Diagnose,
+    request: &'a FindingsRequest<'a>,
     workload: &'a WorkloadReader,
-    directory: &'a Path,
-    clock: &'a SystemClock,
-    interrupt: &'a Interrupt,
     /// Database in which changes are made.
     database: String,
     /// Number of proofs started.
-    proofs: u32,
+    number: u32,
     /// Measured changes, each with the title of its finding.
     tried: Vec<(Change, String)>,
+    proofs: &'a mut dyn FindingProofs,
 }
 
 impl FindingsProver<'_> {
-    /// Proves each finding above the severity of a note, in the order of the possible gain.
     fn prove_all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProof>, Failure> {
         let wanted: Vec<&Finding> = findings
             .iter()
             .filter(|one| one.severity != Severity::Note)
             .collect();
-        let mut views = Vec::new();
+        let mut all = Vec::new();
         for (at, finding) in wanted.iter().enumerate() {
             let provable = wanted[at..].iter().filter(|one| sides(one, &[]).is_ok());
-            let room = self
-                .options
-                .proving
-                .max_findings
-                .saturating_sub(self.proofs);
+            let room = self.request.max_findings.saturating_sub(self.number);
             let left = room.min(provable.count() as u32);
-            views.push(self.prove_finding(finding, left)?);
+            all.push(self.prove_finding(finding, left)?);
         }
-        Ok(views)
+        Ok(all)
     }
 
     /// Proves one finding. `left` findings share the remaining time.
     fn prove_finding(&mut self, finding: &Finding, left: u32) -> Result<FindingProof, Failure> {
-        let sides = match sides(finding, &self.tried) {
-            Ok(sides) => sides,
+        let (sides, unmeasured) = match sides(finding, &self.tried) {
+            Ok(found) => found,
             Err(why) => return Ok(not_measured(finding, why)),
         };
-        if left == 0 {
-            return Ok(not_measured(
-                finding,
-                match self.options.proving.max_findings {
-                    1 => {
-                        "one finding was proved before it; --max-findings N proves more".to_owned()
-                    }
-                    most => format!(
-                        "{most} findings were proved before it; --max-findings N proves more"
-                    ),
-                },
-            ));
+        if let Some(why) = self.obstacle(left) {
+            return Ok(not_measured(finding, why));
         }
-        if self.interrupt.is_asked() {
-            return Ok(not_measured(finding, "it was stopped before".to_owned()));
-        }
-        let spent = Duration::from_nanos(self.clock.now_ns().max(0) as u64);
-        let rest = self.options.goal.time_budget.saturating_sub(spent);
-        if rest.is_zero() {
-            return Ok(not_measured(
-                finding,
-                "the time was over; give more with --time-budget".to_owned(),
-            ));
-        }
-        self.proofs += 1;
-        terminal::note(&format!(
+        self.number += 1;
+        notes::note(&format!(
             "Proving what {} suggests: {}.",
             finding.rule, finding.title
         ));
-        let output = self
-            .directory
-            .join(format!("{}-{}.proof", self.proofs, finding.rule));
-        let mut proof = proof(self.options, self.workload, output);
-        proof.goal.time_budget = rest / left;
-        proof.place.changed_database = Some(self.database.clone());
+        let mut proof = self.request.proof.clone();
+        proof
+            .output
+            .push(format!("{}-{}.proof", self.number, finding.rule));
+        proof.goal.time_budget = self.rest() / left;
+        proof.place.database = Some(self.database.clone());
         let changes: Vec<Change> = sides
             .iter()
             .flat_map(|side| side.changes.iter().cloned())
             .collect();
-        let done = prove::perform(&proof, sides, self.workload, self.interrupt, &|_| Ok(()));
+        let interrupt = self.request.interrupt;
+        let begun = &|_: &Path| Ok(());
+        let display = self.proofs.display();
+        let done = perform_proof(&proof, sides, self.workload, interrupt, begun, display);
         let (journal, ended) = match done {
             Ok(done) => done,
             // A change that the server refuses, or too little time: the next may be possible.
@@ -232,15 +188,42 @@ impl FindingsProver<'_> {
         let title = &finding.title;
         let changes = changes.into_iter().map(|one| (one, title.clone()));
         self.tried.extend(changes);
-        let view = prove::written(&journal, ended, false)?;
-        Ok(measured(finding, &view))
+        let report = self.proofs.finish(&journal, ended)?;
+        Ok(measured(finding, &report, unmeasured))
+    }
+
+    /// Returns the rest of the time budget.
+    fn rest(&self) -> Duration {
+        let spent = Duration::from_nanos(self.request.clock.now_ns().max(0) as u64);
+        self.request.proof.goal.time_budget.saturating_sub(spent)
+    }
+
+    /// Returns the reason why no further finding is proved.
+    fn obstacle(&self, left: u32) -> Option<String> {
+        if left == 0 {
+            return Some(match self.request.max_findings {
+                1 => "one finding was proved before it; --max-findings N proves more".to_owned(),
+                most => {
+                    format!("{most} findings were proved before it; --max-findings N proves more")
+                }
+            });
+        }
+        if self.request.interrupt.is_asked() {
+            return Some("it was stopped before".to_owned());
+        }
+        let is_over = self.rest().is_zero();
+        is_over.then(|| "the time was over; give more with --time-budget".to_owned())
     }
 }
 
+/// Sides to measure, and the changes that are not measured.
+type Sides = (Vec<ProofSide>, Vec<UnmeasuredChange>);
+
 /// Returns the unchanged side, and one for each change that can be made and was not measured
 /// before; or the reason why there is none.
-fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>, String> {
+fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Sides, String> {
     let mut sides = vec![ProofSide::default()];
+    let mut unmeasured = Vec::new();
     let mut why: Option<String> = None;
     for suggestion in &finding.changes {
         match change(suggestion) {
@@ -249,18 +232,31 @@ fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>
                     why = Some(format!(
                         "what it suggests was measured for another finding: {title}"
                     ));
+                    unmeasured.push(UnmeasuredChange {
+                        name: change.name(),
+                        reason: format!("it was measured for another finding: {title}"),
+                    });
                 }
                 None => sides.push(ProofSide {
                     name: change.name(),
                     changes: vec![change],
                 }),
             },
-            Err(reason) => why = why.or(Some(reason)),
+            Err(reason) => {
+                unmeasured.push(UnmeasuredChange {
+                    name: suggestion.words.clone(),
+                    reason: reason.clone(),
+                });
+                why = why.or(Some(match suggestion.form {
+                    Form::ByHand => format!("{reason}: {}", suggestion.words),
+                    _ => reason,
+                }));
+            }
         }
     }
     match sides.len() {
         1 => Err(why.unwrap_or_else(|| "it suggests no change".to_owned())),
-        _ => Ok(sides),
+        _ => Ok((sides, unmeasured)),
     }
 }
 
@@ -268,7 +264,7 @@ fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>
 fn change(suggestion: &Suggestion) -> Result<Change, String> {
     match &suggestion.form {
         Form::Sql(text) => {
-            let name = one_line(text.trim().trim_end_matches(';'), NAME_MAX);
+            let name = change_name(text.trim().trim_end_matches(';'));
             ChangeScript::new(&name, text).map_err(|error| error.to_string())?;
             Ok(Change::Sql {
                 path: name,
@@ -285,10 +281,19 @@ fn change(suggestion: &Suggestion) -> Result<Change, String> {
                 "it suggests the rewrite {text}, which cannot be made: {why}"
             )),
         },
-        Form::ByHand => Err(format!(
-            "what it suggests can only be done by people: {}",
-            suggestion.words
-        )),
+        Form::ByHand => Err("what it suggests can only be done by people".to_owned()),
+    }
+}
+
+/// Returns the name of a change by SQL: its text on one line.
+fn change_name(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(NAME_MAX) {
+        None => line,
+        Some(_) => {
+            let kept: String = line.chars().take(NAME_MAX - 1).collect();
+            format!("{}…", kept.trim_end())
+        }
     }
 }
 
@@ -300,11 +305,16 @@ fn not_measured(finding: &Finding, reason: String) -> FindingProof {
         verdict: None,
         not_measured_reason: Some(reason),
         changes: Vec::new(),
+        unmeasured: Vec::new(),
         proof: None,
     }
 }
 
-fn measured(finding: &Finding, proof: &ProofView) -> FindingProof {
+fn measured(
+    finding: &Finding,
+    proof: &ProofReport,
+    unmeasured: Vec<UnmeasuredChange>,
+) -> FindingProof {
     let has = |verdict: &Verdict| proof.sides.iter().any(|side| side.verdict == *verdict);
     let best = [
         Verdict::Won,
@@ -327,6 +337,7 @@ fn measured(finding: &Finding, proof: &ProofView) -> FindingProof {
                 slower: side.slower.len() as u64,
             })
             .collect(),
+        unmeasured,
         proof: Some(proof.name.clone()),
         ..not_measured(finding, String::new())
     }
@@ -360,7 +371,10 @@ mod tests {
             Suggestion::rewrite("batches", "batch-inserts=50"),
             Suggestion::by_hand("think"),
         ]);
-        let made = sides(&all, &[]).unwrap();
+        let (made, unmeasured) = sides(&all, &[]).unwrap();
+        assert_eq!(unmeasured.len(), 1);
+        assert_eq!(unmeasured[0].name, "think");
+        assert!(unmeasured[0].reason.ends_with("by people"));
         let names: Vec<&str> = made.iter().map(|side| side.name.as_str()).collect();
         assert_eq!(
             names,

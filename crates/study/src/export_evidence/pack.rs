@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use study::Failure;
+use crate::failure::Failure;
 
 /// Compression level of zstd: a compromise of speed and size.
 const LEVEL: i32 = 6;

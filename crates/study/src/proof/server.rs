@@ -1,19 +1,18 @@
 //! Server of a proof's replays: one of the user's sandboxes, or any other server.
 
+use ::sandbox::Places;
 use replay::{Options, Target};
-use sandbox::Places;
-use study::{
+use workload::WorkloadReader;
+
+use super::request::ProofRequest;
+use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
     SandboxLease, TargetEnvironment,
 };
-use workload::WorkloadReader;
-
-use crate::commands::sandbox as sandboxes;
-use crate::options::{Prove, Server};
-use study::Failure;
+use crate::failure::Failure;
 
 /// Server of the runs.
-pub struct ProofServer {
+pub(super) struct ProofServer {
     pub environment: Box<dyn Environment>,
     /// Name to show.
     pub name: String,
@@ -30,15 +29,16 @@ pub struct ProofServer {
 ///
 /// # Errors
 /// If the server is not available, or does not fit the options.
-pub fn make(
-    options: &Prove,
+pub(super) fn make(
+    request: &ProofRequest,
     whole: &WorkloadReader,
     conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
 ) -> Result<ProofServer, Failure> {
-    match (&options.place.sandbox, &options.place.target) {
-        (Some(name), _) => kept(options, name, conditions, known),
-        (_, Some(url)) => foreign(options, url, whole, conditions),
+    let place = &request.place;
+    match (&place.sandbox, &place.target) {
+        (Some(name), _) => kept(request, name, conditions, known),
+        (_, Some(url)) => foreign(request, url, whole, conditions),
         _ => Err(Failure::usage(
             "nothing says where; give --sandbox NAME for a private server of yours (`rehearse sandbox up`), or --target URL with --restore 'COMMAND' or --template DATABASE",
         )),
@@ -46,51 +46,42 @@ pub fn make(
 }
 
 fn kept(
-    options: &Prove,
+    request: &ProofRequest,
     name: &str,
     conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
 ) -> Result<ProofServer, Failure> {
     let places = Places::from_environment()?;
-    let sandbox = sandbox::open(name, None, &places)?;
+    let sandbox = ::sandbox::open(name, None, &places)?;
     let version = sandbox.installation().version.clone();
-    let new_server = match (options.changes.postgres_version, &options.changes.load) {
-        (Some(major), Some(load)) => {
-            let server = Server {
-                version: Some(major),
-                directory: options.changes.postgres.clone(),
-            };
-            Some(NewServer {
-                installation: sandboxes::find(&server, &places)?,
-                load: load.clone(),
-                places,
-            })
-        }
-        _ => None,
+    let new_server = match &request.place.new_server {
+        Some(wanted) => Some(NewServer {
+            installation: (wanted.find)(&wanted.requirements, &places)?,
+            load: wanted.load.clone().unwrap_or_default(),
+            places,
+        }),
+        None => None,
     };
-    let place = &options.place;
-    let database = place.changed_database.as_ref();
-    let database = database.or(place.session.as_database.as_ref());
-    let database = database.map_or("postgres", String::as_str);
+    let database = request.place.database.as_deref().unwrap_or("postgres");
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Proof, known)?;
     Ok(ProofServer {
         name: format!("the sandbox {name} (PostgreSQL {version})"),
         settings: lease.settings().to_vec(),
         environment: Box::new(SandboxEnvironment::new(lease, conditions, new_server)),
-        options: super::replay_options(options),
+        options: request.replay.clone(),
         restores: true,
     })
 }
 
 fn foreign(
-    options: &Prove,
+    request: &ProofRequest,
     url: &str,
     whole: &WorkloadReader,
     conditions: Vec<Condition>,
 ) -> Result<ProofServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    let mut base = super::replay_options(options);
-    let place = &options.place;
+    let mut base = request.replay.clone();
+    let place = &request.place;
     let has_scripts = conditions.iter().any(|one| !one.scripts.is_empty());
     let changes_data = whole.info().writes > 0 || has_scripts;
     let data = match (&place.restore, &place.template) {

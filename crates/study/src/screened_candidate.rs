@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Candidate index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct IndexCandidateView {
+pub struct ScreenedCandidate {
     /// CREATE INDEX statement.
     pub sql: String,
     /// Its table, including the schema.
@@ -27,14 +27,14 @@ pub struct IndexCandidateView {
     /// the planner's costs: an expectation, without the cost for writes.
     pub expected_share: f64,
     /// The planner's expectation for each statement that the candidate serves.
-    pub expected: Vec<ExpectedCostView>,
+    pub expected: Vec<ExpectedCost>,
     /// Name of the change of the proof that measures it; `null` if it was not measured.
     pub proved_as: Option<String>,
 }
 
 /// The planner's expectation for a statement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExpectedCostView {
+pub struct ExpectedCost {
     /// Fingerprint.
     pub fingerprint: String,
     /// Normalised SQL.

@@ -1,4 +1,4 @@
-//! JSON documents on a diagnosis.
+//! Report of a diagnosis.
 
 use compare::proof::{Effect, Verdict};
 use diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
@@ -50,6 +50,8 @@ pub struct FindingProof {
     pub not_measured_reason: Option<String>,
     /// Measured changes.
     pub changes: Vec<FindingChange>,
+    /// Suggested changes that were not measured although others were.
+    pub unmeasured: Vec<UnmeasuredChange>,
     /// Directory of the proof.
     pub proof: Option<String>,
 }
@@ -67,6 +69,15 @@ pub struct FindingChange {
     pub is_worse: bool,
     /// Number of statements that got slower.
     pub slower: u64,
+}
+
+/// Suggested change of a finding that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct UnmeasuredChange {
+    /// Description of the change.
+    pub name: String,
+    /// Reason why it was not measured.
+    pub reason: String,
 }
 
 impl DiagnosisReport {

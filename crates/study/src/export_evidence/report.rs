@@ -1,11 +1,11 @@
-//! Contents of an evidence bundle.
+//! List of the contents of an evidence archive.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `evidence.json` of a bundle, and `rehearse export-evidence --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct EvidenceView {
+pub struct EvidenceReport {
     /// `rehearse/evidence/1`
     pub schema: &'static str,
     /// Version of the program that created it.
@@ -25,12 +25,12 @@ pub struct EvidenceView {
     /// Evidence that is deliberately left out, and how to obtain it.
     pub left_out: Vec<String>,
     /// All artefacts, by name.
-    pub artefacts: Vec<ArtefactView>,
+    pub artefacts: Vec<EvidenceArtefact>,
 }
 
 /// Artefact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ArtefactView {
+pub struct EvidenceArtefact {
     /// Name: `machine/kernel`.
     pub name: String,
     /// Time of collection: `before` the first statement, `after` the last, or `run` for the whole
@@ -48,18 +48,18 @@ pub struct ArtefactView {
     pub missing: Option<String>,
 }
 
-impl EvidenceView {
+impl EvidenceReport {
     /// Creates the view of a list of artefacts.
     pub fn new(
         name: &str,
         program: &str,
         run: &run::RunReader,
         left_out: Vec<String>,
-        mut artefacts: Vec<ArtefactView>,
+        mut artefacts: Vec<EvidenceArtefact>,
     ) -> Self {
         artefacts.sort_by(|a, b| (&a.name, b.moment).cmp(&(&b.name, a.moment)));
         let got = artefacts.iter().filter(|one| one.file.is_some()).count();
-        EvidenceView {
+        EvidenceReport {
             schema: "rehearse/evidence/1",
             program: program.to_owned(),
             run: name.to_owned(),

@@ -1,11 +1,12 @@
-//! JSON document on a sweep: curves with intervals, their knees, and every trial.
+//! Report of a sweep: curves with intervals, their knees, and every trial.
 
 use std::collections::BTreeMap;
 
 use compare::sweep::{Bend, Estimate};
 use schemars::JsonSchema;
 use serde::Serialize;
-use study::sweep::{Mode, Pace, Record, Trial, Variant};
+
+use super::{Mode, Pace, Record, Trial, Variant};
 
 /// Unit of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

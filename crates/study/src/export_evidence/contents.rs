@@ -3,18 +3,16 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use ::run::{Artefact, Moment, PlanFact, RunReader};
 use plans::PlanSide;
-use report::{ArtefactView, to_document, to_json};
-use run::{Artefact, Moment, PlanFact, RunReader};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use workload::Literals;
 
-use crate::commands::show;
-use study::Failure;
-use study::observation;
-
 use super::pack::{Pack, Packed};
+use super::report::EvidenceArtefact;
+use super::to_json;
+use crate::failure::Failure;
 
 /// Tables with columns that can contain the application's values, and those columns.
 const WITH_VALUES: [(&str, &[&str]); 2] = [
@@ -69,16 +67,28 @@ const ASKED_FOR: [(&str, &[&str], &str); 4] = [
 pub struct Contents<'r> {
     reader: &'r RunReader,
     name: &'r str,
-    literals: bool,
-    pub artefacts: Vec<ArtefactView>,
+    literals: Literals,
+    /// Name and version of the program that packs.
+    program: (&'r str, &'r str),
+    /// Summary of the run, as a JSON document.
+    summary: &'r str,
+    /// Packed and missing artefacts.
+    pub artefacts: Vec<EvidenceArtefact>,
 }
 
 impl<'r> Contents<'r> {
-    pub fn of(reader: &'r RunReader, name: &'r str, literals: bool) -> Self {
+    pub fn of(
+        reader: &'r RunReader,
+        (name, summary): (&'r str, &'r str),
+        literals: Literals,
+        program: (&'r str, &'r str),
+    ) -> Self {
         Contents {
             reader,
             name,
             literals,
+            program,
+            summary,
             artefacts: Vec::new(),
         }
     }
@@ -99,13 +109,15 @@ impl<'r> Contents<'r> {
 
     pub fn left_out(&self) -> Vec<String> {
         match self.literals {
-            true => Vec::new(),
-            false => vec!["messages of errors and values in plans: --show-literals".to_owned()],
+            Literals::Shown => Vec::new(),
+            Literals::Hidden => {
+                vec!["messages of errors and values in plans: --show-literals".to_owned()]
+            }
         }
     }
 
     fn has(&mut self, name: &str, moment: &'static str, how: &str, file: &str, packed: Packed) {
-        self.artefacts.push(ArtefactView {
+        self.artefacts.push(EvidenceArtefact {
             name: name.to_owned(),
             moment,
             how: how.to_owned(),
@@ -117,7 +129,7 @@ impl<'r> Contents<'r> {
     }
 
     fn lacks(&mut self, name: &str, moment: &'static str, how: &str, why: &str) {
-        self.artefacts.push(ArtefactView {
+        self.artefacts.push(EvidenceArtefact {
             name: name.to_owned(),
             moment,
             how: how.to_owned(),
@@ -172,9 +184,9 @@ impl<'r> Contents<'r> {
 
     fn program(&mut self, pack: &mut Pack) -> Result<(), Failure> {
         let content = json!({
-            "program": env!("CARGO_PKG_NAME"),
-            "version": env!("CARGO_PKG_VERSION"),
-            "format_of_runs": run::FORMAT,
+            "program": self.program.0,
+            "version": self.program.1,
+            "format_of_runs": ::run::FORMAT,
             "built_for": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
             "debug": cfg!(debug_assertions),
         });
@@ -190,12 +202,7 @@ impl<'r> Contents<'r> {
         let how = "what the run says of itself: options, target, workload, counts";
         self.has("run/manifest", "run", how, "run/manifest.json", packed);
 
-        let literals = show::literals(self.literals);
-        let summary = match self.reader.info().is_observation() {
-            true => to_document(&observation::watched(self.reader, self.name)?),
-            false => to_json(&show::view(self.reader, self.name, literals)?),
-        };
-        let packed = pack.file("run/summary.json", summary.as_bytes())?;
+        let packed = pack.file("run/summary.json", self.summary.as_bytes())?;
         let how = format!("rehearse show {} --json", self.name);
         self.has("run/summary", "run", &how, "run/summary.json", packed);
         self.mix(pack)
@@ -218,7 +225,7 @@ impl<'r> Contents<'r> {
             };
             let sum = sums.entry(fingerprint.0).or_default();
             sum.executions += 1;
-            sum.failed += u64::from(matches!(execution.outcome, run::Outcome::Failed(_)));
+            sum.failed += u64::from(matches!(execution.outcome, ::run::Outcome::Failed(_)));
             sum.rows += execution.rows;
             if let (Some(sent_ns), Some(done_ns)) = (execution.sent_ns, execution.done_ns) {
                 sum.service_ns += (done_ns - sent_ns).max(0) as u64;
@@ -260,7 +267,7 @@ impl<'r> Contents<'r> {
             }
             let left_out = WITH_VALUES.iter().find(|(with, _)| with == table);
             let left_out = match (left_out, self.literals) {
-                (Some((_, columns)), false) => *columns,
+                (Some((_, columns)), Literals::Hidden) => *columns,
                 _ => &[],
             };
             let file = format!("run/{table}.csv");
@@ -290,7 +297,7 @@ impl<'r> Contents<'r> {
         let Some(plans) = self.reader.plans()? else {
             return Ok(());
         };
-        let literals = show::literals(self.literals);
+        let literals = self.literals;
         let shown: Vec<serde_json::Value> =
             plans.iter().map(|plan| plan_of(plan, literals)).collect();
         let packed = pack.file("run/plan-steps.json", to_json(&shown).as_bytes())?;

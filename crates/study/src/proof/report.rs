@@ -1,4 +1,4 @@
-//! JSON document on a proof: a verdict for each change, other changes, and every run.
+//! Report of a proof: a verdict for each change, other changes, and every run.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use compare::{ErrorChange, StatementComparison, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
 use statistics::Unit;
-use study::proof::ProofRecord;
 
-use crate::view::candidate::IndexCandidateView;
+use super::ProofRecord;
+use crate::screened_candidate::ScreenedCandidate;
 
 /// Reason why a proof ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub enum ProofEnd {
 
 /// A proof.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ProofView {
+pub struct ProofReport {
     /// `rehearse/proof/2`.
     #[schemars(extend("const" = "rehearse/proof/2"))]
     pub schema: &'static str,
@@ -63,13 +63,13 @@ pub struct ProofView {
     /// Reason why it ended.
     pub ended: ProofEnd,
     /// Each change separately, and all of them combined.
-    pub sides: Vec<ProofSideView>,
+    pub sides: Vec<ProofSideReport>,
     /// Every run, in order. `side` is 0 for the runs without changes, else an index into `sides`,
     /// from 1.
     pub runs: Vec<ProofRecord>,
     /// Candidate indexes that the planner evaluated before, if the changes are some of these
     /// (`rehearse indexes`), by descending expectation.
-    pub candidates: Vec<IndexCandidateView>,
+    pub candidates: Vec<ScreenedCandidate>,
     /// Options that apply to every run.
     pub options: BTreeMap<String, String>,
     /// Notes for the reader.
@@ -78,7 +78,7 @@ pub struct ProofView {
 
 /// Change, or all changes combined.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ProofSideView {
+pub struct ProofSideReport {
     /// Name.
     pub name: String,
     /// Descriptions of the changes.

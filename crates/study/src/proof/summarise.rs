@@ -1,23 +1,22 @@
-//! View of a proof, computed from its journal and its runs.
+//! Report of a proof, computed from its journal and its runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ::compare::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
-use ::compare::{CompareOptions, Finding, InsufficientData, StatementComparison};
-use report::{
-    IndexCandidateView, InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofSideView, ProofView,
-    SizeChange, compare_page,
-};
+use ::compare::{CompareOptions, Comparison, Finding, InsufficientData, StatementComparison};
 use statistics::Unit;
-use study::End;
-use study::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
+use workload::{Literals, RewriteNote};
 
-use crate::commands::outputs;
-use crate::commands::show::literals;
-use study::Failure;
-use study::compare_runs::{Request, compare_runs};
-use study::keys;
+use super::report::{
+    InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
+};
+use super::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
+use crate::compare_runs::{Request, compare_runs};
+use crate::failure::Failure;
+use crate::keys;
+use crate::runner::End;
+use crate::screened_candidate::ScreenedCandidate;
 
 /// Smallest relative size difference of a table or index that is shown.
 const SIZE_DIFFERENCE: f64 = 0.1;
@@ -27,11 +26,28 @@ const SIZE_BYTES: u64 = 256 << 10;
 /// Screened index candidates in a proof's directory.
 pub const CANDIDATES: &str = "candidates.json";
 
-/// Computes the view, and writes the comparison of each side next to the journal.
+/// Renders the parts of a proof's report that are texts.
+pub trait SideRenderer {
+    /// Writes the comparison of a side with the unchanged one to this file in the proof's directory.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    fn comparison(&mut self, file: &str, comparison: &Comparison) -> Result<(), Failure>;
+
+    /// Describes a rewriting of the workload in sentences.
+    fn rewriting(&self, note: &RewriteNote) -> Vec<String>;
+}
+
+/// Computes the report of a proof. `renderer` receives the comparison of each side.
 ///
 /// # Errors
-/// If a run cannot be read.
-pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<ProofView, Failure> {
+/// If a run cannot be read, or the renderer fails.
+pub fn summarise(
+    journal: &ProofJournal,
+    ended: End,
+    literals: Literals,
+    renderer: &mut dyn SideRenderer,
+) -> Result<ProofReport, Failure> {
     let plan = journal.plan();
     let goal: Goal = plan.goal.parse().map_err(Failure::could_not)?;
     let statements = statements(journal)?;
@@ -54,13 +70,19 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
     };
     let mut sides = Vec::new();
     for (number, result) in (1..).zip(&results) {
-        sides.push(side(journal, statements, (number, result), show_literals)?);
+        sides.push(side(
+            journal,
+            statements,
+            (number, result),
+            literals,
+            renderer,
+        )?);
     }
     let mut options = journal.manifest().options.clone();
     let name = |name: &str| options.get(name).cloned().unwrap_or_default();
     let (workload, place) = (name("workload-name"), name("place-name"));
     options.retain(|name, _| !name.ends_with("-name"));
-    Ok(ProofView {
+    Ok(ProofReport {
         schema: "rehearse/proof/2",
         name: journal.path().display().to_string(),
         workload,
@@ -86,7 +108,7 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
 }
 
 /// Reads the index candidates that were screened, if the changes are from them.
-fn candidates(journal: &ProofJournal) -> Result<Vec<IndexCandidateView>, Failure> {
+fn candidates(journal: &ProofJournal) -> Result<Vec<ScreenedCandidate>, Failure> {
     let file = journal.path().join(CANDIDATES);
     match std::fs::read_to_string(&file) {
         Err(_) => Ok(Vec::new()),
@@ -143,8 +165,9 @@ fn side(
     journal: &ProofJournal,
     statements: u64,
     (number, result): (usize, &SideResult),
-    show_literals: bool,
-) -> Result<ProofSideView, Failure> {
+    literals: Literals,
+    renderer: &mut dyn SideRenderer,
+) -> Result<ProofSideReport, Failure> {
     let plan = &journal.plan().sides[number];
     let (before, after) = (
         records(journal, 0, result.blocks),
@@ -154,7 +177,7 @@ fn side(
     let interim_analyses: Vec<InterimAnalysis> = looks
         .map(|&(effect, verdict)| InterimAnalysis { effect, verdict })
         .collect();
-    let mut side = ProofSideView {
+    let mut side = ProofSideReport {
         name: plan.name.clone(),
         changes: plan.changes.iter().map(|one| one.name()).collect(),
         verdict: result.verdict(),
@@ -181,44 +204,45 @@ fn side(
         let notes = &notes.info().provenance.rewrites;
         side.rewritten = notes
             .iter()
-            .flat_map(report::rewrite_text::sentences)
+            .flat_map(|note| renderer.rewriting(note))
             .collect();
     }
     if !before.is_empty() && !after.is_empty() {
-        compare_sides(journal, &mut side, number, (&before, &after), show_literals)?;
+        let comparison = compare_sides(journal, (&before, &after), literals)?;
+        let page = format!("compare-{number}.html");
+        renderer.comparison(&page, &comparison)?;
+        side.page = Some(page);
+        add_comparison(&mut side, comparison);
     }
     Ok(side)
 }
 
-/// Compares several runs of each side statement by statement, and writes the page.
+/// Compares several runs of each side statement by statement.
 fn compare_sides(
     journal: &ProofJournal,
-    side: &mut ProofSideView,
-    number: usize,
     (before, after): (&[&ProofRecord], &[&ProofRecord]),
-    show_literals: bool,
-) -> Result<(), Failure> {
+    literals: Literals,
+) -> Result<Comparison, Failure> {
     let paths = |records: &[&ProofRecord]| -> Vec<PathBuf> {
         let path = |record: &&ProofRecord| journal.run_path(record.trial.number);
         records.iter().map(path).collect()
     };
-    let request = Request {
+    compare_runs(&Request {
         before: paths(before),
         after: paths(after),
         noise: Vec::new(),
         options: CompareOptions {
             margin: journal.plan().margin,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            literals: literals(show_literals),
+            literals,
             ..CompareOptions::default()
         },
         ..Request::default()
-    };
-    let comparison = compare_runs(&request)?;
-    let page = format!("compare-{number}.html");
-    let html = compare_page::render_html(&comparison);
-    outputs::write(outputs::PAGE, &journal.path().join(&page), &html)?;
-    side.page = Some(page);
+    })
+}
+
+/// Adds the statements, errors and warnings of a comparison.
+fn add_comparison(side: &mut ProofSideReport, comparison: Comparison) {
     side.worse |= comparison.has_regression();
     side.other_rows = comparison.other_rows() as u64;
     side.warnings = comparison.warnings;
@@ -241,7 +265,6 @@ fn compare_sides(
     }
     let added = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0);
     side.faster.sort_by(|a, b| added(a).total_cmp(&added(b)));
-    Ok(())
 }
 
 /// Reads a number of a run; `None` if it was not measured.

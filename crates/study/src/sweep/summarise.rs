@@ -1,10 +1,12 @@
-//! Report of a sweep, computed from its journal.
+//! Computes the report of a sweep from its journal.
 
 use std::collections::BTreeMap;
 
 use compare::sweep::{Bend, GROWTH_MIN, bend, estimates};
-use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
-use study::sweep::{Cell, Numbers, Pace, Record, SweepJournal};
+
+use super::report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
+use super::{Cell, Numbers, Pace, Record, SweepJournal};
+use crate::runner::End;
 
 /// Share of busy clients below which a note is added.
 const BUSY_MIN: f64 = 0.8;
@@ -18,8 +20,14 @@ const OTHERS_NOTABLE: f64 = 0.25;
 /// Share of the requested rate below which a note about the growing backlog is added.
 const KEEPS_UP: f64 = 0.9;
 
-/// Computes the report of a journal. `why` is the reason why trials are missing.
-pub fn report(journal: &SweepJournal, why: Option<&str>) -> SweepReport {
+/// Computes the report of a journal. `ended` tells why trials are missing, if the sweep was just performed.
+pub fn summarise(journal: &SweepJournal, ended: Option<End>) -> SweepReport {
+    let why = ended.and_then(|ended| match ended {
+        End::Complete => None,
+        End::Interrupted => Some("it was stopped"),
+        End::Failing => Some("three trials in a row failed"),
+        End::TimeOver => Some("the time that it was given (--time-budget) was over"),
+    });
     let manifest = journal.manifest();
     let design = &manifest.plan.design;
     let records: Vec<&Record> = journal.records().collect();

@@ -1,4 +1,4 @@
-//! Files that a command writes in addition to standard output: pages and reports.
+//! Files that are written in addition to standard output: pages and reports.
 //!
 //! Each file is complete, or does not exist. It is created before the long work under a
 //! temporary name in the same directory, so that a path that cannot be written is reported at
@@ -9,8 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::terminal;
 use study::Failure;
+use study::notes::note;
 
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub const JUNIT: Form = Form {
 /// Markdown comment.
 pub const MARKDOWN: Form = Form {
     option: "--markdown",
-    start: report::compare_markdown::MARK,
+    start: crate::compare_markdown::MARK,
 };
 
 /// File to write.
@@ -219,7 +219,7 @@ impl Output {
             PAGE => "; open it in a browser",
             _ => "",
         };
-        terminal::note(&format!("wrote {}{what}", self.path.display()));
+        note(&format!("wrote {}{what}", self.path.display()));
         Ok(())
     }
 }

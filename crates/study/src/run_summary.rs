@@ -1,13 +1,19 @@
-//! JSON document on a run.
+//! Summary of a run.
 
 use std::collections::BTreeMap;
 
-use inspect::{Divergence, Summary};
-use run::{RunInfo, RunStatus};
+use inspect::{Divergence, DivergenceFinder, Summary};
+use run::{RunInfo, RunReader, RunStatus, SampleWindow};
 use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::Observation;
-use time_breakdown::time_model::TimeBreakdown;
+use time_breakdown::time_model::{Sums, TimeBreakdown};
+use workload::Literals;
+
+use crate::failure::Failure;
+use crate::observation;
+use crate::processor_time::Count;
+use crate::run_time;
 
 /// Summary of a run. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -74,4 +80,34 @@ impl RunReport {
             time: None,
         }
     }
+}
+
+/// Computes the summary of a run, under this name.
+///
+/// # Errors
+/// If the run cannot be read.
+pub fn summarise_run(
+    reader: &RunReader,
+    name: &str,
+    literals: Literals,
+) -> Result<RunReport, Failure> {
+    let observed = match reader.is_observed() {
+        true => Some(observation::watched(reader, name)?),
+        false => None,
+    };
+    let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
+    let windows: Vec<SampleWindow> = reader.sample_windows()?.collect::<Result<_, _>>()?;
+    let mut sums = Sums::watched(&windows);
+    let executions = reader.executions()?.inspect(|execution| {
+        if let Ok(execution) = execution {
+            finder.add(execution);
+            sums.add(execution);
+        }
+    });
+    let summary = Summary::collect(executions, literals)?;
+    let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
+    let mut report = RunReport::new(name, reader.info(), summary, divergence);
+    report.observed = observed;
+    report.time = run_time::time(reader, &sums, Count::Tasks)?;
+    Ok(report)
 }

@@ -1,0 +1,191 @@
+//! Diagnoses a run, an observed server, or a workload.
+
+use std::path::Path;
+
+use archive::ArchiveError;
+use clock::SystemClock;
+use diagnose::{
+    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+};
+use replay::{LoginMap, Target};
+use run::RunReader;
+use workload::WorkloadReader;
+
+use crate::diagnosis_inputs;
+use crate::diagnosis_inputs::Asked;
+use crate::diagnosis_report::DiagnosisReport;
+use crate::failure::Failure;
+use crate::keys;
+use crate::notes;
+use crate::target_snapshot::told;
+
+/// Number of statements of an observed server whose plans are collected.
+const PLANS_MAX: usize = 100;
+
+/// Criteria of a diagnosis.
+#[derive(Debug, Clone, Copy)]
+pub struct DiagnosisOptions<'a> {
+    /// Patterns of statements whose largest possible impact is reported.
+    pub impact_of: &'a [String],
+    /// Thresholds of the rules.
+    pub thresholds: &'a Thresholds,
+}
+
+/// Evidence to diagnose.
+#[derive(Debug)]
+pub struct DiagnosisInput {
+    /// Name that the user gave.
+    name: String,
+    evidence: Evidence,
+    suspects: Vec<Suspect>,
+}
+
+/// Returns the default thresholds, with those that the user set.
+///
+/// # Errors
+/// If a name is unknown, or a value is not a number.
+pub fn thresholds(set: &[String]) -> Result<Thresholds, Failure> {
+    let mut thresholds = Thresholds::default();
+    for text in set {
+        thresholds.set(text).map_err(refused)?;
+    }
+    Ok(thresholds)
+}
+
+fn refused(error: ThresholdError) -> Failure {
+    Failure::usage(match error {
+        ThresholdError::Unknown(name) => format!(
+            "--threshold: there is none called '{name}'; `rehearse diagnose --thresholds` lists them"
+        ),
+        ThresholdError::NoNumber(text) => format!(
+            "--threshold '{text}' sets no number; give NAME=VALUE with a number from 0 on, such as problem-share=0.2"
+        ),
+    })
+}
+
+impl DiagnosisInput {
+    /// Reads a run or a workload.
+    ///
+    /// # Errors
+    /// If it is neither, or cannot be read.
+    pub fn read(path: &Path, options: DiagnosisOptions<'_>) -> Result<Self, Failure> {
+        match RunReader::open(path) {
+            Ok(run) => Self::of_run(path.display().to_string(), &run, options),
+            Err(ArchiveError::Foreign { .. }) => {
+                let evidence = diagnosis_inputs::of_workload(&open_workload(path)?)?;
+                Ok(Self::new(path.display().to_string(), evidence, options))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads a run, under this name.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_run(
+        name: String,
+        run: &RunReader,
+        options: DiagnosisOptions<'_>,
+    ) -> Result<Self, Failure> {
+        let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
+        let mut suspects = Vec::new();
+        for pattern in options.impact_of {
+            let response = response(run, &evidence, pattern)?;
+            suspects.push(suspect(&evidence, pattern, response, options.thresholds));
+        }
+        Ok(DiagnosisInput {
+            name,
+            evidence,
+            suspects,
+        })
+    }
+
+    /// Reads the observation of a server, and asks the server for its facts and plans.
+    ///
+    /// # Errors
+    /// If the observation cannot be read.
+    pub fn of_server(
+        target: &Target,
+        observed: &RunReader,
+        options: DiagnosisOptions<'_>,
+    ) -> Result<Self, Failure> {
+        let login = LoginMap::default().login(target, "", "", "");
+        let clock = SystemClock::start();
+        let facts = observe::facts(target, std::slice::from_ref(&login), &clock);
+        let wanted = diagnosis_inputs::costliest(observed, PLANS_MAX)?;
+        let answers = observe::generic_plans(target, &login, &wanted, &clock);
+        notes::note(&told(&answers));
+        let asked = Asked {
+            facts: Some(facts),
+            plans: Some(answers.plans),
+        };
+        let evidence = diagnosis_inputs::of_run(observed, asked)?;
+        Ok(Self::new(target.address(), evidence, options))
+    }
+
+    fn new(name: String, evidence: Evidence, options: DiagnosisOptions<'_>) -> Self {
+        let suspects = options
+            .impact_of
+            .iter()
+            .map(|pattern| suspect(&evidence, pattern, None, options.thresholds))
+            .collect();
+        DiagnosisInput {
+            name,
+            evidence,
+            suspects,
+        }
+    }
+
+    /// Applies the rules.
+    pub fn diagnose(self, thresholds: &Thresholds) -> DiagnosisReport {
+        let diagnosis = diagnose(&self.evidence, thresholds);
+        DiagnosisReport::new(
+            &self.name,
+            &self.evidence,
+            diagnosis,
+            thresholds,
+            self.suspects,
+        )
+    }
+}
+
+/// Opens the workload to diagnose.
+///
+/// # Errors
+/// If it is no workload, with the kinds of input that are possible.
+pub(crate) fn open_workload(path: &Path) -> Result<WorkloadReader, Failure> {
+    keys::open(path).map_err(
+        |failure| match failure.message.contains("is not a workload") {
+            true => Failure::usage(format!(
+                "{} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL",
+                path.display()
+            )),
+            false => failure,
+        },
+    )
+}
+
+/// Returns the part of a run's response time that suspected statements account for, including
+/// the time that others waited for them.
+fn response(
+    run: &RunReader,
+    evidence: &Evidence,
+    pattern: &str,
+) -> Result<Option<(f64, f64)>, Failure> {
+    if evidence.response_ns.is_none() {
+        return Ok(None);
+    }
+    let suspects = evidence
+        .statements
+        .iter()
+        .filter(|one| like(pattern, &one.sql))
+        .map(|one| one.fingerprint);
+    let mut response_times = Behind::new(suspects);
+    for execution in run.executions()? {
+        if let Some(step) = Step::of_execution(&execution?) {
+            response_times.add(&step);
+        }
+    }
+    Ok(Some(response_times.finish()))
+}
