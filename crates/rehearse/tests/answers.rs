@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use run::{RunReader, RunStatus};
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
+use test_support::server;
 
 fn rehearse(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
@@ -104,23 +104,6 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
     }
     assert!(!said.contains("panicked"), "{said}");
     assert_eq!(output.status.code(), Some(code), "{said}");
-}
-
-fn server(auth: Auth) -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let options = Options {
-        auth,
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
 }
 
 #[test]
@@ -247,7 +230,7 @@ fn what_is_no_workload_is_refused() {
 #[test]
 fn a_target_that_cannot_be_used_is_refused_before_anything_is_sent() {
     let room = Room::new(1);
-    let (_server, endpoint) = server(Auth::Password("right".to_owned()));
+    let (_server, endpoint) = server().password("right").start();
     let replay = |target: &str, more: &[&str]| {
         let (workload, run) = (room.text("a.workload"), room.text("x.run"));
         let mut arguments = vec!["replay", &workload, "--target", target, "-o", &run];
@@ -290,7 +273,7 @@ fn a_target_that_cannot_be_used_is_refused_before_anything_is_sent() {
 #[test]
 fn a_run_spans_the_capture_divided_by_the_speed() {
     let room = Room::new(3);
-    let (_server, endpoint) = server(Auth::Trust);
+    let (_server, endpoint) = server().start();
     let workload = workload::WorkloadReader::open(&room.path("a.workload")).unwrap();
     let captured_ns = workload.info().span_us * 1_000;
     assert_eq!(captured_ns, 3_009_000_000);
@@ -342,7 +325,7 @@ fn signal(child: &Child, signal: &str) {
 #[test]
 fn a_stop_leaves_a_run_that_says_so_and_a_kill_one_that_can_be_recovered() {
     let room = Room::new(60);
-    let (_server, endpoint) = server(Auth::Trust);
+    let (_server, endpoint) = server().start();
     let start = |run: &str| {
         let child = program(&[
             "replay",
@@ -404,7 +387,7 @@ fn a_stop_leaves_a_run_that_says_so_and_a_kill_one_that_can_be_recovered() {
 #[test]
 fn a_regression_is_named_and_ends_in_exit_code_one() {
     let room = Room::new(4);
-    let (_server, endpoint) = server(Auth::Trust);
+    let (_server, endpoint) = server().start();
     let replay = |run: &str| {
         let done = rehearse(&[
             "replay",

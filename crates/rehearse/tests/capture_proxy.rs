@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 use workload::WorkloadReader;
 
@@ -23,18 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
-    let (_, endpoint) = SERVER.get_or_init(|| {
-        let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: None,
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let mut sandbox = Sandbox::create(&found, sandbox::Options::default(), &places).unwrap();
-        let endpoint = sandbox.start().unwrap();
-        (sandbox, endpoint)
-    });
+    let (_, endpoint) = SERVER.get_or_init(|| test_support::server().start());
     endpoint
 }
 

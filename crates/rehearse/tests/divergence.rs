@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-use postgres::{Client, NoTls};
 use run::RunReader;
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::Stop;
 use serde_json::{Value, json};
+use test_support::{connect, server};
 use workload::{NoRedaction, WorkloadReader, WorkloadWriter, WriterOptions};
 
 fn rehearse(arguments: &[&str]) -> String {
@@ -20,16 +20,6 @@ fn rehearse(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn server() -> Sandbox {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
-    Sandbox::create(&found, Options::default(), &places).unwrap()
-}
-
-fn connect(endpoint: &Endpoint) -> Client {
-    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
 }
 
 const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, name text, price int);
@@ -61,7 +51,7 @@ const TRAFFIC: [&str; 13] = [
 
 /// Sends the traffic to a server that logs it, and copies the log to `log`.
 fn capture(log: &Path) {
-    let mut server = server();
+    let mut server = server().major(15).create();
     connect(&server.start().unwrap())
         .batch_execute(TABLES)
         .unwrap();
@@ -145,7 +135,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     ]);
 
     let replay = |workload: &str, run: &str, change: &str| -> Value {
-        let mut target = server();
+        let mut target = server().major(15).create();
         let endpoint = target.start().unwrap();
         let mut client = connect(&endpoint);
         client.batch_execute(TABLES).unwrap();

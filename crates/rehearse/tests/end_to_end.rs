@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::{Endpoint, Stop};
+use test_support::{connect, server};
 
 /// Runs the program under test.
 fn rehearse(arguments: &[&str]) -> Output {
@@ -35,19 +35,6 @@ fn json(arguments: &[&str], code: i32) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn server(major: u16, settings: &[(&str, &str)]) -> Sandbox {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
-    let options = Options {
-        settings: settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-        ..Options::default()
-    };
-    Sandbox::create(&found, options, &places).unwrap()
-}
-
 const LOGGING: [(&str, &str); 10] = [
     ("logging_collector", "on"),
     ("log_destination", "stderr,csvlog,jsonlog"),
@@ -60,10 +47,6 @@ const LOGGING: [(&str, &str); 10] = [
     ("log_rotation_size", "0"),
     ("log_parameter_max_length_on_error", "-1"),
 ];
-
-fn connect(endpoint: &Endpoint) -> Client {
-    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
-}
 
 /// Creates the same tables on every server.
 fn load(endpoint: &Endpoint) {
@@ -214,7 +197,7 @@ struct Captured {
 /// Runs the sessions on a server of version 15 with all three log formats, and copies the logs.
 fn capture() -> Captured {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = server(15, &[]);
+    let mut server = server().major(15).create();
     let endpoint = server.start().unwrap();
     load(&endpoint);
     server.stop(Stop::Fast).unwrap();
@@ -326,7 +309,7 @@ fn a_log_of_a_real_client_replays_with_the_same_rows_and_errors_on_15_and_17() {
     }
 
     for major in [15, 17] {
-        let mut target = server(major, &[]);
+        let mut target = server().major(major).create();
         let endpoint = target.start().unwrap();
         load(&endpoint);
         let run = captured.path(&format!("{major}.run"));

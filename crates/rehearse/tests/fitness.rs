@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls, types::Type};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 
 /// Longer than a server needs to write its log.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,20 +48,16 @@ struct Server {
 
 impl Server {
     fn new(major: u16) -> Self {
-        let places = Places::from_environment().unwrap();
-        let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
         let settings = [
             ("logging_collector", "on"),
             ("log_directory", "log"),
             ("log_filename", "postgresql.log"),
             ("log_rotation_size", "0"),
         ];
-        let options = Options {
-            settings: settings.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
-            ..Options::default()
-        };
-        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-        let endpoint = sandbox.start().unwrap();
+        let (sandbox, endpoint) = test_support::server()
+            .major(major)
+            .settings(&settings)
+            .start();
         let log = sandbox.data_dir().join("log/postgresql.log");
         let server = Server {
             _sandbox: sandbox,

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use postgres::{Client, NoTls};
 use run::RunReader;
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::{Endpoint, Stop};
 use workload::WorkloadReader;
 
 fn rehearse(arguments: &[&str], input: &[u8]) -> Output {
@@ -344,10 +344,7 @@ fn drive(endpoint: &Endpoint) {
 }
 
 fn replay(workload: &str, run: &str, tables: &[(&str, Vec<u8>)]) -> Vec<(u64, u64, u64, String)> {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
-    let mut target = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let endpoint = target.start().unwrap();
+    let (_target, endpoint) = test_support::server().major(15).start();
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
     client.batch_execute(SCHEMA).unwrap();
     for (table, rows) in tables {
@@ -390,9 +387,7 @@ fn replay(workload: &str, run: &str, tables: &[(&str, Vec<u8>)]) -> Vec<(u64, u6
 fn a_masked_workload_does_on_masked_data_what_it_did_on_the_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
-    let mut source = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let mut source = test_support::server().major(15).create();
     let endpoint = source.start().unwrap();
     let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
     client.batch_execute(SCHEMA).unwrap();

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 /// Time after which a waiting test fails. It is not an expected duration.
@@ -30,23 +29,6 @@ fn command(arguments: &[&str]) -> Command {
 
 fn rehearse(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
-}
-
-fn server() -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let options = Options {
-        auth: Auth::Trust,
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
 }
 
 /// Creates six sessions that each send `rounds` statements 50 ms apart: reads, with a failure in
@@ -323,7 +305,7 @@ fn dashboard_names() -> BTreeSet<String> {
 #[test]
 fn metrics_can_be_scraped_while_it_runs_and_add_up_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let workload = workload(directory.path(), 60);
     let run = directory.path().join("a.run").display().to_string();
     let url = endpoint.url("postgres");
@@ -419,7 +401,7 @@ fn metrics_can_be_scraped_while_it_runs_and_add_up_at_the_end() {
 #[test]
 fn the_log_is_json_and_tells_of_ctrl_c_and_no_secret() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let workload = workload(directory.path(), 1_000);
     let run = directory.path().join("a.run").display().to_string();
     let plain = endpoint.url("postgres");
@@ -498,7 +480,7 @@ fn the_log_is_json_and_tells_of_ctrl_c_and_no_secret() {
 #[test]
 fn connections_that_are_refused_are_told_or_counted() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let url = endpoint.url("postgres");
     let workload = workload(directory.path(), 1);
     let run = directory.path().join("a.run").display().to_string();
@@ -585,7 +567,7 @@ fn an_address_that_cannot_be_had_is_refused_before_anything_is_sent() {
 #[test]
 fn metrics_and_page_hostile_requests_do_not_disturb_the_replay() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let workload = workload(directory.path(), 4_000);
     let run = directory.path().join("a.run").display().to_string();
     let url = endpoint.url("postgres");

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 use workload::{EventKind, WorkloadReader};
 
@@ -398,8 +398,6 @@ fn capture_pcap_stream_that_is_killed_can_be_recovered() {
 
 /// Server that logs every statement, and its log.
 fn server() -> (Sandbox, Endpoint, PathBuf) {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
     let settings = [
         ("logging_collector", "on"),
         ("log_destination", "stderr"),
@@ -410,13 +408,7 @@ fn server() -> (Sandbox, Endpoint, PathBuf) {
         ("log_directory", "log"),
         ("log_filename", "postgresql.log"),
     ];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let options = Options {
-        settings: settings.into(),
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
+    let (sandbox, endpoint) = test_support::server().major(15).settings(&settings).start();
     let log = sandbox.data_dir().join("log/postgresql.log");
     (sandbox, endpoint, log)
 }

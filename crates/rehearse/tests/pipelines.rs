@@ -9,7 +9,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use sandbox::{Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -123,10 +122,8 @@ fn a_migration_is_rehearsed() {
     validate("capture-log", &captured);
     validate("inspect", &done(&["inspect", &workload, "--json"], 0));
 
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
-    let mut server = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let url = server.start().unwrap().url("postgres");
+    let (_server, endpoint) = test_support::server().major(15).start();
+    let url = endpoint.url("postgres");
     let script = root().join("docs/ci/rehearse-migration.sh");
     let run = |migration: &str, out: &str| {
         let mut command = Command::new(&script);
@@ -266,7 +263,6 @@ fn a_migration_is_rehearsed() {
         "{said}"
     );
     assert_eq!(names(), count);
-    drop(server);
 }
 
 /// Runs the script with fake programs that record their arguments, and a report that contains

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use postgres::{Client, NoTls};
-use sandbox::{Options, Places, Sandbox, ServerRequirements};
 use serde_json::Value;
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -89,15 +88,7 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
     if !may_record(directory.path()) {
         return;
     }
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: Some(15),
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
+    let (_sandbox, endpoint) = test_support::server().major(15).start();
     let url = endpoint.url("postgres");
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (sorting, scanning) = (path("sorting.run"), path("scanning.run"));
@@ -223,15 +214,8 @@ fn works_and_sleeps(directory: &Path) -> String {
 fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: Some(15),
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let url = sandbox.start().unwrap().url("postgres");
+    let (_sandbox, endpoint) = test_support::server().major(15).start();
+    let url = endpoint.url("postgres");
     let workload = works_and_sleeps(directory.path());
     let run = path("a.run");
     let view = succeeds(&[
@@ -431,15 +415,7 @@ fn is_valid(view: &Value) {
 #[test]
 fn without_perf_there_is_a_reason_and_nothing_is_left() {
     let directory = tempfile::tempdir().unwrap();
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
+    let (_sandbox, endpoint) = test_support::server().start();
     let run = directory.path().join("none.run");
     let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
         .args(["profile", "--target", &endpoint.url("postgres"), "-o"])

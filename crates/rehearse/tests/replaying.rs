@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use sandbox::{Auth, Endpoint, Options, Places, Sandbox, ServerRequirements};
-
 fn rehearse(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
     command.args(arguments);
@@ -25,23 +23,6 @@ fn refused(arguments: &[&str]) -> String {
     let output = rehearse(arguments);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
-}
-
-fn server() -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let options = Options {
-        auth: Auth::Trust,
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
 }
 
 /// Creates ten sessions of one second, each with ten reads and a write.
@@ -71,7 +52,7 @@ fn log(path: &Path) {
 fn a_replay_says_before_it_does_and_does_what_it_said() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let url = endpoint.url("postgres");
     let data = data_directory(&url);
     // The log lies where the server keeps its own.
@@ -220,7 +201,7 @@ fn slow_log(path: &Path) {
 fn a_replay_that_was_killed_goes_on_from_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let url = endpoint.url("postgres");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
     client
@@ -328,7 +309,7 @@ fn failing_log(path: &Path) {
 fn a_disk_that_is_full_ends_the_replay_and_what_was_written_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     failing_log(Path::new(&path("a.log")));
     let (log, workload, run) = (path("a.log"), path("a.workload"), path("a.run"));
     let capture = [
@@ -370,7 +351,7 @@ fn a_disk_that_is_full_ends_the_replay_and_what_was_written_stays() {
 fn a_second_interrupt_says_what_is_left_and_nothing_is_written_into_a_workload() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let url = endpoint.url("postgres");
     let log = "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=postgres\n\
                2026-03-01 09:00:00.010 UTC [7] LOG:  statement: SELECT 1\n\
@@ -414,7 +395,7 @@ fn a_second_interrupt_says_what_is_left_and_nothing_is_written_into_a_workload()
 fn a_database_in_another_encoding_is_announced() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = test_support::server().start();
     let url = endpoint.url("postgres");
     postgres::Client::connect(&url, postgres::NoTls)
         .unwrap()

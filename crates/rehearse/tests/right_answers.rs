@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::{Endpoint, Stop};
 use serde_json::Value;
+use test_support::connect;
 
 const SCHEMA: &str = "
     CREATE TABLE account (id serial PRIMARY KEY, owner text, cents bigint NOT NULL DEFAULT 0);
@@ -17,10 +17,6 @@ const SCHEMA: &str = "
 
 /// Query that returns its rows in a different order each time.
 const COPY_OUT: &str = "COPY (SELECT owner FROM account ORDER BY random()) TO STDOUT";
-
-fn connect(endpoint: &Endpoint) -> Client {
-    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
-}
 
 struct Proxy(Child);
 
@@ -148,9 +144,7 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
 }
 
 fn right_answers(major: u16) {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
-    let mut server = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let mut server = test_support::server().major(major).create();
     connect(&server.start().unwrap())
         .batch_execute(SCHEMA)
         .unwrap();

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use postgres::{Client, NoTls, SimpleQueryMessage};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use postgres::{Client, SimpleQueryMessage};
+use sandbox::{Endpoint, Stop};
+use test_support::{connect, server};
 use workload::{Event, WorkloadReader};
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -337,23 +338,6 @@ fn what_cannot_be_sliced_is_said_in_a_sentence() {
     assert!(!room.path("none.workload").exists() && !room.path("none.workload.partial").exists());
 }
 
-fn server(settings: &[(&str, &str)]) -> Sandbox {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
-    let settings = settings
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let options = Options {
-        settings: settings.collect(),
-        ..Options::default()
-    };
-    Sandbox::create(&found, options, &places).unwrap()
-}
-
-fn connect(endpoint: &Endpoint) -> Client {
-    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
-}
-
 const SCHEMA: &str = "\
 CREATE SCHEMA north; CREATE SCHEMA south; CREATE ROLE helper;
 CREATE TABLE north.entry (n int PRIMARY KEY, note text);
@@ -462,7 +446,7 @@ fn drive(endpoint: &Endpoint) -> (Vec<String>, Vec<String>) {
 /// Replays against a fresh server with these rows. Returns the run's failures and the final
 /// rows.
 fn replay(workload: &str, run: &str, before: &[String]) -> (serde_json::Value, Vec<String>) {
-    let mut target = server(&[]);
+    let mut target = server().major(15).create();
     let endpoint = target.start().unwrap();
     let mut client = connect(&endpoint);
     client.batch_execute(SCHEMA).unwrap();
@@ -477,7 +461,7 @@ fn replay(workload: &str, run: &str, before: &[String]) -> (serde_json::Value, V
 fn a_slice_from_the_middle_does_what_the_whole_does() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let mut source = server(&[]);
+    let mut source = server().major(15).create();
     let endpoint = source.start().unwrap();
     connect(&endpoint).batch_execute(SCHEMA).unwrap();
     source.stop(Stop::Fast).unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use serde_json::{Value, json};
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -40,15 +40,7 @@ const SCHEMA: &str = "
 const BY_CUSTOMER: &str = "select id, note from orders where customer = $1";
 
 fn server(major: u16) -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: Some(major),
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
+    let (sandbox, endpoint) = test_support::server().major(major).start();
     run(&endpoint, SCHEMA);
     (sandbox, endpoint)
 }

@@ -13,7 +13,7 @@ use clock::{Clock, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_target};
 use run::{Execution, Outcome, RunReader};
-use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -60,14 +60,7 @@ struct Server {
 
 impl Server {
     fn start(major: u16) -> Self {
-        let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: Some(major),
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let mut sandbox = Sandbox::create(&found, sandbox::Options::default(), &places).unwrap();
+        let mut sandbox = test_support::server().major(major).create();
         let files = tempfile::tempdir().unwrap();
         for (name, authority) in authority::all() {
             fs::write(files.path().join(name), authority.pem()).unwrap();

@@ -7,7 +7,7 @@ use clock::{Clock, Factor, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use workload::{
     Boundary, Event, EventKind, NoRedaction, Particulars, Provenance, Session, Sqlstate,
     WorkloadReader, WorkloadWriter, WriterOptions,
@@ -15,27 +15,12 @@ use workload::{
 
 const START_US: i64 = 1_700_000_000_000_000;
 
-fn started(major: Option<u16>) -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let options = sandbox::Options {
-        auth: Auth::Password("pace".to_owned()),
-        ..sandbox::Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
-}
-
 /// One server for most tests of this file; its watchdog ends it when the tests have ended.
 fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
-    &SERVER.get_or_init(|| started(None)).1
+    &SERVER
+        .get_or_init(|| test_support::server().password("pace").start())
+        .1
 }
 
 fn database(name: &str) -> Client {
@@ -343,7 +328,7 @@ fn read_only_changes_no_row() {
 
 #[test]
 fn read_only_works_on_a_server_that_does_not_report_changes() {
-    let (_sandbox, server) = started(Some(13));
+    let (_sandbox, server) = test_support::server().major(13).password("pace").start();
     nothing_is_written(&server);
 }
 

@@ -7,7 +7,8 @@ use clock::Speed;
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use replay::Options;
 use run::{Execution, Outcome, SkipReason};
-use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
+use test_support::connect;
 use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Sqlstate, Unreplayable};
 
 #[allow(dead_code, reason = "the other tests that are made of it use the rest")]
@@ -22,21 +23,11 @@ const MAJORS: [u16; 3] = [13, 15, 18];
 fn servers() -> &'static [(Sandbox, Endpoint)] {
     static SERVERS: OnceLock<Vec<(Sandbox, Endpoint)>> = OnceLock::new();
     SERVERS.get_or_init(|| {
-        let places = Places::from_environment().unwrap();
         let start = |major| {
-            let wanted = ServerRequirements {
-                major: Some(major),
-                dir: None,
-                offline: false,
-            };
-            let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-            let options = sandbox::Options {
-                auth: Auth::Password("traffic".to_owned()),
-                ..sandbox::Options::default()
-            };
-            let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-            let endpoint = sandbox.start().unwrap();
-            (sandbox, endpoint)
+            test_support::server()
+                .major(major)
+                .password("traffic")
+                .start()
         };
         MAJORS.map(start).into_iter().collect()
     })
@@ -46,10 +37,6 @@ fn on_each(test: impl Fn(&Endpoint)) {
     for (_, endpoint) in servers() {
         test(endpoint);
     }
-}
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
 }
 
 fn at_full_speed() -> Options {
@@ -154,7 +141,7 @@ fn simple_queries_return_the_results_of_another_client() {
         }
         traffic.disconnect(2, 1);
         let executions = replayed(&mut traffic, &at_full_speed());
-        let mut other = client(server);
+        let mut other = connect(server);
         let expected: Vec<Came> = TEXTS.iter().map(|text| asked(&mut other, text)).collect();
         let came = all_that_came(&executions, 1);
         for ((text, came), expected) in TEXTS.iter().zip(&came).zip(&expected) {
@@ -365,7 +352,7 @@ fn copy_data_arrive_complete_or_fail_as_captured() {
     let mut bad = b"no number\tx\n".to_vec();
     bad.extend(&good);
     on_each(|server| {
-        let mut client = client(server);
+        let mut client = connect(server);
         client
             .batch_execute(
                 "DROP TABLE IF EXISTS copied, guarded;
@@ -487,7 +474,7 @@ fn binary_values_arrive_with_their_types() {
     // 2000-01-01 and a day and a microsecond.
     let time = binary(&[&86_400_000_001_i64.to_be_bytes()]);
     on_each(|server| {
-        let mut client = client(server);
+        let mut client = connect(server);
         client
             .batch_execute(
                 "DROP TABLE IF EXISTS kept;
@@ -555,7 +542,7 @@ fn binary_values_arrive_with_their_types() {
 }
 
 fn encoded(server: &Endpoint, encoding: &str) -> Client {
-    let mut client = client(server);
+    let mut client = connect(server);
     for sql in [
         "DROP DATABASE IF EXISTS encoded".to_owned(),
         format!("CREATE DATABASE encoded TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"),

@@ -8,7 +8,7 @@ use clock::{Clock, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_target};
 use run::{Execution, Outcome, RunInfo, RunReader, RunStatus, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -20,22 +20,7 @@ const START_US: i64 = 1_700_000_000_000_000;
 /// One server for all tests of this file; its watchdog ends it when the tests have ended.
 fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
-    let (_, endpoint) = SERVER.get_or_init(|| {
-        let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: None,
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let options = sandbox::Options {
-            auth: Auth::Password(PASSWORD.to_owned()),
-            ..sandbox::Options::default()
-        };
-        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-        let endpoint = sandbox.start().unwrap();
-        (sandbox, endpoint)
-    });
+    let (_, endpoint) = SERVER.get_or_init(|| test_support::server().password(PASSWORD).start());
     endpoint
 }
 

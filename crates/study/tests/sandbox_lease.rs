@@ -2,7 +2,7 @@
 
 use connect::login::Dialer;
 use replay::{LoginMap, Target};
-use sandbox::{Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::{Places, Sandbox, Stop};
 use study::{LeasePurpose, SandboxLease};
 
 /// A sandbox with a name, which is deleted at the end.
@@ -14,14 +14,8 @@ struct Named {
 impl Named {
     fn create() -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: None,
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
         let name = format!("lease-{}", std::process::id());
-        let made = Sandbox::create(&found, Options::default(), &places).unwrap();
+        let made = test_support::server().create();
         made.keep(&name, &places).unwrap();
         Named { name, places }
     }

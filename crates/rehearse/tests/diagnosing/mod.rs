@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 
 use crate::rehearse;
@@ -85,24 +85,11 @@ fn server() -> (Sandbox, Endpoint) {
 
 /// Creates a server that counts statements, with these settings.
 fn server_with(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let counts = ("shared_preload_libraries", "pg_stat_statements");
-    let options = Options {
-        settings: std::iter::once(&counts)
-            .chain(settings)
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
+    let counts = [("shared_preload_libraries", "pg_stat_statements")];
+    test_support::server()
+        .settings(&counts)
+        .settings(settings)
+        .start()
 }
 
 const SCHEMAS: &str = "

@@ -11,8 +11,6 @@ struct Server {
 
 impl Server {
     fn new(destination: &str, filename: &str) -> Self {
-        let places = Places::from_environment().unwrap();
-        let found = sandbox::find(&ServerRequirements::major(15), &places, &mut |_| ()).unwrap();
         let settings = [
             ("logging_collector", "on"),
             ("log_destination", destination),
@@ -24,15 +22,7 @@ impl Server {
             ("log_filename", filename),
             ("log_rotation_size", "0"),
         ];
-        let options = Options {
-            settings: settings
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-            ..Options::default()
-        };
-        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-        let endpoint = sandbox.start().unwrap();
+        let (sandbox, endpoint) = test_support::server().major(15).settings(&settings).start();
         let logs = sandbox.data_dir().join("log");
         Server {
             _sandbox: sandbox,

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 
 fn program(arguments: &[&str]) -> Command {

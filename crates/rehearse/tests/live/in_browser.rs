@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::parts;
 use super::tab::Tab;
-use crate::{PATIENCE, Running, server, workload};
+use crate::{PATIENCE, Running, workload};
+use test_support::server;
 
 /// Waits until an expression is true.
 #[track_caller]
@@ -22,7 +23,7 @@ fn wait(tab: &mut Tab, expression: &str) {
 #[test]
 fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = server().start();
     // Longer than it takes to look at it: the stop ends it.
     let workload = workload(directory.path(), 3_000);
     let run = directory.path().join("a.run").display().to_string();

@@ -14,7 +14,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{PATIENCE, Running, rehearse, server, workload};
+use crate::{PATIENCE, Running, rehearse, workload};
+use test_support::server;
 
 /// Request for the page or for one of its resources.
 struct Asked<'a> {
@@ -181,7 +182,7 @@ fn assert_is_of_the_run(now: &Value, run: &str) {
 #[test]
 fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = server().start();
     let workload = workload(directory.path(), 60);
     let run = directory.path().join("a.run").display().to_string();
     let url = endpoint.url("postgres");
@@ -347,7 +348,7 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
 #[test]
 fn a_stop_and_ctrl_c_end_it_while_viewers_hang() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = server();
+    let (_sandbox, endpoint) = server().start();
     let workload = workload(directory.path(), 1_000);
     let url = endpoint.url("postgres");
     for by_page in [true, false] {

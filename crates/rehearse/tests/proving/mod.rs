@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
-use sandbox::{Options, Places, Sandbox, ServerRequirements};
+use sandbox::Places;
 use serde_json::Value;
 
 use super::{PATIENCE, command, rehearse, trials};
@@ -23,15 +23,9 @@ impl Named {
     /// Creates a sandbox. `what` is unique for each test.
     pub(super) fn up(what: &str) -> Self {
         let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: None,
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
         let name = format!("{what}-{}", std::process::id());
-        let mut made = Sandbox::create(&found, Options::default(), &places).unwrap();
-        let url = made.start().unwrap().url("postgres");
+        let (made, endpoint) = test_support::server().start();
+        let url = endpoint.url("postgres");
         made.keep(&name, &places).unwrap();
         Named { name, url }
     }

@@ -23,7 +23,7 @@ use capture_sink::EventCollector;
 use comparing::{Session, compare};
 use mixture::Mixture;
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements, Stop};
+use sandbox::{Endpoint, Sandbox, Stop};
 use sent::Driver;
 
 /// Sessions that send [`script::ordinary`] concurrently.
@@ -33,8 +33,6 @@ const ORDINARY: i32 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn server(major: u16) -> Sandbox {
-    let places = Places::from_environment().unwrap();
-    let found = sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap();
     let destinations = match major {
         13..15 => "stderr,csvlog",
         _ => "stderr,csvlog,jsonlog",
@@ -50,13 +48,10 @@ fn server(major: u16) -> Sandbox {
         ("max_connections", "30"),
         ("fsync", "off"),
     ];
-    let options = Options {
-        settings: settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
-        ..Options::default()
-    };
-    Sandbox::create(&found, options, &places).unwrap()
+    test_support::server()
+        .major(major)
+        .settings(&settings)
+        .create()
 }
 
 fn connect(endpoint: &Endpoint, application: &str) -> Client {

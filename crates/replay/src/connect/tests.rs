@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::Duration;
 
 use protocol::frontend::Query;
-use sandbox::{Places, Sandbox, ServerRequirements};
 
 use super::Dialer;
 use crate::login::Login;
@@ -13,14 +12,7 @@ use connect::Target;
 
 #[test]
 fn cancel_request_goes_to_the_same_host_and_backend() {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let mut sandbox = Sandbox::create(&found, sandbox::Options::default(), &places).unwrap();
+    let mut sandbox = test_support::server().create();
     let owner = std::fs::metadata(sandbox.data_dir()).unwrap();
     let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     for (name, text) in [

@@ -4,18 +4,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::traffic::{Traffic, are_at_work, elapsed, server, statements};
-use postgres::{Client, NoTls};
 use replay::{Options, Snapshot};
 use run::{Execution, Outcome, RunStatus, SkipReason};
 use sandbox::{Endpoint, Sandbox, Stop};
+use test_support::connect;
 use workload::{EventKind, Sqlstate};
 
 /// Injects no fault.
 fn alone(_: &Snapshot) {}
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
 
 fn failed(code: &[u8; 5]) -> Outcome {
     Outcome::Failed(Sqlstate(*code))
@@ -31,7 +27,7 @@ const END_OWN: &str = "SELECT pg_terminate_backend(pg_backend_pid())";
 #[test]
 fn reopened_connection_has_the_state_of_its_session() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE seen (what text)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -71,14 +67,17 @@ fn reopened_connection_has_the_state_of_its_session() {
     assert_eq!(info.connections_lost["57P01"], 1);
     assert_eq!(info.connections_reopened, 1);
     assert!(!info.options.contains_key("restore_errors"), "{info:?}");
-    let seen: String = client(&server).query_one("TABLE seen", &[]).unwrap().get(0);
+    let seen: String = connect(&server)
+        .query_one("TABLE seen", &[])
+        .unwrap()
+        .get(0);
     assert_eq!(seen, "one pg_catalog, public 7s 0 news");
 }
 
 #[test]
 fn statements_of_a_lost_transaction_are_skipped() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (n int)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -138,7 +137,7 @@ fn statements_of_a_lost_transaction_are_skipped() {
         let expected: Vec<Outcome> = script.iter().map(|(_, outcome)| *outcome).collect();
         assert_eq!(found, expected, "session {session}");
     }
-    let rows = client(&server)
+    let rows = connect(&server)
         .query("SELECT n FROM t ORDER BY n", &[])
         .unwrap();
     let rows: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
@@ -217,7 +216,7 @@ fn cancel_that_came_too_early_is_retried() {
     traffic.at(4_001, 1, EventKind::Cancel);
     traffic.simple(4_002, 1, "SELECT 1");
     traffic.disconnect(4_010, 1);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     let mut process = None;
     let mut went_on = false;
     let signal = |signal: &str, pid: &str| {
@@ -254,7 +253,7 @@ fn cancel_that_came_too_early_is_retried() {
 
 /// Sessions that insert what they are and when, each statement in a transaction of its own.
 fn busy(server: &Endpoint, sessions: u64, until_ms: i64) -> Traffic {
-    client(server)
+    connect(server)
         .batch_execute("CREATE TABLE entry (session int, n int, PRIMARY KEY (session, n))")
         .unwrap();
     let mut traffic = Traffic::new(server);
@@ -274,7 +273,7 @@ fn busy(server: &Endpoint, sessions: u64, until_ms: i64) -> Traffic {
 /// Checks that the table holds the executed inserts and none that was skipped. An insert that failed with
 /// its connection may be there or not.
 fn matches_table(server: &Endpoint, done_inserts: u64, failed: u64) {
-    let count: i64 = client(server)
+    let count: i64 = connect(server)
         .query_one("SELECT count(*) FROM entry", &[])
         .unwrap()
         .get(0);
@@ -319,7 +318,7 @@ fn restarted_server_is_awaited() {
 fn randomly_terminated_backends_are_replaced() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = busy(&server, 20, 2_000);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     let (info, _) = traffic.replay(&Options::default(), |_| {
         admin
             .execute(

@@ -4,18 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::Speed;
-use postgres::{Client, NoTls};
 use replay::{IoMethod, Options};
 use run::{Outcome, RunStatus};
 use sandbox::{Endpoint, Stop};
+use test_support::connect;
 use workload::EventKind;
 
 use super::tls_front::TlsFront;
 use super::traffic::{Traffic, are_at_work, server, statements};
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
 
 fn at_full_speed(by_ring: bool) -> Options {
     Options {
@@ -34,7 +30,7 @@ const INSERTS: u64 = 150;
 /// Sessions that insert what they are and when, for some two seconds; some by named statements, some in
 /// texts whose answers are long.
 fn busy(server: &Endpoint) -> Traffic {
-    client(server)
+    connect(server)
         .batch_execute("CREATE TABLE entry (session int, n int, PRIMARY KEY (session, n))")
         .unwrap();
     let mut traffic = Traffic::new(server);
@@ -72,7 +68,7 @@ fn busy(server: &Endpoint) -> Traffic {
 fn backends_are_terminated(by_ring: bool) {
     let (_sandbox, server) = server(&[]);
     let mut traffic = busy(&server);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     let (info, executions) = traffic.replay(&at_full_speed(by_ring), |_| {
         admin
             .execute(

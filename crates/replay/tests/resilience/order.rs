@@ -1,15 +1,11 @@
 //! Statements that wait for the commits that they followed in the capture, on a real server.
 
 use crate::traffic::{Traffic, server, statements};
-use postgres::{Client, NoTls};
 use replay::{Options, SendOrder};
 use run::Outcome;
 use sandbox::Endpoint;
+use test_support::connect;
 use workload::Sqlstate;
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
 
 fn at_full_speed(workers: usize) -> Options {
     Options {
@@ -23,7 +19,7 @@ fn at_full_speed(workers: usize) -> Options {
 /// In the capture one session after the other appended, each to what the one before had committed:
 /// twenty sessions, in an order that has nothing to do with their numbers.
 fn relay(server: &Endpoint) -> Traffic {
-    client(server)
+    connect(server)
         .batch_execute("CREATE TABLE baton (n serial, session int)")
         .unwrap();
     let mut traffic = Traffic::new(server);
@@ -56,12 +52,12 @@ fn commits_come_in_the_order_of_the_capture() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = relay(&server);
     for workers in [1, 2] {
-        client(&server).batch_execute("TRUNCATE baton").unwrap();
+        connect(&server).batch_execute("TRUNCATE baton").unwrap();
         let (info, _) = traffic.replay(&at_full_speed(workers), |_| ());
         assert_eq!(info.done, info.statements, "{info:?}");
         assert_ne!(info.options["waits_for_commits"], "0");
         assert_eq!(info.options["let_go_before_commits"], "0", "{info:?}");
-        let rows = client(&server)
+        let rows = connect(&server)
             .query("SELECT session FROM baton ORDER BY n", &[])
             .unwrap();
         let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
@@ -73,7 +69,7 @@ fn commits_come_in_the_order_of_the_capture() {
 #[test]
 fn waiting_statement_whose_session_blocks_others_is_released() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -137,7 +133,7 @@ fn two_phase_commit_ends_with_the_second_phase() {
         traffic.disconnect(2_000, session);
     }
     for workers in [1, 2] {
-        client(&server)
+        connect(&server)
             .batch_execute(
                 "DROP TABLE IF EXISTS t; CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)",
             )
@@ -145,7 +141,7 @@ fn two_phase_commit_ends_with_the_second_phase() {
         let (info, _) = traffic.replay(&at_full_speed(workers), |_| ());
         assert_eq!(info.done, info.statements, "{info:?}");
         assert_eq!(info.options["let_go_before_commits"], "0", "{info:?}");
-        let row = client(&server).query_one("SELECT n FROM t", &[]).unwrap();
+        let row = connect(&server).query_one("SELECT n FROM t", &[]).unwrap();
         assert_eq!(row.get::<_, i64>(0), expected);
     }
 }
@@ -154,7 +150,7 @@ fn two_phase_commit_ends_with_the_second_phase() {
 #[test]
 fn prepared_transaction_that_blocks_others_is_ended_early() {
     let (_sandbox, server) = server(&[("max_prepared_transactions", "5")]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (n int); INSERT INTO t VALUES (0)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -185,7 +181,7 @@ fn prepared_transaction_that_blocks_others_is_ended_early() {
 #[test]
 fn failed_or_skipped_commit_delays_no_statement() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -275,7 +271,7 @@ fn global_order_waiting_session_delays_all_others() {
 #[test]
 fn global_order_breaks_deadlocks() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
         .unwrap();
     let mut traffic = Traffic::new(&server);
@@ -306,7 +302,7 @@ fn global_order_breaks_deadlocks() {
 #[test]
 fn commit_wait_is_released_if_all_connections_wait() {
     let (_sandbox, server) = server(&[]);
-    client(&server)
+    connect(&server)
         .batch_execute("CREATE TABLE t (a int)")
         .unwrap();
     let mut traffic = Traffic::new(&server);

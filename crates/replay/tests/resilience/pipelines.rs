@@ -1,16 +1,12 @@
 //! Statements that were sent before the answers to those before them were there.
 
-use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Execution, Outcome, SkipReason};
 use sandbox::Endpoint;
+use test_support::connect;
 use workload::{Boundary, Particulars, Sqlstate};
 
 use crate::traffic::{Traffic, server, statements};
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
 
 const INSERT: &str = "INSERT INTO t SELECT $1::int FROM pg_sleep(0.05)";
 
@@ -40,12 +36,12 @@ fn outcomes(executions: &[Execution]) -> Vec<Outcome> {
 }
 
 fn rows(server: &Endpoint) -> Vec<i32> {
-    let rows = client(server).query("SELECT n FROM t ORDER BY n", &[]);
+    let rows = connect(server).query("SELECT n FROM t ORDER BY n", &[]);
     rows.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
 fn table(server: &Endpoint) {
-    client(server)
+    connect(server)
         .batch_execute("DROP TABLE IF EXISTS t; CREATE TABLE t (n int PRIMARY KEY)")
         .unwrap();
 }

@@ -3,20 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::{Client, NoTls};
 use replay::{Options, PreviousRun};
 use run::{Outcome, RunStatus, SkipReason};
 use sandbox::Endpoint;
+use test_support::connect;
 
 use crate::traffic::{Traffic, server, statements};
 
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
-
 /// Sessions that insert, alone and in transactions, with settings of their own, for three seconds.
 fn traffic_for(server: &Endpoint) -> Traffic {
-    client(server)
+    connect(server)
         .batch_execute("CREATE TABLE entry (session int, n int, setting text)")
         .unwrap();
     let mut traffic = Traffic::new(server);
@@ -46,7 +42,7 @@ fn resumed_replay_repeats_no_statement() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = traffic_for(&server);
     for speed in ["1", "max"] {
-        client(&server).batch_execute("TRUNCATE entry").unwrap();
+        connect(&server).batch_execute("TRUNCATE entry").unwrap();
         let options = Options {
             speed: speed.parse().unwrap(),
             ..Options::default()
@@ -98,7 +94,7 @@ fn resumed_replay_repeats_no_statement() {
         // Nobody was late because time went by in between.
         let last = executions.last().unwrap();
         assert!(last.due_ns < 4_000_000_000, "{last:?}");
-        let rows = client(&server)
+        let rows = connect(&server)
             .query(
                 "SELECT session, n, count(*), min(setting) FROM entry GROUP BY 1, 2",
                 &[],

@@ -3,18 +3,14 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::traffic::{Traffic, server, statements};
-use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Outcome, SkipReason, StatementKind};
 use sandbox::Endpoint;
-
-fn client(server: &Endpoint) -> Client {
-    Client::connect(&server.url("postgres"), NoTls).unwrap()
-}
+use test_support::connect;
 
 /// Thirty sessions, each with settings, a prepared statement and transactions of its own.
 fn many(server: &Endpoint) -> Traffic {
-    client(server)
+    connect(server)
         .batch_execute("CREATE TABLE seen (session int, place int, setting text, isolated bool)")
         .unwrap();
     let mut traffic = Traffic::new(server);
@@ -48,7 +44,7 @@ fn many(server: &Endpoint) -> Traffic {
 fn sessions_share_connections_and_see_only_their_own() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = many(&server);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     let most = AtomicI64::new(0);
     for (max, workers) in [(4, 1), (5, 2), (100, 1)] {
         admin.batch_execute("TRUNCATE seen").unwrap();
@@ -137,7 +133,7 @@ fn connection_state_binds_a_session_to_its_connection() {
 fn lost_connections_are_replaced_also_where_they_are_shared() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = many(&server);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     let options = Options {
         connections_max: Some(4),
         ..Options::default()
@@ -159,7 +155,7 @@ fn lost_connections_are_replaced_also_where_they_are_shared() {
 #[test]
 fn state_set_by_a_function_is_discarded_for_the_next_session() {
     let (_sandbox, server) = server(&[]);
-    let mut admin = client(&server);
+    let mut admin = connect(&server);
     admin
         .batch_execute(
             "CREATE TABLE numbered (id serial, session int);
@@ -194,7 +190,7 @@ fn state_set_by_a_function_is_discarded_for_the_next_session() {
     assert_eq!(info.done + 3, info.statements, "{info:?}");
     let count = |tenant: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM told WHERE coalesce(tenant, '') {tenant} ''");
-        client(&server).query_one(&sql, &[]).unwrap().get(0)
+        connect(&server).query_one(&sql, &[]).unwrap().get(0)
     };
     assert_eq!((count("<>"), count("=")), (0, 3));
 }

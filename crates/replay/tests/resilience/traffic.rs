@@ -7,7 +7,7 @@ use std::time::Duration;
 use clock::{Clock, SystemClock};
 use replay::{Observer, Options, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
-use sandbox::{Auth, Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
     WriterOptions,
@@ -17,24 +17,10 @@ const START_US: i64 = 1_700_000_000_000_000;
 
 /// Starts a private server.
 pub fn server(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let options = sandbox::Options {
-        auth: Auth::Password("traffic".to_owned()),
-        settings: settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-        ..sandbox::Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
-    (sandbox, endpoint)
+    test_support::server()
+        .password("traffic")
+        .settings(settings)
+        .start()
 }
 
 /// Observer that calls a function with each progress snapshot, about ten times a second.

@@ -11,7 +11,7 @@ use connect::login::Login;
 use observe::{Example, Limits, facts, facts_with_limits, plans};
 use postgres::{Client, NoTls};
 use run::{Facts, NoPlan, PlanFact, PlanOutcome, ServiceTime};
-use sandbox::{Endpoint, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use sql::Fingerprint;
 use workload::Parameter;
 
@@ -48,14 +48,7 @@ impl Server {
     }
 
     fn with(major: u16, settings: &[(&str, &str)]) -> Self {
-        let places = Places::from_environment().unwrap();
-        let wanted = ServerRequirements {
-            major: Some(major),
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
+        let mut sandbox = test_support::server().major(major).create();
         let own = [
             ("random_page_cost", "1.5"),
             ("archive_command", "KEY=hush true"),

@@ -42,6 +42,9 @@ pub struct Options {
     pub locale: String,
     /// Additional arguments of `initdb`, such as `--no-data-checksums`.
     pub initdb: Vec<String>,
+    /// Data directory of a stopped server that is copied instead of running `initdb`. `auth`, `locale` and
+    /// `initdb` must describe it.
+    pub template: Option<PathBuf>,
     /// Settings, as in `postgresql.conf`. `ALTER SYSTEM` overrides them.
     pub settings: Vec<(String, String)>,
     /// Time limit for a start and for a stop, which include the recovery or the checkpoint of a large
@@ -57,6 +60,7 @@ impl Default for Options {
             auth: Auth::Trust,
             locale: "C".to_owned(),
             initdb: Vec::new(),
+            template: None,
             settings: Vec::new(),
             patience: Duration::from_secs(300),
         }
@@ -134,11 +138,18 @@ impl Sandbox {
             owner: Some(owner),
             watchdog: None,
         };
-        sandbox.init_cluster(&options.auth, &options.locale, &options.initdb)?;
+        sandbox.prepare_dirs()?;
+        match &options.template {
+            Some(template) => {
+                snapshot::copy_tree(template, &sandbox.data)?;
+            }
+            None => sandbox.init_cluster(&options.auth, &options.locale, &options.initdb)?,
+        }
+        server::include(&sandbox.data, &sandbox.root.join(settings::FILE))?;
         Ok(sandbox)
     }
 
-    fn init_cluster(&mut self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
+    fn prepare_dirs(&mut self) -> Result<()> {
         // The server's user must be able to enter the directory; other users need it only if root owns it.
         let mode = if privileges::is_root() { 0o711 } else { 0o700 };
         fs::set_permissions(&self.root, fs::Permissions::from_mode(mode))
@@ -148,12 +159,13 @@ impl Sandbox {
         let watchdog = Watchdog::start(&self.root, Some(&sockets))?;
         self.marker.watchdog = Some(watchdog.pid());
         self.watchdog = Some(watchdog);
-        self.marker.write(&self.root)?;
+        self.marker.write(&self.root)
+    }
 
+    fn init_cluster(&self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
         private_dir(&self.data)?;
         self.run_as.change_owner(&self.data)?;
-        self.cluster().init(auth, locale, initdb)?;
-        server::include(&self.data, &self.root.join(settings::FILE))
+        self.cluster().init(auth, locale, initdb)
     }
 
     /// Creates the socket directory in the sandbox, unless the socket's path would exceed the limit of the

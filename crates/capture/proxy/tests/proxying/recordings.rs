@@ -13,23 +13,11 @@ use capture_sink::{EventCollector, EventSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
 use connect::Target;
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Places, Sandbox, ServerRequirements};
+use sandbox::{Endpoint, Sandbox};
 use workload::{EventRef, Provenance, ServerEvent, Session, WorkloadInfo};
 
 /// Time limit of every step, so that a test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-pub fn sandbox_of(major: Option<u16>) -> (Sandbox, Places) {
-    let places = Places::from_environment().unwrap();
-    let wanted = ServerRequirements {
-        major,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let sandbox = Sandbox::create(&found, sandbox::Options::default(), &places).unwrap();
-    (sandbox, places)
-}
 
 /// One server of each version for all tests; their watchdogs end them after the tests.
 pub fn server(major: u16) -> &'static Endpoint {
@@ -40,7 +28,7 @@ pub fn server(major: u16) -> &'static Endpoint {
         _ => &NEW,
     };
     let (_, endpoint) = place.get_or_init(|| {
-        let (mut sandbox, _) = sandbox_of(Some(major));
+        let mut sandbox = test_support::server().major(major).create();
         let endpoint = sandbox.start().unwrap();
         (sandbox, endpoint)
     });

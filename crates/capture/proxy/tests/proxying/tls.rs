@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sandbox::{Endpoint, Sandbox};
 
 use super::raw::Raw;
-use super::recordings::{Kept, Running, Wish, private, sandbox_of};
+use super::recordings::{Kept, Running, Wish, private};
 
 const PASSWORD: &str = "the password";
 
@@ -57,7 +57,7 @@ fn certified() -> &'static Certified {
         issue(&issuer, files.path(), "server");
         issue(&issuer, files.path(), "proxy");
 
-        let (mut sandbox, _) = sandbox_of(Some(18));
+        let mut sandbox = test_support::server().major(18).create();
         let data = sandbox.data_dir().to_owned();
         let owner = std::fs::metadata(&data).unwrap();
         let hba = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";

@@ -1,0 +1,90 @@
+//! Private servers of tests, copied from a template cluster instead of made by `initdb`.
+
+mod template;
+
+use postgres::{Client, NoTls};
+use sandbox::{Auth, Endpoint, Installation, Options, Places, Sandbox, ServerRequirements};
+
+/// Options of a test's server.
+#[derive(Debug, Clone, Default)]
+pub struct ServerBuilder {
+    major: Option<u16>,
+    places: Option<Places>,
+    options: Options,
+}
+
+/// Returns the options of a server of any version, which every local user may connect to.
+pub fn server() -> ServerBuilder {
+    ServerBuilder::default()
+}
+
+/// Connects to the database `postgres` as superuser.
+///
+/// # Panics
+/// If the server refuses the connection.
+#[track_caller]
+pub fn connect(server: &Endpoint) -> Client {
+    Client::connect(&server.url("postgres"), NoTls).expect("a connection")
+}
+
+impl ServerBuilder {
+    /// Requires a major version. A server that is not installed is downloaded once.
+    pub fn major(mut self, major: u16) -> Self {
+        self.major = Some(major);
+        self
+    }
+
+    /// Requires a password of the superuser.
+    pub fn password(mut self, password: &str) -> Self {
+        self.options.auth = Auth::Password(password.to_owned());
+        self
+    }
+
+    /// Adds settings of `postgresql.conf`.
+    pub fn settings(mut self, settings: &[(&str, &str)]) -> Self {
+        let settings = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        self.options.settings.extend(settings);
+        self
+    }
+
+    /// Keeps the cluster and the template in other places than the usual ones.
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = Some(places);
+        self
+    }
+
+    /// Creates a server that is not started yet.
+    ///
+    /// # Panics
+    /// If no server is found or its cluster cannot be created.
+    #[track_caller]
+    pub fn create(mut self) -> Sandbox {
+        let usual = Places::from_environment().expect("a home directory");
+        let found = find(self.major, &usual);
+        let places = self.places.unwrap_or(usual);
+        self.options.template = Some(template::of(&found, &self.options, &places));
+        Sandbox::create(&found, self.options, &places).expect("a cluster")
+    }
+
+    /// Starts a server. Dropping the sandbox stops it.
+    ///
+    /// # Panics
+    /// If no server is found or it does not start.
+    #[track_caller]
+    pub fn start(self) -> (Sandbox, Endpoint) {
+        let mut sandbox = self.create();
+        let endpoint = sandbox.start().expect("a running server");
+        (sandbox, endpoint)
+    }
+}
+
+fn find(major: Option<u16>, places: &Places) -> Installation {
+    let wanted = ServerRequirements {
+        major,
+        dir: None,
+        offline: false,
+    };
+    sandbox::find(&wanted, places, &mut |_| ()).expect("a server")
+}
