@@ -2,6 +2,7 @@
 //!
 //! - Workloads: [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
+//! - Servers: [`observe_server`], [`record_profile`].
 //! - Results: [`observation`], [`run_time`], [`compare_runs`], [`diagnosis_inputs`].
 //! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
@@ -40,6 +41,7 @@ pub mod mask_text;
 pub mod mask_workload;
 pub mod notes;
 pub mod observation;
+pub mod observe_server;
 pub mod observed_replay;
 mod order;
 pub mod partial_replay;
@@ -48,6 +50,7 @@ pub mod processor_time;
 pub mod profile_samples;
 pub mod proof;
 pub mod prove_findings;
+pub mod record_profile;
 pub mod rewrite_workload;
 pub mod run_summary;
 pub mod run_time;

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use archive::ArchiveError;
-use cpu_profile::phases::{Span, attribute, spans_of_executions};
+use cpu_profile::phases::{
+    PhaseAccount, Placement, Rules, SampleTime, Span, attribute, spans_of_executions,
+};
 use run::{ProfileReader, ProfiledBackend, RunReader};
 use sql::Fingerprint;
 use workload::StatementText;
@@ -178,6 +180,22 @@ impl Profiled {
             .collect()
     }
 
+    /// Counts the chosen samples by execution phase. Returns the number of other samples, too.
+    ///
+    /// # Errors
+    /// If the run cannot be read.
+    pub fn phases(&self) -> Result<(PhaseAccount, u64), ArchiveError> {
+        let (stacks, rules) = (self.stacks()?, Rules::new());
+        let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
+        let unknown = rules.place("");
+        let mut account = PhaseAccount::default();
+        let others = self.each(|stack, statement| {
+            let placed = placed.get(stack as usize);
+            account.add(placed.copied().unwrap_or(unknown), statement);
+        })?;
+        Ok((account, others))
+    }
+
     /// Reads the texts of statements.
     ///
     /// # Errors
@@ -212,4 +230,23 @@ pub fn folded_stacks(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, F
         .collect();
     folded.sort_unstable();
     Ok(folded)
+}
+
+/// Returns the phases of all samples of clients in a run's profile, and the CPU time of one sample. The inner error is
+/// the reason why there is no profile.
+///
+/// # Errors
+/// If the run cannot be read.
+pub fn phase_account(
+    run: RunReader,
+) -> Result<Result<(PhaseAccount, SampleTime), String>, Failure> {
+    let Some(profile) = run.profile()? else {
+        return Ok(Err("no CPU profile was taken".to_owned()));
+    };
+    if let Some(reason) = &profile.info().off {
+        return Ok(Err(reason.clone()));
+    }
+    let sample_time = SampleTime::of(profile.info());
+    let (account, _) = Profiled::open(run, &SampleFilter::default())?.phases()?;
+    Ok(Ok((account, sample_time)))
 }

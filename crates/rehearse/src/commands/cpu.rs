@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cpu_profile::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTime};
+use cpu_profile::phases::PhaseReport;
 use report::{phases_text, to_document};
 use run::RunReader;
 
@@ -23,46 +23,13 @@ pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Success)
 }
 
-/// Returns the phases of a run's profile, and the CPU time of one sample. The inner error is the
-/// reason why there is no profile.
-///
-/// # Errors
-/// If the run cannot be read.
-pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>, Failure> {
-    let run = RunReader::open(path)?;
-    let Some(profile) = run.profile()? else {
-        return Ok(Err("no CPU profile was taken".to_owned()));
-    };
-    if let Some(off) = &profile.info().off {
-        return Ok(Err(off.clone()));
-    }
-    let each = SampleTime::of(profile.info());
-    let profiled = Profiled::open(run, &SampleFilter::default())?;
-    let (stacks, rules) = (profiled.stacks()?, Rules::new());
-    let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
-    let mut account = PhaseAccount::default();
-    profiled.each(|stack, statement| {
-        if let Some(placed) = placed.get(stack as usize) {
-            account.add(*placed, statement);
-        }
-    })?;
-    Ok(Ok((account, each)))
-}
-
 /// Shows the phases of a run's profile.
 ///
 /// # Errors
 /// If the run has no profile or cannot be read.
 pub fn show(path: &Path, choice: &SampleFilter, top: usize, json: bool) -> Result<(), Failure> {
     let profiled = Profiled::open(RunReader::open(path)?, choice)?;
-    let (stacks, rules) = (profiled.stacks()?, Rules::new());
-    let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
-    let nowhere = rules.place("");
-    let mut account = PhaseAccount::default();
-    let others = profiled.each(|stack, statement| {
-        let placed = placed.get(stack as usize);
-        account.add(placed.copied().unwrap_or(nowhere), statement);
-    })?;
+    let (account, others) = profiled.phases()?;
     let name = path.display().to_string();
     let info = profiled.profile.info();
     let view = PhaseReport::new(&name, info, &account, others, &profiled.texts()?, top);

@@ -23,10 +23,11 @@ use workload::{WorkloadInfo, WorkloadReader};
 
 use super::proving::ProofWanted;
 use super::stage::{PROFILE_HZ, Stage};
-use crate::commands::{cpu, flame};
+use crate::commands::flame;
 use crate::options::lab::CaseArgs;
 use study::Failure;
 use study::diagnosis_inputs;
+use study::profile_samples::phase_account;
 use study::proof::sides;
 use study::rewrite_workload;
 use study::target_snapshot::Asked;
@@ -212,7 +213,8 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         rewrite_workload::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
     let batched = WorkloadReader::open(&path)?;
     let (after, _) = stage.replay_asked(&batched, "batches.run", &at_once(), looks(), none)?;
-    let replays = [cpu::account(&before)?, cpu::account(&after)?];
+    let account = |path: &Path| phase_account(RunReader::open(path)?);
+    let replays = [account(&before)?, account(&after)?];
 
     stage.step("What the diagnosis suggests is proved: by turns with single rows and with batches, each time from the same state and with caches that know nothing.".to_owned())?;
     let sides = sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?;
@@ -407,7 +409,7 @@ fn profiled(
         Err(why) => return Ok(Err(why)),
     };
     let run = stage.directory.join(&name);
-    let (account, each) = match cpu::account(&run)? {
+    let (account, each) = match phase_account(RunReader::open(&run)?)? {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
     };

@@ -13,13 +13,14 @@ use run::RunInfo;
 use workload::WorkloadReader;
 
 use super::LOGGING;
-use crate::commands::{capture, profile, sandbox};
+use crate::commands::{capture, sandbox};
 use crate::display::Display;
 use crate::options::lab::CaseArgs;
 use crate::terminal;
 use study::Failure;
 use study::Interrupt;
 use study::observed_replay;
+use study::record_profile::record_profile;
 use study::target_snapshot::Asked;
 
 /// Says that a folder is a case's, from its beginning on.
@@ -203,7 +204,7 @@ impl Stage {
             statements: true,
             ..ProfileOptions::default()
         };
-        profile::record(&target, &wanted, &output, &clock, meanwhile)
+        record_profile(&target, &wanted, &output, &clock, meanwhile)
     }
 
     pub(super) fn end(self) -> Result<(PathBuf, Vec<String>), Failure> {
