@@ -267,6 +267,21 @@ pub enum Format {
     Cnpg,
 }
 
+impl From<Format> for capture_log::LogFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Stderr => Self::Stderr,
+            Format::Csv => Self::Csv,
+            Format::Json => Self::Json,
+            Format::Syslog => Self::Syslog,
+            Format::Cloudwatch => Self::CloudWatch,
+            Format::Cloudsql => Self::CloudSql,
+            Format::Azure => Self::Azure,
+            Format::Cnpg => Self::Cnpg,
+        }
+    }
+}
+
 /// Options of `rehearse inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {

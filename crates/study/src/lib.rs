@@ -1,6 +1,6 @@
 //! The operations that a user asks for, as library calls without options and terminals.
 //!
-//! - Workloads: [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
+//! - Workloads: [`capture_log`], [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
 //! - Servers: [`observe_server`], [`record_profile`].
 //! - Results: [`observation`], [`run_time`], [`compare_runs`], [`diagnosis_inputs`].
@@ -21,6 +21,7 @@
 
 pub mod baseline_run;
 mod candidate_ranking;
+pub mod capture_log;
 mod change_script;
 pub mod compare_runs;
 pub mod diagnosis;

@@ -1,16 +1,18 @@
 //! Leads from a source to a workload.
 //!
 //! Each source (server logs, packets, the proxy) pushes events and sessions into an [`EventSink`]
-//! in the order in which it finds them. The sink is a [`workload::WorkloadWriter`], which sorts by
-//! time, or a filter in front of one: [`SliceSink`] keeps a part, [`MaskSink`] masks values.
+//! in the order in which it finds them. The sink is a [`WorkloadOutput`], whose writer sorts by time,
+//! or a filter in front of one: [`SliceSink`] keeps a part, [`MaskSink`] masks values.
 
 pub mod compression;
 mod counting_reader;
 mod mask;
 mod sink;
 mod slice;
+mod workload_output;
 
 pub use counting_reader::{CountingReader, StreamState};
 pub use mask::MaskSink;
 pub use sink::{Counted, EventCollector, EventSink, SinkError};
 pub use slice::SliceSink;
+pub use workload_output::WorkloadOutput;

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use capture_log as log;
 
-use crate::commands::capture::failure;
 use crate::options::CaptureLog;
 use study::Failure;
 use study::Interrupt;
@@ -30,9 +29,7 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
                 "standard input (-) was given twice; it can be read once",
             ));
         }
-        return Ok(Sources::Files(
-            log::select(&options.files).map_err(failure)?,
-        ));
+        return Ok(Sources::Files(log::select(&options.files)?));
     }
     let [what] = options.files.as_slice() else {
         return Err(Failure::usage(format!(

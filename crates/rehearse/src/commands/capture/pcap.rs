@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use capture_sink::{Counted, EventSink, MaskSink, SliceSink};
+use capture_sink::{Counted, EventSink, MaskSink, SliceSink, WorkloadOutput};
 use capture_wire::conversation::DecoderOptions;
 use capture_wire::pcap;
 use capture_wire::pcap::{PcapError, PcapOptions, PcapReport, Progress};
@@ -16,7 +16,6 @@ use transform::Slicer;
 use workload::{Provenance, SliceAccount, SliceNote};
 
 use super::check_workload_name;
-use super::partial_output::PartialOutput;
 use crate::exit_status::ExitStatus;
 use crate::options::pcap::CapturePcap;
 use crate::terminal;
@@ -102,7 +101,7 @@ fn capture(
         }
         Some(output) => {
             check_workload_name(output)?;
-            let output_writer = PartialOutput::create(output, has_stream, &recipients)?;
+            let output_writer = WorkloadOutput::create(output, has_stream, &recipients)?;
             let partial = archive::partial_path(output);
             if has_stream {
                 interrupt.leaves(partial.clone());

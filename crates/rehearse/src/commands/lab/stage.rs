@@ -13,12 +13,13 @@ use run::RunInfo;
 use workload::WorkloadReader;
 
 use super::LOGGING;
-use crate::commands::{capture, sandbox};
+use crate::commands::sandbox;
 use crate::display::Display;
 use crate::options::lab::CaseArgs;
 use crate::terminal;
 use study::Failure;
 use study::Interrupt;
+use study::capture_log::capture_files;
 use study::observed_replay;
 use study::record_profile::record_profile;
 use study::target_snapshot::Asked;
@@ -112,7 +113,7 @@ impl Stage {
         std::fs::copy(self.server.data_dir().join("log/postgresql.csv"), &log)
             .map_err(|error| Failure::could_not(format!("{}: {error}", log.display())))?;
         let workload = self.directory.join(name);
-        capture::capture_quietly(&[log], &workload, &self.interrupt)?;
+        capture_files(&[log], &workload, &self.interrupt)?;
         self.server.set(Vec::new())?;
         Ok(WorkloadReader::open(&workload)?)
     }

@@ -1,16 +1,17 @@
-//! Writer of a workload from files or from a stream.
+//! Writes a workload from files or from a stream.
 //!
 //! Files are still there when a capture fails. A stream cannot be read again, so its workload is
 //! checkpointed every second.
 
 use std::path::Path;
 
-use capture_sink::{EventSink, SinkError};
 use clock::{Clock, SystemClock};
 use transform::SecretRedactor;
 use workload::{
     ArchiveError, EventRef, Recipient, ServerEvent, Session, WorkloadWriter, WriterOptions,
 };
+
+use crate::sink::{EventSink, SinkError};
 
 /// Time between two checkpoints, in nanoseconds.
 const CHECKPOINT_NS: i64 = 1_000_000_000;
@@ -19,19 +20,20 @@ const CHECKPOINT_NS: i64 = 1_000_000_000;
 const LATE_US: i64 = 1_000_000;
 
 /// Writer of a workload that checkpoints if its source is a stream.
-pub(super) struct PartialOutput {
-    pub(super) writer: WorkloadWriter,
+pub struct WorkloadOutput {
+    /// The writer.
+    pub writer: WorkloadWriter,
     is_stream: bool,
     clock: SystemClock,
     checkpoint_ns: i64,
 }
 
-impl PartialOutput {
+impl WorkloadOutput {
     /// Creates the workload's `.partial` directory.
     ///
     /// # Errors
     /// If it exists, or cannot be created.
-    pub(super) fn create(
+    pub fn create(
         output: &Path,
         is_stream: bool,
         recipients: &[Recipient],
@@ -40,7 +42,7 @@ impl PartialOutput {
             keep_unfinished: is_stream,
             ..WriterOptions::default()
         };
-        Ok(PartialOutput {
+        Ok(WorkloadOutput {
             writer: WorkloadWriter::create_for(
                 output,
                 options,
@@ -54,7 +56,7 @@ impl PartialOutput {
     }
 }
 
-impl EventSink for PartialOutput {
+impl EventSink for WorkloadOutput {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         EventSink::event(&mut self.writer, event)?;
         if self.is_stream {

@@ -1,0 +1,199 @@
+//! Captures server logs into a workload.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use capture_log::{LogError, LogOptions, LogReport, capture, select};
+use capture_sink::{Counted, EventSink, MaskSink, SinkError, SliceSink, WorkloadOutput};
+use transform::Slicer;
+use transform::mask::Masker;
+use workload::{
+    EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
+};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// A capture of logs, and its destination.
+#[derive(Default)]
+pub struct LogCapture<'c> {
+    /// Inputs, and how they are read.
+    pub log: LogOptions<'c>,
+    /// Workload to write; `None` if the logs are only checked.
+    pub output: Option<&'c Path>,
+    /// Keys that can read the workload; empty if it is not encrypted.
+    pub recipients: &'c [Recipient],
+    /// Keeps a part of the events.
+    pub slicer: Option<Slicer>,
+    /// Options of the slice, by name, for the workload.
+    pub slice_options: BTreeMap<String, Vec<String>>,
+    /// Masks the values.
+    pub masker: Option<Masker>,
+    /// Ends the capture without a workload. A log that is followed ends by its own condition.
+    pub interrupt: Option<&'c Interrupt>,
+}
+
+/// Result of a capture.
+#[derive(Debug)]
+pub struct CapturedLog {
+    /// Account of the logs.
+    pub report: LogReport,
+    /// Time from the first event to the last, in microseconds.
+    pub span_us: i64,
+    /// Statements in the workload.
+    pub statements: u64,
+    /// Account of all events, if only a slice was kept.
+    pub slice: Option<SliceAccount>,
+    /// Account of all values, if they were masked.
+    pub mask: Option<MaskNote>,
+}
+
+/// Captures whole log files into a workload.
+///
+/// # Errors
+/// As [`capture_log`].
+pub fn capture_files(
+    files: &[PathBuf],
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<CapturedLog, Failure> {
+    let selection = select(files)?;
+    let mut captured = capture_log(LogCapture {
+        log: LogOptions {
+            inputs: selection.inputs,
+            ..LogOptions::default()
+        },
+        output: Some(output),
+        interrupt: Some(interrupt),
+        ..LogCapture::default()
+    })?;
+    captured.report.left_out.splice(..0, selection.left_out);
+    Ok(captured)
+}
+
+/// Captures logs into a workload, or checks them.
+///
+/// # Errors
+/// If the logs cannot be read, the workload cannot be written, or the user stopped the capture.
+pub fn capture_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
+    match request.output {
+        Some(output) => write_workload(request, output),
+        None => check_log(request),
+    }
+}
+
+fn check_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
+    let mut sink = InterruptibleSink {
+        sink: SliceSink::new(Counted::default(), request.slicer),
+        interrupt: request.interrupt,
+    };
+    let report = capture(request.log, &mut sink)?;
+    let (counted, slice) = sink.sink.finish()?;
+    Ok(CapturedLog {
+        report,
+        span_us: counted.span_us(),
+        statements: counted.statements,
+        slice,
+        mask: None,
+    })
+}
+
+fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog, Failure> {
+    let given = [
+        ("prefix", request.log.prefix.clone()),
+        (
+            "format",
+            request.log.format.map(|format| format.name().to_owned()),
+        ),
+    ];
+    // The file may be gone after it is no longer followed.
+    let is_stream = request.log.follow.is_some();
+    let output = WorkloadOutput::create(output, is_stream, request.recipients)?;
+    let mut sink = InterruptibleSink {
+        sink: SliceSink::new(MaskSink::new(output, request.masker), request.slicer),
+        interrupt: request.interrupt,
+    };
+    let report = capture(request.log, &mut sink)?;
+    let (sink, slice) = sink.sink.finish()?;
+    let (output, mask) = sink.finish();
+    let mut writer = output.writer;
+    writer.note_masks(mask.clone());
+    let sources = report.sources.iter();
+    let provenance = Provenance {
+        source_kind: "log".to_owned(),
+        sources: sources.map(|source| source.file.clone()).collect(),
+        options: given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect(),
+        start_wall_us: 0,
+        reconciliation: serde_json::to_value(&report.reconciliation).expect("plain data"),
+        slices: slice
+            .iter()
+            .map(|account| SliceNote {
+                options: request.slice_options.clone(),
+                account: account.clone(),
+                ..SliceNote::default()
+            })
+            .collect(),
+        rewrites: Vec::new(),
+    };
+    let info = writer.finish(provenance)?;
+    Ok(CapturedLog {
+        report,
+        span_us: info.span_us,
+        statements: info.statements,
+        slice,
+        mask,
+    })
+}
+
+/// Sink that ends the capture when the user interrupts it. The partial workload is then removed.
+struct InterruptibleSink<'a, S> {
+    sink: S,
+    interrupt: Option<&'a Interrupt>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the capture was stopped; nothing of it is left, and the log is as it was")]
+struct CaptureInterrupted;
+
+impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        if self.interrupt.is_some_and(Interrupt::is_asked) {
+            return Err(SinkError::new(CaptureInterrupted));
+        }
+        self.sink.event(event)
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        self.sink.session(session)
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        self.sink.server_event(event)
+    }
+
+    fn only_counts(&self) -> bool {
+        self.sink.only_counts()
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        match &error {
+            LogError::Read { error: inner, .. } if inner.kind() == std::io::ErrorKind::NotFound => {
+                Failure::usage(error)
+            }
+            LogError::NoInput
+            | LogError::Pattern { .. }
+            | LogError::FollowCompressed { .. }
+            | LogError::PrefixMatchesNothing { .. }
+            | LogError::NotThatFormat { .. }
+            | LogError::NoOnePrefix { .. }
+            | LogError::PrefixLacks { .. } => Failure::usage(error),
+            LogError::Sink(inner) => Failure::could_not(inner),
+            _ => Failure::could_not(error),
+        }
+    }
+}
