@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::{Facts, IndexFact, RelationFact, SettingFact};
+use run::{Facts, IndexFact, IndexKey, RelationFact, SettingFact};
 use sql::{Fingerprint, StatementClass, classify};
 
 use super::evidence::{Basis, Evidence, Missing, ServerLog, StackEvidence, StatementEvidence};
@@ -118,8 +118,10 @@ pub(super) fn index(definition: &str) -> IndexFact {
         bytes: Some(1 << 20),
         valid: true,
         ready: true,
-        unique: definition.contains("UNIQUE"),
-        primary: words[on - 1].ends_with("_pkey"),
+        key: IndexKey::new(
+            definition.contains("UNIQUE"),
+            words[on - 1].ends_with("_pkey"),
+        ),
         tablespace: None,
     }
 }

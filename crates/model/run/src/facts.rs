@@ -122,12 +122,43 @@ pub struct IndexFact {
     pub valid: bool,
     /// Whether writes maintain it.
     pub ready: bool,
-    /// Whether it enforces uniqueness.
-    pub unique: bool,
-    /// Whether it belongs to the primary key.
-    pub primary: bool,
+    /// Constraint that it enforces.
+    pub key: IndexKey,
     /// Tablespace, if it is not that of the database.
     pub tablespace: Option<String>,
+}
+
+/// Constraint that an index enforces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IndexKey {
+    /// None.
+    #[default]
+    Plain,
+    /// Uniqueness.
+    Unique,
+    /// The primary key.
+    Primary,
+}
+
+impl IndexKey {
+    /// Builds it from `indisunique` and `indisprimary` of `pg_index`.
+    pub fn new(is_unique: bool, is_primary: bool) -> Self {
+        match (is_unique, is_primary) {
+            (_, true) => IndexKey::Primary,
+            (true, false) => IndexKey::Unique,
+            (false, false) => IndexKey::Plain,
+        }
+    }
+
+    /// Whether values are unique.
+    pub fn is_unique(self) -> bool {
+        self != IndexKey::Plain
+    }
+
+    /// Whether it belongs to the primary key.
+    pub fn is_primary(self) -> bool {
+        self == IndexKey::Primary
+    }
 }
 
 /// Note about missing facts or plans, or about their basis.

@@ -6,8 +6,8 @@ use sql::Fingerprint;
 use workload::Sqlstate;
 
 use crate::facts::{
-    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, PlanFact, PlanOutcome,
-    RelationFact, SettingFact,
+    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan, PlanFact,
+    PlanOutcome, RelationFact, SettingFact,
 };
 
 use ColumnType::{Bool, Text, TextList, U64};
@@ -313,8 +313,8 @@ impl Row for IndexFact {
         table.u64(self.bytes);
         table.bool(self.valid);
         table.bool(self.ready);
-        table.bool(self.unique);
-        table.bool(self.primary);
+        table.bool(self.key.is_unique());
+        table.bool(self.key.is_primary());
         table.text(self.tablespace.as_deref());
     }
 
@@ -328,8 +328,7 @@ impl Row for IndexFact {
             bytes: batch.u64(5, row),
             valid: bool(batch, 6, row),
             ready: bool(batch, 7, row),
-            unique: bool(batch, 8, row),
-            primary: bool(batch, 9, row),
+            key: IndexKey::new(bool(batch, 8, row), bool(batch, 9, row)),
             tablespace: optional_text(batch, 10, row),
         })
     }

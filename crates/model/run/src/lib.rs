@@ -36,8 +36,8 @@ pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
 pub use execution_counts::ServiceTime;
 pub use facts::{
-    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, PlanFact, PlanOutcome,
-    RelationFact, SettingFact,
+    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan, PlanFact,
+    PlanOutcome, RelationFact, SettingFact,
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use observed::{

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use run::{
-    Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, Outcome,
-    Place, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
+    Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan,
+    Outcome, Place, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
     SettingFact, SkipReason, StatementKind, TargetInfo, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
@@ -359,8 +359,7 @@ fn facts() -> Facts {
             bytes: Some(8192),
             valid: true,
             ready: false,
-            unique: true,
-            primary: false,
+            key: IndexKey::Unique,
             tablespace: Some("fast".to_owned()),
         }],
         notes: vec![FactNote {

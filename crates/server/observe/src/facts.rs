@@ -3,7 +3,9 @@
 use clock::Clock;
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
-use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
+use run::{
+    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, RelationFact, SettingFact,
+};
 use std::time::Duration;
 
 use crate::catalogue;
@@ -360,8 +362,7 @@ fn indexes(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &st
             bytes: text_at(&row, 4).parse().ok(),
             valid: text_at(&row, 5) == "t",
             ready: text_at(&row, 6) == "t",
-            unique: text_at(&row, 7) == "t",
-            primary: text_at(&row, 8) == "t",
+            key: IndexKey::new(text_at(&row, 7) == "t", text_at(&row, 8) == "t"),
             tablespace: optional_text_at(&row, 9),
         });
     }

@@ -272,7 +272,12 @@ impl<'f> DatabasePair<'f> {
                         &one.definition,
                         &other.definition,
                     );
-                    differ(&mut details, "primary key", &one.primary, &other.primary);
+                    differ(
+                        &mut details,
+                        "primary key",
+                        &one.key.is_primary(),
+                        &other.key.is_primary(),
+                    );
                     let tablespace = |index: &IndexFact| {
                         index
                             .tablespace

@@ -188,7 +188,7 @@ impl<'e> TableUpdates<'e> {
 
     /// Proposes to remove the index, or to move the column to another table.
     fn index_remedy(&self, evidence: &Evidence, index: &IndexFact, column: &str) -> Remedy {
-        let change = match index.unique {
+        let change = match index.key.is_unique() {
             true => Change::by_hand(format!(
                 "keep {column} in a table of its own, since {} has to be there",
                 index.name

@@ -115,7 +115,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
         .collect();
     let mut findings = Vec::new();
     for (place, (index, shape)) in all.iter().enumerate() {
-        if index.unique {
+        if index.key.is_unique() {
             continue;
         }
         let is_covered = |(at, (other, wider)): &(usize, &(&IndexFact, IndexShape))| {
@@ -130,7 +130,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
                 && shape.predicate == wider.predicate
                 && shape.include.iter().all(|column| wider.include.contains(column))
                 // Of two equal indexes, the second is redundant.
-                && (begins && !same || same && (other.unique || *at < place))
+                && (begins && !same || same && (other.key.is_unique() || *at < place))
         };
         let Some((_, (other, wider))) = all.iter().enumerate().find(is_covered) else {
             continue;
@@ -172,7 +172,7 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
     for index in facts
         .indexes
         .iter()
-        .filter(|index| index.valid && !index.unique)
+        .filter(|index| index.valid && !index.key.is_unique())
     {
         let object = format!("{}.{} on {}", index.schema, index.name, index.table);
         let scanned = evidence.increase("pg_stat_user_indexes", &object, "idx_scan") > 0.0;

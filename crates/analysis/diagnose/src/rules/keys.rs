@@ -91,7 +91,13 @@ fn random_key<'e>(
                 && index.database == table.database
         })
         .collect();
-    indexes.sort_by_key(|index| (!index.primary, !index.unique, index.name.clone()));
+    indexes.sort_by_key(|index| {
+        (
+            !index.key.is_primary(),
+            !index.key.is_unique(),
+            index.name.clone(),
+        )
+    });
     indexes.into_iter().find_map(|index| {
         let shape = IndexShape::parse(index);
         let column = shape.columns().first().map(|column| (*column).to_owned())?;
@@ -102,7 +108,7 @@ fn random_key<'e>(
 
 /// Proposes the migrations of a random key to a monotonic one, cheapest first.
 fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str) -> Vec<Change> {
-    if !index.primary || IndexShape::parse(index).columns() != [column] {
+    if !index.key.is_primary() || IndexShape::parse(index).columns() != [column] {
         return vec![Change::by_hand(
             "a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)",
         )];
@@ -185,7 +191,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
     for index in facts
         .indexes
         .iter()
-        .filter(|index| index.primary && index.valid)
+        .filter(|index| index.key.is_primary() && index.valid)
     {
         let table = facts.relations.iter().find(|one| {
             one.database == index.database && one.schema == index.schema && one.name == index.table
@@ -228,6 +234,8 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use run::IndexKey;
+
     use super::*;
     use crate::finding::Form;
     use crate::synthetic::{EvidenceBuilder, statement, table};
@@ -283,7 +291,7 @@ mod tests {
         composite.facts().indexes[0].definition =
             "CREATE UNIQUE INDEX links_pkey ON public.links USING btree (id, url)".to_owned();
         let mut secondary = with("bytea not null", 9_000);
-        secondary.facts().indexes[0].primary = false;
+        secondary.facts().indexes[0].key = IndexKey::Unique;
         for other in [composite, secondary] {
             let first = changes(other).remove(0);
             assert_eq!(first.form, Form::ByHand);
