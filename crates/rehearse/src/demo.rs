@@ -44,7 +44,7 @@ const PAGE: &str = "comparison.html";
 pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let directory = make_directory(&options.dir)?;
+    let directory = make_directory(&options.output)?;
     let places = Places::from_environment()?;
     step(1, "A private PostgreSQL, with logging on");
     let found = sandbox::find(&options.server.requirements(), &places)?;
@@ -173,7 +173,7 @@ fn make_directory(wanted: &Path) -> Result<PathBuf, Failure> {
         });
         if let Some(entry) = foreign {
             return Err(Failure::usage(format!(
-                "{} holds {}, which is not the demo's; give another folder with --dir",
+                "{} holds {}, which is not the demo's; give another folder with --output",
                 wanted.display(),
                 entry.file_name().to_string_lossy()
             )));

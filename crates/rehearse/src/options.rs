@@ -626,8 +626,8 @@ impl Server {
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Write the results to this directory.
-    #[arg(long, value_name = "DIR", default_value = "rehearse-demo")]
-    pub dir: PathBuf,
+    #[arg(short, long, value_name = "DIR", default_value = "rehearse-demo")]
+    pub output: PathBuf,
     /// PostgreSQL installation.
     #[command(flatten)]
     pub server: Server,

@@ -10,9 +10,9 @@ use lab::queue;
 use observe::MonitorOptions;
 use replay::{Options, SendOrder, Target};
 use report::{TextStyle, diagnose_text, to_json};
-use study::diagnosis_report::DiagnosisReport;
 use run::RunReader;
 use sandbox::Stop;
+use study::diagnosis_report::DiagnosisReport;
 use workload::WorkloadReader;
 
 use super::super::stage::{DATABASE, LOADED, Stage};
