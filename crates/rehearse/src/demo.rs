@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
+use ::sandbox::{Dirs, Endpoint, Options as SandboxOptions, Sandbox, Stop};
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use report::inspect_text;
@@ -27,9 +27,9 @@ use crate::terminal;
 use report::output_file;
 use study::Failure;
 use study::Interrupt;
-use study::compare_runs::{Request, compare_runs};
+use study::compare_runs::{ComparisonRequest, compare_runs};
 use study::observed_replay;
-use study::target_snapshot::Asked;
+use study::target_snapshot::ObservationPlan;
 
 /// Number of sessions: enough for visible contention, and fewer than the server's connections.
 const SESSIONS: usize = 24;
@@ -45,7 +45,7 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let directory = make_directory(&options.output)?;
-    let places = Places::from_environment()?;
+    let places = Dirs::from_environment()?;
     step(1, "A private PostgreSQL, with logging on");
     let found = sandbox::find(&options.server.requirements(), &places)?;
     let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
@@ -119,10 +119,10 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     server.close()?;
 
     step(8, "rehearse compare: what got slower, and how sure that is");
-    let request = Request {
+    let request = ComparisonRequest {
         before: vec![before],
         after: vec![after],
-        ..Request::default()
+        ..ComparisonRequest::default()
     };
     let comparison = compare_runs(&request)?;
     terminal::say(&compare_text::render_text(&comparison, &terminal::style()));
@@ -144,7 +144,7 @@ fn tell(text: &str) {
 }
 
 fn stop_if_asked(interrupt: &Interrupt) -> Result<(), Failure> {
-    if interrupt.is_asked() {
+    if interrupt.is_requested() {
         return Err(Failure::could_not(
             "the demo was stopped; its server is deleted, what it made so far is left",
         ));
@@ -213,13 +213,13 @@ fn load(endpoint: &Endpoint) -> Result<shop::Sizes, Failure> {
     shop::create(&mut client).map_err(failed("cannot fill the shop"))
 }
 
-fn drive(endpoint: &Endpoint, seconds: u64) -> Result<shop::Driven, Failure> {
-    let options = shop::Traffic {
+fn drive(endpoint: &Endpoint, seconds: u64) -> Result<shop::TrafficCounts, Failure> {
+    let options = shop::TrafficOptions {
         sessions: SESSIONS,
         duration: Duration::from_secs(seconds),
         seed: SEED,
     };
-    shop::drive(
+    shop::run_traffic(
         &|application| connect(endpoint, "shop", application),
         options,
     )
@@ -264,7 +264,7 @@ fn replay_from_snapshot(
         reader,
         &target,
         &Options::default(),
-        Asked {
+        ObservationPlan {
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clock::Speed;
-use replay::{Happening, Meter, ReplayError, Snapshot};
+use replay::{ConnectionEvent, Metrics, ReplayError, Snapshot};
 use report::LiveReplayView;
 use run::RunInfo;
 
@@ -57,8 +57,8 @@ impl<'w> Display<'w> {
 }
 
 impl ReplayDisplay for Display<'_> {
-    fn begin(&mut self, start: &ReplayStart<'_>) -> Result<(), Failure> {
-        let options = start.options.described();
+    fn before_start(&mut self, start: &ReplayStart<'_>) -> Result<(), Failure> {
+        let options = start.options.to_manifest();
         let fields = [
             (
                 "workload",
@@ -105,7 +105,7 @@ impl ReplayDisplay for Display<'_> {
         Ok(())
     }
 
-    fn started(&mut self, meter: &Arc<Meter>) {
+    fn on_start(&mut self, meter: &Arc<Metrics>) {
         self.narrator.started(meter);
         if let Some(hub) = &self.hub {
             hub.begin(meter);
@@ -115,30 +115,30 @@ impl ReplayDisplay for Display<'_> {
         }
     }
 
-    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
+    fn on_events(&mut self, happenings: &[ConnectionEvent], left_out: u64) {
         let lines = self.narrator.happened(happenings, left_out);
         self.log(&lines);
     }
 
-    fn waits(&mut self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {
+    fn on_waits(&mut self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {
         if let Some(hub) = &self.hub {
             hub.waits_observed(source, until_ns, waits);
         }
     }
 
-    fn waits_unavailable(&mut self, reason: &str) {
+    fn on_waits_unavailable(&mut self, reason: &str) {
         if let Some(hub) = &self.hub {
             hub.waits_not_observed(reason);
         }
     }
 
-    fn phases_unavailable(&mut self, reason: &str) {
+    fn on_phases_unavailable(&mut self, reason: &str) {
         if let Some(hub) = &self.hub {
             hub.phases_not_observed(reason);
         }
     }
 
-    fn progress(&mut self, now: Option<&Snapshot>) {
+    fn on_progress(&mut self, now: Option<&Snapshot>) {
         if let Some(hub) = &self.hub {
             self.drawing.show(&hub.now());
         }
@@ -148,11 +148,11 @@ impl ReplayDisplay for Display<'_> {
         }
     }
 
-    fn is_asked_to_stop(&self) -> bool {
+    fn is_stop_requested(&self) -> bool {
         self.hub.as_ref().is_some_and(|hub| hub.is_asked_to_stop())
     }
 
-    fn stopping(&mut self, reason: StopReason) {
+    fn on_stop(&mut self, reason: StopReason) {
         if let Some(hub) = &self.hub {
             hub.stopping();
         }
@@ -166,13 +166,13 @@ impl ReplayDisplay for Display<'_> {
         });
     }
 
-    fn ending(&mut self) {
+    fn before_finish(&mut self) {
         if let Some(hub) = &self.hub {
             hub.ending();
         }
     }
 
-    fn finished(&mut self, result: Result<&RunInfo, &ReplayError>) {
+    fn on_finish(&mut self, result: Result<&RunInfo, &ReplayError>) {
         self.drawing.finish();
         if let Some(hub) = &self.hub {
             hub.finish(match result {

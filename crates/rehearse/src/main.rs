@@ -27,7 +27,7 @@ use study::Failure;
 fn main() -> ExitCode {
     let program = Program::parse();
     log::set_up(program.log);
-    study::keys::set_up(program.keys.key);
+    study::keys::set_key_file(program.keys.key);
     study::notes::set_listener(terminal::note);
     match run(program.command) {
         // What was to be read is not there: nothing was found then, and nothing not found.

@@ -9,7 +9,7 @@ mod process;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 
-use replay::Meter;
+use replay::Metrics;
 
 use crate::http;
 use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode};
@@ -21,7 +21,7 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Listener that answers until it is dropped.
 pub struct MetricsServer {
     server: HttpServer,
-    meter: Arc<OnceLock<Arc<Meter>>>,
+    meter: Arc<OnceLock<Arc<Metrics>>>,
 }
 
 impl MetricsServer {
@@ -30,7 +30,7 @@ impl MetricsServer {
     /// # Errors
     /// If the address is in use, or is not of this machine.
     pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
-        let meter = Arc::new(OnceLock::<Arc<Meter>>::new());
+        let meter = Arc::new(OnceLock::<Arc<Metrics>>::new());
         let site = MetricsSite(meter.clone());
         let server = TcpListener::bind(wanted)
             .and_then(|listener| HttpServer::start(listener, "metrics", site, Limits::default()))
@@ -48,13 +48,13 @@ impl MetricsServer {
     }
 
     /// Serves this replay's counters from now on.
-    pub fn show(&self, meter: &Arc<Meter>) {
+    pub fn show(&self, meter: &Arc<Metrics>) {
         let _ = self.meter.set(meter.clone());
     }
 }
 
 /// Counters of a replay, once it runs.
-struct MetricsSite(Arc<OnceLock<Arc<Meter>>>);
+struct MetricsSite(Arc<OnceLock<Arc<Metrics>>>);
 
 impl Site for MetricsSite {
     fn answer(&self, request: &Request) -> Reply {

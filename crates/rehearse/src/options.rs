@@ -44,7 +44,7 @@ use pcap::CapturePcap;
 use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
 use proxy::CaptureProxy;
-use rewrite::Rewrite;
+use rewrite::RewriteWorkload;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
@@ -79,7 +79,7 @@ pub enum Command {
     Slice(Box<SliceWorkload>),
     /// Create a modified workload: batched inserts, removed statements, cached reads, pooled
     /// sessions.
-    Rewrite(Box<Rewrite>),
+    Rewrite(Box<RewriteWorkload>),
     /// Create a key file for encrypted workloads.
     Key(KeyCommand),
     /// Mask the values in workloads and dumps.
@@ -172,7 +172,7 @@ pub struct CaptureLog {
     #[arg(long)]
     pub follow: bool,
     /// Follow for this long: 30s, 10m, 1h30m.
-    #[arg(long, value_name = "DURATION", requires = "follow", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", requires = "follow", value_parser = clock::parse_duration)]
     pub duration: Option<Duration>,
     /// Follow from the beginning of the file instead of its end.
     #[arg(long, requires = "follow")]

@@ -146,7 +146,7 @@ impl Server {
         let reader = workload::WorkloadReader::open(workload).unwrap();
         let account = &reader.info().provenance.reconciliation;
         let account = serde_json::from_value(account.clone()).unwrap();
-        let fitness = capture_log::Fitness::judge(&account);
+        let fitness = capture_log::LogQuality::judge(&account);
         serde_json::to_value(fitness).unwrap()
     }
 }

@@ -45,7 +45,7 @@ fn trials(sweep: &Path) -> BTreeMap<String, String> {
 
 /// Returns a major version available to the tests, preferably that of the machine.
 fn major() -> String {
-    let places = sandbox::Places::from_environment().unwrap();
+    let places = sandbox::Dirs::from_environment().unwrap();
     let wanted = sandbox::ServerRequirements {
         major: None,
         dir: None,

@@ -23,7 +23,7 @@ use workload::{
 
 struct Unwatched;
 impl Observer for Unwatched {
-    fn progress(&mut self, _: &Snapshot) {}
+    fn on_progress(&mut self, _: &Snapshot) {}
     fn should_stop(&mut self) -> bool {
         false
     }
@@ -107,7 +107,7 @@ fn make(
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         };
         writer.event(&event.borrowed())
     };

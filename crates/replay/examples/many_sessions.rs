@@ -57,7 +57,7 @@ struct Watching {
 }
 
 impl Observer for Watching {
-    fn progress(&mut self, snapshot: &Snapshot) {
+    fn on_progress(&mut self, snapshot: &Snapshot) {
         if snapshot.sessions_open >= self.most_open {
             self.most_open = snapshot.sessions_open;
             self.resident_at_most = self.resident_at_most.max(resident_kib());
@@ -158,7 +158,7 @@ fn write(path: &std::path::Path, sessions: u64) -> Result<(), Box<dyn std::error
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         };
         writer.event(&event.borrowed())?;
     }

@@ -15,7 +15,7 @@ pub struct Backends {
 
 impl Backends {
     /// Starts storing assignments.
-    pub fn want(&self) {
+    pub fn enable(&self) {
         self.wanted.store(true, Ordering::Release);
     }
 

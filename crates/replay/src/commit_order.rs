@@ -78,7 +78,7 @@ impl CommitCounter {
             let id = (event.session, event.sequence);
             self.under_way.push(Reverse((end_us, id)));
             order.add_commit(id);
-            if phases == Some(TwoPhaseCommit::Ends) {
+            if phases == Some(TwoPhaseCommit::Finish) {
                 order.add_prepared_end(id);
             }
         }
@@ -321,7 +321,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         }
     }
 

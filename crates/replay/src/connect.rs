@@ -4,7 +4,7 @@
 //! The connector threads call it, so that no session waits for the handshake of another.
 
 use connect::login;
-use connect::login::{Answer, LoginError};
+use connect::login::{LoginError, QueryResult};
 use connect::{Target, TargetError};
 use workload::Sqlstate;
 
@@ -12,7 +12,7 @@ use crate::login::Login;
 use crate::read_only_guard::ReadOnlyGuard;
 use crate::stream::Stream;
 
-pub(crate) use connect::login::{Found, Place, QueryConnection};
+pub(crate) use connect::login::{BackendHandle, ProbedServer, QueryConnection};
 
 /// Opens connections to a target.
 pub(crate) struct Dialer {
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     /// Bytes received after the first ReadyForQuery, such as notices.
     pub(crate) unread: Vec<u8>,
     /// Backend of the connection, with the key for cancel requests.
-    pub(crate) backend: Place,
+    pub(crate) backend: BackendHandle,
     /// Guard that keeps the session read-only, if it must be.
     pub(crate) guard: ReadOnlyGuard,
 }
@@ -83,7 +83,7 @@ impl Dialer {
             channel,
             mut unread,
             default_read_only,
-            place,
+            backend: place,
             ..
         } = self.dialer.connect(login)?;
         let guard = match self.read_only {
@@ -92,7 +92,7 @@ impl Dialer {
         };
         let (socket, tls) = channel
             .into_parts()
-            .map_err(|error| self.dialer.failed_at(&place, error))?;
+            .map_err(|error| self.dialer.socket_error(&place, error))?;
         let mut stream = Stream::new(socket, tls);
         // Bytes that rustls has already decrypted would not make the socket readable.
         let mut buffer = [0; 4096];
@@ -111,8 +111,8 @@ impl Dialer {
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub(crate) fn try_out(&self, login: &Login) -> Result<Found, ConnectError> {
-        let found = self.dialer.try_out(login)?;
+    pub(crate) fn try_out(&self, login: &Login) -> Result<ProbedServer, ConnectError> {
+        let found = self.dialer.probe(login)?;
         if self.read_only {
             ReadOnlyGuard::new(found.default_read_only)?;
         }
@@ -123,8 +123,8 @@ impl Dialer {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn ask(&self, login: &Login, question: &str) -> Result<Answer, ConnectError> {
-        Ok(self.dialer.ask(login, question)?)
+    pub(crate) fn ask(&self, login: &Login, question: &str) -> Result<QueryResult, ConnectError> {
+        Ok(self.dialer.query(login, question)?)
     }
 
     /// As [`login::Dialer::questions`].
@@ -132,14 +132,14 @@ impl Dialer {
     /// # Errors
     /// As there.
     pub(crate) fn questions(&self, login: &Login) -> Result<QueryConnection<'_>, ConnectError> {
-        Ok(self.dialer.questions(login)?)
+        Ok(self.dialer.open_query_connection(login)?)
     }
 
     /// As [`login::Dialer::cancel`].
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn cancel(&self, place: &Place) -> Result<(), ConnectError> {
+    pub(crate) fn cancel(&self, place: &BackendHandle) -> Result<(), ConnectError> {
         Ok(self.dialer.cancel(place)?)
     }
 }

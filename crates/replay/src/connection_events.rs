@@ -14,7 +14,7 @@ pub(crate) const QUEUED_EVENTS_MAX: usize = 1_024;
 
 /// Event of a connection that a log should report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum ConnectionEvent {
     /// A connection could not be opened, and its session does not begin.
     ConnectionRefused {
         /// The session's number in the run.
@@ -35,7 +35,7 @@ pub enum Happening {
         restore_errors: u64,
     },
     /// A connection could not be opened, and will be tried again.
-    ConnectionTriedAgain,
+    ConnectionRetried,
     /// A cancel request did not reach the target.
     CancelFailed,
     /// The replay gives the target up.
@@ -48,8 +48,8 @@ pub enum Happening {
 /// Queue of events for the observer's thread. Pushing never blocks.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    sender: Sender<Happening>,
-    receiver: Receiver<Happening>,
+    sender: Sender<ConnectionEvent>,
+    receiver: Receiver<ConnectionEvent>,
     left_out: AtomicU64,
 }
 
@@ -65,14 +65,14 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    pub(crate) fn push(&self, happening: Happening) {
+    pub(crate) fn push(&self, happening: ConnectionEvent) {
         if let Err(TrySendError::Full(_)) = self.sender.try_send(happening) {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Takes the events since the last call, and the number of events for which there was no room.
-    pub(crate) fn take(&self) -> (Vec<Happening>, u64) {
+    pub(crate) fn take(&self) -> (Vec<ConnectionEvent>, u64) {
         (
             self.receiver.try_iter().collect(),
             self.left_out.swap(0, Ordering::Relaxed),
@@ -82,7 +82,7 @@ impl EventQueue {
 
 /// Counter with its name, without prefix and suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct Counter {
     /// Name of the counter.
     pub name: &'static str,
     /// Description, as a sentence.
@@ -117,7 +117,8 @@ impl ConnectionEvents {
     /// Counts a connection that was lost.
     pub(crate) fn lost(&self, sqlstate: Sqlstate) {
         *self.counts().lost.entry(sqlstate).or_default() += 1;
-        self.queue.push(Happening::ConnectionLost { sqlstate });
+        self.queue
+            .push(ConnectionEvent::ConnectionLost { sqlstate });
     }
 
     /// Counts a lost connection that was opened again. `restore_errors` of the statements that restored its
@@ -127,7 +128,7 @@ impl ConnectionEvents {
         counts.reopened += 1;
         counts.restore_errors += restore_errors;
         self.queue
-            .push(Happening::ConnectionReopened { restore_errors });
+            .push(ConnectionEvent::ConnectionReopened { restore_errors });
     }
 
     /// Counts failed statements of those that restored a session's state on the connection of another.
@@ -140,13 +141,13 @@ impl ConnectionEvents {
     /// Counts a connection that could not be opened and will be retried.
     pub(crate) fn retried(&self) {
         self.counts().retried += 1;
-        self.queue.push(Happening::ConnectionTriedAgain);
+        self.queue.push(ConnectionEvent::ConnectionRetried);
     }
 
     /// Counts a cancel request that did not reach the server.
     pub(crate) fn cancel_failed(&self) {
         self.counts().cancels_failed += 1;
-        self.queue.push(Happening::CancelFailed);
+        self.queue.push(ConnectionEvent::CancelFailed);
     }
 
     /// Counts a cancel request that was sent again, since its statement was still running.
@@ -171,14 +172,14 @@ impl ConnectionEvents {
 
     /// Records why the replay gave the target up.
     pub(crate) fn given_up(&self, reason: String) {
-        self.queue.push(Happening::GivenUp {
+        self.queue.push(ConnectionEvent::GivenUp {
             reason: reason.clone(),
         });
         self.counts().given_up.get_or_insert(reason);
     }
 
     /// Returns the counts as metrics.
-    pub(crate) fn counted(&self) -> Vec<Counted> {
+    pub(crate) fn counted(&self) -> Vec<Counter> {
         let counts = self.counts();
         [
             (
@@ -212,7 +213,7 @@ impl ConnectionEvents {
                 counts.handed_over,
             ),
         ]
-        .map(|(name, help, value)| Counted { name, help, value })
+        .map(|(name, help, value)| Counter { name, help, value })
         .into()
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use clock::Clock;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::connect::{Dialer, Place};
+use crate::connect::{BackendHandle, Dialer};
 use crate::connection_events::ConnectionEvents;
 use crate::inbox::{Inbox, OpenResult, WorkerMessage};
 use crate::login::Login;
@@ -27,7 +27,7 @@ pub(crate) enum ConnectorRequest {
 pub(crate) struct CancelRequest {
     pub(crate) slot: usize,
     pub(crate) generation: u32,
-    pub(crate) backend: Box<Place>,
+    pub(crate) backend: Box<BackendHandle>,
     pub(crate) inbox: Arc<Inbox>,
 }
 

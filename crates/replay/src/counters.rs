@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub elapsed_ns: i64,
     /// Due time of the last dispatched job, in nanoseconds from the start. The position in the workload is the
     /// lesser of this and the elapsed time.
-    pub planned_ns: i64,
+    pub dispatched_ns: i64,
     /// Statements of the workload.
     pub statements: u64,
     /// Statements that the server did.
@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// Connections open now.
     pub sessions_open: u64,
     /// Time of the target's last answer, in nanoseconds from the start.
-    pub heard_ns: i64,
+    pub last_answer_ns: i64,
     /// Largest tool lag since the previous snapshot, in nanoseconds.
     pub tool_lag_ns: i64,
 }
@@ -89,13 +89,13 @@ impl Counters {
     pub(crate) fn snapshot(&self, elapsed_ns: i64, statements: u64) -> Snapshot {
         Snapshot {
             elapsed_ns,
-            planned_ns: self.planned_ns.load(Ordering::Relaxed),
+            dispatched_ns: self.planned_ns.load(Ordering::Relaxed),
             statements,
             done: self.done.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
             sessions_open: self.sessions_open.load(Ordering::Relaxed),
-            heard_ns: self.heard_ns.load(Ordering::Relaxed),
+            last_answer_ns: self.heard_ns.load(Ordering::Relaxed),
             tool_lag_ns: self.tool_lag_ns.swap(0, Ordering::Relaxed),
         }
     }

@@ -64,7 +64,7 @@ impl DeadlockBreaker<'_> {
                 questions = self.dialer.questions(login).ok();
             }
             let rows = match &mut questions {
-                Some(open) => match open.ask(BLOCKERS_SQL) {
+                Some(open) => match open.query(BLOCKERS_SQL) {
                     Ok(rows) => rows,
                     Err(_) => {
                         questions = None;

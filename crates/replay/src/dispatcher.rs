@@ -104,8 +104,8 @@ impl Dispatcher<'_> {
     /// # Errors
     /// If the workload cannot be read.
     pub(crate) fn run(self) -> Result<DispatchSummary, ArchiveError> {
-        epoll::let_others_go_first();
-        let result = match &self.options.feed {
+        epoll::lower_thread_priority();
+        let result = match &self.options.load_source {
             None => self.dispatch_workload(),
             Some(source) => self.dispatch_load(source),
         };
@@ -434,7 +434,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         };
         let mut half = ThinkTimes::new("0.5".parse().unwrap());
         assert_eq!(half.before(&event(1, 100, Some(40))), None);

@@ -13,7 +13,7 @@ use crate::read_only_guard;
 
 /// Summary of a replay that was not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Forecast {
+pub struct DryRun {
     /// Sessions that would connect.
     pub sessions: u64,
     /// Statements, those to be skipped included.
@@ -34,7 +34,7 @@ pub struct Forecast {
 ///
 /// # Errors
 /// If the workload cannot be read.
-pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, ArchiveError> {
+pub fn dry_run(reader: &WorkloadReader, options: &Options) -> Result<DryRun, ArchiveError> {
     let mut writing = HashSet::new();
     for statement in reader.statements()? {
         let statement = statement?;
@@ -44,9 +44,9 @@ pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, 
     }
     let timeline = options.timeline();
     let mut events = EventStream::new(options.shape(), reader.info().span_us, || reader.events());
-    let mut forecast = Forecast {
+    let mut forecast = DryRun {
         span_ns: (options.speed != Speed::Max).then_some(0),
-        ..Forecast::default()
+        ..DryRun::default()
     };
     let mut portals = Portals::new(options.fetch_size);
     while let Some(step) = events.next()? {

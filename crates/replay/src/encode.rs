@@ -11,11 +11,11 @@ use protocol::frontend::{
 };
 use protocol::frontend::{bind, parse};
 use protocol::{EncodeError, Format};
-use run::{Captured, Place, SkipReason, StatementKind};
+use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{
-    Boundary, CopyIn, Event, EventKind, Parameter, Particulars, ResultFormat, Sqlstate,
+    Boundary, CopyIn, Event, EventKind, Parameter, ResultFormat, Sqlstate, WireDetails,
 };
 
 use crate::job::{Action, Job, Messages, NamedStatement, ResumedSession};
@@ -73,7 +73,7 @@ impl<'a> Encoder<'a> {
         due_ns: i64,
     ) -> Job {
         let kind = StatementKind::from(&event.kind);
-        let particulars = event.particulars.as_deref();
+        let particulars = event.wire_details.as_deref();
         let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
             (particulars.awaited, particulars.boundary)
         });
@@ -124,7 +124,7 @@ impl<'a> Encoder<'a> {
                 rows: event.outcome.rows,
                 sqlstate: event.outcome.sqlstate,
                 digest: particulars.and_then(|known| known.result_digest),
-                place: Place::of(event.source, event.line),
+                location: SourceLocation::of(event.source, event.line),
             },
             commits_before: 0,
             session_effect,
@@ -212,7 +212,7 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
 /// Encodes an event that is a statement; no messages for others. `sqlstate` is its error in the capture.
 fn messages_of(
     kind: &EventKind,
-    particulars: Option<&Particulars>,
+    particulars: Option<&WireDetails>,
     sqlstate: Option<Sqlstate>,
     rows_max: u32,
     texts: &mut StatementCache,

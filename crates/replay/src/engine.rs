@@ -24,9 +24,9 @@ use crate::error::ReplayError;
 use crate::event_stream;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
-use crate::load_source::Feed;
+use crate::load_source::LoadSource;
 use crate::login::{Login, LoginMap};
-use crate::metrics::Meter;
+use crate::metrics::Metrics;
 use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
 use crate::progress::Observer;
@@ -100,16 +100,16 @@ pub fn replay(
 ) -> Result<RunInfo, ReplayError> {
     let sessions_at_once = sessions_at_once(reader, options);
     check_room(sessions_at_once, options)?;
-    let target = &options.prepared(target);
+    let target = &options.target_with_settings(target);
     let dialer = Arc::new(Dialer::new(target)?);
     // A load source has no known number of statements: those dispatched are counted at the end.
-    let statements = match &options.feed {
+    let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,
         Some(_) => 0,
     };
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
     let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
-    observer.beginning(&mut writer)?;
+    observer.before_start(&mut writer)?;
     let paused_clock = copy_previous_run(options, &mut writer, clock)?;
     let clock = match &paused_clock {
         None => clock.clone(),
@@ -122,13 +122,13 @@ pub fn replay(
             Speed::Max => 0,
             Speed::Times { .. } => LEAD_NS,
         };
-    let clients = options.feed.as_ref().map_or(0, Feed::clients);
+    let clients = options.load_source.as_ref().map_or(0, LoadSource::clients);
     let counters = Arc::new(Counters::with_clients(clients));
     let events = Arc::new(ConnectionEvents::default());
     let connectors = Connectors::start(&dialer, &events, sessions_at_once, &clock, start_ns);
     let worker_count = worker_count(options);
     let completed = completed_statements(options);
-    let metrics = Arc::new(Meter::new(
+    let metrics = Arc::new(Metrics::new(
         worker_count,
         &counters,
         &events,
@@ -136,7 +136,7 @@ pub fn replay(
         start_ns,
         statements.saturating_sub(completed),
     ));
-    observer.started(&metrics);
+    observer.on_metrics(&metrics);
     let (recorder, records) = crossbeam_channel::bounded::<RecordBatch>(RECORD_BATCHES_MAX);
     let (inboxes, messages) = create_inboxes(worker_count)?;
     let order = (options.order != SendOrder::Session)
@@ -174,13 +174,13 @@ pub fn replay(
     let summary = results.dispatcher?;
     let dispatched = summary.statements + completed;
     replay.complete_info(&mut info, summary);
-    observer.ending(&mut writer)?;
+    observer.before_finish(&mut writer)?;
     let undispatched = info.workload.statements.saturating_sub(dispatched);
     Ok(writer.finish(info, undispatched)?)
 }
 
 fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {
-    match &options.feed {
+    match &options.load_source {
         None => reader.info().sessions_at_once * options.scale.copies().max(1),
         Some(source) => source.clients().into(),
     }
@@ -191,7 +191,7 @@ fn check_room(sessions_at_once: u64, options: &Options) -> Result<(), ReplayErro
     let connections = options
         .connections_max
         .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
-    match event_loop::make_room(connections)? {
+    match event_loop::raise_fd_limit(connections)? {
         Some(room) => Err(ReplayError::TooManySessions { connections, room }),
         None => Ok(()),
     }
@@ -216,7 +216,7 @@ fn initial_info(
             failures_named: reader.info().provenance.source_kind == "log",
         },
         target: target_info,
-        options: options.described(),
+        options: options.to_manifest(),
         started_wall_us: now_wall_us,
         elapsed_ns: 0,
         span_due_ns: 0,
@@ -230,7 +230,7 @@ fn initial_info(
         connections_reopened: 0,
         given_up: None,
     };
-    if let Some(previous) = &options.earlier {
+    if let Some(previous) = &options.previous_run {
         info.started_wall_us = previous.info().started_wall_us;
         info.options.insert("resumed".to_owned(), previous.name());
     }
@@ -244,7 +244,7 @@ fn copy_previous_run(
     writer: &mut RunWriter,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Arc<PausedClock>>, ArchiveError> {
-    let Some(previous) = &options.earlier else {
+    let Some(previous) = &options.previous_run else {
         return Ok(None);
     };
     for row in previous.rows()? {
@@ -270,7 +270,7 @@ fn create_inboxes(count: usize) -> io::Result<(Vec<Arc<Inbox>>, Vec<Messages>)> 
 
 /// Returns the number of statements that the run to resume has completed.
 fn completed_statements(options: &Options) -> u64 {
-    let previous = options.earlier.as_deref();
+    let previous = options.previous_run.as_deref();
     previous.map_or(0, PreviousRun::statements)
 }
 
@@ -291,7 +291,7 @@ struct Replay<'a> {
     statements: u64,
     counters: Arc<Counters>,
     events: Arc<ConnectionEvents>,
-    metrics: Arc<Meter>,
+    metrics: Arc<Metrics>,
     inboxes: Vec<Arc<Inbox>>,
     order: Option<Arc<CommitOrder>>,
     /// Whether the replay must stop.
@@ -352,7 +352,7 @@ impl Replay<'_> {
     }
 
     fn patience_ns(&self) -> i64 {
-        i64::try_from(self.options.patience.as_nanos()).unwrap_or(i64::MAX)
+        i64::try_from(self.options.retry_for.as_nanos()).unwrap_or(i64::MAX)
     }
 
     /// Runs all threads until the workers have ended. The observer is called on this thread.
@@ -424,7 +424,7 @@ impl Replay<'_> {
     }
 
     fn dispatcher(&self) -> Dispatcher<'_> {
-        let previous = self.options.earlier.as_deref();
+        let previous = self.options.previous_run.as_deref();
         Dispatcher {
             reader: self.reader,
             target: self.target,
@@ -455,7 +455,7 @@ impl Replay<'_> {
             thread::sleep(OBSERVE_INTERVAL);
             let elapsed_ns = self.clock.now_ns() - self.start_ns;
             report_events(observer, &self.events);
-            observer.progress(&self.counters.snapshot(elapsed_ns, self.statements));
+            observer.on_progress(&self.counters.snapshot(elapsed_ns, self.statements));
             if self.stop.load(Ordering::Relaxed) {
                 continue;
             }
@@ -482,7 +482,7 @@ impl Replay<'_> {
         if self.stop.load(Ordering::Relaxed) {
             info.status = RunStatus::Stopped;
         }
-        if self.options.feed.is_some() {
+        if self.options.load_source.is_some() {
             info.workload.statements = summary.statements;
         }
         info.options.extend(summary.manifest_notes);
@@ -504,7 +504,7 @@ impl Replay<'_> {
 fn report_events(observer: &mut dyn Observer, events: &ConnectionEvents) {
     let (events, left_out) = events.queue.take();
     if !events.is_empty() || left_out > 0 {
-        observer.happened(&events, left_out);
+        observer.on_events(&events, left_out);
     }
 }
 

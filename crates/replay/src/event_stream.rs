@@ -15,7 +15,7 @@ use crate::timeline::Silence;
 /// Offset between the session numbers of two copies. Session *n* of copy *c* is session *c* · this + *n* of
 /// the run, so the decimal number shows both. Copies count from 0: round · copies per round + index in the
 /// round.
-pub const SESSIONS_OF_A_COPY: u64 = 1_000_000_000_000;
+pub const COPY_SESSION_OFFSET: u64 = 1_000_000_000_000;
 
 /// Number of copies of each session, and the shift between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,7 +255,7 @@ where
                 .due_us
                 .saturating_add(scale.shift_us().saturating_mul(shifts))
                 .saturating_add(starts_us);
-            event.session += (of_round + copy.number) * SESSIONS_OF_A_COPY;
+            event.session += (of_round + copy.number) * COPY_SESSION_OFFSET;
             copy.next = Some((event, fingerprint));
             break;
         }
@@ -277,7 +277,7 @@ where
                 source: 0,
                 line: 0,
                 prelude: false,
-                particulars: None,
+                wire_details: None,
             },
             fingerprint: None,
             round: self.round - 1,
@@ -302,7 +302,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         }
     }
 
@@ -387,16 +387,16 @@ mod tests {
                     ended.insert(session);
                 }
                 let copies: f64 = factor.parse::<f64>().unwrap().ceil();
-                let copy = session / SESSIONS_OF_A_COPY;
+                let copy = session / COPY_SESSION_OFFSET;
                 assert_eq!(copy / copies as u64, step.round);
-                assert!(session % SESSIONS_OF_A_COPY < 40);
+                assert!(session % COPY_SESSION_OFFSET < 40);
             }
             // Sessions are closed before another round; the last round leaves them open.
             for session in next.keys() {
                 let last_round = steps
                     .iter()
                     .any(|step| step.event.session == *session && step.round + 1 == rounds);
-                let has_end = !(session % SESSIONS_OF_A_COPY).is_multiple_of(3);
+                let has_end = !(session % COPY_SESSION_OFFSET).is_multiple_of(3);
                 assert_eq!(ended.contains(session), has_end || !last_round);
             }
         }
@@ -416,7 +416,7 @@ mod tests {
         // One and a half: all, and the same half again.
         let more: BTreeSet<u64> = sessions("1.5")
             .into_iter()
-            .filter_map(|id| id.checked_sub(SESSIONS_OF_A_COPY))
+            .filter_map(|id| id.checked_sub(COPY_SESSION_OFFSET))
             .collect();
         assert_eq!(more, half);
     }
@@ -425,7 +425,7 @@ mod tests {
     fn event_stream_shifts_copies_and_rounds() {
         let (steps, _) = steps("2", 2, None);
         let connect = |copy: u64| {
-            let session = copy * SESSIONS_OF_A_COPY + 7;
+            let session = copy * COPY_SESSION_OFFSET + 7;
             let step = steps.iter().find(|step| step.event.session == session);
             step.unwrap().event.due_us
         };

@@ -51,13 +51,13 @@ impl Inbox {
 
     /// Wakes the worker, so that it checks for changes.
     pub(crate) fn wake(&self) {
-        self.waker.ring();
+        self.waker.wake();
     }
 
     /// Sends a message and wakes the worker. A worker that has ended needs no messages.
     pub(crate) fn send(&self, message: WorkerMessage) {
         if self.sender.send(message).is_ok() {
-            self.waker.ring();
+            self.waker.wake();
         }
     }
 
@@ -68,6 +68,6 @@ impl Inbox {
 
     /// Resets the waker before the messages are read.
     pub(crate) fn reset_waker(&self) {
-        self.waker.silence();
+        self.waker.reset();
     }
 }

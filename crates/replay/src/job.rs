@@ -154,7 +154,7 @@ pub(crate) mod test_jobs {
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
                     digest: Some(9),
-                    place: run::Place::of(3, sequence),
+                    location: run::SourceLocation::of(3, sequence),
                 },
                 commits_before: 7,
                 session_effect: SessionEffect {

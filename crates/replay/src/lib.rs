@@ -58,22 +58,22 @@ mod worker;
 use event_loop as epoll;
 
 pub use ::connect::{
-    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, SecurityOptions, Server,
-    SessionAttributes, SslMode, Target, TargetError, TrustedRoots,
+    AuthMethod, ChannelBindingMode, Host, KeepAlive, PasswordFile, PasswordFileProblem,
+    SecurityOptions, Server, SessionAttributes, SslMode, Target, TargetError, TrustedRoots,
 };
 pub use backends::Backends;
 pub use connect::ConnectError;
-pub use connection_events::{Counted, Happening};
+pub use connection_events::{ConnectionEvent, Counter};
 pub use counters::Snapshot;
-pub use dry_run::{Forecast, forecast};
+pub use dry_run::{DryRun, dry_run};
 pub use engine::{check_target, extent, replay};
 pub use error::ReplayError;
-pub use event_stream::{SESSIONS_OF_A_COPY, Scale};
-pub use live_stats::{Costliest, LatencyHistograms, StatementTotals, Times};
-pub use load_source::{ClientEvents, Feed};
+pub use event_stream::{COPY_SESSION_OFFSET, Scale};
+pub use live_stats::{LatencyHistogram, LatencyHistograms, StatementTotals, TopStatements};
+pub use load_source::{ClientEvents, LoadSource};
 pub use login::{Login, LoginMap, is_from_wire};
-pub use metrics::{BOUNDS_NS, Histogram, Meter, Readings};
+pub use metrics::{BOUNDS_NS, Histogram, Metrics, MetricsReading};
 pub use options::{IoMethod, Options, SendOrder};
 pub use progress::Observer;
 pub use resume::PreviousRun;
-pub use source_server_check::captured_on;
+pub use source_server_check::find_source_server;

@@ -24,13 +24,13 @@ const CELLS: usize = (44 - UNIT_BITS - PARTS_BITS + 1) as usize * PARTS as usize
 
 /// Histogram of durations. Its quantiles are exact to 7 %, from 1 µs to 4.9 hours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct LatencyHistogram {
     cells: Vec<u64>,
 }
 
-impl Default for Times {
+impl Default for LatencyHistogram {
     fn default() -> Self {
-        Times {
+        LatencyHistogram {
             cells: vec![0; CELLS],
         }
     }
@@ -57,7 +57,7 @@ fn start_of(cell: usize) -> u64 {
     units << UNIT_BITS
 }
 
-impl Times {
+impl LatencyHistogram {
     /// Counts a duration in nanoseconds; a negative one as 0.
     pub fn count(&mut self, ns: i64) {
         self.cells[cell_of(ns)] += 1;
@@ -69,15 +69,15 @@ impl Times {
     }
 
     /// Returns the durations counted since `earlier`, a former state of this histogram.
-    pub fn since(&self, earlier: &Times) -> Times {
+    pub fn since(&self, earlier: &LatencyHistogram) -> LatencyHistogram {
         let pairs = self.cells.iter().zip(&earlier.cells);
-        Times {
+        LatencyHistogram {
             cells: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
         }
     }
 
     /// Adds the counts of another histogram.
-    pub fn add(&mut self, others: &Times) {
+    pub fn add(&mut self, others: &LatencyHistogram) {
         for (cell, other) in self.cells.iter_mut().zip(&others.cells) {
             *cell += other;
         }
@@ -109,7 +109,7 @@ impl Times {
     }
 
     /// Returns the cells that are not empty, as pairs of index and count.
-    pub fn packed(&self) -> Vec<(u16, u64)> {
+    pub fn to_sparse(&self) -> Vec<(u16, u64)> {
         let all = self.cells.iter().enumerate();
         all.filter(|(_, count)| **count > 0)
             .map(|(cell, count)| (cell as u16, *count))
@@ -117,8 +117,8 @@ impl Times {
     }
 
     /// Restores a histogram from the pairs of [`Self::packed`].
-    pub fn unpacked(packed: &[(u16, u64)]) -> Times {
-        let mut times = Times::default();
+    pub fn from_sparse(packed: &[(u16, u64)]) -> LatencyHistogram {
+        let mut times = LatencyHistogram::default();
         for &(cell, count) in packed {
             times.cells[usize::from(cell)] += count;
         }
@@ -130,11 +130,11 @@ impl Times {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LatencyHistograms {
     /// Response times, from due to done, of answered statements.
-    pub response: Times,
+    pub response: LatencyHistogram,
     /// Tool lag of sent statements.
-    pub tool_lag: Times,
+    pub tool_lag: LatencyHistogram,
     /// Session lag of sent statements.
-    pub session_lag: Times,
+    pub session_lag: LatencyHistogram,
 }
 
 /// Totals of one statement.
@@ -181,13 +181,13 @@ impl StatementTotals {
 
 /// Statements with the most service time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Costliest {
+pub struct TopStatements {
     /// Totals in descending order of service time.
     pub statements: Vec<StatementTotals>,
     /// Totals of all other statements together.
     pub others: StatementTotals,
     /// Number of other statements that have separate totals.
-    pub others_different: u64,
+    pub other_statements: u64,
 }
 
 /// Hasher that returns a fingerprint unchanged, since it is a hash already.
@@ -258,7 +258,7 @@ impl LiveStats {
         self.times.clone()
     }
 
-    pub(crate) fn costliest(&self, most: usize) -> Costliest {
+    pub(crate) fn costliest(&self, most: usize) -> TopStatements {
         let mut all: Vec<&StatementTotals> = self.statements.values().collect();
         let key = |one: &&StatementTotals| (u64::MAX - one.service_ns, one.fingerprint);
         if most < all.len() {
@@ -271,10 +271,10 @@ impl LiveStats {
         for one in rest.iter() {
             others.add(one);
         }
-        Costliest {
+        TopStatements {
             statements: first.iter().map(|one| **one).collect(),
             others,
-            others_different: rest.len() as u64,
+            other_statements: rest.len() as u64,
         }
     }
 }
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn latency_quantiles_match_sorted_durations_within_a_cell() {
-        let mut times = Times::default();
+        let mut times = LatencyHistogram::default();
         assert_eq!(times.quantile(0.5), None);
         let mut sorted: Vec<i64> = (1..=1_000).map(|at| at * at * 137 % 9_000_001).collect();
         sorted.iter().for_each(|ns| times.count(*ns));
@@ -346,8 +346,8 @@ mod tests {
                 "{part}: {got} for {exact}"
             );
         }
-        let packed = times.packed();
-        assert_eq!(Times::unpacked(&packed), times);
+        let packed = times.to_sparse();
+        assert_eq!(LatencyHistogram::from_sparse(&packed), times);
         let before = times.clone();
         times.count(5_000_000);
         let new = times.since(&before);
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!((first.calls, first.failed), (3, 1));
         assert_eq!(first.longest_ns, 1_000_000_000);
         assert_eq!((first.captured_calls, first.captured_us), (3, 9));
-        assert_eq!(found.others_different, STATEMENTS_MAX as u64 - 3);
+        assert_eq!(found.other_statements, STATEMENTS_MAX as u64 - 3);
         let calls: u64 = found.statements.iter().map(|one| one.calls).sum();
         assert_eq!(calls + found.others.calls, 40_001);
         assert_eq!(found.others.longest_ns, 1_000 + 19_999);
@@ -402,6 +402,6 @@ mod tests {
         let all = stats.costliest(usize::MAX);
         assert_eq!(all.statements.len(), STATEMENTS_MAX);
         assert_eq!(all.others.calls, 2 * (20_000 - STATEMENTS_MAX as u64));
-        assert_eq!(LiveStats::default().costliest(3), Costliest::default());
+        assert_eq!(LiveStats::default().costliest(3), TopStatements::default());
     }
 }

@@ -19,19 +19,19 @@ type Open = dyn Fn(u32) -> ClientEvents + Send + Sync;
 
 /// Event streams of a number of clients.
 #[derive(Clone)]
-pub struct Feed {
+pub struct LoadSource {
     clients: u32,
     open: Arc<Open>,
 }
 
-impl Feed {
+impl LoadSource {
     /// Creates a source of `clients` streams. `open` opens the stream of one client, numbered from 0.
     ///
     /// A stream may consist of several sessions, one after the other. Each session's number modulo `clients`
     /// must be the client's number. With [`clock::Speed::Max`] a statement is due when its session is free;
     /// otherwise at its `due_us` divided by the speed.
     pub fn new(clients: u32, open: impl Fn(u32) -> ClientEvents + Send + Sync + 'static) -> Self {
-        Feed {
+        LoadSource {
             clients: clients.max(1),
             open: Arc::new(open),
         }
@@ -49,7 +49,7 @@ impl Feed {
     }
 }
 
-impl fmt::Debug for Feed {
+impl fmt::Debug for LoadSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
             .field("clients", &self.clients)
@@ -57,10 +57,10 @@ impl fmt::Debug for Feed {
     }
 }
 
-impl PartialEq for Feed {
+impl PartialEq for LoadSource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.open, &other.open) && self.clients == other.clients
     }
 }
 
-impl Eq for Feed {}
+impl Eq for LoadSource {}

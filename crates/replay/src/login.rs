@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use connect::Target;
-use workload::{ArchiveError, Particulars, WorkloadReader};
+use workload::{ArchiveError, WireDetails, WorkloadReader};
 
 pub use connect::login::Login;
 
@@ -50,7 +50,7 @@ pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
     for event in reader.events()? {
         let (event, _) = event?;
         if event.kind.is_statement() && !event.prelude {
-            return Ok(event.particulars.is_some());
+            return Ok(event.wire_details.is_some());
         }
     }
     Ok(false)
@@ -59,7 +59,7 @@ pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
 /// Adds the settings that the client sent to a login.
 pub(crate) fn with_settings_of(
     mut login: Login,
-    particulars: Option<&Particulars>,
+    particulars: Option<&WireDetails>,
     encoding: &DefaultEncoding,
 ) -> Login {
     let mut settings =
@@ -102,7 +102,7 @@ pub struct LoginMap {
 
 impl LoginMap {
     /// Restores the map from a run's options ([`crate::Options::described`]).
-    pub fn of_described(described: &BTreeMap<String, String>) -> Self {
+    pub fn from_manifest(described: &BTreeMap<String, String>) -> Self {
         let mapped = |what: &str| -> BTreeMap<String, String> {
             let all = described.iter();
             all.filter_map(|(name, to)| {
@@ -190,11 +190,11 @@ mod tests {
         let none = || DefaultEncoding::Target("".into());
         let resolved = |settings: &[(&str, &str)], encoding: &DefaultEncoding| {
             let settings = settings.iter();
-            let known = Particulars {
+            let known = WireDetails {
                 settings: settings
                     .map(|&(name, value)| (name.into(), value.into()))
                     .collect(),
-                ..Particulars::default()
+                ..WireDetails::default()
             };
             let login = LoginMap::default().login(&target, "a", "b", "");
             let settings = with_settings_of(login, Some(&known), encoding).settings;
@@ -225,12 +225,15 @@ mod tests {
     fn login_does_not_send_reported_settings() {
         let target = Target::parse("host=h", |_| None).unwrap();
         let timezone: (Box<str>, Box<str>) = ("TimeZone".into(), "UTC".into());
-        let known = Particulars {
+        let known = WireDetails {
             settings: vec![
                 timezone.clone(),
-                (workload::REPORTED_STRINGS.into(), "off".into()),
+                (
+                    workload::REPORTED_STANDARD_CONFORMING_STRINGS.into(),
+                    "off".into(),
+                ),
             ],
-            ..Particulars::default()
+            ..WireDetails::default()
         };
         let login = LoginMap::default().login(&target, "a", "b", "");
         let login = with_settings_of(login, Some(&known), &DefaultEncoding::Utf8);
@@ -252,7 +255,7 @@ mod tests {
                 logins: logins.clone(),
                 ..crate::Options::default()
             };
-            assert_eq!(LoginMap::of_described(&options.described()), logins);
+            assert_eq!(LoginMap::from_manifest(&options.to_manifest()), logins);
         }
     }
 

@@ -20,9 +20,9 @@ use clock::Clock;
 use run::{Execution, Outcome, StatementKind};
 
 use crate::backends::Backends;
-use crate::connection_events::{ConnectionEvents, Counted};
+use crate::connection_events::{ConnectionEvents, Counter};
 use crate::counters::Counters;
-use crate::live_stats::{Costliest, LatencyHistograms, LiveStats};
+use crate::live_stats::{LatencyHistograms, LiveStats, TopStatements};
 use histogram::Cells;
 pub use histogram::{BOUNDS_NS, Histogram};
 use labels::{Codes, Names, codes, names};
@@ -96,7 +96,7 @@ impl WorkerCounts {
 }
 
 /// Metrics of a replay. A reading costs the replay only cache traffic.
-pub struct Meter {
+pub struct Metrics {
     workers: Vec<WorkerCounts>,
     codes: Codes,
     reasons: Names,
@@ -114,7 +114,7 @@ pub struct Meter {
     live_stats: Mutex<Option<LiveStats>>,
 }
 
-impl Meter {
+impl Metrics {
     pub(crate) fn new(
         workers: usize,
         counters: &Arc<Counters>,
@@ -123,7 +123,7 @@ impl Meter {
         start_ns: i64,
         statements: u64,
     ) -> Self {
-        Meter {
+        Metrics {
             workers: (0..workers).map(|_| WorkerCounts::default()).collect(),
             codes: Codes::default(),
             reasons: Names::default(),
@@ -141,19 +141,19 @@ impl Meter {
 
     /// Starts keeping statistics of executions ([`Self::times`], [`Self::costliest`]) and counting due statements
     /// ([`Readings::due`]). Must be called before the first statement is sent.
-    pub fn keep_ledger(&self) {
+    pub fn enable_live_stats(&self) {
         self.ledger().get_or_insert_default();
         self.counters.due.enable();
     }
 
     /// Returns the histograms so far; `None` if they are not kept. They come from the recorder, so they lag the
     /// other metrics by up to a tenth of a second.
-    pub fn times(&self) -> Option<LatencyHistograms> {
+    pub fn latencies(&self) -> Option<LatencyHistograms> {
         self.ledger().as_ref().map(LiveStats::times)
     }
 
     /// Returns at most `most` statements with the most service time so far; `None` if they are not kept.
-    pub fn costliest(&self, most: usize) -> Option<Costliest> {
+    pub fn top_statements(&self, most: usize) -> Option<TopStatements> {
         self.ledger().as_ref().map(|ledger| ledger.costliest(most))
     }
 
@@ -246,7 +246,7 @@ impl Meter {
     }
 
     /// Reads all metrics.
-    pub fn read(&self) -> Readings {
+    pub fn read(&self) -> MetricsReading {
         let over_ns = self.over_ns.load(Ordering::Acquire);
         let elapsed_ns = (self.clock.now_ns() - self.start_ns).min(over_ns).max(0);
         // Ends are read before beginnings, so that the number in progress is never negative.
@@ -258,10 +258,10 @@ impl Meter {
         let (ended, answered) = (sum(Count::Ended), sum(Count::OpensAnswered));
         let histogram =
             |cells: fn(&WorkerCounts) -> &Cells| Histogram::sum(self.workers.iter().map(cells));
-        let mut counted: Vec<Counted> = Count::ALL
+        let mut counted: Vec<Counter> = Count::ALL
             .iter()
             .filter(|(_, name, _)| !name.is_empty())
-            .map(|&(count, name, help)| Counted {
+            .map(|&(count, name, help)| Counter {
                 name,
                 help,
                 value: match count {
@@ -272,11 +272,11 @@ impl Meter {
             })
             .collect();
         counted.extend(self.events.counted());
-        Readings {
+        MetricsReading {
             running: over_ns == i64::MAX,
             elapsed_ns,
-            planned_ns: self.counters.planned_ns.load(Ordering::Relaxed),
-            heard_ns: self.counters.heard_ns.load(Ordering::Relaxed),
+            dispatched_ns: self.counters.planned_ns.load(Ordering::Relaxed),
+            last_answer_ns: self.counters.heard_ns.load(Ordering::Relaxed),
             statements: self.statements,
             due: self.counters.due.due_by(elapsed_ns),
             done: sum(Count::Done),
@@ -302,7 +302,7 @@ impl Meter {
                 .map(|tally| tally.spilled.load(Ordering::Relaxed))
                 .sum(),
             recorder_backlog: sum(Count::Recorded).saturating_sub(written),
-            counted,
+            counters: counted,
             tool_lag: histogram(|tally| &tally.tool_lag),
             session_lag: histogram(|tally| &tally.session_lag),
             service: histogram(|tally| &tally.service),
@@ -314,15 +314,15 @@ impl Meter {
 
 /// Values of a [`Meter`] at one time. Counters only grow; gauges ("now") may also fall.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readings {
+pub struct MetricsReading {
     /// Whether the replay still runs.
     pub running: bool,
     /// Time since the start, in nanoseconds; 0 before it.
     pub elapsed_ns: i64,
     /// Due time of the last dispatched job, in nanoseconds from the start.
-    pub planned_ns: i64,
+    pub dispatched_ns: i64,
     /// Time of the last answer of the target, in nanoseconds from the start, exact to 50 ms.
-    pub heard_ns: i64,
+    pub last_answer_ns: i64,
     /// Statements of the workload, copies included.
     pub statements: u64,
     /// Statements that are due so far. `None` if they are not counted ([`Meter::keep_ledger`]); 0 at full speed
@@ -355,7 +355,7 @@ pub struct Readings {
     /// Records that are not yet written to the run.
     pub recorder_backlog: u64,
     /// All other counters.
-    pub counted: Vec<Counted>,
+    pub counters: Vec<Counter>,
     /// Tool lag of sent statements.
     pub tool_lag: Histogram,
     /// Session lag of sent statements.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clock::{Factor, Speed};
 
 use crate::event_stream::{Scale, Shape};
-use crate::load_source::Feed;
+use crate::load_source::LoadSource;
 use crate::login::LoginMap;
 use crate::read_only_guard;
 use crate::resume::PreviousRun;
@@ -48,7 +48,7 @@ pub struct Options {
     pub statement_timeout: Option<Duration>,
     /// Time that the target may be unreachable or silent before the replay gives up. Until then, connections are
     /// retried and lost ones are opened again. Zero disables both.
-    pub patience: Duration,
+    pub retry_for: Duration,
     /// Mapping of captured users and databases.
     pub logins: LoginMap,
     /// Order of statements across sessions.
@@ -69,9 +69,9 @@ pub struct Options {
     pub checkpoint: Duration,
     /// Load source that replaces the workload's events. The workload then only provides statements and logins.
     /// Copies, think times, idle times and the order of commits have no effect.
-    pub feed: Option<Feed>,
+    pub load_source: Option<LoadSource>,
     /// Run to resume.
-    pub earlier: Option<Arc<PreviousRun>>,
+    pub previous_run: Option<Arc<PreviousRun>>,
     /// Options that selected a part of a workload, for the run's manifest.
     pub part: BTreeMap<String, String>,
     /// Workload's name for the run's manifest, if it is not the path of the reader.
@@ -115,7 +115,7 @@ impl Default for Options {
             fetch_size: None,
             remap_generated: false,
             digest: false,
-            patience: PATIENCE,
+            retry_for: PATIENCE,
             logins: LoginMap::default(),
             order: SendOrder::Session,
             connections_max: None,
@@ -124,8 +124,8 @@ impl Default for Options {
             spin_us: 0,
             queue_statements_max: 256,
             checkpoint: Duration::from_secs(10),
-            feed: None,
-            earlier: None,
+            load_source: None,
+            previous_run: None,
             part: BTreeMap::new(),
             workload_name: None,
         }
@@ -134,7 +134,7 @@ impl Default for Options {
 
 impl Options {
     /// Adds the settings of every session to a target.
-    pub fn prepared(&self, target: &Target) -> Target {
+    pub fn target_with_settings(&self, target: &Target) -> Target {
         let mut target = target.clone();
         let mut set = |name: &str, value: String| {
             target.settings.retain(|(known, _)| known != name);
@@ -166,7 +166,7 @@ impl Options {
     }
 
     /// Returns all options by name, for the run's manifest.
-    pub fn described(&self) -> BTreeMap<String, String> {
+    pub fn to_manifest(&self) -> BTreeMap<String, String> {
         let mut described = BTreeMap::from([
             ("speed".to_owned(), self.speed.to_string()),
             ("workers".to_owned(), self.workers.to_string()),
@@ -198,8 +198,8 @@ impl Options {
             note("scale", Some(self.scale.factor.to_string()));
             note("scale_shift", Some(span(self.scale.shift)));
         }
-        if self.patience != PATIENCE {
-            note("patience", Some(span(self.patience)));
+        if self.retry_for != PATIENCE {
+            note("patience", Some(span(self.retry_for)));
         }
         let order = match self.order {
             SendOrder::Session => None,
@@ -209,7 +209,10 @@ impl Options {
         note("order", order);
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
-        let clients = self.feed.as_ref().map(|feed| feed.clients().to_string());
+        let clients = self
+            .load_source
+            .as_ref()
+            .map(|feed| feed.clients().to_string());
         note("clients", clients);
         note("read_only", self.read_only.then(|| "true".to_owned()));
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));

@@ -40,7 +40,7 @@ impl Portals {
     /// If the event is not sent; the reason.
     pub(crate) fn rows_max(&mut self, event: &Event) -> Result<u32, Unreplayable> {
         let known = event
-            .particulars
+            .wire_details
             .as_ref()
             .and_then(|particulars| particulars.rows_max);
         match &event.kind {
@@ -108,7 +108,7 @@ impl Portals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::Particulars;
+    use workload::WireDetails;
 
     fn event(kind: EventKind, rows_max: Option<u32>) -> Event {
         Event {
@@ -121,10 +121,10 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: rows_max.map(|_| {
-                Arc::new(Particulars {
+            wire_details: rows_max.map(|_| {
+                Arc::new(WireDetails {
                     rows_max,
-                    ..Particulars::default()
+                    ..WireDetails::default()
                 })
             }),
         }

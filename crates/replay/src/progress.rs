@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use run::{ArchiveError, RunWriter};
 
-use crate::connection_events::Happening;
+use crate::connection_events::ConnectionEvent;
 use crate::counters::Snapshot;
-use crate::metrics::Meter;
+use crate::metrics::Metrics;
 
 /// Observer of a replay, called about ten times a second on the thread that called [`crate::replay`].
 pub trait Observer {
@@ -14,7 +14,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// If they cannot be written; then there is no replay.
-    fn beginning(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_start(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
         Ok(())
     }
 
@@ -22,19 +22,19 @@ pub trait Observer {
     ///
     /// # Errors
     /// If it cannot be written; then the run stays unfinished.
-    fn ending(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_finish(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
         Ok(())
     }
 
     /// Takes the replay's metrics before the first statement is sent. They can be read on any thread, and after
     /// the end.
-    fn started(&mut self, _metrics: &Arc<Meter>) {}
+    fn on_metrics(&mut self, _metrics: &Arc<Metrics>) {}
 
     /// Takes events for a log, in order. `left_out` is the number of events for which there was no room.
-    fn happened(&mut self, _happenings: &[Happening], _left_out: u64) {}
+    fn on_events(&mut self, _happenings: &[ConnectionEvent], _left_out: u64) {}
 
     /// Takes the progress.
-    fn progress(&mut self, snapshot: &Snapshot);
+    fn on_progress(&mut self, snapshot: &Snapshot);
 
     /// Whether to stop the replay. Then no more statements are sent, those in flight have a few seconds to end,
     /// and the run's status is "stopped".

@@ -8,7 +8,7 @@
 //! that it began with. So no statement is sent before the previous one is answered, except within a group of
 //! messages that one Sync ends: such a group is one transaction, if no statement within it ends that.
 
-use sql::{ReadOnly, ends_transaction, read_only};
+use sql::{ReadOnlyTreatment, ends_transaction, read_only};
 use workload::{Boundary, Event, EventKind, Parameter, Sqlstate};
 
 use crate::connect::ConnectError;
@@ -108,7 +108,7 @@ pub(crate) fn message() -> &'static [u8] {
 
 /// Rewrites an event so that it may be sent in a read-only replay; false if it may not be sent.
 pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
-    let goes_on_in_its_group = (event.particulars.as_ref())
+    let goes_on_in_its_group = (event.wire_details.as_ref())
         .is_some_and(|particulars| particulars.boundary != Boundary::Sync);
     let (sql, parameters) = match &mut event.kind {
         EventKind::Simple { sql } | EventKind::Prepare { sql, .. } => (sql, &[][..]),
@@ -126,12 +126,12 @@ pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
     }
     let readable = parameters.iter().flatten().filter_map(Parameter::readable);
     match read_only(sql, readable) {
-        ReadOnly::AsItIs => true,
-        ReadOnly::Rewritten(instead) => {
+        ReadOnlyTreatment::Unchanged => true,
+        ReadOnlyTreatment::Rewritten(instead) => {
             *sql = instead.into();
             true
         }
-        ReadOnly::Withheld => false,
+        ReadOnlyTreatment::Withheld => false,
     }
 }
 

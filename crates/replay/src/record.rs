@@ -9,9 +9,9 @@ use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use run::{ArchiveError, Execution, Outcome, RunWriter, StatementKind};
 
+use crate::connection_events::ConnectionEvent;
 use crate::connection_events::ConnectionEvents;
-use crate::connection_events::Happening;
-use crate::metrics::Meter;
+use crate::metrics::Metrics;
 
 /// Longest wait for records before the recorder checks whether to flush.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,10 +36,10 @@ pub(crate) fn record(
     workers: usize,
     clock: &Arc<dyn Clock>,
     flush_every: Duration,
-    metrics: &Meter,
+    metrics: &Metrics,
     events: &ConnectionEvents,
 ) -> Result<RunWriter, ArchiveError> {
-    epoll::let_others_go_first();
+    epoll::lower_thread_priority();
     let mut order = TimeMerger::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
     let mut flushed_ns = clock.now_ns();
@@ -74,7 +74,7 @@ fn report_refusal(execution: Execution, events: &ConnectionEvents) {
     if execution.kind == StatementKind::Connect
         && let Outcome::Failed(sqlstate) = execution.outcome
     {
-        events.queue.push(Happening::ConnectionRefused {
+        events.queue.push(ConnectionEvent::ConnectionRefused {
             session: execution.session,
             sqlstate,
             message: execution.message.unwrap_or_default(),

@@ -65,7 +65,7 @@ impl ExpectedRow {
 
     /// Returns the values to learn from the event's result; `None` if there are none.
     pub(crate) fn of(event: &Event) -> Option<Box<ExpectedRow>> {
-        let row = event.particulars.as_ref()?.first_row.as_ref()?;
+        let row = event.wire_details.as_ref()?.first_row.as_ref()?;
         let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }) = &event.kind else {
             return None;
         };

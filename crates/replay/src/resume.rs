@@ -84,7 +84,7 @@ impl PreviousRun {
             });
             options
         };
-        let (before, now) = (shaping(&info.options), shaping(&options.described()));
+        let (before, now) = (shaping(&info.options), shaping(&options.to_manifest()));
         if let Some(name) = before
             .keys()
             .chain(now.keys())
@@ -162,7 +162,7 @@ pub(crate) struct SessionPosition {
     pub(crate) user: std::sync::Arc<str>,
     pub(crate) application: std::sync::Arc<str>,
     /// Wire details of its `connect` event.
-    pub(crate) particulars: Option<std::sync::Arc<workload::Particulars>>,
+    pub(crate) particulars: Option<std::sync::Arc<workload::WireDetails>>,
     pub(crate) state: SessionState,
 }
 
@@ -200,7 +200,7 @@ impl<'a> SkipCompleted<'a> {
                     database: database.clone(),
                     user: user.clone(),
                     application: application.clone(),
-                    particulars: event.particulars.clone(),
+                    particulars: event.wire_details.clone(),
                     ..SessionPosition::default()
                 };
                 self.positions.insert(event.session, Box::new(left));

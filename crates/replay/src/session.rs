@@ -24,7 +24,7 @@ use protocol::backend::{
 use protocol::{DecodeError, Header, ScanEvent, Scanner, TagSet};
 use workload::{Boundary, RowDigest, Sqlstate};
 
-use crate::connect::Place;
+use crate::connect::BackendHandle;
 use crate::in_flight::InFlight;
 use crate::job::Messages;
 use crate::login::Login;
@@ -147,7 +147,7 @@ pub(crate) struct Session {
     /// Login of the session, for another connection.
     pub(crate) login: Option<Box<Login>>,
     /// Backend of its connection, for cancel requests.
-    pub(crate) backend: Option<Box<Place>>,
+    pub(crate) backend: Option<Box<BackendHandle>>,
     pub(crate) server_state: ServerState,
     /// Whether a cancel request is on its way to the server.
     pub(crate) cancelling: bool,
@@ -332,7 +332,7 @@ impl Session {
                 ScanEvent::Header(header) => self.on_header(header, now_ns),
                 ScanEvent::Piece { bytes } => {
                     if let Some(row) = &mut self.digests
-                        && let Some(checksum) = row.piece(bytes)
+                        && let Some(checksum) = row.add_bytes(bytes)
                         && let Some(flight) = &mut self.in_flight
                     {
                         flight.add_to_digest(checksum);
@@ -395,15 +395,15 @@ impl Session {
                 if let Some(row) = &mut self.digests
                     && flight.job.expected.is_none()
                 {
-                    row.begins(header.body_bytes);
-                    self.scanner.give_pieces();
+                    row.begin_row(header.body_bytes);
+                    self.scanner.report_pieces();
                 }
             }
             // A row of COPY … TO STDOUT, which the command tag counts.
             tag::COPY_DATA => {
                 if let Some(row) = &mut self.digests {
-                    row.begins(header.body_bytes);
-                    self.scanner.give_pieces();
+                    row.begin_row(header.body_bytes);
+                    self.scanner.report_pieces();
                 }
             }
             // The portal returned as many rows as asked for. No command tag counts them.

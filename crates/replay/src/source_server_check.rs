@@ -21,7 +21,11 @@ const LOCATION_SQL: &str = "SELECT inet_server_addr() IS NOT DISTINCT FROM inet_
 
 /// Checks whether the target wrote the log that the workload was captured from. Returns the evidence in
 /// words. `None` is no proof that it is another server.
-pub fn captured_on(reader: &WorkloadReader, target: &Target, logins: &LoginMap) -> Option<String> {
+pub fn find_source_server(
+    reader: &WorkloadReader,
+    target: &Target,
+    logins: &LoginMap,
+) -> Option<String> {
     let sources: Vec<PathBuf> = reader
         .info()
         .provenance

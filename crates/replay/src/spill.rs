@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use run::{Captured, Place, SkipReason, StatementKind};
+use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{Boundary, Sqlstate};
@@ -148,8 +148,8 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     ] {
         out.push(u8::from(flag));
     }
-    put_option(out, job.captured.place.map(|place| place.source.into()));
-    put_number(out, job.captured.place.map_or(0, |place| place.line));
+    put_option(out, job.captured.location.map(|place| place.source.into()));
+    put_number(out, job.captured.location.map_or(0, |place| place.line));
     out.push(u8::from(job.awaited));
     put(out, job.boundary.name().as_bytes());
     encode_expected(job.expected.as_deref(), out);
@@ -236,7 +236,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             rows,
             sqlstate: has_sqlstate.then_some(code),
             digest,
-            place: source.and_then(|source| Place::of(source as u32, line)),
+            location: source.and_then(|source| SourceLocation::of(source as u32, line)),
         },
         commits_before: after,
         session_effect,

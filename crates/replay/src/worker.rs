@@ -37,7 +37,7 @@ use crate::epoll;
 use crate::epoll::{Epoll, Interest};
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::Job;
-use crate::metrics::Meter;
+use crate::metrics::Metrics;
 use crate::pace;
 use crate::pace::Wait;
 use crate::record::RecordBatch;
@@ -68,7 +68,7 @@ pub(crate) struct WorkerContext {
     pub(crate) counters: Arc<Counters>,
     pub(crate) start_ns: i64,
     pub(crate) events: Arc<ConnectionEvents>,
-    pub(crate) metrics: Arc<Meter>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) number: usize,
     /// Time that the target may be unreachable.
     pub(crate) patience_ns: i64,
@@ -177,7 +177,7 @@ impl Worker {
     /// # Errors
     /// If a system call fails without which there is no replay, or spilled jobs cannot be read back.
     pub(crate) fn work(mut self) -> io::Result<()> {
-        epoll::wake_precisely();
+        epoll::set_timer_slack();
         // A shared connection moves between sessions, which takes one call with epoll.
         if self.context.uses_io_uring && self.pool.is_none() {
             self.ring = io_uring::create_ring(&self.epoll);

@@ -604,7 +604,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         });
     }
 
@@ -684,7 +684,7 @@ impl Script {
 
 struct Unwatched;
 impl Observer for Unwatched {
-    fn progress(&mut self, _: &Snapshot) {}
+    fn on_progress(&mut self, _: &Snapshot) {}
     fn should_stop(&mut self) -> bool {
         false
     }

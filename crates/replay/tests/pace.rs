@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clock::{Clock, Factor, Speed, SystemClock};
 use postgres::{Client, NoTls};
-use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
+use replay::{COPY_SESSION_OFFSET, Observer, Options, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Endpoint, Sandbox};
 use workload::{
-    Boundary, Event, EventKind, NoRedaction, Particulars, Provenance, Session, Sqlstate,
+    Boundary, Event, EventKind, NoRedaction, Provenance, Session, Sqlstate, WireDetails,
     WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
@@ -37,7 +37,7 @@ fn database_on(server: &Endpoint, name: &str) -> Client {
 
 struct Unwatched;
 impl Observer for Unwatched {
-    fn progress(&mut self, _: &Snapshot) {}
+    fn on_progress(&mut self, _: &Snapshot) {}
     fn should_stop(&mut self) -> bool {
         false
     }
@@ -73,7 +73,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         });
         self.events.last_mut().unwrap()
     }
@@ -88,11 +88,11 @@ impl Script {
         self.at(due_ms, session, kind)
     }
 
-    fn particulars(awaited: bool, boundary: Boundary) -> Arc<Particulars> {
-        Arc::new(Particulars {
+    fn particulars(awaited: bool, boundary: Boundary) -> Arc<WireDetails> {
+        Arc::new(WireDetails {
             awaited,
             boundary,
-            ..Particulars::default()
+            ..WireDetails::default()
         })
     }
 
@@ -104,7 +104,7 @@ impl Script {
             sql: sql.into(),
             parameters: vec![],
         };
-        self.at(1, session, kind).particulars = Some(Script::particulars(awaited, boundary));
+        self.at(1, session, kind).wire_details = Some(Script::particulars(awaited, boundary));
     }
 
     fn simple(&mut self, due_ms: i64, session: u64, sql: &str) -> &mut Event {
@@ -142,9 +142,13 @@ impl Script {
         let reader = WorkloadReader::open(&path).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let target = Target::parse(&self.server, |_| None).unwrap();
-        let forecast = replay::forecast(&reader, options).unwrap();
-        let target_info =
-            replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
+        let forecast = replay::dry_run(&reader, options).unwrap();
+        let target_info = replay::check_target(
+            &reader,
+            &options.target_with_settings(&target),
+            &options.logins,
+        )
+        .unwrap();
         let run = self.directory.path().join("pace.run");
         let _ = std::fs::remove_dir_all(&run);
         let mut watcher = Unwatched;
@@ -294,8 +298,8 @@ fn rounds_and_copies_are_sessions_of_their_own_and_rounds_do_not_overlap() {
         let mut copies = vec![0; 6];
         let mut spans = vec![(i64::MAX, 0); 3];
         for row in statements(&executions) {
-            assert!(row.session % SESSIONS_OF_A_COPY < 4);
-            let copy = (row.session / SESSIONS_OF_A_COPY) as usize;
+            assert!(row.session % COPY_SESSION_OFFSET < 4);
+            let copy = (row.session / COPY_SESSION_OFFSET) as usize;
             copies[copy] += 1;
             let span = &mut spans[copy / 2];
             span.0 = span.0.min(row.sent_ns.unwrap());
@@ -309,7 +313,7 @@ fn rounds_and_copies_are_sessions_of_their_own_and_rounds_do_not_overlap() {
         // Each session's statements are in order.
         for copy in 0..6 {
             for session in 0..4 {
-                let id = copy * SESSIONS_OF_A_COPY + session;
+                let id = copy * COPY_SESSION_OFFSET + session;
                 let of: Vec<u64> = executions
                     .iter()
                     .filter(|execution| execution.session == id && execution.is_statement())
@@ -494,7 +498,7 @@ fn nothing_is_written(server: &Endpoint) {
     }
     script.connect(0, 2_000);
     script.simple(1, 2_000, opens);
-    script.simple(1, 2_000, INSERT).particulars = Some(Script::particulars(false, Sync));
+    script.simple(1, 2_000, INSERT).wire_details = Some(Script::particulars(false, Sync));
     // Each answer belongs to its own statement, also after the statement that restores read-only mode.
     script.connect(0, 3_000);
     script.simple(1, 3_000, opens);
@@ -516,10 +520,10 @@ fn nothing_is_written(server: &Endpoint) {
         ("options", "--default-transaction-read-only=off"),
     ];
     for (session, (name, value)) in (4_000..).zip(asked) {
-        script.connect(0, session).particulars = Some(
-            Particulars {
+        script.connect(0, session).wire_details = Some(
+            WireDetails {
                 settings: vec![(name.into(), value.into())],
-                ..Particulars::default()
+                ..WireDetails::default()
             }
             .into(),
         );

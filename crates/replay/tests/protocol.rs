@@ -9,7 +9,7 @@ use replay::Options;
 use run::{Execution, Outcome, SkipReason};
 use sandbox::{Endpoint, Sandbox};
 use test_support::connect;
-use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Sqlstate, Unreplayable};
+use workload::{CopyIn, EventKind, Parameter, ResultFormat, Sqlstate, Unreplayable, WireDetails};
 
 #[allow(dead_code, reason = "the other tests that are made of it use the rest")]
 #[path = "resilience/traffic.rs"]
@@ -230,8 +230,8 @@ fn notifications_do_not_disturb_sessions() {
     });
 }
 
-fn known(change: impl FnOnce(&mut Particulars)) -> Option<Arc<Particulars>> {
-    let mut particulars = Particulars::default();
+fn known(change: impl FnOnce(&mut WireDetails)) -> Option<Arc<WireDetails>> {
+    let mut particulars = WireDetails::default();
     change(&mut particulars);
     Some(Arc::new(particulars))
 }
@@ -262,17 +262,17 @@ fn portals_return_the_rows_that_are_asked_for() {
         traffic.connect(0, 1);
         traffic.simple(1, 1, "BEGIN");
         let ten = known(|known| known.rows_max = Some(10));
-        traffic.at(2, 1, opened("c", MANY)).particulars = ten.clone();
-        traffic.at(3, 1, fetch("c", MANY)).particulars = ten.clone();
+        traffic.at(2, 1, opened("c", MANY)).wire_details = ten.clone();
+        traffic.at(3, 1, fetch("c", MANY)).wire_details = ten.clone();
         traffic.simple(4, 1, "SELECT 1; SELECT 2");
-        traffic.at(5, 1, fetch("c", MANY)).particulars = ten.clone();
-        traffic.at(6, 1, fetch("c", MANY)).particulars = ten.clone();
+        traffic.at(5, 1, fetch("c", MANY)).wire_details = ten.clone();
+        traffic.at(6, 1, fetch("c", MANY)).wire_details = ten.clone();
         // All of what is left of another.
-        traffic.at(7, 1, opened("d", MANY)).particulars = ten.clone();
-        traffic.at(8, 1, fetch("d", MANY)).particulars = known(|known| known.rows_max = Some(0));
+        traffic.at(7, 1, opened("d", MANY)).wire_details = ten.clone();
+        traffic.at(8, 1, fetch("d", MANY)).wire_details = known(|known| known.rows_max = Some(0));
         traffic.simple(9, 1, "COMMIT");
         // Its transaction is over.
-        traffic.at(10, 1, fetch("d", MANY)).particulars = ten;
+        traffic.at(10, 1, fetch("d", MANY)).wire_details = ten;
         traffic.simple(11, 1, "SELECT 1");
         traffic.disconnect(12, 1);
         let executions = replayed(&mut traffic, &at_full_speed());
@@ -335,7 +335,7 @@ fn lines(count: u64) -> Vec<u8> {
         .collect()
 }
 
-fn copy_in(data: &[u8], failed: Option<&str>) -> Option<Arc<Particulars>> {
+fn copy_in(data: &[u8], failed: Option<&str>) -> Option<Arc<WireDetails>> {
     known(|known| {
         known.copy = Some(CopyIn {
             data: data.into(),
@@ -381,7 +381,7 @@ fn copy_data_arrive_complete_or_fail_as_captured() {
                     },
                 };
                 let event = traffic.at(1, session, kind);
-                event.particulars = particulars;
+                event.wire_details = particulars;
                 if sql == cancelled {
                     event.outcome.sqlstate = Some(Sqlstate(*b"57014"));
                 }
@@ -498,7 +498,7 @@ fn binary_values_arrive_with_their_types() {
         let types = vec![INT4, TEXT_ARRAY, TIMESTAMPTZ, 0, TEXT];
         let with_types = known(|known| known.parameter_types = types);
         for _ in 0..2 {
-            traffic.at(1, 1, insert.clone()).particulars = with_types.clone();
+            traffic.at(1, 1, insert.clone()).wire_details = with_types.clone();
         }
         let is_null = |statement: &str| EventKind::Execute {
             statement: statement.into(),
@@ -508,12 +508,12 @@ fn binary_values_arrive_with_their_types() {
         };
         // No server can tell, and a log does not know.
         traffic.at(2, 1, is_null(""));
-        traffic.at(3, 1, is_null("n")).particulars = known(|known| {
+        traffic.at(3, 1, is_null("n")).wire_details = known(|known| {
             known.parameter_types = vec![TEXT];
             known.result_formats = vec![ResultFormat::Binary];
         });
         // Of another type it is another statement.
-        traffic.at(4, 1, is_null("n")).particulars =
+        traffic.at(4, 1, is_null("n")).wire_details =
             known(|known| known.parameter_types = vec![INT4]);
         let types_of_n = "SELECT 1 FROM pg_prepared_statements
             WHERE name = 'n' AND parameter_types = '{integer}'";
@@ -587,14 +587,14 @@ fn wire_capture_keeps_the_encoding_of_its_bytes() {
                 &[("options", "-c client_encoding=UTF8")],
             ];
             for (session, settings) in (1..).zip(said) {
-                connect_encoded(&mut traffic, session).particulars = known(|known| {
+                connect_encoded(&mut traffic, session).wire_details = known(|known| {
                     let settings = settings.iter();
                     known.settings = settings.map(|(n, v)| ((*n).into(), (*v).into())).collect();
                 });
                 let sql = format!("INSERT INTO t VALUES ({session}, 'é')");
                 traffic
                     .at(1, session, EventKind::Simple { sql: sql.into() })
-                    .particulars = known(|_| ());
+                    .wire_details = known(|_| ());
                 traffic.disconnect(2, session);
             }
             replayed(&mut traffic, &at_full_speed());

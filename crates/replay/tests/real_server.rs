@@ -64,7 +64,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         });
         self
     }
@@ -184,7 +184,7 @@ fn target() -> Target {
 
 struct Unwatched;
 impl Observer for Unwatched {
-    fn progress(&mut self, _: &Snapshot) {}
+    fn on_progress(&mut self, _: &Snapshot) {}
     fn should_stop(&mut self) -> bool {
         false
     }
@@ -376,7 +376,7 @@ fn without_patience_a_lost_connection_skips_the_rest_of_its_session() {
         .simple(600, 2, "SELECT 4")
         .disconnect(700, 2);
     let (info, executions) = script.replay(Options {
-        patience: Duration::ZERO,
+        retry_for: Duration::ZERO,
         ..Options::default()
     });
     let outcomes: Vec<Outcome> = statements(&executions)
@@ -444,7 +444,7 @@ fn stopped_replay_leaves_a_readable_run_with_its_status() {
     }
     struct Stopper(i64);
     impl Observer for Stopper {
-        fn progress(&mut self, snapshot: &Snapshot) {
+        fn on_progress(&mut self, snapshot: &Snapshot) {
             self.0 = snapshot.elapsed_ns;
         }
         fn should_stop(&mut self) -> bool {
@@ -476,7 +476,7 @@ fn stop_counts_all_statements_that_are_due() {
     }
     struct AtOnce;
     impl Observer for AtOnce {
-        fn progress(&mut self, _: &Snapshot) {}
+        fn on_progress(&mut self, _: &Snapshot) {}
         fn should_stop(&mut self) -> bool {
             true
         }

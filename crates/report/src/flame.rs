@@ -32,7 +32,7 @@ pub struct FlameTitles {
     /// Notes of a sentence or two each; only shown on a page.
     pub notes: Vec<String>,
     /// Kind of flame graph.
-    pub of: FlameKind,
+    pub kind: FlameKind,
 }
 
 /// Kind of flame graph.
@@ -56,7 +56,7 @@ pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> 
     let mut lines: Vec<&str> = folded.iter().map(String::as_str).collect();
     lines.sort_unstable();
     let mut options = options(titles);
-    options.colors = Palette::Basic(match titles.of {
+    options.colors = Palette::Basic(match titles.kind {
         FlameKind::Processor => BasicPalette::Hot,
         FlameKind::Waiting => BasicPalette::Aqua,
     });
@@ -88,7 +88,7 @@ pub fn flame_difference_svg(
     after: &[String],
     titles: &FlameTitles,
 ) -> io::Result<String> {
-    let lines = difference(before, after, titles.of)?;
+    let lines = difference(before, after, titles.kind)?;
     let mut lines: Vec<&str> = lines.lines().collect();
     lines.sort_unstable();
     draw(&mut options(titles), lines)
@@ -114,7 +114,7 @@ fn options(titles: &FlameTitles) -> Options<'static> {
     options.title = titles.title.clone();
     options.subtitle = Some(titles.subtitle.clone()).filter(|text| !text.is_empty());
     options.count_name = titles.unit.clone();
-    options.name_type = match titles.of {
+    options.name_type = match titles.kind {
         FlameKind::Processor => "Function:",
         FlameKind::Waiting => "Wait:",
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use compare::Comparison;
 use study::proof::{ProofJournal, ProofReport, SideRenderer};
 use study::sweep::{SweepJournal, SweepReport};
-use study::{End, Failure};
+use study::{EndReason, Failure};
 use workload::{Literals, RewriteNote};
 
 use crate::html::{compare_page, proof_page, sweep_page};
@@ -26,7 +26,7 @@ const SWEEP: &str = "sweep.json";
 /// If a run cannot be read, or a file cannot be written.
 pub fn write_proof(
     journal: &ProofJournal,
-    ended: End,
+    ended: EndReason,
     literals: Literals,
 ) -> Result<ProofReport, Failure> {
     let report =
@@ -40,7 +40,10 @@ pub fn write_proof(
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write_sweep(journal: &SweepJournal, ended: Option<End>) -> Result<SweepReport, Failure> {
+pub fn write_sweep(
+    journal: &SweepJournal,
+    ended: Option<EndReason>,
+) -> Result<SweepReport, Failure> {
     let report = study::sweep::summarise(journal, ended);
     write(journal.path(), &sweep_page::render_html(&report))?;
     write_text(&journal.path().join(SWEEP), &to_json(&report))?;

@@ -6,7 +6,7 @@
 //! in an open list of values, does not (`docs/schemas/README.md`).
 
 use capture_log::LogReport;
-use capture_log::settings::Plan;
+use capture_log::settings::SettingsPlan;
 use capture_proxy::ProxyStatus;
 use capture_wire::pcap::PcapReport;
 use compare::Comparison;
@@ -48,7 +48,7 @@ impl Document for ProxyStatus {
     const SCHEMA: &'static str = "rehearse/capture-proxy/1";
 }
 
-impl Document for Plan {
+impl Document for SettingsPlan {
     const SCHEMA: &'static str = "rehearse/settings/1";
 }
 

@@ -1,7 +1,7 @@
 //! Account of a capture as text and JSON.
 
 use capture_log::{
-    Fitness, Location, LogReport, Reconciliation, SeriesReport, SkipReason, Skipped, Unreadable,
+    Location, LogQuality, LogReport, Reconciliation, SeriesReport, SkipReason, Skipped, Unreadable,
     UnreadableLine, UnreadableReason,
 };
 use report::{CaptureReport, TextStyle, capture_text, to_json};
@@ -44,7 +44,7 @@ fn captured() -> CaptureReport<LogReport> {
         statements: 12_345,
         report: LogReport {
             sources: Vec::new(),
-            fitness: Fitness::judge(&reconciliation),
+            fitness: LogQuality::judge(&reconciliation),
             reconciliation,
             sessions: 20,
             series: SeriesReport::default(),

@@ -1,7 +1,7 @@
 //! Suitability of a log as text.
 
-use capture_log::{Fitness, capture_bytes};
-use capture_sink::Counted;
+use capture_log::{LogQuality, capture_bytes};
+use capture_sink::EventCounter;
 use report::{TextStyle, fitness_text, to_json};
 
 const LOG: &str = "\
@@ -13,9 +13,9 @@ const LOG: &str = "\
 2026-03-01 09:00:02 UTC:10.0.0.1(5000):app@shop:[7]:STATEMENT:  select 1 / 0
 ";
 
-fn fitness() -> Fitness {
+fn fitness() -> LogQuality {
     let prefix = Some("%t:%r:%u@%d:[%p]:");
-    let report = capture_bytes(LOG, None, prefix, &mut Counted::default()).unwrap();
+    let report = capture_bytes(LOG, None, prefix, &mut EventCounter::default()).unwrap();
     report.fitness
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capture_wire::conversation::{Account, Unreadable};
+use capture_wire::conversation::{DecoderAccount, UnreadableReason};
 use capture_wire::pcap::{PcapAccount, PcapReport, PcapSource};
 use report::{CaptureReport, TextStyle, pcap_text, to_json};
 
@@ -20,9 +20,12 @@ fn captured() -> CaptureReport<PcapReport> {
         lost_bytes: 2_048,
         gaps: 2,
         dropped: 1_234,
-        conversation: Account {
-            unreadable: BTreeMap::from([(Unreadable::Tls, 3), (Unreadable::Replication, 1)]),
-            ..Account::default()
+        conversation: DecoderAccount {
+            unreadable: BTreeMap::from([
+                (UnreadableReason::Tls, 3),
+                (UnreadableReason::Replication, 1),
+            ]),
+            ..DecoderAccount::default()
         },
         ..PcapAccount::default()
     };

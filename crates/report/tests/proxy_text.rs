@@ -1,7 +1,8 @@
 //! Account of a capture by the proxy as text.
 
 use capture_proxy::{
-    CaptureStatus, Finished, Incomplete, ProxyStatus, RecordingAccount, RecordingState,
+    CaptureStatus, FinishedRecording, IncompleteRange, ProxyStatus, RecordingAccount,
+    RecordingState,
 };
 use report::{TextStyle, proxy_text, to_json};
 
@@ -15,7 +16,7 @@ fn status() -> ProxyStatus {
         read_bytes: 8_999_000,
         lost_bytes: 1_000_000,
         passed_bytes: 1_000,
-        incomplete: vec![Incomplete {
+        incomplete: vec![IncompleteRange {
             from_us: NINE_US + 5_000_000,
             to_us: NINE_US + 9_000_000,
             bytes: 1_000_000,
@@ -34,7 +35,7 @@ fn status() -> ProxyStatus {
         failure: Some("No space left on device".to_owned()),
         ..account.clone()
     };
-    let finished = |name: &str, state, account| Finished {
+    let finished = |name: &str, state, account| FinishedRecording {
         name: name.to_owned(),
         state,
         sessions: 2,
@@ -68,7 +69,7 @@ fn every_byte_is_accounted_for() {
     let text = proxy_text::render_text(&wrong, &TextStyle::default());
     assert_eq!(text, PROXY);
     let mut kept = status();
-    kept.capture.finished[1].set_recovered(&workload::WorkloadInfo {
+    kept.capture.finished[1].mark_recovered(&workload::WorkloadInfo {
         statements: 1_000,
         ..Default::default()
     });
@@ -79,7 +80,7 @@ fn every_byte_is_accounted_for() {
     assert!(kept.contains("shop-2.workload: 1,000 statements"), "{kept}");
     assert!(kept.contains("what was written by then is there"), "{kept}");
     let mut gone = status();
-    gone.capture.finished[1].set_gone();
+    gone.capture.finished[1].mark_gone();
     let gone = proxy_text::render_text(&gone, &TextStyle::default());
     let gone: Vec<&str> = gone.split_whitespace().collect();
     let gone = gone.join(" ");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::environment::{LeasePurpose, SandboxLease};
-use ::sandbox::Places;
+use ::sandbox::Dirs;
 use observe::MonitorOptions;
 use replay::Options;
 use run::{RunReader, RunStatus};
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::notes;
 use crate::observed_replay::{ReplayDisplay, replay_observed};
-use crate::target_snapshot::Asked;
+use crate::target_snapshot::ObservationPlan;
 
 /// Maximum number of statements whose plans are collected.
 const PLANS_MAX: usize = 200;
@@ -27,13 +27,13 @@ const PLANS_MAX: usize = 200;
 ///
 /// # Errors
 /// If none was named, or it cannot be leased.
-pub fn lease(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure> {
+pub fn lease_sandbox(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure> {
     let Some(name) = name else {
         return Err(Failure::usage(
             "nothing says where it is measured; give --sandbox NAME, a private server of yours with the data (`rehearse sandbox up`)",
         ));
     };
-    let sandbox = ::sandbox::open(name, None, &Places::from_environment()?)?;
+    let sandbox = ::sandbox::open(name, None, &Dirs::from_environment()?)?;
     let purpose = LeasePurpose::Exploration;
     Ok(SandboxLease::acquire(sandbox, database, purpose, None)?)
 }
@@ -42,7 +42,7 @@ pub fn lease(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure
 ///
 /// # Errors
 /// If the workload cannot be replayed, or the replay was stopped.
-pub fn look(
+pub fn replay_baseline(
     lease: &mut SandboxLease,
     workload: &WorkloadReader,
     engine: &Options,
@@ -51,8 +51,8 @@ pub fn look(
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunReader, Failure> {
     notes::note("One replay to look at it, before anything is changed.");
-    let target = lease.restart_counting()?;
-    let asked = Asked {
+    let target = lease.restart_with_statistics()?;
+    let asked = ObservationPlan {
         facts: true,
         plans: Some(PLANS_MAX),
         profile: None,
@@ -72,7 +72,7 @@ pub fn look(
 ///
 /// # Errors
 /// If the workload cannot be read.
-pub fn database_of(workload: &WorkloadReader, given: Option<&str>) -> Result<String, Failure> {
+pub fn choose_database(workload: &WorkloadReader, given: Option<&str>) -> Result<String, Failure> {
     if let Some(database) = given {
         return Ok(database.to_owned());
     }
@@ -92,14 +92,17 @@ pub fn database_of(workload: &WorkloadReader, given: Option<&str>) -> Result<Str
 ///
 /// # Errors
 /// If no path is given, or it is another workload.
-pub fn workload_of(run: &RunReader, given: Option<&PathBuf>) -> Result<WorkloadReader, Failure> {
+pub fn open_workload_of_run(
+    run: &RunReader,
+    given: Option<&PathBuf>,
+) -> Result<WorkloadReader, Failure> {
     let name = run.path().display();
     let Some(path) = given else {
         return Err(Failure::usage(format!(
             "{name} is a run, and what is replayed to measure is its workload; give it with --workload NAME.workload"
         )));
     };
-    let workload = keys::open(path)?;
+    let workload = keys::open_workload(path)?;
     match workload.id() == run.info().workload.id {
         true => Ok(workload),
         false => Err(Failure::usage(format!(

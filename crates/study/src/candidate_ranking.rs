@@ -112,7 +112,7 @@ fn has_same_estimates(one: &Option<ScreeningResult>, other: &Option<ScreeningRes
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screening::Expected;
+    use crate::screening::CostEstimate;
     use diagnose::ScreeningMethod;
 
     fn candidate(columns: &[&str], updated: &[&str]) -> IndexCandidate {
@@ -123,7 +123,7 @@ mod tests {
             columns: columns.iter().map(|one| (*one).to_owned()).collect(),
             include: Vec::new(),
             predicate: Vec::new(),
-            hangs_on: Vec::new(),
+            predicate_columns: Vec::new(),
             updated: updated.iter().map(|one| (*one).to_owned()).collect(),
             is_classical: false,
             serves: vec![Fingerprint(1)],
@@ -134,13 +134,13 @@ mod tests {
         Some(ScreeningResult {
             method: ScreeningMethod::Built,
             bytes: Some(bytes),
-            expected: vec![Expected {
+            expected: vec![CostEstimate {
                 fingerprint: Fingerprint(1),
                 before: 1_000.0,
                 after,
                 uses,
             }],
-            refused: None,
+            refusal_reason: None,
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use capture_log::{LogError, LogOptions, LogReport, capture, select};
-use capture_sink::{Counted, EventSink, MaskSink, SinkError, SliceSink, WorkloadOutput};
+use capture_sink::{EventCounter, EventSink, MaskSink, SinkError, SliceSink, WorkloadOutput};
 use transform::Slicer;
 use transform::mask::Masker;
 use workload::{
@@ -84,7 +84,7 @@ pub fn capture_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
 
 fn check_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
     let mut sink = InterruptibleSink {
-        sink: SliceSink::new(Counted::default(), request.slicer),
+        sink: SliceSink::new(EventCounter::default(), request.slicer),
         interrupt: request.interrupt,
     };
     let report = capture(request.log, &mut sink)?;
@@ -160,7 +160,7 @@ struct CaptureInterrupted;
 
 impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        if self.interrupt.is_some_and(Interrupt::is_asked) {
+        if self.interrupt.is_some_and(Interrupt::is_requested) {
             return Err(SinkError::new(CaptureInterrupted));
         }
         self.sink.event(event)

@@ -61,7 +61,7 @@ impl ChangeScript {
     /// With the server's message and the statement that it refused.
     pub(crate) fn apply_as(&self, target: &Target, login: &Login) -> Result<(), ExperimentError> {
         let dialer = Dialer::new(target)?;
-        let mut questions = dialer.questions(login).map_err(|error| {
+        let mut questions = dialer.open_query_connection(login).map_err(|error| {
             ExperimentError::Failed(format!(
                 "cannot connect to the database {} of {} to carry out {}: {error}; --as-database NAME takes another one",
                 login.database,
@@ -71,7 +71,7 @@ impl ChangeScript {
         })?;
         questions.limit(STATEMENTS_TIME_MAX);
         for (number, statement) in (1..).zip(&self.statements) {
-            questions.ask(statement).map_err(|error| {
+            questions.query(statement).map_err(|error| {
                 let text: String = statement.split_whitespace().collect::<Vec<_>>().join(" ");
                 let shown = match text.char_indices().nth(SHOWN) {
                     Some((end, _)) => format!("{}…", &text[..end]),

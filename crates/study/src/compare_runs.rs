@@ -14,7 +14,7 @@ use crate::run_time;
 
 /// Runs to compare, and the criteria of a difference.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct ComparisonRequest {
     /// Paths of the runs before the change.
     pub before: Vec<PathBuf>,
     /// Paths of the runs after the change.
@@ -26,7 +26,7 @@ pub struct Request {
     /// Targets that are queried now for plans, instead of reading the plans of the runs.
     pub plan_targets: Option<PlanTargets>,
     /// Whether to compare the time breakdown of both sides, which reads each run once more.
-    pub breaks_down_time: bool,
+    pub compares_time_breakdown: bool,
     /// Conditions that are checked on the result.
     pub conditions: Vec<Condition>,
 }
@@ -73,13 +73,13 @@ fn require_executions(reader: RunReader) -> Result<RunReader, Failure> {
 ///
 /// # Errors
 /// If a run cannot be read, is given twice, or was not replayed, or if [`PlanTargets`] are not fulfilled.
-pub fn compare_runs(request: &Request) -> Result<Comparison, Failure> {
+pub fn compare_runs(request: &ComparisonRequest) -> Result<Comparison, Failure> {
     let mut comparison = compare_executions(request)?;
     enrich_comparison::add_targets_and_plans(&mut comparison, &request.before, &request.after)?;
     if let Some(targets) = &request.plan_targets {
         enrich_comparison::add_queried_plans(&mut comparison, request, targets)?;
     }
-    if request.breaks_down_time {
+    if request.compares_time_breakdown {
         comparison.time = run_time::compare_time_breakdowns(&request.before, &request.after)?;
         if comparison.time.is_some() {
             comparison.observed = run_time::compare_observations(&request.before, &request.after)?;
@@ -91,7 +91,7 @@ pub fn compare_runs(request: &Request) -> Result<Comparison, Failure> {
 }
 
 /// Compares the executions of runs. All runs are opened before any is read, and two are read at a time.
-fn compare_executions(request: &Request) -> Result<Comparison, Failure> {
+fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure> {
     let open = |paths: &[PathBuf]| -> Result<Vec<RunReader>, Failure> {
         paths
             .iter()

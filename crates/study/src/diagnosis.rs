@@ -5,19 +5,20 @@ use std::path::Path;
 use archive::ArchiveError;
 use clock::SystemClock;
 use diagnose::{
-    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+    Evidence, SessionStep, Suspect, SuspectResponseTime, ThresholdError, Thresholds, diagnose,
+    matches_like_pattern, suspect,
 };
 use replay::{LoginMap, Target};
 use run::RunReader;
 use workload::WorkloadReader;
 
 use crate::diagnosis_inputs;
-use crate::diagnosis_inputs::Asked;
+use crate::diagnosis_inputs::QueriedFacts;
 use crate::diagnosis_report::DiagnosisReport;
 use crate::failure::Failure;
 use crate::keys;
 use crate::notes;
-use crate::target_snapshot::told;
+use crate::target_snapshot::summarize_plans;
 
 /// Number of statements of an observed server whose plans are collected.
 const PLANS_MAX: usize = 100;
@@ -71,8 +72,8 @@ impl DiagnosisInput {
     pub fn read(path: &Path, options: DiagnosisOptions<'_>) -> Result<Self, Failure> {
         match RunReader::open(path) {
             Ok(run) => Self::of_run(path.display().to_string(), &run, options),
-            Err(ArchiveError::Foreign { .. }) => {
-                let evidence = diagnosis_inputs::of_workload(&open_workload(path)?)?;
+            Err(ArchiveError::WrongKind { .. }) => {
+                let evidence = diagnosis_inputs::read_workload_evidence(&open_workload(path)?)?;
                 Ok(Self::new(path.display().to_string(), evidence, options))
             }
             Err(error) => Err(error.into()),
@@ -88,7 +89,7 @@ impl DiagnosisInput {
         run: &RunReader,
         options: DiagnosisOptions<'_>,
     ) -> Result<Self, Failure> {
-        let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
+        let evidence = diagnosis_inputs::read_run_evidence(run, QueriedFacts::default())?;
         let mut suspects = Vec::new();
         for pattern in options.impact_of {
             let response = response(run, &evidence, pattern)?;
@@ -113,14 +114,14 @@ impl DiagnosisInput {
         let login = LoginMap::default().login(target, "", "", "");
         let clock = SystemClock::start();
         let facts = observe::facts(target, std::slice::from_ref(&login), &clock);
-        let wanted = diagnosis_inputs::costliest(observed, PLANS_MAX)?;
+        let wanted = diagnosis_inputs::top_statements(observed, PLANS_MAX)?;
         let answers = observe::generic_plans(target, &login, &wanted, &clock);
-        notes::note(&told(&answers));
-        let asked = Asked {
+        notes::note(&summarize_plans(&answers));
+        let asked = QueriedFacts {
             facts: Some(facts),
             plans: Some(answers.plans),
         };
-        let evidence = diagnosis_inputs::of_run(observed, asked)?;
+        let evidence = diagnosis_inputs::read_run_evidence(observed, asked)?;
         Ok(Self::new(target.address(), evidence, options))
     }
 
@@ -155,15 +156,15 @@ impl DiagnosisInput {
 /// # Errors
 /// If it is no workload, with the kinds of input that are possible.
 pub(crate) fn open_workload(path: &Path) -> Result<WorkloadReader, Failure> {
-    keys::open(path).map_err(
-        |failure| match failure.message.contains("is not a workload") {
+    keys::open_workload(path).map_err(|failure| {
+        match failure.message.contains("is not a workload") {
             true => Failure::usage(format!(
                 "{} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL",
                 path.display()
             )),
             false => failure,
-        },
-    )
+        }
+    })
 }
 
 /// Returns the part of a run's response time that suspected statements account for, including
@@ -179,11 +180,11 @@ fn response(
     let suspects = evidence
         .statements
         .iter()
-        .filter(|one| like(pattern, &one.sql))
+        .filter(|one| matches_like_pattern(pattern, &one.sql))
         .map(|one| one.fingerprint);
-    let mut response_times = Behind::new(suspects);
+    let mut response_times = SuspectResponseTime::new(suspects);
     for execution in run.executions()? {
-        if let Some(step) = Step::of_execution(&execution?) {
+        if let Some(step) = SessionStep::from_execution(&execution?) {
             response_times.add(&step);
         }
     }

@@ -4,21 +4,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use cpu_profile::phases::{Phase, PhaseAccount, PhaseSums, Rules};
 use diagnose::{
-    Available, Basis, Evidence, EvidenceInputs, History, Missing, ServerLog, StackEvidence, Step,
+    Available, Basis, Evidence, EvidenceInputs, History, ServerLog, SessionStep, StackEvidence,
+    Unavailable,
 };
-use run::{Facts, PlanFact, RunReader, SeenStatement, ServiceTime};
+use run::{Facts, PlanFact, RunReader, SampledStatement, ServiceTime};
 use sql::Fingerprint;
-use time_breakdown::time_model::whole_statements;
+use time_breakdown::time_model::match_truncated_queries;
 use workload::{StatementText, WorkloadReader};
 
 use crate::failure::Failure;
 use crate::observation;
-use crate::profile_samples::{Profiled, SampleFilter};
+use crate::profile_samples::{ProfileSamples, SampleFilter};
 
 /// Facts and plans that were queried from a server for the diagnosis alone. They take precedence over those of the
 /// run.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct QueriedFacts {
     /// Schema and settings.
     pub facts: Option<Facts>,
     /// Plans of statements.
@@ -29,15 +30,15 @@ pub struct Asked {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
+pub fn read_run_evidence(run: &RunReader, asked: QueriedFacts) -> Result<Evidence, Failure> {
     let info = run.info();
     let mut texts: BTreeMap<Fingerprint, StatementText> = BTreeMap::new();
     for text in run.statements()? {
         let text = text?;
         texts.insert(text.fingerprint, text);
     }
-    let seen: Vec<SeenStatement> = run.seen_statements()?.collect::<Result<_, _>>()?;
-    let whole = whole_statements(&seen, &texts);
+    let seen: Vec<SampledStatement> = run.observed_statements()?.collect::<Result<_, _>>()?;
+    let whole = match_truncated_queries(&seen, &texts);
     for one in seen {
         texts.entry(one.fingerprint).or_insert(StatementText {
             fingerprint: one.fingerprint,
@@ -47,13 +48,13 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
     }
     let is_observation = info.is_observation();
     let history = match is_observation {
-        true => Err(Missing::because(
+        true => Err(Unavailable::because(
             "what sessions did one after the other is known of runs and workloads only",
         )),
         false => {
             let mut history = History::new(texts.values());
             for execution in run.executions()? {
-                if let Some(step) = Step::of_execution(&execution?) {
+                if let Some(step) = SessionStep::from_execution(&execution?) {
                     history.add(&step);
                 }
             }
@@ -61,7 +62,7 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
         }
     };
     let observed = match run.is_observed() {
-        true => Ok(observation::observed(run)?),
+        true => Ok(observation::summarize_observations(run)?),
         false => {
             unavailable("the server was not watched; give `rehearse replay` the option --observe")
         }
@@ -104,13 +105,13 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
+pub fn read_workload_evidence(workload: &WorkloadReader) -> Result<Evidence, Failure> {
     let texts: Vec<StatementText> = workload.statements()?.collect::<Result<_, _>>()?;
     let mut history = History::new(&texts);
     for event in workload.events()? {
         let (event, fingerprint) = event?;
         if !event.prelude {
-            history.add(&Step::of_event(&event, fingerprint));
+            history.add(&SessionStep::from_event(&event, fingerprint));
         }
     }
     let mut log = ServerLog::default();
@@ -121,7 +122,7 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
         has_server_events = true;
     }
     let only = |what: &str| {
-        Missing::because(format!(
+        Unavailable::because(format!(
             "a workload has no {what}; replay it with --observe --explain and diagnose the run"
         ))
     };
@@ -149,8 +150,8 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, String)>, Failure> {
-    let observed = observation::observed(run)?;
+pub fn top_statements(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, String)>, Failure> {
+    let observed = observation::summarize_observations(run)?;
     let all = observed.statements.iter().filter_map(|one| {
         let counted = one.counted?;
         let time = ServiceTime {
@@ -164,7 +165,7 @@ pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, Strin
 }
 
 fn unavailable<T>(why: &str) -> Available<T> {
-    Err(Missing::because(why))
+    Err(Unavailable::because(why))
 }
 
 /// Reads the time by phase from the stacks of clients' backends.
@@ -180,11 +181,11 @@ fn read_stacks(run: &RunReader) -> Result<Available<StackEvidence>, Failure> {
     if let Some(off) = &info.off {
         return Ok(unavailable(&format!("there is no CPU profile: {off}")));
     }
-    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleFilter::default())?;
-    let (stacks, rules) = (profiled.stacks()?, Rules::new());
+    let profiled = ProfileSamples::open(RunReader::open(run.path())?, &SampleFilter::default())?;
+    let (stacks, rules) = (profiled.read_stacks()?, Rules::new());
     let classified: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();
-    profiled.each(|stack, statement| {
+    profiled.for_each_chosen(|stack, statement| {
         if let Some(classified) = classified.get(stack as usize) {
             account.add(*classified, statement);
         }

@@ -10,7 +10,7 @@ use crate::notes;
 ///
 /// # Errors
 /// If the workload cannot be read.
-pub fn announce(
+pub fn note_encodings(
     reader: &WorkloadReader,
     target: &Target,
     found: &TargetInfo,

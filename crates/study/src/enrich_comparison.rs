@@ -14,11 +14,11 @@ use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use sql::Fingerprint;
 use workload::WorkloadReader;
 
-use crate::compare_runs::Request;
+use crate::compare_runs::ComparisonRequest;
 use crate::failure::Failure;
 use crate::keys;
 use crate::notes;
-use crate::target_snapshot::{login_of, told};
+use crate::target_snapshot::{example_login, summarize_plans};
 
 /// Servers that are queried for plans. The workload must be that of the runs, and a login must work at each server.
 #[derive(Debug, Clone)]
@@ -80,10 +80,10 @@ pub fn add_targets_and_plans(
 /// If a target or the workload cannot be used, the workload is not that of the runs, or no login works at a target.
 pub fn add_queried_plans(
     comparison: &mut Comparison,
-    request: &Request,
+    request: &ComparisonRequest,
     targets: &PlanTargets,
 ) -> Result<(), Failure> {
-    let reader = keys::open(&targets.workload)?;
+    let reader = keys::open_workload(&targets.workload)?;
     let chosen = choose_statements(comparison);
     let fingerprints = chosen.iter().map(|(_, fingerprint)| *fingerprint).collect();
     let mut examples = observe::examples(&reader, &fingerprints)?;
@@ -156,8 +156,8 @@ fn query_plans(
     examples: &[(ServiceTime, Option<Example>)],
 ) -> Result<Vec<PlanFact>, Failure> {
     let target = Target::parse(target, |name| std::env::var(name).ok())?;
-    let logins = LoginMap::of_described(&runs[0].info().options);
-    let login_of = |example: &Example| login_of(&target, &logins, example);
+    let logins = LoginMap::from_manifest(&runs[0].info().options);
+    let login_of = |example: &Example| example_login(&target, &logins, example);
     let answers = observe::plans(&target, examples, &login_of, &SystemClock::start());
     if answers.logins == 0 && !answers.failures.is_empty() {
         return Err(Failure::could_not(format!(
@@ -166,7 +166,7 @@ fn query_plans(
             answers.failures.join("; ")
         )));
     }
-    let summary = told(&answers);
+    let summary = summarize_plans(&answers);
     let (found, kept) = keep_known_plans(answers.plans, &read_plans(runs)?);
     let kept = match kept {
         0 => String::new(),

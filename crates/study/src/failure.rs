@@ -45,7 +45,7 @@ impl From<ArchiveError> for Failure {
     fn from(error: ArchiveError) -> Self {
         match error {
             ArchiveError::NotFound { .. }
-            | ArchiveError::Foreign { .. }
+            | ArchiveError::WrongKind { .. }
             | ArchiveError::Exists(_)
             | ArchiveError::Locked { .. } => Failure::usage(error),
             _ => Failure::could_not(error),

@@ -11,17 +11,17 @@ use workload::WorkloadReader;
 use crate::baseline_run;
 use crate::candidate_ranking::{expected_saving_ns, rank_candidates};
 use crate::diagnosis_inputs;
-use crate::diagnosis_inputs::Asked;
+use crate::diagnosis_inputs::QueriedFacts;
 use crate::environment::SandboxLease;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::journal::refuse_taken;
+use crate::journal::refuse_existing;
 use crate::notes;
 use crate::observed_replay::ReplayDisplay;
 use crate::proof::{
     CANDIDATES, Change, ProofDisplay, ProofJournal, ProofRequest, ProofSide, perform_proof,
 };
-use crate::runner::End;
+use crate::runner::EndReason;
 use crate::screened_candidate::{ExpectedCost, ScreenedCandidate};
 use crate::screening::{Screening, ScreeningResult};
 
@@ -43,7 +43,7 @@ pub struct AdviceRequest<'a> {
 /// Result of index advice.
 pub enum Advice {
     /// Journal of the measurement of the best candidates.
-    Measured(Box<ProofJournal>, End),
+    Measured(Box<ProofJournal>, EndReason),
     /// Reason why there is nothing to measure.
     Nothing(String),
 }
@@ -61,7 +61,7 @@ pub fn advise(
     (replay_display, proof_display): (&mut dyn ReplayDisplay, &mut dyn ProofDisplay),
 ) -> Result<Advice, Failure> {
     let output = wanted.proof.output.clone();
-    refuse_taken(&output)?;
+    refuse_existing(&output)?;
     let parent_directory = match output.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
@@ -74,8 +74,8 @@ pub fn advise(
     })?;
     let look = place.path().join(LOOK);
     let place_request = &wanted.proof.place;
-    let database = baseline_run::database_of(workload, place_request.database.as_deref())?;
-    let mut lease = baseline_run::lease(place_request.sandbox.as_deref(), &database)?;
+    let database = baseline_run::choose_database(workload, place_request.database.as_deref())?;
+    let mut lease = baseline_run::lease_sandbox(place_request.sandbox.as_deref(), &database)?;
     let found = found(
         (&mut lease, &database),
         wanted,
@@ -125,8 +125,9 @@ fn found(
     let evidence = match evidence {
         Some(evidence) => evidence,
         None => {
-            let run = baseline_run::look(lease, workload, &engine, look, interrupt, display)?;
-            diagnosis_inputs::of_run(&run, Asked::default())?
+            let run =
+                baseline_run::replay_baseline(lease, workload, &engine, look, interrupt, display)?;
+            diagnosis_inputs::read_run_evidence(&run, QueriedFacts::default())?
         }
     };
     for have in [
@@ -156,7 +157,7 @@ fn found(
         )));
     }
     // As it was, and not as the replay left it: a queue may be empty by now.
-    let target = engine.prepared(&lease.restart_clean(&[])?);
+    let target = engine.target_with_settings(&lease.restart_clean(&[])?);
     let ids: HashSet<Fingerprint> = made
         .candidates
         .iter()
@@ -168,7 +169,7 @@ fn found(
         made.candidates.len(),
         ids.len()
     ));
-    let stop = || interrupt.is_asked();
+    let stop = || interrupt.is_requested();
     let screening = Screening {
         target: &target,
         logins: &engine.logins,
@@ -176,7 +177,7 @@ fn found(
         built: wanted.built,
     };
     let screened = screening.screen(&made.candidates, &stop)?;
-    if interrupt.is_asked() {
+    if interrupt.is_requested() {
         return Err(Failure::could_not(
             "it was stopped before anything was measured",
         ));
@@ -192,7 +193,7 @@ fn found(
         let refused = screened
             .iter()
             .flatten()
-            .find_map(|one| one.refused.clone());
+            .find_map(|one| one.refusal_reason.clone());
         return Ok(Found::Nothing(format!(
             "Of {} candidates the planner would take none for less than it expects to need now{}. Nothing was measured.",
             made.candidates.len(),
@@ -236,7 +237,7 @@ fn views(
                 updated: candidate.updated.clone(),
                 is_classical: candidate.is_classical,
                 screened: screened.as_ref().map(|one| one.method),
-                refused: screened.as_ref().and_then(|one| one.refused.clone()),
+                refused: screened.as_ref().and_then(|one| one.refusal_reason.clone()),
                 bytes: screened.as_ref().and_then(|one| one.bytes),
                 expected_share: screened
                     .as_ref()

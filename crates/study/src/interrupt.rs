@@ -25,7 +25,7 @@ impl Interrupt {
     }
 
     /// Reports whether a stop was requested.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
@@ -35,13 +35,13 @@ impl Interrupt {
     pub fn linger(&self, time: Duration, was_stopped: bool) {
         let until_ns =
             monotonic_ns().saturating_add(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
-        while monotonic_ns() < until_ns && (was_stopped || !self.is_asked()) {
+        while monotonic_ns() < until_ns && (was_stopped || !self.is_requested()) {
             std::thread::sleep(LINGER_STEP);
         }
     }
 
     /// Sets the path of the partial result, which `rehearse recover` can complete if the process ends at once.
-    pub fn leaves(&self, partial: PathBuf) {
+    pub fn set_partial(&self, partial: PathBuf) {
         *self.partial.lock().unwrap_or_else(PoisonError::into_inner) = Some(partial);
     }
 

@@ -123,7 +123,7 @@ impl<P: Plan> Journal<P> {
     }
 
     fn create(path: &Path, manifest: Manifest<P>) -> Result<Self, ExperimentError> {
-        refuse_taken(path)?;
+        refuse_existing(path)?;
         for name in [&["trials", "runs"], P::DIRECTORIES].concat() {
             let directory = path.join(name);
             let mut builder = fs::DirBuilder::new();
@@ -201,7 +201,7 @@ impl<P: Plan> Journal<P> {
     /// As [`Self::open`], and with what to do about a taken path.
     pub fn previous(path: &Path, resume: bool) -> Result<Option<Self>, ExperimentError> {
         if !resume {
-            refuse_taken(path)?;
+            refuse_existing(path)?;
             return Ok(None);
         }
         Self::open(path).map(Some)
@@ -292,7 +292,7 @@ impl<P: Plan> Journal<P> {
 ///
 /// # Errors
 /// With what to do about it.
-pub fn refuse_taken(path: &Path) -> Result<(), ExperimentError> {
+pub fn refuse_existing(path: &Path) -> Result<(), ExperimentError> {
     match path.exists() {
         true => Err(ExperimentError::Usage(format!(
             "{} is there already; give another name with -o, or --resume to continue it",

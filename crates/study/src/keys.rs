@@ -13,7 +13,7 @@ use crate::failure::Failure;
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Sets the key file of this process.
-pub fn set_up(file: Option<PathBuf>) {
+pub fn set_key_file(file: Option<PathBuf>) {
     if let Some(file) = file {
         let _ = FILE.set(file);
     }
@@ -23,7 +23,7 @@ pub fn set_up(file: Option<PathBuf>) {
 ///
 /// # Errors
 /// If the file cannot be read, or has no secret key.
-pub fn keyring() -> Result<Keyring, Failure> {
+pub fn read_keyring() -> Result<Keyring, Failure> {
     let Some(file) = FILE.get() else {
         return Ok(Keyring::default());
     };
@@ -36,10 +36,10 @@ pub fn keyring() -> Result<Keyring, Failure> {
 ///
 /// # Errors
 /// As the reader has them.
-pub fn open(path: &Path) -> Result<WorkloadReader, Failure> {
+pub fn open_workload(path: &Path) -> Result<WorkloadReader, Failure> {
     match WorkloadReader::open(path) {
         // The key file is read only if the workload is encrypted, so that a damaged one does not matter otherwise.
-        Err(ArchiveError::Locked { .. }) => Ok(WorkloadReader::open_with(path, &keyring()?)?),
+        Err(ArchiveError::Locked { .. }) => Ok(WorkloadReader::open_with(path, &read_keyring()?)?),
         opened => Ok(opened?),
     }
 }
@@ -48,7 +48,7 @@ pub fn open(path: &Path) -> Result<WorkloadReader, Failure> {
 ///
 /// # Errors
 /// If one is neither.
-pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
+pub fn read_recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     let mut all = Vec::new();
     for one in given {
         match one.trim().parse() {

@@ -76,9 +76,9 @@ pub use environment::{
 pub use error::ExperimentError;
 pub use failure::{Failure, FailureKind};
 pub use interrupt::Interrupt;
-pub use journal::{Journal, Manifest, Plan, refuse_taken};
+pub use journal::{Journal, Manifest, Plan, refuse_existing};
 pub use perform::perform;
-pub use runner::{End, Engine, Event, Experiment, Listener, Progress, Step};
+pub use runner::{EndReason, Engine, Event, Experiment, Listener, Progress, Step};
 pub use screened_candidate::{ExpectedCost, ScreenedCandidate};
-pub use screening::{BUILT_MAX, Expected, Screening, ScreeningResult};
+pub use screening::{BUILT_MAX, CostEstimate, Screening, ScreeningResult};
 pub use trial::TrialContext;

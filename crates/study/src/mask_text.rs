@@ -43,7 +43,7 @@ pub fn mask_rows(
     columns: &[u32],
     (input, output): (&mut dyn BufRead, &mut dyn Write),
 ) -> Result<MaskedValues, Failure> {
-    let format = CopyFormat::of(match is_csv {
+    let format = CopyFormat::from_statement(match is_csv {
         true => "copy t from stdin csv",
         false => "copy t from stdin",
     });
@@ -54,7 +54,7 @@ pub fn mask_rows(
     filter(input, output, |row, out| {
         let quotes = row.iter().filter(|byte| **byte == b'"').count();
         if !is_csv || quotes.is_multiple_of(2) {
-            mask.copy_row(&format, row, wanted, &mut counts, out);
+            mask.mask_copy_row(&format, row, wanted, &mut counts, out);
         }
         Ok(())
     })?;
@@ -93,7 +93,7 @@ pub fn mask_dump(
             ));
         }
         if let Some((format, wanted)) = &table {
-            mask.copy_row(
+            mask.mask_copy_row(
                 format,
                 line,
                 |place| wanted.get(place).copied().unwrap_or(true),
@@ -122,7 +122,7 @@ pub fn mask_dump(
             unused.retain(|kept| !is(kept));
             !keep_columns.iter().any(|kept| is(kept))
         });
-        table = Some((CopyFormat::of(&text), wanted.collect()));
+        table = Some((CopyFormat::from_statement(&text), wanted.collect()));
         Ok(())
     })?;
     tell(&counts);

@@ -25,7 +25,7 @@ pub fn mask_workload(
         sink.server_event(event).map_err(Failure::could_not)?;
     }
     for item in reader.events()? {
-        if interrupt.is_asked() {
+        if interrupt.is_requested() {
             return Err(Failure::could_not(
                 "the masking was stopped; nothing of it is left, and the workload is as it was",
             ));

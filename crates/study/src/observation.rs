@@ -9,40 +9,44 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn watched(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
-    Ok(Observation::new(name, reader.info(), observed(reader)?))
+pub fn read_observation(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
+    Ok(Observation::new(
+        name,
+        reader.info(),
+        summarize_observations(reader)?,
+    ))
 }
 
 /// Summarises the observations of a run's server. Each table is read once.
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn observed(reader: &RunReader) -> Result<Observed, Failure> {
+pub fn summarize_observations(reader: &RunReader) -> Result<Observed, Failure> {
     let mut sum = ObservationSummary::default();
-    sum.notes(reader.probes()?);
+    sum.add_notes(reader.probes()?);
     for text in reader.statements()? {
-        sum.text(text?);
+        sum.add_text(text?);
     }
-    for seen in reader.seen_statements()? {
-        sum.seen(seen?);
+    for seen in reader.observed_statements()? {
+        sum.add_seen_statement(seen?);
     }
     for row in reader.statement_statistics()? {
-        sum.statistics(&row?);
+        sum.add_statistics(&row?);
     }
     for row in reader.sample_windows()? {
-        sum.window(&row?);
+        sum.add_window(&row?);
     }
     for row in reader.activity()? {
-        sum.activity(&row?);
+        sum.add_activity(&row?);
     }
     for row in reader.blocking()? {
-        sum.blocking(&row?);
+        sum.add_blocking(&row?);
     }
     for row in reader.locks()? {
-        sum.locks(&row?);
+        sum.add_locks(&row?);
     }
     for row in reader.counters()? {
-        sum.counter(&row?);
+        sum.add_counter(&row?);
     }
     Ok(sum.finish())
 }

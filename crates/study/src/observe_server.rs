@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use connect::login::{Dialer, Found};
+use connect::login::{Dialer, ProbedServer};
 use observe::MonitorOptions;
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
@@ -44,11 +44,11 @@ pub fn observe_server(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let login = LoginMap::default().login(target, "", "", "");
     let dialer = Dialer::new(target)?;
-    let Found {
+    let ProbedServer {
         address,
         server_version,
         ..
-    } = dialer.try_out(&login).map_err(|error| {
+    } = dialer.probe(&login).map_err(|error| {
         Failure::could_not(format!(
             "cannot observe {} as user \"{}\" on database \"{}\": {error}; give a target that takes this login, such as postgres://USER@HOST:PORT/DATABASE",
             target.address(), login.user, login.database
@@ -63,7 +63,7 @@ pub fn observe_server(
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let mut watch = TargetWatch::new(options.clone(), target.clone(), clock.clone());
     watch.begin(&mut run, std::slice::from_ref(&login))?;
-    let is_query_rejected = options.queue.is_some() && watch.why_off("queue").is_some();
+    let is_query_rejected = options.custom_query.is_some() && watch.off_reason("queue").is_some();
     let start_ns = clock.now_ns();
     let time = clock.clone();
     watch.start(Arc::new(move || time.now_ns() - start_ns));
@@ -77,7 +77,7 @@ pub fn observe_server(
     let end_ns = duration.map(|span| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
     loop {
         let elapsed_ns = clock.now_ns() - start_ns;
-        if interrupt.is_asked() || end_ns.is_some_and(|end_ns| elapsed_ns >= end_ns) {
+        if interrupt.is_requested() || end_ns.is_some_and(|end_ns| elapsed_ns >= end_ns) {
             break;
         }
         progress(Some(elapsed_ns));
@@ -85,7 +85,7 @@ pub fn observe_server(
     }
     progress(None);
     info.elapsed_ns = clock.now_ns() - start_ns;
-    let gone = dialer.try_out(&login).err();
+    let gone = dialer.probe(&login).err();
     watch.end(&mut run)?;
     run.finish(info, 0)?;
     if let Some(error) = &gone {
@@ -102,10 +102,10 @@ pub fn observe_server(
 /// Returns the options by name, for the run's manifest.
 fn describe(options: &MonitorOptions) -> BTreeMap<String, String> {
     let mut described = BTreeMap::from([("hz".to_owned(), options.hz.to_string())]);
-    if let Some(query) = &options.queue {
+    if let Some(query) = &options.custom_query {
         described.insert("queue".to_owned(), query.clone());
     }
-    if let Some(interval) = options.queue_every {
+    if let Some(interval) = options.custom_query_interval {
         described.insert(
             "queue-every-s".to_owned(),
             interval.as_secs_f64().to_string(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clock::{Clock, Factor, SystemClock};
 use cpu_profile::Profiling;
-use replay::{Happening, Meter, Observer, Options, ReplayError, Snapshot, Target};
+use replay::{ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
@@ -13,7 +13,7 @@ use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
-use crate::target_snapshot::{Asked, TargetQuestions};
+use crate::target_snapshot::{ObservationPlan, TargetQuestions};
 use crate::target_watch::TargetWatch;
 
 /// Facts about a replay that is about to begin.
@@ -50,31 +50,31 @@ pub trait ReplayDisplay {
     ///
     /// # Errors
     /// If the display cannot be shown at all.
-    fn begin(&mut self, _start: &ReplayStart<'_>) -> Result<(), Failure> {
+    fn before_start(&mut self, _start: &ReplayStart<'_>) -> Result<(), Failure> {
         Ok(())
     }
     /// The first statement is about to be sent.
-    fn started(&mut self, _meter: &Arc<Meter>) {}
+    fn on_start(&mut self, _meter: &Arc<Metrics>) {}
     /// Connections were refused, lost or reopened; `left_out` more events are not listed.
-    fn happened(&mut self, _happenings: &[Happening], _left_out: u64) {}
+    fn on_events(&mut self, _happenings: &[ConnectionEvent], _left_out: u64) {}
     /// Waits of the target's sessions were sampled until `until_ns` of the run: the mean number of sessions in each.
-    fn waits(&mut self, _source: &str, _until_ns: i64, _waits: Vec<(String, f64)>) {}
+    fn on_waits(&mut self, _source: &str, _until_ns: i64, _waits: Vec<(String, f64)>) {}
     /// Waits cannot be sampled.
-    fn waits_unavailable(&mut self, _reason: &str) {}
+    fn on_waits_unavailable(&mut self, _reason: &str) {}
     /// Execution phases cannot be shown yet, or not at all.
-    fn phases_unavailable(&mut self, _reason: &str) {}
+    fn on_phases_unavailable(&mut self, _reason: &str) {}
     /// Some time has passed, or state has changed.
-    fn progress(&mut self, _now: Option<&Snapshot>) {}
+    fn on_progress(&mut self, _now: Option<&Snapshot>) {}
     /// Reports whether a viewer asked to stop.
-    fn is_asked_to_stop(&self) -> bool {
+    fn is_stop_requested(&self) -> bool {
         false
     }
     /// The replay is being stopped.
-    fn stopping(&mut self, _reason: StopReason) {}
+    fn on_stop(&mut self, _reason: StopReason) {}
     /// The last statement is done.
-    fn ending(&mut self) {}
+    fn before_finish(&mut self) {}
     /// The replay is over.
-    fn finished(&mut self, _result: Result<&RunInfo, &ReplayError>) {}
+    fn on_finish(&mut self, _result: Result<&RunInfo, &ReplayError>) {}
     /// Takes the display away while `report` writes notes.
     fn suspend(&mut self, report: &mut dyn FnMut()) {
         report();
@@ -89,16 +89,17 @@ pub fn replay_observed(
     reader: &WorkloadReader,
     target: &Target,
     engine: &Options,
-    asked: Asked,
+    asked: ObservationPlan,
     output: &Path,
     interrupt: &Interrupt,
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunInfo, Failure> {
-    let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
+    let target_info =
+        replay::check_target(reader, &engine.target_with_settings(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
     note_plan(reader, engine, &target_info, statements);
-    encodings::announce(reader, target, &target_info)?;
-    if let Some(text) = incomplete(reader.info()) {
+    encodings::note_encodings(reader, target, &target_info)?;
+    if let Some(text) = describe_missing(reader.info()) {
         note(&text);
     }
     if engine.remap_generated && reader.info().provenance.source_kind == "log" {
@@ -107,7 +108,7 @@ pub fn replay_observed(
         );
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    display.begin(&ReplayStart {
+    display.before_start(&ReplayStart {
         workload: reader,
         run: output,
         target: &target_info,
@@ -118,15 +119,16 @@ pub fn replay_observed(
     })?;
     let watch = asked.watch.clone();
     let mut observation = ReplayObserver {
-        target_watch: watch
-            .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone())),
+        target_watch: watch.map(|watch| {
+            TargetWatch::new(watch, engine.target_with_settings(target), clock.clone())
+        }),
         asking: TargetQuestions {
-            asked,
+            plan: asked,
             reader,
-            target: engine.prepared(target),
+            target: engine.target_with_settings(target),
             logins: &engine.logins,
             clock: clock.clone(),
-            evidence: Vec::new(),
+            earlier_evidence: Vec::new(),
         },
         profiling: None,
         meter: None,
@@ -143,7 +145,7 @@ pub fn replay_observed(
         &clock,
         &mut observation,
     );
-    display.finished(result.as_ref());
+    display.on_finish(result.as_ref());
     Ok(result?)
 }
 
@@ -198,7 +200,7 @@ fn describe_writes(reader: &WorkloadReader, engine: &Options) -> String {
 }
 
 /// Describes what is missing from a workload. Returns `None` if nothing is missing.
-pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
+pub fn describe_missing(info: &workload::WorkloadInfo) -> Option<String> {
     match (info.lost_bytes(), info.recovered) {
         (0, false) => None,
         (0, true) => Some("This workload was recovered: it ends early.".to_owned()),
@@ -212,7 +214,7 @@ pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
 struct ReplayObserver<'m> {
     asking: TargetQuestions<'m>,
     profiling: Option<Profiling>,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<Metrics>>,
     target_watch: Option<TargetWatch>,
     interrupt: &'m Interrupt,
     stop_reported: bool,
@@ -234,38 +236,38 @@ impl ReplayObserver<'_> {
 }
 
 impl Observer for ReplayObserver<'_> {
-    fn started(&mut self, meter: &Arc<Meter>) {
-        self.display.started(meter);
+    fn on_metrics(&mut self, meter: &Arc<Metrics>) {
+        self.display.on_start(meter);
         if self.is_profiling() {
-            meter.backends().want();
+            meter.backends().enable();
         }
         self.meter = Some(Arc::clone(meter));
         if let Some(watch) = &self.target_watch {
-            watch.started(meter);
+            watch.start_with_meter(meter);
         }
     }
 
-    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
-        self.display.happened(happenings, left_out);
+    fn on_events(&mut self, happenings: &[ConnectionEvent], left_out: u64) {
+        self.display.on_events(happenings, left_out);
     }
 
-    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.asking.begin(run)?;
         // The profile starts first, so that the watch does not observe its trial.
-        self.profiling = self.asking.profile(run)?;
+        self.profiling = self.asking.start_profile(run)?;
         if let Some(watch) = &mut self.target_watch {
-            watch.begin(run, &self.asking.all_logins()?)?;
+            watch.begin(run, &self.asking.list_logins()?)?;
         }
         if self.is_profiling() {
-            self.display.phases_unavailable(
+            self.display.on_phases_unavailable(
                 "the profile is read when the replay is over; `rehearse cpu` shows it then",
             );
         }
         Ok(())
     }
 
-    fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        self.display.ending();
+    fn before_finish(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.display.before_finish();
         // The watch ends first, since reading the recorded samples of perf may take longer than the replay did.
         if let Some(watch) = &mut self.target_watch {
             watch.end(run)?;
@@ -278,36 +280,39 @@ impl Observer for ReplayObserver<'_> {
             }
             run.take_profile(profiling.finish()?)?;
         }
-        if self.interrupt.is_asked() || self.display.is_asked_to_stop() {
+        if self.interrupt.is_requested() || self.display.is_stop_requested() {
             return Ok(());
         }
-        self.display.progress(None);
+        self.display.on_progress(None);
         let mut result = Ok(());
         self.display.suspend(&mut || result = self.asking.end(run));
         result
     }
 
-    fn progress(&mut self, now: &Snapshot) {
+    fn on_progress(&mut self, now: &Snapshot) {
         if let Some(profiling) = &self.profiling {
-            profiling.run_is(now.elapsed_ns);
+            profiling.set_run_time(now.elapsed_ns);
             // The recorder reports a disk error, and so does the end of the profile.
             let _ = self.note_backends(profiling);
         }
         if let Some(watch) = &mut self.target_watch {
-            watch.show(self.display);
+            watch.display_waits(self.display);
         }
-        self.display.progress(Some(now));
+        self.display.on_progress(Some(now));
     }
 
     fn should_stop(&mut self) -> bool {
-        let reason = match (self.interrupt.is_asked(), self.display.is_asked_to_stop()) {
+        let reason = match (
+            self.interrupt.is_requested(),
+            self.display.is_stop_requested(),
+        ) {
             (true, _) => StopReason::Signal,
             (false, true) => StopReason::Viewer,
             (false, false) => return false,
         };
         if !self.stop_reported {
             self.stop_reported = true;
-            self.display.stopping(reason);
+            self.display.on_stop(reason);
         }
         true
     }

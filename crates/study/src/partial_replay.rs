@@ -9,22 +9,22 @@ use workload::{Identity, Keyring, Recipient, WorkloadReader};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
-use crate::slice_workload::cut;
+use crate::slice_workload::write_slice;
 
 /// Suffix of a part's file name, after the process id.
 const SUFFIX: &str = ".part.workload";
 
 /// The workload that is replayed: the whole, or a part in a temporary file.
-pub struct Part {
+pub struct ReplayedWorkload {
     /// Reader of the whole workload or of the part.
     pub reader: WorkloadReader,
     /// Options that selected the part, by name, as in a run's manifest. Empty for the whole.
-    pub given: BTreeMap<String, String>,
+    pub options: BTreeMap<String, String>,
     /// Path of the temporary file of the part.
     temporary: Option<PathBuf>,
 }
 
-impl Drop for Part {
+impl Drop for ReplayedWorkload {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let _ = std::fs::remove_dir_all(temporary);
@@ -32,12 +32,12 @@ impl Drop for Part {
     }
 }
 
-impl Part {
+impl ReplayedWorkload {
     /// Wraps the whole workload.
     pub fn whole(reader: WorkloadReader) -> Self {
-        Part {
+        ReplayedWorkload {
             reader,
-            given: BTreeMap::new(),
+            options: BTreeMap::new(),
             temporary: None,
         }
     }
@@ -47,13 +47,13 @@ impl Part {
 ///
 /// # Errors
 /// If the slice does not fit the workload, or the part cannot be written.
-pub fn part(
+pub fn write_part(
     whole: WorkloadReader,
     slice: Slice,
     given: BTreeMap<String, Vec<String>>,
     output: Option<&Path>,
     interrupt: &Interrupt,
-) -> Result<Part, Failure> {
+) -> Result<ReplayedWorkload, Failure> {
     let base = match output {
         Some(output) => output.with_extension(""),
         None => std::env::temp_dir().join("rehearse"),
@@ -63,16 +63,16 @@ pub fn part(
     // The part of an encrypted workload is encrypted with a temporary key, which is kept in memory only.
     let secret = (!whole.recipients().is_empty()).then(Identity::generate);
     let recipients: Vec<Recipient> = secret.iter().map(Identity::to_public).collect();
-    let (info, account) = cut(
+    let (info, account) = write_slice(
         &whole,
         slice,
         given.clone(),
         (&temporary, &recipients),
         interrupt,
     )?;
-    let part = Part {
+    let part = ReplayedWorkload {
         reader: WorkloadReader::open_with(&temporary, &Keyring::new(secret))?,
-        given: given
+        options: given
             .into_iter()
             .map(|(name, values)| (rename_option(name), values.join(", ")))
             .collect(),

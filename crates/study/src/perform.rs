@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::environment::Environment;
 use crate::journal::Journal;
-use crate::runner::{End, Engine, Experiment, Listener};
+use crate::runner::{EndReason, Engine, Experiment, Listener};
 use clock::{Clock, SystemClock};
 
 use crate::failure::Failure;
@@ -20,12 +20,12 @@ pub fn perform<E: Experiment>(
     journal: &mut Journal<E::Plan>,
     interrupt: &Interrupt,
     tell: &mut Listener<'_, E>,
-) -> Result<End, Failure> {
+) -> Result<EndReason, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let mut engine = Engine {
         environment,
         clock: &clock,
-        stop: &|| interrupt.is_asked(),
+        stop: &|| interrupt.is_requested(),
     };
     Ok(engine.run(experiment, journal, tell)?)
 }

@@ -11,7 +11,7 @@ use time_breakdown::time_model::{ProcessorEvidence, ProcessorTime, ProcessorUser
 
 use crate::failure::Failure;
 use crate::profile_samples;
-use crate::profile_samples::{Profiled, SampleFilter};
+use crate::profile_samples::{ProfileSamples, SampleFilter};
 
 /// CPU time that is derived from stacks.
 #[derive(Default)]
@@ -27,19 +27,19 @@ pub struct StackEvidence {
 
 /// The kernel's count that serves as the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Count {
+pub enum CpuTimeSource {
     /// The scheduler's count, which is comparable between runs with and without a profile. It excludes time stolen by
     /// the hypervisor.
     Scheduler,
     /// The count of task-clock counters if known, else the scheduler's.
-    Tasks,
+    TaskClock,
 }
 
 /// Reads the stacks of a run's profile. The result is empty if the run has no profile.
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
+pub fn read_stacks(run: &RunReader, count: CpuTimeSource) -> Result<StackEvidence, Failure> {
     let Some(profile) = run
         .profile()?
         .filter(|profile| profile.info().off.is_none())
@@ -47,8 +47,8 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
         return Ok(StackEvidence::default());
     };
     let info = profile.info();
-    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleFilter::default())?;
-    let (stacks, rules) = (profiled.stacks()?, Rules::new());
+    let profiled = ProfileSamples::open(RunReader::open(run.path())?, &SampleFilter::default())?;
+    let (stacks, rules) = (profiled.read_stacks()?, Rules::new());
     let classified: Vec<_> = stacks
         .iter()
         .map(|stack| (rules.place(stack), Stage::of(stack)))
@@ -57,14 +57,14 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
     let mut samples_by_phase: HashMap<(ProcessorUser, Option<Fingerprint>, Phase), u64> =
         HashMap::new();
     let mut stages = (0, 0);
-    profiled.each_sample(|sample, statement| {
+    profiled.for_each_sample(|sample, statement| {
         let unclassified = || (rules.place(""), Stage::Neither);
         let known = classified.get(sample.stack as usize).copied();
         let (classified, stage) = known.unwrap_or_else(unclassified);
-        let kind = profiled.kind(sample.pid);
+        let kind = profiled.process_kind(sample.pid);
         let who = match kind {
-            kind if profile_samples::CLIENTS.contains(&kind) => ProcessorUser::Client,
-            profile_samples::OWN => ProcessorUser::Own,
+            kind if profile_samples::CLIENT_KINDS.contains(&kind) => ProcessorUser::Client,
+            profile_samples::OWN_KIND => ProcessorUser::Own,
             kind => ProcessorUser::Server(kind.to_owned()),
         };
         if who == ProcessorUser::Client {
@@ -86,7 +86,9 @@ pub fn read_stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failu
     for one in account.statements() {
         times.extend(convert_samples(Some(one.fingerprint), &one.sums));
     }
-    let tasks_ns = info.task_clock_ns.filter(|_| count == Count::Tasks);
+    let tasks_ns = info
+        .task_clock_ns
+        .filter(|_| count == CpuTimeSource::TaskClock);
     Ok(StackEvidence {
         times,
         processor: ProcessorEvidence {
@@ -152,7 +154,7 @@ pub fn read_kernel_counts(run: &RunReader) -> Result<ProcessorEvidence, Failure>
             // The object is a kind and a number.
             let kind = object.rsplit_once(' ').map_or(&*object, |(kind, _)| kind);
             let who = match kind {
-                "client" | profile_samples::WORKER => ProcessorUser::Client,
+                "client" | profile_samples::PARALLEL_WORKER => ProcessorUser::Client,
                 kind => ProcessorUser::Server(kind.to_owned()),
             };
             *by_process.entry(who).or_default() += ns;

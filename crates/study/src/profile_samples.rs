@@ -14,11 +14,11 @@ use workload::StatementText;
 use crate::failure::Failure;
 
 /// Kind of a process that executes part of a query for a client's backend.
-pub const WORKER: &str = "parallel worker";
+pub const PARALLEL_WORKER: &str = "parallel worker";
 /// Kinds of processes that work for clients.
-pub const CLIENTS: [&str; 3] = ["client backend", WORKER, "unknown"];
+pub const CLIENT_KINDS: [&str; 3] = ["client backend", PARALLEL_WORKER, "unknown"];
 /// Kind of the backends of this program's own connections.
-pub const OWN: &str = "own";
+pub const OWN_KIND: &str = "own";
 
 /// Filter of samples. The default chooses all samples of clients' backends.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ pub struct SampleFilter {
 ///
 /// # Errors
 /// If it is no fingerprint.
-pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
+pub fn parse_fingerprint(text: &str) -> Result<Fingerprint, Failure> {
     let number = u64::from_str_radix(text, 16).ok();
     let number = number.filter(|_| text.len() == 16);
     number.map(Fingerprint).ok_or_else(|| {
@@ -48,7 +48,7 @@ pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
 }
 
 /// The CPU profile of a run, opened for reading.
-pub struct Profiled {
+pub struct ProfileSamples {
     run: RunReader,
     /// The profile.
     pub profile: ProfileReader,
@@ -57,7 +57,7 @@ pub struct Profiled {
     choice: SampleFilter,
 }
 
-impl Profiled {
+impl ProfileSamples {
     /// Opens the profile of a run.
     ///
     /// # Errors
@@ -76,13 +76,17 @@ impl Profiled {
                 "{name} has no CPU profile: {reason}{remedy}"
             )));
         }
-        let statement = choice.statement.as_deref().map(fingerprint).transpose()?;
+        let statement = choice
+            .statement
+            .as_deref()
+            .map(parse_fingerprint)
+            .transpose()?;
         let mut backends = HashMap::new();
         for one in profile.backends()? {
             let one = one?;
             backends.insert(one.pid, one);
         }
-        Ok(Profiled {
+        Ok(ProfileSamples {
             run,
             profile,
             backends,
@@ -96,13 +100,13 @@ impl Profiled {
     ///
     /// # Errors
     /// If the run cannot be read.
-    pub fn each(
+    pub fn for_each_chosen(
         &self,
         mut take: impl FnMut(u64, Option<Fingerprint>),
     ) -> Result<u64, ArchiveError> {
         let mut others = 0;
         let (from_ns, until_ns) = (self.profile.info().begun_ns, self.profile.info().ended_ns);
-        self.each_sample(|sample, statement| {
+        self.for_each_sample(|sample, statement| {
             let is_wanted = (self.statement.is_none() || statement == self.statement)
                 && (from_ns..=until_ns).contains(&sample.at_ns);
             match is_wanted && self.is_chosen(sample.pid) {
@@ -117,7 +121,7 @@ impl Profiled {
     ///
     /// # Errors
     /// If the run cannot be read.
-    pub fn each_sample(
+    pub fn for_each_sample(
         &self,
         take: impl FnMut(run::StackSample, Option<Fingerprint>),
     ) -> Result<(), ArchiveError> {
@@ -153,7 +157,7 @@ impl Profiled {
     }
 
     /// Returns the kind of a process, such as `client backend`.
-    pub fn kind(&self, pid: u64) -> &str {
+    pub fn process_kind(&self, pid: u64) -> &str {
         self.backends
             .get(&pid)
             .map_or("unknown", |one| one.kind.as_str())
@@ -164,7 +168,7 @@ impl Profiled {
         let is = |wanted: &Option<String>, known: fn(&ProfiledBackend) -> &Option<String>| {
             wanted.is_none() || backend.is_some_and(|one| known(one) == wanted)
         };
-        (self.choice.all_processes || CLIENTS.contains(&self.kind(pid)))
+        (self.choice.all_processes || CLIENT_KINDS.contains(&self.process_kind(pid)))
             && is(&self.choice.user, |one| &one.user)
             && is(&self.choice.database, |one| &one.database)
     }
@@ -173,7 +177,7 @@ impl Profiled {
     ///
     /// # Errors
     /// If the run cannot be read.
-    pub fn stacks(&self) -> Result<Vec<String>, ArchiveError> {
+    pub fn read_stacks(&self) -> Result<Vec<String>, ArchiveError> {
         let stacks = self.profile.stacks()?;
         stacks
             .map(|stack| stack.map(|stack| stack.frames))
@@ -185,11 +189,11 @@ impl Profiled {
     /// # Errors
     /// If the run cannot be read.
     pub fn phases(&self) -> Result<(PhaseAccount, u64), ArchiveError> {
-        let (stacks, rules) = (self.stacks()?, Rules::new());
+        let (stacks, rules) = (self.read_stacks()?, Rules::new());
         let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
         let unknown = rules.place("");
         let mut account = PhaseAccount::default();
-        let others = self.each(|stack, statement| {
+        let others = self.for_each_chosen(|stack, statement| {
             let placed = placed.get(stack as usize);
             account.add(placed.copied().unwrap_or(unknown), statement);
         })?;
@@ -200,7 +204,7 @@ impl Profiled {
     ///
     /// # Errors
     /// If the run cannot be read.
-    pub fn texts(&self) -> Result<HashMap<Fingerprint, StatementText>, ArchiveError> {
+    pub fn read_texts(&self) -> Result<HashMap<Fingerprint, StatementText>, ArchiveError> {
         let mut texts = HashMap::new();
         for text in self.profile.statements()? {
             let text = text?;
@@ -220,10 +224,10 @@ impl Profiled {
 /// If the run has no profile, or cannot be read.
 pub fn folded_stacks(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, Failure> {
     let reader = RunReader::open(run)?;
-    let profiled = Profiled::open(reader, choice)?;
+    let profiled = ProfileSamples::open(reader, choice)?;
     let mut samples: HashMap<u64, u64> = HashMap::new();
-    profiled.each(|stack, _| *samples.entry(stack).or_default() += 1)?;
-    let stacks = profiled.stacks()?;
+    profiled.for_each_chosen(|stack, _| *samples.entry(stack).or_default() += 1)?;
+    let stacks = profiled.read_stacks()?;
     let mut folded: Vec<String> = samples
         .into_iter()
         .filter_map(|(stack, count)| Some(format!("{} {count}", stacks.get(stack as usize)?)))
@@ -247,6 +251,6 @@ pub fn phase_account(
         return Ok(Err(reason.clone()));
     }
     let sample_time = SampleTime::of(profile.info());
-    let (account, _) = Profiled::open(run, &SampleFilter::default())?.phases()?;
+    let (account, _) = ProfileSamples::open(run, &SampleFilter::default())?.phases()?;
     Ok(Ok((account, sample_time)))
 }

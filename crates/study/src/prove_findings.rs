@@ -12,7 +12,7 @@ use clock::{Clock, SystemClock};
 use compare::proof::Verdict;
 use diagnose::{Change as Suggestion, Finding, Form, Severity};
 use run::RunReader;
-use transform::Rewriting;
+use transform::Rewrite;
 use workload::WorkloadReader;
 
 use crate::baseline_run;
@@ -26,7 +26,7 @@ use crate::observed_replay::ReplayDisplay;
 use crate::proof::{
     Change, ProofDisplay, ProofJournal, ProofReport, ProofRequest, ProofSide, perform_proof,
 };
-use crate::runner::End;
+use crate::runner::EndReason;
 use crate::sweep::Setting;
 
 /// Replay that was diagnosed, in the output directory.
@@ -56,7 +56,7 @@ pub trait FindingProofs {
     ///
     /// # Errors
     /// If a run cannot be read, or a file cannot be written.
-    fn finish(&mut self, journal: &ProofJournal, ended: End) -> Result<ProofReport, Failure>;
+    fn finish(&mut self, journal: &ProofJournal, ended: EndReason) -> Result<ProofReport, Failure>;
 }
 
 /// Returns what to diagnose, and the workload to replay in proofs. A workload is replayed once for the diagnosis.
@@ -73,21 +73,22 @@ pub fn read_input(
     let name = path.display().to_string();
     match RunReader::open(path) {
         Ok(run) => {
-            let workload = baseline_run::workload_of(&run, given)?;
+            let workload = baseline_run::open_workload_of_run(&run, given)?;
             Ok((DiagnosisInput::of_run(name, &run, options)?, workload))
         }
-        Err(ArchiveError::Foreign { .. }) => {
+        Err(ArchiveError::WrongKind { .. }) => {
             let workload = open_workload(path)?;
             let directory = &request.proof.output;
             make(directory)?;
             let place = &request.proof.place;
-            let database = baseline_run::database_of(&workload, place.database.as_deref())?;
+            let database = baseline_run::choose_database(&workload, place.database.as_deref())?;
             let output = directory.join(BASELINE_RUN);
-            let mut lease = baseline_run::lease(place.sandbox.as_deref(), &database)?;
+            let mut lease = baseline_run::lease_sandbox(place.sandbox.as_deref(), &database)?;
             let replay = &request.proof.replay;
             let interrupt = request.interrupt;
-            let run =
-                baseline_run::look(&mut lease, &workload, replay, &output, interrupt, display);
+            let run = baseline_run::replay_baseline(
+                &mut lease, &workload, replay, &output, interrupt, display,
+            );
             lease.release()?;
             Ok((DiagnosisInput::of_run(name, &run?, options)?, workload))
         }
@@ -116,7 +117,7 @@ pub fn prove_findings(
     let mut prover = FindingsProver {
         request,
         workload,
-        database: baseline_run::database_of(workload, given)?,
+        database: baseline_run::choose_database(workload, given)?,
         number: 0,
         tried: Vec::new(),
         proofs,
@@ -208,7 +209,7 @@ impl FindingsProver<'_> {
                 }
             });
         }
-        if self.request.interrupt.is_asked() {
+        if self.request.interrupt.is_requested() {
             return Some("it was stopped before".to_owned());
         }
         let is_over = self.rest().is_zero();
@@ -275,7 +276,7 @@ fn change(suggestion: &Suggestion) -> Result<Change, String> {
             name: name.clone(),
             value: value.clone(),
         }])),
-        Form::Rewrite(text) => match text.parse::<Rewriting>() {
+        Form::Rewrite(text) => match text.parse::<Rewrite>() {
             Ok(_) => Ok(Change::Rewrite(text.clone())),
             Err(why) => Err(format!(
                 "it suggests the rewrite {text}, which cannot be made: {why}"
@@ -369,7 +370,7 @@ mod tests {
             Suggestion::sql("room", text),
             Suggestion::setting("memory", "work_mem", "64MB"),
             Suggestion::rewrite("batches", "batch-inserts=50"),
-            Suggestion::by_hand("think"),
+            Suggestion::manual("think"),
         ]);
         let (made, unmeasured) = sides(&all, &[]).unwrap();
         assert_eq!(unmeasured.len(), 1);
@@ -393,7 +394,7 @@ mod tests {
             .collect();
         let why = sides(&all, &tried).unwrap_err();
         assert!(why.contains("measured for another finding: first"), "{why}");
-        let why = sides(&finding(vec![Suggestion::by_hand("think")]), &[]).unwrap_err();
+        let why = sides(&finding(vec![Suggestion::manual("think")]), &[]).unwrap_err();
         assert!(why.ends_with("by people: think"), "{why}");
         let rewrite = Suggestion::rewrite("x", "fly");
         let why = sides(&finding(vec![rewrite]), &[]).unwrap_err();

@@ -26,7 +26,7 @@ pub fn record_profile<T>(
     work: impl FnOnce() -> T,
 ) -> Result<Result<T, String>, Failure> {
     let login = LoginMap::default().login(target, "", "", "rehearse profile");
-    let found = Dialer::new(target)?.try_out(&login).map_err(|error| {
+    let found = Dialer::new(target)?.probe(&login).map_err(|error| {
         Failure::could_not(format!("{} refused: {}", target.address(), error.message))
     })?;
     let server = TargetInfo {
@@ -40,7 +40,7 @@ pub fn record_profile<T>(
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let profiling = Profiling::start(target, &login, options, run.profile()?, clock.clone());
     if !profiling.is_on() {
-        let reason = profiling.told();
+        let reason = profiling.describe();
         drop(profiling);
         let unfinished = run.directory().to_owned();
         drop(run);
@@ -48,9 +48,9 @@ pub fn record_profile<T>(
         let _ = std::fs::remove_dir_all(unfinished);
         return Ok(Err(reason.trim_end_matches('.').to_owned()));
     }
-    note(&profiling.told());
+    note(&profiling.describe());
     let start_ns = clock.now_ns();
-    profiling.run_is(0);
+    profiling.set_run_time(0);
     let result = work();
     info.elapsed_ns = clock.now_ns() - start_ns;
     note("Reading what was recorded of the server's stacks.");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transform::{Rewriter, Rewriting, SecretRedactor};
+use transform::{Rewrite, Rewriter, SecretRedactor};
 use workload::{
     Recipient, RewriteNote, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
 };
@@ -16,9 +16,9 @@ use crate::keys;
 ///
 /// # Errors
 /// If the workload cannot be read, the output cannot be written, or the user stopped it.
-pub fn rewrite(
+pub fn rewrite_workload(
     reader: &WorkloadReader,
-    all: &[Rewriting],
+    all: &[Rewrite],
     (output, recipients): (&Path, &[Recipient]),
     interrupt: &Interrupt,
 ) -> Result<WorkloadInfo, Failure> {
@@ -34,7 +34,7 @@ pub fn rewrite(
         info = rewrite_once(&from, rewriting, (&to, recipients), interrupt)?;
         if !is_last {
             temporary.push(TemporaryWorkload(to.clone()));
-            from = keys::open(&to)?;
+            from = keys::open_workload(&to)?;
         }
     }
     Ok(info)
@@ -52,7 +52,7 @@ impl Drop for TemporaryWorkload {
 /// Writes a workload with one rewriting applied.
 fn rewrite_once(
     reader: &WorkloadReader,
-    rewriting: &Rewriting,
+    rewriting: &Rewrite,
     (output, recipients): (&Path, &[Recipient]),
     interrupt: &Interrupt,
 ) -> Result<WorkloadInfo, Failure> {
@@ -64,13 +64,13 @@ fn rewrite_once(
         recipients,
         SecretRedactor::default(),
     )?;
-    let check_interrupt = || match interrupt.is_asked() {
+    let check_interrupt = || match interrupt.is_requested() {
         true => Err(Failure::could_not(
             "the rewriting was stopped; nothing of it is left, and the workload is as it was",
         )),
         false => Ok(()),
     };
-    if rewriter.surveys() {
+    if rewriter.needs_survey() {
         for item in reader.events()? {
             check_interrupt()?;
             rewriter.survey(&item?.0);
@@ -80,14 +80,14 @@ fn rewrite_once(
         check_interrupt()?;
         let (mut event, _) = item?;
         event.due_us += start_us;
-        rewriter.event(event, &mut |event| writer.event(&event.borrowed()))?;
+        rewriter.handle_event(event, &mut |event| writer.event(&event.borrowed()))?;
     }
     let account = rewriter.finish(&mut |event| writer.event(&event.borrowed()))?;
     for record in reader.sessions()? {
         let mut record = record?;
         record.start_us += start_us;
         record.end_us += start_us;
-        if let Some(record) = rewriter.session(record) {
+        if let Some(record) = rewriter.rewrite_session(record) {
             writer.session(record)?;
         }
     }

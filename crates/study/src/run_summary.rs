@@ -7,12 +7,12 @@ use run::{RunInfo, RunReader, RunStatus, SampleWindow};
 use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::Observation;
-use time_breakdown::time_model::{Sums, TimeBreakdown};
+use time_breakdown::time_model::{ResponseTotals, TimeBreakdown};
 use workload::Literals;
 
 use crate::failure::Failure;
 use crate::observation;
-use crate::processor_time::Count;
+use crate::processor_time::CpuTimeSource;
 use crate::run_time;
 
 /// Summary of a run. `done` + those failed + those skipped = `statements`.
@@ -92,12 +92,12 @@ pub fn summarise_run(
     literals: Literals,
 ) -> Result<RunReport, Failure> {
     let observed = match reader.is_observed() {
-        true => Some(observation::watched(reader, name)?),
+        true => Some(observation::read_observation(reader, name)?),
         false => None,
     };
     let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
     let windows: Vec<SampleWindow> = reader.sample_windows()?.collect::<Result<_, _>>()?;
-    let mut sums = Sums::watched(&windows);
+    let mut sums = ResponseTotals::with_windows(&windows);
     let executions = reader.executions()?.inspect(|execution| {
         if let Ok(execution) = execution {
             finder.add(execution);
@@ -108,6 +108,6 @@ pub fn summarise_run(
     let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
     let mut report = RunReport::new(name, reader.info(), summary, divergence);
     report.observed = observed;
-    report.time = run_time::time(reader, &sums, Count::Tasks)?;
+    report.time = run_time::break_down_time(reader, &sums, CpuTimeSource::TaskClock)?;
     Ok(report)
 }

@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use run::{RunReader, SampleWindow, SeenStatement};
+use run::{RunReader, SampleWindow, SampledStatement};
 use time_breakdown::observed::{Observed, ObservedChange};
 use time_breakdown::time_model::{
-    PlanningShare, Seen, Sums, TimeBreakdown, TimeChange, processor_model, time_model,
-    whole_statements,
+    PlanningShare, ResponseTotals, ServerObservations, TimeBreakdown, TimeChange,
+    break_down_processor_time, match_truncated_queries,
 };
 
 use crate::failure::Failure;
 use crate::observation;
 use crate::processor_time;
-use crate::processor_time::Count;
+use crate::processor_time::CpuTimeSource;
 
 /// Breaks down the time that clients saw. Returns `None` if the server was neither observed nor profiled.
 ///
 /// # Errors
 /// If the run cannot be read.
-pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeBreakdown>, Failure> {
+pub fn break_down_time(
+    run: &RunReader,
+    sums: &ResponseTotals,
+    count: CpuTimeSource,
+) -> Result<Option<TimeBreakdown>, Failure> {
     let stacks = processor_time::read_stacks(run, count)?;
     if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);
@@ -29,20 +33,25 @@ pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeBre
         let text = text?;
         texts.insert(text.fingerprint, text);
     }
-    let seen: Vec<SeenStatement> = run.seen_statements()?.collect::<Result<_, _>>()?;
+    let seen: Vec<SampledStatement> = run.observed_statements()?.collect::<Result<_, _>>()?;
     let windows: Vec<SampleWindow> = run.sample_windows()?.collect::<Result<_, _>>()?;
-    let seen = Seen {
+    let seen = ServerObservations {
         windows: &windows,
         stacks: &stacks.times,
-        whole: &whole_statements(&seen, &texts),
+        whole: &match_truncated_queries(&seen, &texts),
     };
-    let mut model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
+    let mut model = time_breakdown::time_model::break_down_time(
+        sums,
+        seen,
+        run.statement_statistics()?,
+        run.activity()?,
+    )?;
     let mut evidence = stacks.processor;
     if evidence.stacks.is_empty() {
         evidence = processor_time::read_kernel_counts(run)?;
-        evidence.met_running = model.running_ns();
+        evidence.running_ns = model.running_ns();
     }
-    model.processor = processor_model(&evidence);
+    model.processor = break_down_processor_time(&evidence);
     model.planning = PlanningShare::new(model.planned_and_executed_ns, stacks.planned_and_executed);
     model.name_statements(&texts);
     Ok(Some(model))
@@ -64,8 +73,8 @@ pub fn compare_time_breakdowns(
                 return Ok(None);
             }
             let windows: Vec<SampleWindow> = run.sample_windows()?.collect::<Result<_, _>>()?;
-            let sums = Sums::watched(&windows).collect(run.executions()?)?;
-            let Some(time) = time(&run, &sums, Count::Scheduler)? else {
+            let sums = ResponseTotals::with_windows(&windows).collect(run.executions()?)?;
+            let Some(time) = break_down_time(&run, &sums, CpuTimeSource::Scheduler)? else {
                 return Ok(None);
             };
             times.push(time);
@@ -86,7 +95,7 @@ pub fn compare_observations(
     let side = |paths: &[PathBuf]| -> Result<Vec<Observed>, Failure> {
         let each = paths
             .iter()
-            .map(|path| observation::observed(&RunReader::open(path)?));
+            .map(|path| observation::summarize_observations(&RunReader::open(path)?));
         each.collect()
     };
     Ok(ObservedChange::new(&side(before)?, &side(after)?))

@@ -13,7 +13,7 @@ use crate::trial::TrialContext;
 
 /// Why an experiment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum EndReason {
     /// All trials are over, or no more are needed.
     Complete,
     /// The user interrupted it.
@@ -50,7 +50,7 @@ pub enum Step<T> {
         condition: usize,
     },
     /// The end.
-    End(End),
+    End(EndReason),
 }
 
 /// An event of a running experiment.
@@ -141,7 +141,7 @@ impl Engine<'_> {
         experiment: &E,
         journal: &mut Journal<E::Plan>,
         tell: &mut Listener<'_, E>,
-    ) -> Result<End, ExperimentError> {
+    ) -> Result<EndReason, ExperimentError> {
         let ended = self.trials(experiment, journal, tell);
         let released = self.environment.release();
         let ended = ended?;
@@ -154,7 +154,7 @@ impl Engine<'_> {
         experiment: &E,
         journal: &mut Journal<E::Plan>,
         tell: &mut Listener<'_, E>,
-    ) -> Result<End, ExperimentError> {
+    ) -> Result<EndReason, ExperimentError> {
         let mut progress = Progress::default();
         let mut is_prepared = false;
         let begun_ns = self.clock.now_ns();
@@ -162,7 +162,7 @@ impl Engine<'_> {
             progress.elapsed = self.since(begun_ns);
             let (trial, number, condition) = match experiment.next(journal, &progress)? {
                 Step::End(end) => return Ok(end),
-                Step::Trial { .. } if (self.stop)() => return Ok(End::Interrupted),
+                Step::Trial { .. } if (self.stop)() => return Ok(EndReason::Interrupted),
                 Step::Trial {
                     trial,
                     number,
@@ -180,7 +180,7 @@ impl Engine<'_> {
             let run = journal.run_path(number);
             let result = self.perform(experiment, journal.plan(), &trial, condition, &run);
             let Some(result) = result.transpose() else {
-                return Ok(End::Interrupted);
+                return Ok(EndReason::Interrupted);
             };
             let took = self.since(started_ns);
             progress.longest = progress.longest.max(Some(took));

@@ -27,7 +27,7 @@ const BUILT: &str = "rehearse_candidate";
 
 /// The planner's estimate of a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Expected {
+pub struct CostEstimate {
     /// The statement.
     pub fingerprint: Fingerprint,
     /// Cost without the candidate, in the planner's units.
@@ -46,9 +46,9 @@ pub struct ScreeningResult {
     /// Size in bytes; estimated, if it is hypothetical.
     pub bytes: Option<u64>,
     /// The estimate of each statement that has a plan.
-    pub expected: Vec<Expected>,
+    pub expected: Vec<CostEstimate>,
     /// Reason why the planner could not be asked.
-    pub refused: Option<String>,
+    pub refusal_reason: Option<String>,
 }
 
 impl ScreeningResult {
@@ -131,7 +131,7 @@ impl Screening<'_> {
 }
 
 fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<QueryConnection<'d>, ExperimentError> {
-    let mut questions = dialer.questions(login).map_err(|error| {
+    let mut questions = dialer.open_query_connection(login).map_err(|error| {
         ExperimentError::Failed(format!(
             "cannot ask the planner as user \"{}\" on database \"{}\": {error}",
             login.user, login.database
@@ -143,11 +143,11 @@ fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<QueryConnection<'d>,
 
 /// Returns the schema of HypoPG. The extension is created if it is available.
 fn hypopg_schema(owner: &mut QueryConnection<'_>) -> Option<String> {
-    let _ = owner.ask("CREATE EXTENSION IF NOT EXISTS hypopg");
+    let _ = owner.query("CREATE EXTENSION IF NOT EXISTS hypopg");
     let place = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace \
                  WHERE extname = 'hypopg'";
     owner
-        .ask(place)
+        .query(place)
         .ok()?
         .into_iter()
         .next()?
@@ -217,7 +217,7 @@ impl<'a> CostEstimator<'a> {
             method: ScreeningMethod::Hypopg,
             bytes: None,
             expected: Vec::new(),
-            refused: None,
+            refusal_reason: None,
         };
         for (fingerprint, example) in examples {
             let Some(before) = self.cost_without_candidate(example)? else {
@@ -229,10 +229,10 @@ impl<'a> CostEstimator<'a> {
                  FROM {schema}.hypopg_create_index({})",
                 quote_literal(&candidate.sql())
             );
-            let made = questions.ask(&make).and_then(|rows| {
+            let made = questions.query(&make).and_then(|rows| {
                 let row = rows.into_iter().next().unwrap_or_default();
                 let plan = plan_statement(questions, example);
-                let _ = questions.ask(&format!("SELECT {schema}.hypopg_reset()"));
+                let _ = questions.query(&format!("SELECT {schema}.hypopg_reset()"));
                 Ok((row, plan?))
             });
             match made {
@@ -244,7 +244,7 @@ impl<'a> CostEstimator<'a> {
                         .expected
                         .push(expected_costs(*fingerprint, before, &plan, &name));
                 }
-                Err(error) => screened.refused = Some(error.message),
+                Err(error) => screened.refusal_reason = Some(error.message),
             }
         }
         Ok(screened)
@@ -262,7 +262,7 @@ impl<'a> CostEstimator<'a> {
             method: ScreeningMethod::Built,
             bytes: None,
             expected: Vec::new(),
-            refused: None,
+            refusal_reason: None,
         };
         let mut before = Vec::new();
         for (_, example) in examples {
@@ -273,12 +273,12 @@ impl<'a> CostEstimator<'a> {
             candidate.table_name(),
             candidate.shape()
         );
-        if let Err(error) = owner.ask(&make) {
-            screened.refused = Some(error.message);
+        if let Err(error) = owner.query(&make) {
+            screened.refusal_reason = Some(error.message);
             return Ok(screened);
         }
         let place = format!("{}.{BUILT}", quote_identifier(&candidate.schema));
-        let size = owner.ask(&format!(
+        let size = owner.query(&format!(
             "SELECT pg_relation_size({})",
             quote_literal(&place)
         ));
@@ -294,24 +294,26 @@ impl<'a> CostEstimator<'a> {
                         .expected
                         .push(expected_costs(*fingerprint, before, &plan, BUILT));
                 }
-                Err(error) => screened.refused = Some(error.message),
+                Err(error) => screened.refusal_reason = Some(error.message),
             }
         }
-        owner.ask(&format!("DROP INDEX {place}")).map_err(|error| {
-            ExperimentError::Failed(format!(
-                "an index that was built to be tried cannot be dropped: {error}"
-            ))
-        })?;
+        owner
+            .query(&format!("DROP INDEX {place}"))
+            .map_err(|error| {
+                ExperimentError::Failed(format!(
+                    "an index that was built to be tried cannot be dropped: {error}"
+                ))
+            })?;
         Ok(screened)
     }
 }
 
-fn expected_costs(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> Expected {
+fn expected_costs(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> CostEstimate {
     let mut uses = false;
     plan.root.each(&mut |node, _| {
         uses |= node.index.as_deref() == Some(name);
     });
-    Expected {
+    CostEstimate {
         fingerprint,
         before,
         after: plan.root.cost,
@@ -334,11 +336,11 @@ fn plan_statement(
             })
         })
         .collect();
-    questions.ask("BEGIN TRANSACTION READ ONLY")?;
+    questions.query("BEGIN TRANSACTION READ ONLY")?;
     let question = format!("EXPLAIN (FORMAT JSON)\n{}", example.sql);
-    let answer = questions.ask_with(&question, &example.types, &values);
-    if !questions.is_over() {
-        questions.ask("ROLLBACK")?;
+    let answer = questions.query_with(&question, &example.types, &values);
+    if !questions.is_closed() {
+        questions.query("ROLLBACK")?;
     }
     let lines: Vec<String> = answer?.into_iter().flatten().flatten().collect();
     read_plan(&lines.join("\n")).map_err(|error| LoginError {

@@ -20,14 +20,14 @@ use crate::interrupt::Interrupt;
 /// # Errors
 /// If the slice does not fit the workload, the workload cannot be read, the output cannot be written, or the user
 /// stopped it.
-pub fn cut(
+pub fn write_slice(
     reader: &WorkloadReader,
     slice: Slice,
     given: BTreeMap<String, Vec<String>>,
     output: (&Path, &[Recipient]),
     interrupt: &Interrupt,
 ) -> Result<(WorkloadInfo, SliceAccount), Failure> {
-    cut_masked(reader, (slice, given), None, output, interrupt)
+    write_masked_slice(reader, (slice, given), None, output, interrupt)
         .map(|(info, account, _)| (info, account))
 }
 
@@ -35,7 +35,7 @@ pub fn cut(
 ///
 /// # Errors
 /// As [`cut`].
-pub fn cut_masked(
+pub fn write_masked_slice(
     reader: &WorkloadReader,
     (slice, given): (Slice, BTreeMap<String, Vec<String>>),
     masker: Option<Masker>,
@@ -61,14 +61,14 @@ pub fn cut_masked(
             }) {
                 let (mut event, _) = item?;
                 event.at_us += start_us;
-                if slicer.takes_server_event(event.at_us, event.session) {
+                if slicer.includes_server_event(event.at_us, event.session) {
                     writer.server_event(event)?;
                 }
             }
             Ok::<(), Failure>(())
         };
     for item in reader.events()? {
-        if interrupt.is_asked() {
+        if interrupt.is_requested() {
             return Err(Failure::could_not(
                 "the slicing was stopped; nothing of it is left, and the workload is as it was",
             ));
@@ -78,13 +78,13 @@ pub fn cut_masked(
         let ends = event.kind == EventKind::Disconnect;
         copy_server_events_until(&mut slicer, &mut writer, now_us)?;
         event.due_us += start_us;
-        slicer.event(event, &mut |event| writer.event(&event.borrowed()))?;
+        slicer.handle_event(event, &mut |event| writer.event(&event.borrowed()))?;
         if ends && let Some(record) = records.take(id, now_us, |other| slicer.is_live(other))? {
             write_session(&mut slicer, &mut writer, record, start_us)?;
         }
     }
     copy_server_events_until(&mut slicer, &mut writer, i64::MAX)?;
-    for id in slicer.left() {
+    for id in slicer.remaining_sessions() {
         if let Some(record) = records.take(id, i64::MAX, |other| slicer.is_live(other))? {
             write_session(&mut slicer, &mut writer, record, start_us)?;
         }
@@ -113,6 +113,6 @@ fn write_session(
     record.start_us += start_us;
     record.end_us += start_us;
     slicer
-        .session(record)
+        .finish_session(record)
         .map_or(Ok(()), |record| writer.session(record))
 }

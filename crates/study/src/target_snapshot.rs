@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clock::Clock;
 use connect::login::Login;
 use cpu_profile::{ProfileOptions, Profiling};
-use observe::{Answers, Example};
+use observe::{Example, PlanResults};
 use replay::{LoginMap, Target};
 use run::{Artefact, Moment, NoPlan, PlanOutcome, RunWriter};
 use workload::{ArchiveError, WorkloadReader};
@@ -18,7 +18,7 @@ use crate::notes;
 
 /// Kinds of data that are collected from a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ObservationPlan {
     /// Collects schema and settings before the first statement, and counters before the first and after the last one.
     pub facts: bool,
     /// Number of statements whose plans are collected at the end, the costliest first.
@@ -32,7 +32,7 @@ pub struct Asked {
 /// Collects data from a target, with the logins of the replay's sessions.
 pub struct TargetQuestions<'a> {
     /// The kinds of data to collect.
-    pub asked: Asked,
+    pub plan: ObservationPlan,
     /// The workload. It has examples of statements.
     pub reader: &'a WorkloadReader,
     /// The server.
@@ -42,7 +42,7 @@ pub struct TargetQuestions<'a> {
     /// The clock of the run.
     pub clock: Arc<dyn Clock>,
     /// Counters that were collected before the first statement.
-    pub evidence: Vec<Artefact>,
+    pub earlier_evidence: Vec<Artefact>,
 }
 
 impl TargetQuestions<'_> {
@@ -51,21 +51,26 @@ impl TargetQuestions<'_> {
     /// # Errors
     /// If the workload cannot be read or the run cannot be written.
     pub fn begin(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        if self.asked.plans.is_some() {
+        if self.plan.plans.is_some() {
             run.sum_up_service_times();
         }
-        if self.asked.facts {
-            let facts = observe::facts(&self.target, &self.all_logins()?, &*self.clock);
+        if self.plan.facts {
+            let facts = observe::facts(&self.target, &self.list_logins()?, &*self.clock);
             run.facts(&facts)?;
-            self.evidence = self.gather(run, Moment::Before)?;
+            self.earlier_evidence = self.gather(run, Moment::Before)?;
         }
         Ok(())
     }
 
     fn gather(&self, run: &mut RunWriter, moment: Moment) -> Result<Vec<Artefact>, ArchiveError> {
-        let logins = self.all_logins()?;
-        let gathered =
-            observe::evidence(&self.target, &logins, &self.clock, moment, &self.evidence);
+        let logins = self.list_logins()?;
+        let gathered = observe::evidence(
+            &self.target,
+            &logins,
+            &self.clock,
+            moment,
+            &self.earlier_evidence,
+        );
         run.evidence(moment, &gathered)?;
         Ok(gathered)
     }
@@ -74,16 +79,16 @@ impl TargetQuestions<'_> {
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub fn profile(&self, run: &RunWriter) -> Result<Option<Profiling>, ArchiveError> {
-        let Some(options) = &self.asked.profile else {
+    pub fn start_profile(&self, run: &RunWriter) -> Result<Option<Profiling>, ArchiveError> {
+        let Some(options) = &self.plan.profile else {
             return Ok(None);
         };
-        let Some(login) = self.all_logins()?.into_iter().next() else {
+        let Some(login) = self.list_logins()?.into_iter().next() else {
             return Ok(None);
         };
         let writer = run.profile()?;
         let profiling = Profiling::start(&self.target, &login, options, writer, self.clock.clone());
-        notes::note(&profiling.told());
+        notes::note(&profiling.describe());
         Ok(Some(profiling))
     }
 
@@ -92,13 +97,13 @@ impl TargetQuestions<'_> {
     /// # Errors
     /// As [`Self::begin`].
     pub fn end(&self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        if self.asked.facts {
+        if self.plan.facts {
             self.gather(run, Moment::After)?;
         }
-        let Some(most) = self.asked.plans else {
+        let Some(most) = self.plan.plans else {
             return Ok(());
         };
-        let costliest = run.costliest(most);
+        let costliest = run.most_expensive_statements(most);
         let requested: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
         // A failure to collect plans does not discard the run: it is completed without them.
         let mut examples = match observe::examples(self.reader, &requested) {
@@ -115,14 +120,14 @@ impl TargetQuestions<'_> {
                 (time, example)
             })
             .collect();
-        let login_of = |example: &Example| login_of(&self.target, self.logins, example);
+        let login_of = |example: &Example| example_login(&self.target, self.logins, example);
         let answers = observe::plans(&self.target, &requested, &login_of, &*self.clock);
-        notes::note(&told(&answers));
+        notes::note(&summarize_plans(&answers));
         run.plans(&answers.plans)
     }
 
     /// Returns each login once, ordered by the number of statements of its sessions, greatest first.
-    pub fn all_logins(&self) -> Result<Vec<Login>, ArchiveError> {
+    pub fn list_logins(&self) -> Result<Vec<Login>, ArchiveError> {
         let mut statements: HashMap<Login, u64> = HashMap::new();
         for session in self.reader.sessions()? {
             let session = session?;
@@ -138,14 +143,14 @@ impl TargetQuestions<'_> {
 }
 
 /// Returns the login that the session of an example has at the target.
-pub fn login_of(target: &Target, logins: &LoginMap, example: &Example) -> Login {
+pub fn example_login(target: &Target, logins: &LoginMap, example: &Example) -> Login {
     let mut login = logins.login(target, &example.user, &example.database, "");
     login.settings = example.settings.clone();
     login
 }
 
 /// Summarises the collected plans in one line.
-pub fn told(answers: &Answers) -> String {
+pub fn summarize_plans(answers: &PlanResults) -> String {
     let plans = &answers.plans;
     let mut without: BTreeMap<&str, u64> = BTreeMap::new();
     for plan in plans {

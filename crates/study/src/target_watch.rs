@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use clock::Clock;
 use connect::login::Login;
-use observe::{MonitorOptions, Watch};
-use replay::{LoginMap, Meter, Target};
+use observe::{Monitor, MonitorOptions};
+use replay::{LoginMap, Metrics, Target};
 use run::{Activity, RunWriter};
 use workload::ArchiveError;
 
@@ -21,7 +21,7 @@ pub struct TargetWatch {
     options: MonitorOptions,
     target: Target,
     clock: Arc<dyn Clock>,
-    watch: Option<Watch>,
+    watch: Option<Monitor>,
     /// End of the last window of samples that was displayed, in nanoseconds of the run.
     shown_ns: i64,
 }
@@ -46,21 +46,21 @@ impl TargetWatch {
     pub fn begin(&mut self, run: &mut RunWriter, logins: &[Login]) -> Result<(), ArchiveError> {
         let writer = run.observed()?;
         let logins = add_target_login(&self.target, logins);
-        let watch = Watch::begin(&self.target, &logins, &self.options, &self.clock, writer);
+        let watch = Monitor::begin(&self.target, &logins, &self.options, &self.clock, writer);
         note(&summarize_probes(&watch));
         self.watch = Some(watch);
         Ok(())
     }
 
     /// Returns the reason why a probe was off at the beginning, if it was.
-    pub fn why_off(&self, probe: &str) -> Option<&str> {
+    pub fn off_reason(&self, probe: &str) -> Option<&str> {
         let statuses = self.watch.as_ref()?.statuses();
         let status = statuses.iter().find(|status| status.probe == probe)?;
         status.off.as_deref()
     }
 
     /// Passes the clock of a replay that starts.
-    pub fn started(&self, meter: &Arc<Meter>) {
+    pub fn start_with_meter(&self, meter: &Arc<Metrics>) {
         let meter = meter.clone();
         self.start(Arc::new(move || meter.now_ns()));
     }
@@ -73,13 +73,13 @@ impl TargetWatch {
     }
 
     /// Displays the waits of the last complete window of samples, once.
-    pub fn show(&mut self, display: &mut dyn ReplayDisplay) {
+    pub fn display_waits(&mut self, display: &mut dyn ReplayDisplay) {
         let Some(watch) = &self.watch else { return };
         let activity = watch.statuses().iter().find(|one| one.probe == "activity");
         if let Some(why) = activity.and_then(|one| one.off.as_ref()) {
             if self.shown_ns == i64::MIN {
                 self.shown_ns = 0;
-                display.waits_unavailable(why);
+                display.on_waits_unavailable(why);
             }
             return;
         }
@@ -93,7 +93,7 @@ impl TargetWatch {
                 window.samples as f64 / seconds.max(1e-3)
             );
             let waits = mean_waits(&latest.activity, window.samples);
-            display.waits(&source, window.until_ns, waits);
+            display.on_waits(&source, window.until_ns, waits);
         }
     }
 
@@ -146,7 +146,7 @@ fn add_target_login(target: &Target, logins: &[Login]) -> Vec<Login> {
 }
 
 /// Summarises in one line which probes are on, and why the others are off.
-fn summarize_probes(watch: &Watch) -> String {
+fn summarize_probes(watch: &Monitor) -> String {
     let on: Vec<&str> = watch
         .statuses()
         .iter()
@@ -156,7 +156,7 @@ fn summarize_probes(watch: &Watch) -> String {
     let mut off: Vec<(&str, Vec<&str>)> = Vec::new();
     for status in watch.statuses() {
         let Some(why) = &status.off else { continue };
-        match off.iter_mut().find(|(known, _)| known == why) {
+        match off.iter_mut().find(|(known, _)| *known == why.as_str()) {
             Some((_, probes)) => probes.push(status.probe),
             None => off.push((why, vec![status.probe])),
         }

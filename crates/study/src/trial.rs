@@ -60,7 +60,7 @@ impl<'a> TrialReplay<'a> {
         options: &'a Options,
         context: &'a TrialContext<'a>,
     ) -> Result<Self, ExperimentError> {
-        let target = options.prepared(&context.target);
+        let target = options.target_with_settings(&context.target);
         let info = replay::check_target(reader, &target, &options.logins)?;
         let first = reader.sessions()?.next().transpose()?;
         let (user, database) = first
@@ -110,7 +110,7 @@ impl<'a> TrialReplay<'a> {
         login: &Login,
     ) -> Option<i32> {
         self.context.postmaster.or_else(|| {
-            let rows = questions.ask("SELECT pg_backend_pid()").ok()?;
+            let rows = questions.query("SELECT pg_backend_pid()").ok()?;
             let backend = rows.first()?.first()?.as_deref()?.parse().ok()?;
             cpu_profile::postmaster_of(backend, &login.user, &login.database)
         })

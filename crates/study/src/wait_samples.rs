@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use run::{RunReader, SampleWindow, SeenStatement};
+use run::{RunReader, SampleWindow, SampledStatement};
 use sql::Fingerprint;
-use time_breakdown::time_model::whole_statements;
+use time_breakdown::time_model::match_truncated_queries;
 use time_breakdown::waiting::{WaitChoice, Waiting};
 use workload::StatementText;
 
 use crate::failure::Failure;
-use crate::profile_samples::{SampleFilter, fingerprint};
+use crate::profile_samples::{SampleFilter, parse_fingerprint};
 
 /// Waits of a run's sessions.
 pub struct WaitSamples {
@@ -32,7 +32,11 @@ pub fn wait_samples(path: &Path, choice: &SampleFilter) -> Result<WaitSamples, F
         )));
     }
     let choice = WaitChoice {
-        statement: choice.statement.as_deref().map(fingerprint).transpose()?,
+        statement: choice
+            .statement
+            .as_deref()
+            .map(parse_fingerprint)
+            .transpose()?,
         database: choice.database.clone(),
         all_processes: choice.all_processes,
     };
@@ -49,8 +53,8 @@ pub fn wait_samples(path: &Path, choice: &SampleFilter) -> Result<WaitSamples, F
         let text = text?;
         texts.insert(text.fingerprint, text);
     }
-    let seen: Vec<SeenStatement> = run.seen_statements()?.collect::<Result<_, _>>()?;
-    let whole = whole_statements(&seen, &texts);
+    let seen: Vec<SampledStatement> = run.observed_statements()?.collect::<Result<_, _>>()?;
+    let whole = match_truncated_queries(&seen, &texts);
     for one in seen {
         texts.entry(one.fingerprint).or_insert(StatementText {
             fingerprint: one.fingerprint,

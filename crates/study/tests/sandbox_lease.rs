@@ -2,18 +2,18 @@
 
 use connect::login::Dialer;
 use replay::{LoginMap, Target};
-use sandbox::{Places, Sandbox, Stop};
+use sandbox::{Dirs, Sandbox, Stop};
 use study::{LeasePurpose, SandboxLease};
 
 /// A sandbox with a name, which is deleted at the end.
 struct Named {
     name: String,
-    places: Places,
+    places: Dirs,
 }
 
 impl Named {
     fn create() -> Self {
-        let places = Places::from_environment().unwrap();
+        let places = Dirs::from_environment().unwrap();
         let name = format!("lease-{}", std::process::id());
         let made = test_support::server().create();
         made.keep(&name, &places).unwrap();
@@ -34,7 +34,7 @@ impl Drop for Named {
 fn work_mem(target: &Target) -> String {
     let login = LoginMap::default().login(target, "", "", "");
     let dialer = Dialer::new(target).unwrap();
-    let answer = dialer.ask(&login, "SHOW work_mem").unwrap();
+    let answer = dialer.query(&login, "SHOW work_mem").unwrap();
     answer.rows[0][0].clone().unwrap()
 }
 

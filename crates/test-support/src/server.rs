@@ -3,13 +3,13 @@
 mod template;
 
 use postgres::{Client, NoTls};
-use sandbox::{Auth, Endpoint, Installation, Options, Places, Sandbox, ServerRequirements};
+use sandbox::{Auth, Dirs, Endpoint, Installation, Options, Sandbox, ServerRequirements};
 
 /// Options of a test's server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerBuilder {
     major: Option<u16>,
-    places: Option<Places>,
+    places: Option<Dirs>,
     options: Options,
 }
 
@@ -50,7 +50,7 @@ impl ServerBuilder {
     }
 
     /// Keeps the cluster and the template in other places than the usual ones.
-    pub fn places(mut self, places: Places) -> Self {
+    pub fn places(mut self, places: Dirs) -> Self {
         self.places = Some(places);
         self
     }
@@ -61,7 +61,7 @@ impl ServerBuilder {
     /// If no server is found or its cluster cannot be created.
     #[track_caller]
     pub fn create(mut self) -> Sandbox {
-        let usual = Places::from_environment().expect("a home directory");
+        let usual = Dirs::from_environment().expect("a home directory");
         let found = find(self.major, &usual);
         let places = self.places.unwrap_or(usual);
         self.options.template = Some(template::of(&found, &self.options, &places));
@@ -80,7 +80,7 @@ impl ServerBuilder {
     }
 }
 
-fn find(major: Option<u16>, places: &Places) -> Installation {
+fn find(major: Option<u16>, places: &Dirs) -> Installation {
     let wanted = ServerRequirements {
         major,
         dir: None,

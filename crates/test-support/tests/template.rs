@@ -8,19 +8,19 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox::Places;
+use sandbox::Dirs;
 use test_support::{connect, server};
 
 /// Places that only one test uses.
-fn places(top: &Path) -> Places {
+fn places(top: &Path) -> Dirs {
     fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
-    Places {
+    Dirs {
         cache: top.join("cache"),
         state: top.join("state"),
     }
 }
 
-fn templates(places: &Places) -> usize {
+fn templates(places: &Dirs) -> usize {
     fs::read_dir(places.state.join("templates")).map_or(0, Iterator::count)
 }
 

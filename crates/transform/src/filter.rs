@@ -12,19 +12,19 @@ use workload::ExclusionReason;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PatternFilter {
     /// Patterns to include: one of them must match, if there are any.
-    pub wanted: Vec<Pattern>,
+    pub included: Vec<Pattern>,
     /// Patterns to exclude: none of them may match.
-    pub unwanted: Vec<Pattern>,
+    pub excluded: Vec<Pattern>,
 }
 
 impl PatternFilter {
     pub(super) fn is_all(&self) -> bool {
-        self.wanted.is_empty() && self.unwanted.is_empty()
+        self.included.is_empty() && self.excluded.is_empty()
     }
 
     fn matches(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
-        (self.wanted.is_empty() || self.wanted.iter().any(&matches))
-            && !self.unwanted.iter().any(&matches)
+        (self.included.is_empty() || self.included.iter().any(&matches))
+            && !self.excluded.iter().any(&matches)
     }
 }
 
@@ -97,13 +97,13 @@ pub struct Filter {
     /// Kinds of statements to include: one of them must match, if there are any.
     pub kinds: Vec<StatementKind>,
     /// Kinds of statements to exclude.
-    pub kinds_unwanted: Vec<StatementKind>,
+    pub excluded_kinds: Vec<StatementKind>,
 }
 
 impl Filter {
     /// Returns whether every statement of a selected session is selected.
     pub fn takes_all_statements(&self) -> bool {
-        self.statements.is_all() && self.kinds.is_empty() && self.kinds_unwanted.is_empty()
+        self.statements.is_all() && self.kinds.is_empty() && self.excluded_kinds.is_empty()
     }
 
     pub(super) fn check_session(
@@ -133,11 +133,11 @@ impl Filter {
         sql: &str,
         fingerprinter: &mut Fingerprinter,
     ) -> Result<(), ExclusionReason> {
-        let by_kind = !self.kinds.is_empty() || !self.kinds_unwanted.is_empty();
+        let by_kind = !self.kinds.is_empty() || !self.excluded_kinds.is_empty();
         let class = by_kind.then(|| classify(sql));
         let of = |kind: &StatementKind| class.is_some_and(|class| kind.matches(class));
         if !self.kinds.is_empty() && !self.kinds.iter().any(of)
-            || self.kinds_unwanted.iter().any(of)
+            || self.excluded_kinds.iter().any(of)
         {
             return Err(ExclusionReason::Kind);
         }
@@ -198,11 +198,11 @@ mod tests {
     fn wanted_and_unwanted() {
         let filter = Filter {
             databases: PatternFilter {
-                wanted: vec![Pattern::name("shop*"), Pattern::name("bank")],
-                unwanted: vec![Pattern::name("*_test")],
+                included: vec![Pattern::name("shop*"), Pattern::name("bank")],
+                excluded: vec![Pattern::name("*_test")],
             },
             users: PatternFilter {
-                unwanted: vec![Pattern::name("monitor")],
+                excluded: vec![Pattern::name("monitor")],
                 ..PatternFilter::default()
             },
             ..Filter::default()
@@ -228,10 +228,10 @@ mod tests {
         let mut judge = StatementFilter::new();
         let filter = Filter {
             kinds: vec![StatementKind::Read, "delete".parse().unwrap()],
-            kinds_unwanted: vec!["utility".parse().unwrap()],
+            excluded_kinds: vec!["utility".parse().unwrap()],
             statements: PatternFilter {
-                wanted: vec![Pattern::statement("from orders").unwrap()],
-                unwanted: vec![Pattern::statement("id = $1").unwrap()],
+                included: vec![Pattern::statement("from orders").unwrap()],
+                excluded: vec![Pattern::statement("id = $1").unwrap()],
             },
             ..Filter::default()
         };

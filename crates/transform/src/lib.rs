@@ -27,7 +27,7 @@ mod time_bound;
 
 pub use filter::{Filter, PatternFilter, StatementKind};
 pub use records::SessionRecords;
-pub use rewrite::{Rewriter, Rewriting};
+pub use rewrite::{Rewrite, Rewriter};
 pub use secret_redactor::SecretRedactor;
 pub use slice::{Slice, SliceError, Slicer};
-pub use time_bound::{Moment, MomentError};
+pub use time_bound::{InvalidTimeBound, TimeBound};

@@ -7,8 +7,8 @@ use sql::secrets::{
     secret_parameters,
 };
 use workload::{
-    Event, EventKind, EventRef, KindRef, Parameter, Parameters, Particulars, Redactor, Setting,
-    Unreplayable,
+    Event, EventKind, EventRef, KindRef, Parameter, Parameters, Redactor, Setting, Unreplayable,
+    WireDetails,
 };
 
 /// Redacts the secrets of everything that a workload writer receives. A statement that would have
@@ -75,7 +75,7 @@ impl SecretRedactor {
         if !has_same_effect {
             event.unreplayable = Some(Unreplayable::SecretRemoved);
             // The returned row may repeat the secret.
-            if let Some(particulars) = &mut event.particulars
+            if let Some(particulars) = &mut event.wire_details
                 && particulars.first_row.is_some()
             {
                 Arc::make_mut(particulars).first_row = None;
@@ -145,18 +145,18 @@ impl RedactionCache {
 
 /// Redacts the settings of a connection.
 fn redact_connection(event: &EventRef<'_>) -> Option<Event> {
-    let particulars = event.particulars?;
+    let particulars = event.wire_details?;
     let redact = |(name, value): &Setting| redact_setting(name, value);
     let redacted: Vec<_> = particulars.settings.iter().map(redact).collect();
     if redacted.iter().all(Option::is_none) {
         return None;
     }
-    let mut particulars = Particulars::clone(particulars);
+    let mut particulars = WireDetails::clone(particulars);
     for ((_, value), redacted) in particulars.settings.iter_mut().zip(redacted) {
         *value = redacted.unwrap_or_else(|| std::mem::take(value));
     }
     Some(Event {
-        particulars: Some(Arc::new(particulars)),
+        wire_details: Some(Arc::new(particulars)),
         ..event.to_event()
     })
 }

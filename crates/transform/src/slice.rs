@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::filter::{Filter, StatementFilter};
-use super::time_bound::Moment;
+use super::time_bound::TimeBound;
 use sql::Effect;
 use workload::session_state::{
     AnalyzedStatement, SessionStateTracker, analyze_statements, join_statements, with_statement,
@@ -19,9 +19,9 @@ use error::SourceSummary;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slice {
     /// Start: events due from here on; all if absent.
-    pub from: Option<Moment>,
+    pub from: Option<TimeBound>,
     /// End: events due before here; all if absent.
-    pub to: Option<Moment>,
+    pub to: Option<TimeBound>,
     /// Sessions and statements to select.
     pub filter: Filter,
 }
@@ -120,7 +120,7 @@ impl Slicer {
     ///
     /// # Errors
     /// If `keep` fails.
-    pub fn event<E>(
+    pub fn handle_event<E>(
         &mut self,
         event: Event,
         keep: &mut impl FnMut(Event) -> Result<(), E>,
@@ -154,13 +154,13 @@ impl Slicer {
             summary.add_session(database, user, application, live.excluded.is_none());
         }
         if let Some(reason) = live.excluded {
-            account.leave_out(reason, 1);
+            account.exclude(reason, 1);
             return Ok(());
         }
         live.last_us = live.last_us.max(event.due_us);
         if event.due_us >= to_us {
             live.end_slice(account);
-            account.leave_out(ExclusionReason::After, 1);
+            account.exclude(ExclusionReason::After, 1);
             return Ok(());
         }
         let mut cut = EventCut {
@@ -181,7 +181,7 @@ impl Slicer {
 
     /// Returns whether a server event belongs to the slice, and counts it: by its time, and for an
     /// event of a session also by that session.
-    pub fn takes_server_event(&mut self, at_us: i64, session: Option<u64>) -> bool {
+    pub fn includes_server_event(&mut self, at_us: i64, session: Option<u64>) -> bool {
         // Offsets are relative to the first event; server events before it are before the slice.
         let (from_us, to_us) = match (self.window, self.slice.from, self.slice.to) {
             (Some(window), ..) => window,
@@ -199,7 +199,7 @@ impl Slicer {
 
     /// Handles the record of a session without further events. Returns its record in the slice, if
     /// any of its events was kept.
-    pub fn session(&mut self, session: Session) -> Option<Session> {
+    pub fn finish_session(&mut self, session: Session) -> Option<Session> {
         let mut live = self.sessions.remove(&session.id)?;
         let ends_in_transaction = live.state.in_taken_transaction() && live.end == SessionEnd::Open;
         let end_seen = live.end == SessionEnd::Disconnected;
@@ -225,7 +225,7 @@ impl Slicer {
     }
 
     /// Lists the remaining sessions, whose records are still to be passed to [`Self::session`].
-    pub fn left(&self) -> Vec<u64> {
+    pub fn remaining_sessions(&self) -> Vec<u64> {
         let mut left: Vec<u64> = self.sessions.keys().copied().collect();
         left.sort_unstable();
         left
@@ -252,10 +252,10 @@ impl SliceSession {
     fn finish(&mut self, account: &mut SliceAccount) {
         if self.kept {
             let empty = self.state.take_transaction().len() as u64;
-            account.leave_out(ExclusionReason::EmptyTransaction, empty);
+            account.exclude(ExclusionReason::EmptyTransaction, empty);
         } else {
-            account.leave_out(ExclusionReason::Before, self.absorbed_before);
-            account.leave_out(ExclusionReason::NothingKept, self.absorbed_within);
+            account.exclude(ExclusionReason::Before, self.absorbed_before);
+            account.exclude(ExclusionReason::NothingKept, self.absorbed_within);
             (self.absorbed_before, self.absorbed_within) = (0, 0);
         }
     }
@@ -319,7 +319,7 @@ where
                 .state
                 .record(&event, &statements, |place| wanted || changing[place]);
             match decision {
-                Err(reason) if within && !changes => self.account.leave_out(reason, 1),
+                Err(reason) if within && !changes => self.account.exclude(reason, 1),
                 _ if within => self.live.absorbed_within += 1,
                 _ => self.live.absorbed_before += 1,
             }
@@ -338,7 +338,7 @@ where
             }
             self.live.state.record(&event, &statements, |_| false);
             if let Err(reason) = decision {
-                self.account.leave_out(reason, 1);
+                self.account.exclude(reason, 1);
             }
             return Ok(());
         };
@@ -369,7 +369,7 @@ where
         };
         let lasting = statements.iter().any(|one| {
             self.live.state.is_changed_by(&one.effects)
-                && !one.effects.iter().all(Effect::is_of_transaction)
+                && !one.effects.iter().all(Effect::is_transaction_local)
         });
         let was_open = self.live.state.in_transaction();
         let may_wait = !several && !lasting && !self.live.state.retains_much();
@@ -382,7 +382,7 @@ where
                 // The transaction contained neither selected statements nor lasting changes.
                 let empty = self.live.state.take_transaction().len() as u64 + 1;
                 self.account
-                    .leave_out(ExclusionReason::EmptyTransaction, empty);
+                    .exclude(ExclusionReason::EmptyTransaction, empty);
                 self.live.state.record(&event, statements, |_| false);
                 return Ok(());
             }
@@ -423,7 +423,7 @@ where
                     self.live.end = SessionEnd::Disconnected;
                     let empty = self.live.state.take_transaction().len() as u64;
                     self.account
-                        .leave_out(ExclusionReason::EmptyTransaction, empty);
+                        .exclude(ExclusionReason::EmptyTransaction, empty);
                 }
                 return self.keep_event(event, false);
             }
@@ -480,11 +480,11 @@ where
             }
         }
         let live = &mut *self.live;
-        self.account.leave_out(
+        self.account.exclude(
             ExclusionReason::Before,
             live.absorbed_before.saturating_sub(before),
         );
-        self.account.leave_out(
+        self.account.exclude(
             ExclusionReason::Superseded,
             live.absorbed_within.saturating_sub(within),
         );

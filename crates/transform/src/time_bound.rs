@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 /// Time at which a slice begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum TimeBound {
     /// Microseconds since 1970-01-01 UTC.
     Wall(i64),
     /// Microseconds from the workload's start.
@@ -20,12 +20,12 @@ pub enum Moment {
     "'{given}' is no time: give one such as '2026-03-01 09:30' (UTC), '2026-03-01 09:30:15 +02', \
      '2026-03-01 09:30 Europe/Berlin', or '+1h30m' from the start"
 )]
-pub struct MomentError {
+pub struct InvalidTimeBound {
     /// The text that was given.
     pub given: String,
 }
 
-impl Moment {
+impl TimeBound {
     /// Parses a time.
     ///
     /// An absolute time is a date, or a date and a time of day with or without seconds, separated
@@ -38,13 +38,13 @@ impl Moment {
     ///
     /// # Errors
     /// If the text is none of these.
-    pub fn parse(text: &str) -> Result<Self, MomentError> {
+    pub fn parse(text: &str) -> Result<Self, InvalidTimeBound> {
         let given = text.trim();
         let read = match given.strip_prefix('+') {
-            Some(span) => parse_span_us(span).map(Moment::Offset),
-            None => wall_us(given).map(Moment::Wall),
+            Some(span) => parse_span_us(span).map(TimeBound::Offset),
+            None => wall_us(given).map(TimeBound::Wall),
         };
-        read.ok_or_else(|| MomentError {
+        read.ok_or_else(|| InvalidTimeBound {
             given: text.to_owned(),
         })
     }
@@ -52,17 +52,17 @@ impl Moment {
     /// Returns microseconds since 1970-01-01 UTC, for a workload that starts at `start_wall_us`.
     pub fn wall_us(self, start_wall_us: i64) -> i64 {
         match self {
-            Moment::Wall(us) => us,
-            Moment::Offset(us) => start_wall_us.saturating_add(us),
+            TimeBound::Wall(us) => us,
+            TimeBound::Offset(us) => start_wall_us.saturating_add(us),
         }
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for TimeBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Moment::Wall(us) => f.write_str(&format_time(*us)),
-            Moment::Offset(us) => {
+            TimeBound::Wall(us) => f.write_str(&format_time(*us)),
+            TimeBound::Offset(us) => {
                 let ns = us.saturating_mul(1_000);
                 write!(f, "{} from the start", clock::duration_text(ns))
             }
@@ -160,18 +160,18 @@ mod tests {
             "2026-03-01 10:30:00 CET",
         ] {
             assert_eq!(
-                Moment::parse(text),
-                Ok(Moment::Wall(HALF_PAST_NINE)),
+                TimeBound::parse(text),
+                Ok(TimeBound::Wall(HALF_PAST_NINE)),
                 "{text}"
             );
         }
         assert_eq!(
-            Moment::parse("2026-03-01"),
-            Ok(Moment::Wall(HALF_PAST_NINE - 34_200_000_000))
+            TimeBound::parse("2026-03-01"),
+            Ok(TimeBound::Wall(HALF_PAST_NINE - 34_200_000_000))
         );
         assert_eq!(
-            Moment::parse("2026-03-01 09:30:00.25"),
-            Ok(Moment::Wall(HALF_PAST_NINE + 250_000))
+            TimeBound::parse("2026-03-01 09:30:00.25"),
+            Ok(TimeBound::Wall(HALF_PAST_NINE + 250_000))
         );
     }
 
@@ -186,7 +186,7 @@ mod tests {
             ("+0s", 0),
             ("+1d", 86_400_000_000),
         ] {
-            assert_eq!(Moment::parse(text), Ok(Moment::Offset(us)), "{text}");
+            assert_eq!(TimeBound::parse(text), Ok(TimeBound::Offset(us)), "{text}");
         }
     }
 
@@ -212,9 +212,9 @@ mod tests {
             "+9999999999999d",
             "+ü",
         ] {
-            assert!(Moment::parse(text).is_err(), "{text}");
+            assert!(TimeBound::parse(text).is_err(), "{text}");
         }
-        let said = Moment::parse("noon").unwrap_err().to_string();
+        let said = TimeBound::parse("noon").unwrap_err().to_string();
         assert!(
             said.starts_with("'noon' is no time: give one such as"),
             "{said}"
@@ -224,18 +224,18 @@ mod tests {
     #[test]
     fn a_time_is_shown_as_it_is() {
         assert_eq!(
-            Moment::Wall(HALF_PAST_NINE).to_string(),
+            TimeBound::Wall(HALF_PAST_NINE).to_string(),
             "2026-03-01 09:30:00 UTC"
         );
         assert_eq!(
-            Moment::Wall(HALF_PAST_NINE + 250_000).to_string(),
+            TimeBound::Wall(HALF_PAST_NINE + 250_000).to_string(),
             "2026-03-01 09:30:00.25 UTC"
         );
         assert_eq!(
-            Moment::Offset(90_000_000).to_string(),
+            TimeBound::Offset(90_000_000).to_string(),
             "1 min 30 s from the start"
         );
-        assert_eq!(Moment::Offset(5).wall_us(7), 12);
-        assert_eq!(Moment::Wall(5).wall_us(7), 5);
+        assert_eq!(TimeBound::Offset(5).wall_us(7), 12);
+        assert_eq!(TimeBound::Wall(5).wall_us(7), 5);
     }
 }

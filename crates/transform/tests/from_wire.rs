@@ -7,8 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use transform::{Slice, Slicer};
 use workload::{
-    Boundary, CopyIn, Event, EventKind, FirstRow, NoRedaction, Outcome, Parameter, Particulars,
-    Provenance, ResultFormat, Unreplayable, WorkloadReader, WorkloadWriter, WriterOptions,
+    Boundary, CopyIn, Event, EventKind, FirstRow, NoRedaction, Outcome, Parameter, Provenance,
+    ResultFormat, Unreplayable, WireDetails, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -22,7 +22,7 @@ fn value() -> impl Strategy<Value = Option<Parameter>> {
     ]
 }
 
-fn particulars() -> impl Strategy<Value = Particulars> {
+fn particulars() -> impl Strategy<Value = WireDetails> {
     let format = prop_oneof![Just(ResultFormat::Text), Just(ResultFormat::Binary)];
     let copy = (
         prop::collection::vec(any::<u8>(), 0..300),
@@ -42,7 +42,7 @@ fn particulars() -> impl Strategy<Value = Particulars> {
         .prop_map(
             |(parameter_types, result_formats, rows_max, copy, awaited, boundary, row, digest)| {
                 let types_count = parameter_types.len();
-                Particulars {
+                WireDetails {
                     parameter_types,
                     result_formats,
                     rows_max,
@@ -102,7 +102,7 @@ prop_compose! {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: particulars.map(Arc::new),
+            wire_details: particulars.map(Arc::new),
         }
     }
 }
@@ -142,7 +142,7 @@ proptest! {
         let mut events = events;
         // Up to here the events may be a log's: its first files have no columns for more.
         for event in events.iter_mut().take(plain_first) {
-            event.particulars = None;
+            event.wire_details = None;
             if let EventKind::Execute { parameters, .. } = &mut event.kind {
                 parameters.retain(|value| !matches!(value, Some(Parameter::Binary(_))));
             }
@@ -176,7 +176,7 @@ fn full(sequence: u64, kind: EventKind) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: Some(Arc::new(Particulars {
+        wire_details: Some(Arc::new(WireDetails {
             parameter_types: vec![23],
             result_formats: vec![ResultFormat::Binary],
             rows_max: Some(10),
@@ -224,7 +224,7 @@ fn a_slice_keeps_all_of_it() {
     let mut slicer = Slicer::new(Slice::default(), Some(START_US));
     for event in &events {
         slicer
-            .event(event.clone(), &mut |event: Event| {
+            .handle_event(event.clone(), &mut |event: Event| {
                 kept.push(event);
                 Ok::<(), std::convert::Infallible>(())
             })
@@ -241,7 +241,7 @@ fn a_workload_of_format_2_says_nothing_of_it() {
     assert!(manifest.contains("\"format\": 2"), "{manifest}");
     let events = read(&path);
     assert_eq!(events.len(), 57);
-    assert!(events.iter().all(|event| event.particulars.is_none()));
+    assert!(events.iter().all(|event| event.wire_details.is_none()));
     let fetches = events
         .iter()
         .filter(|event| event.unreplayable == Some(Unreplayable::PortalFetch));

@@ -26,7 +26,7 @@ fn workload_writer_with_a_secret_redactor_writes_no_password() {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     };
     writer.event(&event.borrowed()).unwrap();
     let server_event = ServerEvent {

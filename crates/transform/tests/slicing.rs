@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use session_model::Model;
 use sql::Pattern;
-use transform::{Filter, Moment, PatternFilter, Slice, SliceError, Slicer};
+use transform::{Filter, PatternFilter, Slice, SliceError, Slicer, TimeBound};
 use workload::{Event, EventKind, ExclusionReason, Outcome, Session, SliceAccount, Sqlstate};
 
 const STEP_US: i64 = 10;
@@ -24,7 +24,7 @@ fn event(session: u64, sequence: u64, due_us: i64, kind: EventKind) -> Event {
         source: session as u32,
         line: sequence,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 
@@ -77,14 +77,14 @@ fn cut(slice: Slice, events: &[Event]) -> Result<Cut, SliceError> {
     let mut last: BTreeMap<u64, Event> = BTreeMap::new();
     for event in events {
         last.insert(event.session, event.clone());
-        let result: Result<(), ()> = slicer.event(event.clone(), &mut |event| {
+        let result: Result<(), ()> = slicer.handle_event(event.clone(), &mut |event| {
             kept.push(event);
             Ok(())
         });
         result.unwrap();
     }
     for (id, last) in last {
-        sessions.extend(slicer.session(Session {
+        sessions.extend(slicer.finish_session(Session {
             id,
             database: "shop".into(),
             user: "".into(),
@@ -106,8 +106,8 @@ fn cut(slice: Slice, events: &[Event]) -> Result<Cut, SliceError> {
 
 fn stretch(from_us: i64, to_us: i64) -> Slice {
     Slice {
-        from: Some(Moment::Wall(from_us)),
-        to: Some(Moment::Offset(to_us)),
+        from: Some(TimeBound::Wall(from_us)),
+        to: Some(TimeBound::Offset(to_us)),
         ..Slice::default()
     }
 }
@@ -442,7 +442,7 @@ fn an_empty_slice_says_what_there_is() {
     let of_user = |name: &str| Slice {
         filter: Filter {
             users: PatternFilter {
-                wanted: vec![Pattern::name(name)],
+                included: vec![Pattern::name(name)],
                 ..PatternFilter::default()
             },
             ..Filter::default()
@@ -455,7 +455,7 @@ fn an_empty_slice_says_what_there_is() {
     );
     assert_eq!(
         said(Slice {
-            to: Some(Moment::parse("2026-03-01 09:00").unwrap()),
+            to: Some(TimeBound::parse("2026-03-01 09:00").unwrap()),
             ..of_user("app")
         }),
         "the slice would be empty: no statement of these sessions is due before 2026-03-01 09:00:00 UTC; \
@@ -467,7 +467,7 @@ fn an_empty_slice_says_what_there_is() {
     );
     let filter = Filter {
         statements: PatternFilter {
-            wanted: vec![Pattern::statement("from orders").unwrap()],
+            included: vec![Pattern::statement("from orders").unwrap()],
             ..PatternFilter::default()
         },
         ..Filter::default()
@@ -648,13 +648,13 @@ proptest! {
         pattern in prop::option::of(Just("insert*$1")),
     ) {
         let slice = Slice {
-            from: from_us.map(Moment::Wall),
-            to: length_us.map(|length_us| Moment::Wall(from_us.unwrap_or(0) + length_us)),
+            from: from_us.map(TimeBound::Wall),
+            to: length_us.map(|length_us| TimeBound::Wall(from_us.unwrap_or(0) + length_us)),
             filter: Filter {
-                users: PatternFilter { wanted: user.into_iter().map(Pattern::name).collect(), ..PatternFilter::default() },
+                users: PatternFilter { included: user.into_iter().map(Pattern::name).collect(), ..PatternFilter::default() },
                 kinds: kind.into_iter().map(|kind| kind.parse().unwrap()).collect(),
                 statements: PatternFilter {
-                    wanted: pattern.and_then(Pattern::statement).into_iter().collect(),
+                    included: pattern.and_then(Pattern::statement).into_iter().collect(),
                     ..PatternFilter::default()
                 },
                 ..Filter::default()

@@ -60,7 +60,7 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
             rows: None,
             sqlstate: None,
             digest: None,
-            place: None,
+            location: None,
         },
     }
 }

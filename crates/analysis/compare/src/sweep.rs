@@ -114,7 +114,7 @@ pub struct Step {
 
 /// Growth of a curve by step, and its knee.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Bend {
+pub struct KneeEstimate {
     /// Steps from level to level, ascending.
     pub steps: Vec<Step>,
     /// The knee.
@@ -162,7 +162,7 @@ pub enum NoKnee {
 
 /// Finds the knee of a curve, given for each level the throughputs and mean response times of its
 /// trials. Levels are positive, in any order.
-pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
+pub fn estimate_knee(points: &[(f64, Vec<f64>, Vec<f64>)]) -> KneeEstimate {
     // Zero has no logarithm, so levels that completed nothing are handled separately.
     let ends_at = points
         .iter()
@@ -212,7 +212,7 @@ pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
         (Ok(found), Some(level)) if found.level >= level => Err(NoKnee::Collapses { level }),
         (found, _) => found,
     };
-    Bend {
+    KneeEstimate {
         knee: knee.ok(),
         no_knee: knee.err(),
         steps,
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn knee_is_where_growth_ends() {
-        let bend = bend(&curve(&[
+        let bend = estimate_knee(&curve(&[
             (1.0, &[100.0, 101.0]),
             (2.0, &[198.0, 200.0]),
             (4.0, &[390.0, 388.0]),
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn level_without_completed_work_ends_growth() {
         let ends = |at: &[f64]| {
-            bend(&curve(&[
+            estimate_knee(&curve(&[
                 (1.0, &[100.0, 102.0]),
                 (2.0, &[190.0, 195.0]),
                 (4.0, at),
@@ -329,20 +329,20 @@ mod tests {
 
     #[test]
     fn growing_curve_has_no_knee_and_noise_widens_its_range() {
-        let grows = bend(&curve(&[(1.0, &[100.0]), (2.0, &[190.0]), (4.0, &[350.0])]));
+        let grows = estimate_knee(&curve(&[(1.0, &[100.0]), (2.0, &[190.0]), (4.0, &[350.0])]));
         assert_eq!(grows.no_knee, Some(NoKnee::StillGrows));
-        let single = bend(&curve(&[(4.0, &[100.0])]));
+        let single = estimate_knee(&curve(&[(4.0, &[100.0])]));
         assert_eq!(single.no_knee, Some(NoKnee::OneLevel));
-        assert_eq!(bend(&[]).no_knee, Some(NoKnee::OneLevel));
+        assert_eq!(estimate_knee(&[]).no_knee, Some(NoKnee::OneLevel));
 
-        let noisy = bend(&curve(&[
+        let noisy = estimate_knee(&curve(&[
             (1.0, &[80.0, 125.0]),
             (2.0, &[160.0, 240.0]),
             (4.0, &[170.0, 260.0]),
         ]));
         assert_eq!(noisy.no_knee, Some(NoKnee::Unclear));
         // With a single trial for each point there is a knee without an interval.
-        let single = bend(&curve(&[(1.0, &[100.0]), (2.0, &[110.0])])).knee;
+        let single = estimate_knee(&curve(&[(1.0, &[100.0]), (2.0, &[110.0])])).knee;
         let single = single.unwrap();
         assert_eq!(
             (single.level, single.between, single.is_lowest),
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn clear_fall_after_the_peak_is_reported() {
         let falls = |last: &[f64]| {
-            bend(&curve(&[
+            estimate_knee(&curve(&[
                 (10.0, &[500.0, 505.0]),
                 (40.0, &[900.0, 910.0]),
                 (80.0, last),
@@ -372,6 +372,6 @@ mod tests {
             (1.0, vec![100.0, 100.0], vec![0.010, 0.010]),
             (2.0, vec![105.0, 105.0], vec![0.010, 0.010]),
         ];
-        assert_eq!(bend(&points).no_knee, Some(NoKnee::NotAsked));
+        assert_eq!(estimate_knee(&points).no_knee, Some(NoKnee::NotAsked));
     }
 }

@@ -5,7 +5,7 @@
 mod known_differences;
 mod made_up;
 
-use compare::proof::{Effect, Goal, PairedBlock, Verdict, effect, looks, verdict};
+use compare::proof::{Effect, Goal, PairedBlock, Verdict, effect, plan_interim_looks, verdict};
 use compare::{Comparison, Finding, StatementComparison};
 use known_differences::{CHANGED, CallCounts, Truth, compared, count_calls, totals};
 
@@ -128,7 +128,7 @@ fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
             after: [after[0], after[1]],
         })
         .collect();
-    let look = looks(2)[0];
+    let look = plan_interim_looks(2)[0];
     let found = effect(&blocks, look.error).unwrap();
     let word = verdict(&found, Goal::Total, margin);
     (word, found, compared(&truth, at, margin))

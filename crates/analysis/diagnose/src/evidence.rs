@@ -20,23 +20,23 @@ const RUNNING_MIN: u64 = 200;
 
 /// Reason why evidence is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing(pub String);
+pub struct Unavailable(pub String);
 
-impl Missing {
+impl Unavailable {
     /// Creates one from a reason that follows the word "because".
     pub fn because(reason: impl Into<String>) -> Self {
-        Missing(reason.into())
+        Unavailable(reason.into())
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 /// Evidence, or the reason why it is unavailable.
-pub type Available<T> = Result<T, Missing>;
+pub type Available<T> = Result<T, Unavailable>;
 
 /// Source of the evidence, which determines the times used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -304,7 +304,7 @@ impl Evidence {
         add_plans(&mut statements, plans.iter().flatten());
         let planned = match statements.values().any(|one| one.plan.is_some()) {
             true => Ok(()),
-            false => Err(Missing::because("no statement has a plan")),
+            false => Err(Unavailable::because("no statement has a plan")),
         };
         let statements = by_descending_time(statements);
         let whole_ns = match (&history, &observed, &counted) {
@@ -559,7 +559,7 @@ fn counted(observed: &Observed) -> Available<()> {
     }
     let probe = observed.probes.iter().find(|one| one.probe == "statements");
     let off = probe.and_then(|probe| probe.disabled_reason.as_ref());
-    Err(Missing::because(match off {
+    Err(Unavailable::because(match off {
         Some(why) => format!("the server's statistics of statements were not read: {why}"),
         None => "the server's statistics of statements counted nothing".to_owned(),
     }))
@@ -567,7 +567,9 @@ fn counted(observed: &Observed) -> Available<()> {
 
 fn sample_ns(observed: &Observed) -> Available<f64> {
     match observed.samples {
-        0 => Err(Missing::because("the server's activity was not sampled")),
+        0 => Err(Unavailable::because(
+            "the server's activity was not sampled",
+        )),
         samples => Ok(observed.sampled_ns as f64 / samples as f64),
     }
 }

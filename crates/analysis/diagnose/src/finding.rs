@@ -200,7 +200,7 @@ impl Change {
     }
 
     /// Creates a change that requires manual work.
-    pub fn by_hand(words: impl Into<String>) -> Self {
+    pub fn manual(words: impl Into<String>) -> Self {
         Change {
             words: words.into(),
             form: Form::ByHand,

@@ -16,7 +16,7 @@ const SESSIONS_MAX: usize = 100_000;
 
 /// Step of a session. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
+pub struct SessionStep {
     /// Number of the session.
     pub session: u64,
     /// Statement; `None` for connecting and disconnecting.
@@ -37,11 +37,11 @@ pub struct Step {
     pub failed: Option<Sqlstate>,
 }
 
-impl Step {
+impl SessionStep {
     /// Creates a step from an execution of a run; `None` if it was never sent.
-    pub fn of_execution(execution: &Execution) -> Option<Self> {
+    pub fn from_execution(execution: &Execution) -> Option<Self> {
         let sent_ns = execution.sent_ns?;
-        Some(Step {
+        Some(SessionStep {
             session: execution.session,
             fingerprint: execution.fingerprint,
             connect: execution.kind == StatementKind::Connect,
@@ -58,10 +58,10 @@ impl Step {
     }
 
     /// Creates a step from an event of a workload.
-    pub fn of_event(event: &Event, fingerprint: Option<Fingerprint>) -> Self {
+    pub fn from_event(event: &Event, fingerprint: Option<Fingerprint>) -> Self {
         let sent_ns = event.due_us * 1_000;
         let took_us = event.outcome.duration_us.unwrap_or(0);
-        Step {
+        SessionStep {
             session: event.session,
             fingerprint,
             connect: matches!(event.kind, EventKind::Connect { .. }),
@@ -240,7 +240,7 @@ impl History {
     }
 
     /// Adds a step. Steps of a session must come in order.
-    pub fn add(&mut self, step: &Step) {
+    pub fn add(&mut self, step: &SessionStep) {
         self.first_ns.get_or_insert(step.sent_ns);
         self.first_ns = self.first_ns.map(|first| first.min(step.sent_ns));
         self.last_ns = self.last_ns.max(step.done_ns);
@@ -271,7 +271,7 @@ impl History {
     }
 
     /// Adds a statement to the totals.
-    fn add_totals(&mut self, step: &Step) {
+    fn add_totals(&mut self, step: &SessionStep) {
         let took_ns = (step.done_ns - step.sent_ns).max(0) as f64;
         let response_ns = (step.done_ns - step.due_ns).max(0) as f64;
         self.service_ns += took_ns;
@@ -294,7 +294,7 @@ impl History {
     }
 
     /// Follows the transaction of a live session.
-    fn add_to_transaction(&mut self, fingerprint: Fingerprint, step: &Step) {
+    fn add_to_transaction(&mut self, fingerprint: Fingerprint, step: &SessionStep) {
         let Some(live) = self.live.get_mut(&step.session) else {
             return;
         };
@@ -378,7 +378,7 @@ impl History {
 
 impl LiveSession {
     /// Continues the series of equal calls, or starts a new one and returns the previous.
-    fn repeat(&mut self, fingerprint: Fingerprint, step: &Step) -> Option<CallSeries> {
+    fn repeat(&mut self, fingerprint: Fingerprint, step: &SessionStep) -> Option<CallSeries> {
         if let Some(run) = self
             .series
             .as_mut()
@@ -413,8 +413,8 @@ mod tests {
         }
     }
 
-    fn step(id: u64, at_ms: i64, took_ms: i64, rows: u64) -> Step {
-        Step {
+    fn step(id: u64, at_ms: i64, took_ms: i64, rows: u64) -> SessionStep {
+        SessionStep {
             session: 1,
             fingerprint: Some(Fingerprint(id)),
             connect: false,

@@ -45,7 +45,7 @@ pub struct IndexCandidate {
     /// Conditions of a partial index, in SQL; empty for a full index.
     pub predicate: Vec<String>,
     /// Columns of these conditions.
-    pub hangs_on: Vec<String>,
+    pub predicate_columns: Vec<String>,
     /// Columns of the index that statements of the workload update; such an update cannot be HOT.
     pub updated: Vec<String>,
     /// Whether the keys are in the recommended order: equality, sort columns, ranges.
@@ -203,7 +203,7 @@ fn add_step_candidates(
             columns,
             include,
             predicate,
-            hangs_on,
+            predicate_columns: hangs_on,
             serves: vec![one.fingerprint],
         };
         add_candidate(&mut made.candidates, candidate);

@@ -31,14 +31,16 @@ mod synthetic;
 mod threshold;
 
 pub use evidence::{
-    Available, Basis, Evidence, EvidenceInputs, Missing, ServerLog, StackEvidence,
-    StatementEvidence,
+    Available, Basis, Evidence, EvidenceInputs, ServerLog, StackEvidence, StatementEvidence,
+    Unavailable,
 };
 pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit};
-pub use history::{History, Repetition, SessionAccount, Step, TransactionAccount};
+pub use history::{History, Repetition, SessionAccount, SessionStep, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
 pub use rules::{RULES, Rule};
-pub use suspect::{Behind, Suspect, SuspectShare, SuspectVerdict, like, suspect};
+pub use suspect::{
+    Suspect, SuspectResponseTime, SuspectShare, SuspectVerdict, matches_like_pattern, suspect,
+};
 pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
 
 use schemars::JsonSchema;
@@ -96,7 +98,7 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     let mut rules = Vec::new();
     for rule in RULES {
         let outcome = match (rule.evaluate)(evidence, thresholds) {
-            Err(Missing(reason)) => Outcome::CouldNotLook { reason },
+            Err(Unavailable(reason)) => Outcome::CouldNotLook { reason },
             Ok(found) if found.is_empty() => Outcome::Well,
             Ok(found) => {
                 let count = found.len();

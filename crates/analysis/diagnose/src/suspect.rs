@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 
-use super::evidence::{Basis, Evidence, Missing, StatementEvidence};
+use super::evidence::{Basis, Evidence, StatementEvidence, Unavailable};
 use super::finding::Subject;
-use super::history::Step;
+use super::history::SessionStep;
 use super::threshold::{CLEARED, Thresholds};
 
 /// Verdict on a suspect.
@@ -74,7 +74,7 @@ pub struct SuspectShare {
 /// Whether normalised SQL matches a LIKE pattern: `%` is any text, `_` any character, a backslash
 /// escapes the next character. Case, lengths of white space and the numbers of parameters are
 /// ignored.
-pub fn like(pattern: &str, normal: &str) -> bool {
+pub fn matches_like_pattern(pattern: &str, normal: &str) -> bool {
     fn folded(text: &str) -> Vec<char> {
         let mut out = Vec::new();
         let mut after_dollar = false;
@@ -126,24 +126,24 @@ pub fn like(pattern: &str, normal: &str) -> bool {
 /// Sums the response time of suspect statements and the time that others waited for them in their
 /// sessions. For each session it keeps the suspects that precede a pending due time.
 #[derive(Debug, Default)]
-pub struct Behind {
+pub struct SuspectResponseTime {
     suspects: HashSet<Fingerprint>,
     ran: HashMap<u64, VecDeque<(i64, i64)>>,
     own_ns: f64,
     all_ns: f64,
 }
 
-impl Behind {
+impl SuspectResponseTime {
     /// Creates the sum for these statements.
     pub fn new(suspects: impl IntoIterator<Item = Fingerprint>) -> Self {
-        Behind {
+        SuspectResponseTime {
             suspects: suspects.into_iter().collect(),
-            ..Behind::default()
+            ..SuspectResponseTime::default()
         }
     }
 
     /// Adds an execution. Executions of a session must come in order.
-    pub fn add(&mut self, step: &Step) {
+    pub fn add(&mut self, step: &SessionStep) {
         if step.disconnect {
             self.ran.remove(&step.session);
         }
@@ -192,7 +192,7 @@ pub fn suspect(
     response: Option<(f64, f64)>,
     thresholds: &Thresholds,
 ) -> Suspect {
-    let is = |one: &&StatementEvidence| like(pattern, &one.sql);
+    let is = |one: &&StatementEvidence| matches_like_pattern(pattern, &one.sql);
     let statements: Vec<&StatementEvidence> = evidence.statements.iter().filter(is).collect();
     let threshold = thresholds.of(&CLEARED);
     if statements.is_empty() {
@@ -335,7 +335,7 @@ fn processor_share(
 
 /// Returns the time for which the suspects blocked other statements, relative to the whole.
 fn blocking_share(evidence: &Evidence, pattern: &str) -> Result<SuspectShare, String> {
-    let unknown = |missing: &Missing| format!("locks that it held: {missing}");
+    let unknown = |missing: &Unavailable| format!("locks that it held: {missing}");
     evidence.sample_ns.as_ref().map_err(unknown)?;
     let observed = evidence.observed.as_ref().map_err(unknown)?;
     // Blocking sessions are attributed by their last statement.
@@ -344,8 +344,8 @@ fn blocking_share(evidence: &Evidence, pattern: &str) -> Result<SuspectShare, St
         .iter()
         .filter(|one| {
             let blocker = one.blocker.as_deref();
-            let is_other = |sql: &str| !like(pattern, sql);
-            blocker.is_some_and(|sql| like(pattern, sql))
+            let is_other = |sql: &str| !matches_like_pattern(pattern, sql);
+            blocker.is_some_and(|sql| matches_like_pattern(pattern, sql))
                 && one.blocked.as_deref().is_none_or(is_other)
         })
         .map(|one| one.samples)
@@ -374,24 +374,32 @@ fn max_gain(shares: &[SuspectShare]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Missing;
+    use crate::evidence::Unavailable;
     use crate::synthetic::{EvidenceBuilder, statement};
 
     #[test]
     fn like_patterns_match_as_in_sql() {
         let normal = "update image_links set download_after = now() + random() * $1 where id = $2";
-        assert!(like("update image_links set download_after%", normal));
-        assert!(like("UPDATE  image_links SET%where id = $7", normal));
-        assert!(like("%random()%", normal));
-        assert!(!like("update image_links", normal));
-        assert!(!like("select%", normal));
-        assert!(like(r"100\%", "100%") && !like(r"100\%", "1000"));
-        assert!(like("a%b%c", "a b b c") && !like("a%b%c", "a b b"));
+        assert!(matches_like_pattern(
+            "update image_links set download_after%",
+            normal
+        ));
+        assert!(matches_like_pattern(
+            "UPDATE  image_links SET%where id = $7",
+            normal
+        ));
+        assert!(matches_like_pattern("%random()%", normal));
+        assert!(!matches_like_pattern("update image_links", normal));
+        assert!(!matches_like_pattern("select%", normal));
+        assert!(matches_like_pattern(r"100\%", "100%") && !matches_like_pattern(r"100\%", "1000"));
+        assert!(
+            matches_like_pattern("a%b%c", "a b b c") && !matches_like_pattern("a%b%c", "a b b")
+        );
     }
 
     #[test]
     fn waits_for_a_suspect_are_counted_with_it() {
-        let step = |id: u64, due_ns: i64, sent_ns: i64, done_ns: i64| Step {
+        let step = |id: u64, due_ns: i64, sent_ns: i64, done_ns: i64| SessionStep {
             session: 1,
             fingerprint: Some(Fingerprint(id)),
             connect: false,
@@ -402,7 +410,7 @@ mod tests {
             rows: None,
             failed: None,
         };
-        let mut response_times = Behind::new([Fingerprint(1)]);
+        let mut response_times = SuspectResponseTime::new([Fingerprint(1)]);
         response_times.add(&step(1, 0, 0, 100));
         // It was due while the suspect ran, and waited 90 for it.
         response_times.add(&step(2, 10, 100, 150));
@@ -429,7 +437,7 @@ mod tests {
         // Without counted calls, shares come from samples.
         let mut watched = evidence;
         watched.basis = Basis::Observation;
-        watched.counted = Err(Missing::because("it is not loaded"));
+        watched.counted = Err(Unavailable::because("it is not loaded"));
         let watched = suspect(&watched, "update links%", None, &thresholds);
         assert_eq!(watched.shares[0].source, "samples that met it");
         // Waits that it caused are not its own time, but count as well.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use run::{Facts, IndexFact, IndexKey, RelationFact, SettingFact};
 use sql::{Fingerprint, StatementClass, classify};
 
-use super::evidence::{Basis, Evidence, Missing, ServerLog, StackEvidence, StatementEvidence};
+use super::evidence::{Basis, Evidence, ServerLog, StackEvidence, StatementEvidence, Unavailable};
 use super::finding::Finding;
 use super::history::{Repetition, SessionAccount, TransactionAccount};
 use super::rules::Rule;
@@ -151,8 +151,8 @@ impl EvidenceBuilder {
                 sample_ns: Ok(50e6),
                 facts: Ok(Facts::default()),
                 plans: Ok(()),
-                stacks: Err(Missing::because("no profile was taken")),
-                log: Err(Missing::because("only a workload from a log has it")),
+                stacks: Err(Unavailable::because("no profile was taken")),
+                log: Err(Unavailable::because("only a workload from a log has it")),
                 transactions: Ok(TransactionAccount::default()),
                 sessions: Ok(SessionAccount::default()),
                 orders: Ok(HashMap::new()),

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::{Execution, Outcome, Place, RunInfo, RunStatus, SkipReason, StatementKind};
+use run::{Execution, Outcome, RunInfo, RunStatus, SkipReason, SourceLocation, StatementKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
@@ -180,7 +180,7 @@ pub struct FirstDifference {
     pub line: Option<u64>,
     /// Position in the capture's source, until the source is named.
     #[serde(skip)]
-    place: Option<Place>,
+    place: Option<SourceLocation>,
     /// The server's message in the replay, redacted unless literals were requested.
     pub message: Option<String>,
 }
@@ -191,14 +191,15 @@ impl FirstDifference {
             session: execution.session,
             sequence: execution.sequence,
             source: None,
-            line: execution.captured.place.map(|place| place.line),
-            place: execution.captured.place,
+            line: execution.captured.location.map(|place| place.line),
+            place: execution.captured.location,
             message: execution.message.clone(),
         }
     }
 
     fn finish(&mut self, sqlstate: Option<Sqlstate>, info: &RunInfo, literals: Literals) {
-        let source = |place: Place| info.workload.sources.get(place.source as usize).cloned();
+        let source =
+            |place: SourceLocation| info.workload.sources.get(place.source as usize).cloned();
         self.source = self.place.and_then(source);
         self.message = sqlstate
             .zip(self.message.take())
@@ -306,7 +307,7 @@ impl DivergenceFinder {
             (Outcome::Skipped(reason), _) => StatementClassification::Skipped(reason),
             (Outcome::Done, None) => match captured.rows {
                 Some(rows) if rows != execution.rows => differs(DifferenceKind::Rows, None),
-                _ if execution.has_other_values() => differs(DifferenceKind::Values, None),
+                _ if execution.differs_in_values() => differs(DifferenceKind::Values, None),
                 None if !succeeded => StatementClassification::Unknown,
                 _ => StatementClassification::Same,
             },

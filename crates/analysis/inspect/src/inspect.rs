@@ -9,7 +9,7 @@ mod statement_order;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use run::Place;
+use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
@@ -109,7 +109,7 @@ pub struct ErrorCount {
     /// start.
     pub due_us: i64,
     /// Position of the first failure in the source; line 0 means unknown.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// Indexes of the totals for a session's database, user and application.
@@ -275,7 +275,7 @@ impl Inspection {
                 fingerprint,
                 session: event.session,
                 due_us: event.due_us,
-                place: Place {
+                place: SourceLocation {
                     source: event.source,
                     line: event.line,
                 },
@@ -384,7 +384,7 @@ impl Inspection {
     }
 
     /// Returns the name of the source of a place; empty if unknown.
-    pub fn source(&self, place: Place) -> &str {
+    pub fn source(&self, place: SourceLocation) -> &str {
         let name = self.sources.get(place.source as usize);
         name.map_or("", String::as_str)
     }

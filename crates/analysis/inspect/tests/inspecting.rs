@@ -21,7 +21,7 @@ fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 

@@ -51,7 +51,7 @@ fn inspect(
         source: 0,
         line: 1,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     };
     let mut events = Vec::new();
     for session in 0..6u64 {

@@ -2,18 +2,18 @@
 //! unknown.
 
 use run::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SampledStatement,
     StatementStatistics,
 };
 use sql::{Fingerprint, StatementClass};
 use time_breakdown::observed::{ObservationSummary, Observed};
 
-fn seen(fingerprint: u64, sql: &str, cut: bool) -> SeenStatement {
-    SeenStatement {
+fn seen(fingerprint: u64, sql: &str, cut: bool) -> SampledStatement {
+    SampledStatement {
         fingerprint: Fingerprint(fingerprint),
         class: StatementClass::Select,
         sql: sql.to_owned(),
-        cut,
+        is_truncated: cut,
     }
 }
 
@@ -63,15 +63,15 @@ fn summed(fill: impl FnOnce(&mut ObservationSummary)) -> Observed {
 #[test]
 fn untracked_planning_is_unknown_not_zero() {
     let observed = summed(|sum| {
-        sum.seen(seen(1, "select planned", false));
-        sum.seen(seen(2, "select run", false));
+        sum.add_seen_statement(seen(1, "select planned", false));
+        sum.add_seen_statement(seen(2, "select run", false));
         // 10 calls of 1 µs and 20 µs of planning; 25 calls of 1 µs without tracked planning.
-        sum.statistics(&counted(Some(1), 4, Some(10_000)));
-        sum.statistics(&counted(Some(1), 6, Some(10_000)));
-        sum.statistics(&counted(Some(2), 25, None));
-        sum.statistics(&counted(None, 1, None));
+        sum.add_statistics(&counted(Some(1), 4, Some(10_000)));
+        sum.add_statistics(&counted(Some(1), 6, Some(10_000)));
+        sum.add_statistics(&counted(Some(2), 25, None));
+        sum.add_statistics(&counted(None, 1, None));
         // Statements of functions are included in the statement that called them.
-        sum.statistics(&StatementStatistics {
+        sum.add_statistics(&StatementStatistics {
             top_level: Some(false),
             ..counted(Some(2), 1_000, None)
         });
@@ -91,30 +91,30 @@ fn untracked_planning_is_unknown_not_zero() {
 #[test]
 fn waits_are_those_of_active_clients() {
     let observed = summed(|sum| {
-        sum.seen(seen(
+        sum.add_seen_statement(seen(
             1,
             "update t set x = $1 where the text is whole",
             false,
         ));
-        sum.seen(seen(7, "update t set x = $1 where the te", true));
-        sum.statistics(&counted(Some(1), 1, None));
+        sum.add_seen_statement(seen(7, "update t set x = $1 where the te", true));
+        sum.add_statistics(&counted(Some(1), 1, None));
         for at in 0..2 {
-            sum.window(&SampleWindow {
+            sum.add_window(&SampleWindow {
                 at_ns: at * 1_000_000_000,
                 until_ns: (at + 1) * 1_000_000_000,
                 samples: 20,
                 missed: 1,
             });
         }
-        sum.activity(&met(1, Some("transactionid"), 10));
+        sum.add_activity(&met(1, Some("transactionid"), 10));
         // The truncated text of the same statement, as the query identifier shows.
-        sum.activity(&met(7, Some("transactionid"), 5));
-        sum.activity(&met(1, None, 5));
-        sum.activity(&Activity {
+        sum.add_activity(&met(7, Some("transactionid"), 5));
+        sum.add_activity(&met(1, None, 5));
+        sum.add_activity(&Activity {
             state: "idle in transaction".to_owned(),
             ..met(1, None, 40)
         });
-        sum.activity(&Activity {
+        sum.add_activity(&Activity {
             backend: "walwriter".to_owned(),
             ..met(1, Some("WALSync"), 3)
         });
@@ -150,16 +150,16 @@ fn locks_are_counted_by_time() {
     };
     let weak = "weak modes together";
     let observed = summed(|sum| {
-        sum.locks(&lock(1, "AccessShareLock", true, true, 16, 16));
-        sum.locks(&lock(1, "AccessShareLock", false, true, 34, 34));
-        sum.locks(&lock(1, weak, true, true, 16, 16));
-        sum.locks(&lock(1, weak, false, true, 34, 34));
-        sum.locks(&lock(2, "ShareLock", false, false, 3, 1));
-        sum.blocking(&Blocking {
+        sum.add_locks(&lock(1, "AccessShareLock", true, true, 16, 16));
+        sum.add_locks(&lock(1, "AccessShareLock", false, true, 34, 34));
+        sum.add_locks(&lock(1, weak, true, true, 16, 16));
+        sum.add_locks(&lock(1, weak, false, true, 34, 34));
+        sum.add_locks(&lock(2, "ShareLock", false, false, 3, 1));
+        sum.add_blocking(&Blocking {
             count: 2,
             ..Blocking::default()
         });
-        sum.blocking(&Blocking {
+        sum.add_blocking(&Blocking {
             count: 3,
             ..Blocking::default()
         });
@@ -175,11 +175,11 @@ fn locks_are_counted_by_time() {
 fn reset_counter_counts_from_zero() {
     let observed = summed(|sum| {
         for (at, value) in [100.0, 160.0, 20.0, 50.0].into_iter().enumerate() {
-            sum.counter(&counter(at as i64, "pg_stat_wal", "", "wal_bytes", value));
+            sum.add_counter(&counter(at as i64, "pg_stat_wal", "", "wal_bytes", value));
         }
-        sum.counter(&counter(0, "pg_stat_wal", "", "still", 5.0));
+        sum.add_counter(&counter(0, "pg_stat_wal", "", "still", 5.0));
         for (at, value) in [4.0, 8.0, 3.0].into_iter().enumerate() {
-            sum.counter(&counter(at as i64, "queue", "mail", "waiting", value));
+            sum.add_counter(&counter(at as i64, "queue", "mail", "waiting", value));
         }
     });
     assert_eq!(observed.counters.len(), 1);
@@ -200,15 +200,15 @@ fn machine_shares_refer_to_processor_time() {
             ("idle", 100.0, 112.0),
             ("iowait", 1.0, 3.0),
         ] {
-            sum.counter(&counter(0, "cpu", "", name, first));
-            sum.counter(&counter(10, "cpu", "", name, last));
+            sum.add_counter(&counter(0, "cpu", "", name, first));
+            sum.add_counter(&counter(10, "cpu", "", name, last));
         }
         // Busy all the time at its end: no row of `idle` any more.
-        sum.counter(&counter(10, "cpu", "", "context_switches", 9.0));
-        sum.counter(&counter(0, "server", "", "user_seconds", 2.0));
-        sum.counter(&counter(9, "server", "", "user_seconds", 5.0));
-        sum.counter(&counter(0, "network", "lo", "sent_bytes", 0.0));
-        sum.counter(&counter(9, "network", "lo", "sent_bytes", 1e9));
+        sum.add_counter(&counter(10, "cpu", "", "context_switches", 9.0));
+        sum.add_counter(&counter(0, "server", "", "user_seconds", 2.0));
+        sum.add_counter(&counter(9, "server", "", "user_seconds", 5.0));
+        sum.add_counter(&counter(0, "network", "lo", "sent_bytes", 0.0));
+        sum.add_counter(&counter(9, "network", "lo", "sent_bytes", 1e9));
     });
     let machine = observed.machine.unwrap();
     assert_eq!((machine.busy, machine.waiting_for_disk), (0.3, 0.1));
@@ -230,7 +230,7 @@ fn last_note_of_a_probe_applies() {
         ..ProbeNote::default()
     };
     let observed = summed(|sum| {
-        sum.notes(vec![
+        sum.add_notes(vec![
             note("activity", ProbeState::On, ""),
             note("statements", ProbeState::Off, "not there"),
             note("connection", ProbeState::Lost, ""),

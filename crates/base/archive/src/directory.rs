@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::column::Column;
 use crate::encryption::{Encryption, Recipient};
-use crate::error::{ArchiveError, Unfinished};
+use crate::error::{ArchiveError, UnfinishedDirectory};
 use crate::lock::lock;
 use crate::manifest::{FileEntry, Manifest, PRIVATE};
 use crate::table_reader::TableReader;
@@ -78,7 +78,7 @@ impl ArchiveWriter {
             return Err(ArchiveError::Exists(path));
         }
         if fs::symlink_metadata(&partial).is_ok() {
-            return Err(ArchiveError::Unfinished(Unfinished::at(partial)));
+            return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(partial)));
         }
         DirBuilder::new()
             .mode(DIRECTORY_MODE)

@@ -9,23 +9,23 @@ use crate::lock::is_being_written;
 
 /// An unfinished archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfinished {
+pub struct UnfinishedDirectory {
     /// The `.partial` directory.
     pub path: PathBuf,
     /// Whether a process is writing it.
     pub being_written: bool,
 }
 
-impl Unfinished {
+impl UnfinishedDirectory {
     pub(crate) fn at(path: PathBuf) -> Self {
-        Unfinished {
+        UnfinishedDirectory {
             being_written: is_being_written(&path),
             path,
         }
     }
 }
 
-fn unfinished(found: &Unfinished) -> String {
+fn unfinished(found: &UnfinishedDirectory) -> String {
     let path = found.path.display();
     match found.being_written {
         true => format!("{path} is being written right now; wait until that has ended"),
@@ -48,7 +48,7 @@ pub enum ArchiveError {
     },
     /// It is not an archive of the expected kind.
     #[error("{path} is not a {kind}: {reason}")]
-    Foreign {
+    WrongKind {
         /// Path as given.
         path: PathBuf,
         /// Expected kind of archive.
@@ -58,7 +58,7 @@ pub enum ArchiveError {
     },
     /// It was never finished.
     #[error("{}", unfinished(.0))]
-    Unfinished(Unfinished),
+    Unfinished(UnfinishedDirectory),
     /// It was written by a later version.
     #[error("{path} has format {found}, this program reads up to {known}; use a newer rehearse")]
     Newer {

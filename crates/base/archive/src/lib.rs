@@ -36,7 +36,7 @@ pub use directory::{ArchiveWriter, OnFailure, partial_path};
 pub use encryption::{
     Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
 };
-pub use error::{ArchiveError, Unfinished};
+pub use error::{ArchiveError, UnfinishedDirectory};
 pub use manifest::{EncryptionNote, FileEntry, Manifest};
 pub use open::Archive;
 pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};

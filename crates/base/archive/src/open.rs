@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::column::Column;
 use crate::encryption::Keyring;
-use crate::error::{ArchiveError, Unfinished};
+use crate::error::{ArchiveError, UnfinishedDirectory};
 use crate::manifest::{MANIFEST, Manifest, hex};
 use crate::table_reader::TableReader;
 
@@ -41,7 +41,7 @@ impl Archive {
         format: u32,
         keyring: &Keyring,
     ) -> Result<Self, ArchiveError> {
-        let foreign = |reason: String| ArchiveError::Foreign {
+        let foreign = |reason: String| ArchiveError::WrongKind {
             path: path.to_owned(),
             kind: kind.to_owned(),
             reason,
@@ -51,7 +51,7 @@ impl Archive {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let partial = crate::partial_path(&path.components().collect::<PathBuf>());
                 if partial.is_dir() {
-                    return Err(ArchiveError::Unfinished(Unfinished::at(partial)));
+                    return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(partial)));
                 }
                 return Err(ArchiveError::NotFound {
                     path: path.to_owned(),
@@ -78,7 +78,9 @@ impl Archive {
             return Err(foreign(format!("it is a {}", manifest.kind)));
         }
         if !manifest.complete {
-            return Err(ArchiveError::Unfinished(Unfinished::at(path.to_owned())));
+            return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(
+                path.to_owned(),
+            )));
         }
         if manifest.format > format {
             return Err(ArchiveError::Newer {
@@ -125,10 +127,12 @@ impl Archive {
     /// # Errors
     /// If it lacks a field of `T`.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ArchiveError> {
-        serde_json::from_value(self.manifest.body.clone()).map_err(|error| ArchiveError::Foreign {
-            path: self.path.clone(),
-            kind: self.manifest.kind.clone(),
-            reason: format!("its {MANIFEST} lacks what one has ({error})"),
+        serde_json::from_value(self.manifest.body.clone()).map_err(|error| {
+            ArchiveError::WrongKind {
+                path: self.path.clone(),
+                kind: self.manifest.kind.clone(),
+                reason: format!("its {MANIFEST} lacks what one has ({error})"),
+            }
         })
     }
 

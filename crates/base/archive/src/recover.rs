@@ -109,7 +109,7 @@ impl UnfinishedArchive {
         kind: &'static str,
         keyring: &Keyring,
     ) -> Result<Self, ArchiveError> {
-        let foreign = |reason: String| ArchiveError::Foreign {
+        let foreign = |reason: String| ArchiveError::WrongKind {
             path: partial.to_owned(),
             kind: format!("unfinished {kind}"),
             reason,

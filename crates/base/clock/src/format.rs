@@ -51,7 +51,7 @@ pub fn duration_text(span_ns: i64) -> String {
 ///
 /// # Errors
 /// A sentence, if it is invalid.
-pub fn duration_of(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let sentence = || format!("'{text}' is no duration; give one such as 30s, 10m or 1h30m");
     let span: jiff::SignedDuration = text.parse().map_err(|_| sentence())?;
     Duration::try_from(span)
@@ -74,13 +74,13 @@ mod tests {
             ("2h", 7_200),
         ] {
             assert_eq!(
-                duration_of(text),
+                parse_duration(text),
                 Ok(Duration::from_secs(seconds)),
                 "{text}"
             );
         }
         for text in ["", "10", "0s", "-5m", "soon"] {
-            assert!(duration_of(text).unwrap_err().contains("10m"), "{text}");
+            assert!(parse_duration(text).unwrap_err().contains("10m"), "{text}");
         }
     }
 

@@ -10,6 +10,6 @@ mod monotonic;
 mod speed;
 
 pub use factor::{Factor, FactorError};
-pub use format::{duration_of, duration_text, rfc3339_text, utc_text};
-pub use monotonic::{Clock, HandClock, SystemClock, monotonic_ns};
+pub use format::{duration_text, parse_duration, rfc3339_text, utc_text};
+pub use monotonic::{Clock, ManualClock, SystemClock, monotonic_ns};
 pub use speed::{Speed, SpeedError};

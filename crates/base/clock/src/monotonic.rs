@@ -52,12 +52,12 @@ pub fn monotonic_ns() -> i64 {
 
 /// A clock for tests that stands still until it is advanced. Clones show the same time.
 #[derive(Debug, Clone, Default)]
-pub struct HandClock {
+pub struct ManualClock {
     now_ns: Arc<AtomicI64>,
     wall_us: Arc<AtomicI64>,
 }
 
-impl HandClock {
+impl ManualClock {
     /// Advances both times.
     pub fn advance_ns(&self, by_ns: i64) {
         assert!(by_ns >= 0, "monotonic time never goes back");
@@ -66,7 +66,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now_ns(&self) -> i64 {
         self.now_ns.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn manual_clock_stands_still_until_advanced() {
-        let clock = HandClock::default();
+        let clock = ManualClock::default();
         let other = clock.clone();
         assert_eq!(clock.now_ns(), 0);
         clock.advance_ns(2_500);

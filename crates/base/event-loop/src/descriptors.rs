@@ -10,7 +10,7 @@ const OTHER_FILES: u64 = 128;
 ///
 /// # Errors
 /// If the limit cannot be read.
-pub fn make_room(connections: u64) -> io::Result<Option<u64>> {
+pub fn raise_fd_limit(connections: u64) -> io::Result<Option<u64>> {
     let needed = connections + OTHER_FILES;
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -36,7 +36,11 @@ mod tests {
 
     #[test]
     fn there_is_room_for_some_and_not_for_all_there_could_be() {
-        assert_eq!(make_room(10).unwrap(), None);
-        assert!(make_room(1 << 40).unwrap().is_some_and(|room| room >= 10));
+        assert_eq!(raise_fd_limit(10).unwrap(), None);
+        assert!(
+            raise_fd_limit(1 << 40)
+                .unwrap()
+                .is_some_and(|room| room >= 10)
+        );
     }
 }

@@ -7,8 +7,8 @@
 mod descriptors;
 mod ring;
 
-pub use descriptors::make_room;
-pub use ring::{Buffer, Completion, Ring, Socket, Stopped, UnsentMessage};
+pub use descriptors::raise_fd_limit;
+pub use ring::{Buffer, Completion, Ring, Socket, StopReason, UnsentMessage};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -60,7 +60,7 @@ pub struct Ready {
     /// It is writable.
     pub writable: bool,
     /// Both directions are closed.
-    pub gone: bool,
+    pub closed: bool,
 }
 
 /// Set if the kernel has no `epoll_pwait2`, which was added in Linux 5.11.
@@ -125,7 +125,7 @@ impl Epoll {
     ///
     /// # Errors
     /// If the system call fails, except by a signal.
-    pub fn wait_for_ever(&mut self) -> io::Result<()> {
+    pub fn wait_without_timeout(&mut self) -> io::Result<()> {
         self.events.clear();
         let most = EVENTS_AT_ONCE as libc::c_int;
         // SAFETY: the buffer has space for `most` events.
@@ -198,7 +198,7 @@ impl Epoll {
             token: event.u64,
             readable: event.events & !(libc::EPOLLOUT as u32) != 0,
             writable: event.events & libc::EPOLLOUT as u32 != 0,
-            gone: event.events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0,
+            closed: event.events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0,
         }
     }
 }
@@ -208,7 +208,7 @@ const NICE: libc::c_int = 10;
 
 /// Sets the timer slack of this thread to the minimum, instead of 50 µs, and raises its priority if the user
 /// may.
-pub fn wake_precisely() {
+pub fn set_timer_slack() {
     // SAFETY: no pointers. A failure only reduces precision. On Linux 0 is the calling thread
     // (setpriority(2)).
     unsafe {
@@ -218,7 +218,7 @@ pub fn wake_precisely() {
 }
 
 /// Lowers the priority of this thread, in favour of the hot path, and of a server on the same machine.
-pub fn let_others_go_first() {
+pub fn lower_thread_priority() {
     // SAFETY: no pointers. A failure changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
@@ -243,7 +243,7 @@ impl Waker {
     }
 
     /// Signals the waiting thread, until the waker is reset.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // A full counter is signalled already.
         let count = 1u64.to_ne_bytes();
         // SAFETY: the buffer is valid for its length.
@@ -251,7 +251,7 @@ impl Waker {
     }
 
     /// Resets the waker.
-    pub fn silence(&self) {
+    pub fn reset(&self) {
         let mut count = [0u8; 8];
         // SAFETY: the buffer is valid for its length.
         let _ = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
@@ -286,13 +286,13 @@ pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Ends the outgoing stream. Data of the peer can still be read.
-pub fn end_writing(fd: RawFd) {
+pub fn shutdown_write(fd: RawFd) {
     // SAFETY: no pointers. If the connection is closed already, nothing happens.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
 /// Ends both directions of a socket, even if other descriptors refer to it.
-pub fn shut(fd: RawFd) {
+pub fn shutdown(fd: RawFd) {
     // SAFETY: no pointers. If the connection is closed already, nothing happens.
     unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }

@@ -79,7 +79,7 @@ pub enum Completion {
         /// Token of the receive operation.
         token: u64,
         /// Reason.
-        why: Stopped,
+        why: StopReason,
     },
     /// A buffer was sent, as far as it fits.
     Sent {
@@ -101,7 +101,7 @@ pub enum Completion {
 
 /// Reason why a receive operation has ended.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum StopReason {
     /// The peer has ended its stream.
     End,
     /// No buffer of the pool is free, or the operation was cancelled.
@@ -197,7 +197,7 @@ impl Ring {
     }
 
     /// Registers a socket. While it is registered, closing its descriptor does not close it.
-    pub fn know(&mut self, fd: RawFd) -> Socket {
+    pub fn register(&mut self, fd: RawFd) -> Socket {
         let place = self.free.pop().filter(|place| {
             let update = self.ring.submitter().register_files_update(*place, &[fd]);
             update.is_ok()
@@ -206,7 +206,7 @@ impl Ring {
     }
 
     /// Unregisters a socket. Only cancelled operations may be pending.
-    pub fn forget(&mut self, socket: Socket) {
+    pub fn unregister(&mut self, socket: Socket) {
         if let Some(place) = socket.place
             && (self.ring.submitter().register_files_update(place, &[-1])).is_ok()
         {
@@ -292,7 +292,7 @@ impl Ring {
         }
         // A full queue would be submitted in between, and the numbering of messages would restart.
         if self.ring.submission().is_full() {
-            self.hand_over()?;
+            self.submit()?;
         }
         let number = self.messages.len() as u64;
         let entry = send_entry(socket, message.as_ptr(), message.len() as u32);
@@ -326,7 +326,7 @@ impl Ring {
 
     /// Returns a buffer to the pool.
     #[inline]
-    pub fn give_back(&mut self, buffer: Buffer) {
+    pub fn return_buffer(&mut self, buffer: Buffer) {
         self.pool.give_back(buffer.place);
     }
 
@@ -346,7 +346,7 @@ impl Ring {
     ///
     /// # Errors
     /// If the submission fails.
-    pub fn hand_over(&mut self) -> io::Result<()> {
+    pub fn submit(&mut self) -> io::Result<()> {
         while !self.handed_over {
             self.submit_pending()?;
         }
@@ -360,7 +360,7 @@ impl Ring {
 
     /// Submits all operations and yields the processor to other runnable threads. Peers that received data
     /// may then have replied before [`Self::wait`], which must follow at once.
-    pub fn give_way(&mut self) {
+    pub fn submit_and_yield(&mut self) {
         // An error repeats in the wait, which submits the rest.
         let _ = self.ring.submit();
         // SAFETY: no memory is involved.
@@ -368,7 +368,7 @@ impl Ring {
     }
 
     /// Returns an upper bound of the received buffers that were not handled yet.
-    pub fn arrived(&self) -> usize {
+    pub fn received_max(&self) -> usize {
         let unseen = self.completions[self.handled..].iter();
         unseen
             .filter(|one| one.0 & KIND_MASK == KIND_RECEIVE)
@@ -451,7 +451,7 @@ impl Ring {
     }
 
     /// Returns the next completion.
-    pub fn next_happened(&mut self) -> Option<Completion> {
+    pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
             let &(user_data, result, flags) = self.completions.get(self.handled)?;
             self.handled += 1;
@@ -528,10 +528,12 @@ fn unsent_part(message: Message) -> Option<UnsentMessage> {
 
 fn stopped_completion(token: u64, result: io::Result<usize>) -> Completion {
     let why = match result {
-        Ok(_) => Stopped::End,
+        Ok(_) => StopReason::End,
         Err(error) => match error.raw_os_error() {
-            Some(libc::ENOBUFS | libc::ECANCELED | libc::EAGAIN | libc::EINTR) => Stopped::Paused,
-            _ => Stopped::Broken(error),
+            Some(libc::ENOBUFS | libc::ECANCELED | libc::EAGAIN | libc::EINTR) => {
+                StopReason::Paused
+            }
+            _ => StopReason::Broken(error),
         },
     };
     Completion::Stopped { token, why }

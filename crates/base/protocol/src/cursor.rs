@@ -1,6 +1,6 @@
 //! Reads a message's body field by field, and checks each length before slicing.
 
-use crate::error::{DecodeError, Place};
+use crate::error::{DecodeError, Location};
 use std::ffi::CStr;
 
 /// Length of a NULL.
@@ -35,8 +35,8 @@ impl<'a> Cursor<'a> {
         &self.body[start..self.offset]
     }
 
-    fn place(&self, field: &'static str) -> Place {
-        Place {
+    fn place(&self, field: &'static str) -> Location {
+        Location {
             message: self.message,
             field,
             offset: self.offset,
@@ -143,7 +143,7 @@ impl<'a> Cursor<'a> {
         found: impl Into<i64>,
     ) -> DecodeError {
         DecodeError::InvalidValue {
-            place: Place {
+            place: Location {
                 message: self.message,
                 field,
                 offset: self.offset.saturating_sub(width),
@@ -173,7 +173,7 @@ mod tests {
         let null = (-1i32).to_be_bytes();
         assert_eq!(Cursor::new("m", &null).value("v"), Ok(None));
         let corrupt = (-2i32).to_be_bytes();
-        let place = Place {
+        let place = Location {
             message: "m",
             field: "v",
             offset: 0,

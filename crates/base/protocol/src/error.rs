@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Location in a message at which decoding failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Name of the message in the documentation, such as `Bind`.
     pub message: &'static str,
     /// Field of the message, such as `parameter length`.
@@ -22,7 +22,7 @@ pub enum DecodeError {
     /// The body ends before the field does.
     Truncated {
         /// Start of the field.
-        place: Place,
+        place: Location,
         /// Number of bytes that the field needs.
         needed: usize,
         /// Number of bytes left in the body.
@@ -31,28 +31,28 @@ pub enum DecodeError {
     /// A string has no NUL before the body ends.
     Unterminated {
         /// Start of the string.
-        place: Place,
+        place: Location,
         /// Number of bytes from there to the end of the body.
         remaining: usize,
     },
     /// A length is negative and not that of NULL.
     InvalidLength {
         /// Start of the length.
-        place: Place,
+        place: Location,
         /// Length.
         found: i32,
     },
     /// A field has a value that the protocol does not define.
     InvalidValue {
         /// Start of the field.
-        place: Place,
+        place: Location,
         /// Value.
         found: i64,
     },
     /// The message is complete but its body has more bytes.
     TrailingBytes {
         /// Expected end of the message.
-        place: Place,
+        place: Location,
         /// Number of bytes that follow.
         remaining: usize,
     },
@@ -90,7 +90,7 @@ impl fmt::Display for Tag {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

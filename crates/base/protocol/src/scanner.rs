@@ -121,7 +121,7 @@ impl Scanner {
 
     /// Skips the requested body of the message whose header was just reported, for callers that need short
     /// ones only.
-    pub fn pass_body(&mut self) {
+    pub fn skip_body(&mut self) {
         if let State::Body { header } = self.state
             && self.held.is_empty()
         {
@@ -134,8 +134,8 @@ impl Scanner {
 
     /// Reports the body of the message whose header was just reported in pieces, whether it is requested or
     /// not, for bodies that are too long to buffer.
-    pub fn give_pieces(&mut self) {
-        self.pass_body();
+    pub fn report_pieces(&mut self) {
+        self.skip_body();
         if let State::Skip { left } = self.state {
             self.state = State::Pieces { left };
         }
@@ -335,7 +335,7 @@ mod tests {
                 while let Some(event) = scanner.next(&mut chunk).unwrap() {
                     match event {
                         ScanEvent::Header(header) if matches!(header.tag, b'D' | b'I') => {
-                            scanner.pass_body();
+                            scanner.skip_body();
                         }
                         ScanEvent::Header(_) | ScanEvent::Piece { .. } => {}
                         ScanEvent::Body { tag, .. } => bodies.push(tag),
@@ -357,7 +357,7 @@ mod tests {
                     match event {
                         // An empty one and one that is not wanted, and one that is.
                         ScanEvent::Header(header) if b"1DC".contains(&header.tag) => {
-                            scanner.give_pieces();
+                            scanner.report_pieces();
                         }
                         ScanEvent::Header(_) => {}
                         ScanEvent::Piece { bytes } => rows.extend_from_slice(bytes),

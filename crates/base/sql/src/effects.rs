@@ -96,7 +96,7 @@ impl Effect {
     }
 
     /// Whether it affects its own transaction only.
-    pub fn is_of_transaction(&self) -> bool {
+    pub fn is_transaction_local(&self) -> bool {
         matches!(
             self,
             Effect::Begin

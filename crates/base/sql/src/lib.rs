@@ -25,7 +25,7 @@ pub use fingerprint::{
 };
 pub use literal::Spelling;
 pub use pattern::Pattern;
-pub use read_only::{ReadOnly, ends_transaction, read_only};
+pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
 pub use session_effect::SessionEffect;
 pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};
 pub use two_phase_commit::TwoPhaseCommit;

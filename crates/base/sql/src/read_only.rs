@@ -15,9 +15,9 @@ use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
 /// Treatment of a text in a replay that must not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReadOnly {
+pub enum ReadOnlyTreatment {
     /// It is sent unchanged. The server refuses any write in it.
-    AsItIs,
+    Unchanged,
     /// This text is sent instead: `READ WRITE` became `READ ONLY`.
     Rewritten(String),
     /// It is not sent.
@@ -47,7 +47,10 @@ const UNRESTRICTED_FUNCTIONS: [&str; 14] = [
 ];
 
 /// Returns the treatment of a text with its readable parameters.
-pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clone) -> ReadOnly {
+pub fn read_only<'p>(
+    sql: &str,
+    parameters: impl Iterator<Item = &'p str> + Clone,
+) -> ReadOnlyTreatment {
     let statements = split_statements(sql);
     let before_last = statements.len().saturating_sub(1);
     // If a text ends a transaction, the next one in it begins before the setting can be restored.
@@ -56,11 +59,11 @@ pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clon
         .take(before_last)
         .any(ends_own_transaction)
     {
-        return ReadOnly::Withheld;
+        return ReadOnlyTreatment::Withheld;
     }
     let sets_by_parameter = || parameters.clone().any(names_setting);
     if (statements.iter()).any(|statement| is_withheld(statement, sets_by_parameter)) {
-        return ReadOnly::Withheld;
+        return ReadOnlyTreatment::Withheld;
     }
     let opens = |statement: &&SqlStatement<'_>| {
         let begins = ["begin", "start", "set"]
@@ -69,10 +72,10 @@ pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clon
         begins && statement.words.windows(2).any(is_read_write)
     };
     match (statements.iter().filter(opens).count(), &statements[..]) {
-        (0, _) => ReadOnly::AsItIs,
-        (_, [only]) => ReadOnly::Rewritten(make_read_only(only)),
+        (0, _) => ReadOnlyTreatment::Unchanged,
+        (_, [only]) => ReadOnlyTreatment::Rewritten(make_read_only(only)),
         // Sending only the other statements would run them in another transaction than captured.
-        _ => ReadOnly::Withheld,
+        _ => ReadOnlyTreatment::Withheld,
     }
 }
 
@@ -182,7 +185,7 @@ fn make_read_only(statement: &SqlStatement<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn alone(sql: &str) -> ReadOnly {
+    fn alone(sql: &str) -> ReadOnlyTreatment {
         read_only(sql, std::iter::empty())
     }
 
@@ -208,7 +211,7 @@ mod tests {
             "ROLLBACK TO SAVEPOINT a; SELECT 1",
             "",
         ] {
-            assert_eq!(alone(sql), ReadOnly::AsItIs, "{sql}");
+            assert_eq!(alone(sql), ReadOnlyTreatment::Unchanged, "{sql}");
         }
     }
 
@@ -227,7 +230,11 @@ mod tests {
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
             ),
         ] {
-            assert_eq!(alone(sql), ReadOnly::Rewritten(instead.to_owned()), "{sql}");
+            assert_eq!(
+                alone(sql),
+                ReadOnlyTreatment::Rewritten(instead.to_owned()),
+                "{sql}"
+            );
         }
     }
 
@@ -252,11 +259,11 @@ mod tests {
             "SELECT lo_create(7)",
             "SELECT public.dblink_exec('dbname=x', 'DELETE FROM t')",
         ] {
-            assert_eq!(alone(sql), ReadOnly::Withheld, "{sql}");
+            assert_eq!(alone(sql), ReadOnlyTreatment::Withheld, "{sql}");
         }
         let parameters = ["Default_Transaction_Read_Only", "off"];
         let sql = "SELECT set_config($1, $2, false)";
         let by_parameter = read_only(sql, parameters.into_iter());
-        assert_eq!(by_parameter, ReadOnly::Withheld);
+        assert_eq!(by_parameter, ReadOnlyTreatment::Withheld);
     }
 }

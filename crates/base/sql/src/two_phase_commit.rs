@@ -8,9 +8,9 @@ use super::statement_splitter::{SqlStatement, split_statements};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TwoPhaseCommit {
     /// `PREPARE TRANSACTION`: detaches the transaction from its session. Its writes are not visible yet.
-    Prepares,
+    Prepare,
     /// `COMMIT PREPARED` or `ROLLBACK PREPARED`, by any session.
-    Ends,
+    Finish,
 }
 
 impl TwoPhaseCommit {
@@ -29,10 +29,10 @@ impl TwoPhaseCommit {
             return None;
         };
         if first.is("prepare") && second.is("transaction") {
-            return Some(TwoPhaseCommit::Prepares);
+            return Some(TwoPhaseCommit::Prepare);
         }
         let ends = (first.is("commit") || first.is("rollback")) && second.is("prepared");
-        ends.then_some(TwoPhaseCommit::Ends)
+        ends.then_some(TwoPhaseCommit::Finish)
     }
 }
 
@@ -43,16 +43,16 @@ mod tests {
     #[test]
     fn two_phase_commands_are_recognised_by_their_first_words() {
         for (sql, expected) in [
-            ("PREPARE TRANSACTION 'x'", Some(TwoPhaseCommit::Prepares)),
+            ("PREPARE TRANSACTION 'x'", Some(TwoPhaseCommit::Prepare)),
             (
                 "begin; select 1; prepare transaction 'x'",
-                Some(TwoPhaseCommit::Prepares),
+                Some(TwoPhaseCommit::Prepare),
             ),
             (
                 "/* ours */ Commit -- so\n Prepared 'x';",
-                Some(TwoPhaseCommit::Ends),
+                Some(TwoPhaseCommit::Finish),
             ),
-            ("ROLLBACK PREPARED 'x'", Some(TwoPhaseCommit::Ends)),
+            ("ROLLBACK PREPARED 'x'", Some(TwoPhaseCommit::Finish)),
             ("PREPARE transaction_of AS SELECT 1", None),
             ("SELECT 'commit prepared'", None),
             ("COMMIT", None),

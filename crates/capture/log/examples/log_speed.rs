@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use capture_log::{Input, LogOptions, capture};
-use capture_sink::{Counted, EventSink};
+use capture_sink::{EventCounter, EventSink};
 use transform::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..LogOptions::default()
     };
     let start = Instant::now();
-    let mut counted = Counted::default();
+    let mut counted = EventCounter::default();
     let mut writer = match &write {
         Some(words) => {
             let directory = words.get(1).ok_or("--write needs a directory")?;

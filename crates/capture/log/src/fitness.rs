@@ -22,7 +22,7 @@ pub use finding::{Advice, Finding};
 /// A purpose for which a log can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Use {
+pub enum LogUse {
     /// Sending the same statements again.
     Replay,
     /// Comparing a replay's latencies with those of the capture.
@@ -49,7 +49,7 @@ pub enum Extent {
 
 /// Extent for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Uses {
+pub struct LogUses {
     /// Sending the same statements again.
     pub replay: Extent,
     /// Comparing a replay's latencies with those of the capture.
@@ -83,9 +83,9 @@ const TIMED_PERCENT: u64 = 99;
 
 /// Suitability of a log for a replay and other uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Fitness {
+pub struct LogQuality {
     /// Extent for each use.
-    pub uses: Uses,
+    pub uses: LogUses,
     /// Statements that can be replayed as they were.
     pub replayable: u64,
     /// Deficiencies of the log, the most important first.
@@ -104,7 +104,7 @@ struct FindingWithSettings<'a> {
     #[serde(flatten)]
     finding: &'a Finding,
     /// The affected use.
-    affects: Use,
+    affects: LogUse,
     /// Settings, by name, with which the next log shows it.
     settings: BTreeMap<&'static str, &'static str>,
 }
@@ -117,7 +117,7 @@ fn serialize_with_settings<S: Serializer>(findings: &[Finding], out: S) -> Resul
     }))
 }
 
-impl Fitness {
+impl LogQuality {
     /// Judges a log by the account of its capture.
     pub fn judge(account: &Reconciliation) -> Self {
         let tallies = account.tallies.clone();
@@ -128,7 +128,7 @@ impl Fitness {
         check_times(&tallies, &mut findings);
         check_sessions(&tallies, &mut findings);
         let uses = rate_uses(&tallies, &findings);
-        Fitness {
+        LogQuality {
             uses,
             replayable: tallies.replayable(),
             findings,
@@ -332,8 +332,8 @@ fn prefixes(tallies: &QualityCounters) -> impl Iterator<Item = Prefix> {
     tallies.prefixes.iter().map(|text| Prefix::compile(text))
 }
 
-fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> Uses {
-    let missing = |about: Use| {
+fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> LogUses {
+    let missing = |about: LogUse| {
         let mut missing = findings.iter().filter(|finding| !finding.is_harmless());
         missing.any(|finding| finding.about() == about)
     };
@@ -343,7 +343,7 @@ fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> Uses {
     let succeeded = tallies.succeeded();
     let replay = if succeeded == 0 || tallies.replayable() == 0 {
         Extent::No
-    } else if missing(Use::Replay) {
+    } else if missing(LogUse::Replay) {
         Extent::Partly
     } else {
         Extent::Yes
@@ -361,7 +361,7 @@ fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> Uses {
         (_, true) => Extent::Partly,
         (_, false) => Extent::Yes,
     };
-    let sessions = match (tallies.whole, missing(Use::Sessions)) {
+    let sessions = match (tallies.whole, missing(LogUse::Sessions)) {
         (0, _) => Extent::No,
         (_, true) => Extent::Partly,
         (_, false) => Extent::Yes,
@@ -369,12 +369,12 @@ fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> Uses {
     let failures =
         if tallies.statements == 0 || tallies.failed > 0 && tallies.uncoded == tallies.failed {
             Extent::No
-        } else if missing(Use::Failures) {
+        } else if missing(LogUse::Failures) {
             Extent::Partly
         } else {
             Extent::Yes
         };
-    Uses {
+    LogUses {
         replay,
         latencies,
         pacing,

@@ -43,7 +43,7 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 pub struct FollowOptions {
     /// A file, a directory, a pattern, or `-` for standard input. With a directory or pattern the
     /// most recently written file is followed, and then each file that replaces it.
-    pub what: PathBuf,
+    pub path: PathBuf,
     /// Starts at the beginning of the file instead of at its end.
     pub from_start: bool,
     /// Returns true to stop; polled at least four times a second. Data written until then is still
@@ -113,14 +113,14 @@ impl FollowOptions {
             last: None,
             number: 0,
         };
-        if self.what == Path::new("-") {
+        if self.path == Path::new("-") {
             following.kind = FollowedInput::Stream(Some(StdinStream::start(self.stop)));
             return Ok(following);
         }
-        let place = match std::fs::metadata(&self.what) {
-            Ok(found) if found.is_dir() => LogLocation::Directory(self.what.clone()),
-            _ if is_pattern(&self.what) => LogLocation::Pattern(self.what.clone()),
-            _ => LogLocation::File(self.what.clone()),
+        let place = match std::fs::metadata(&self.path) {
+            Ok(found) if found.is_dir() => LogLocation::Directory(self.path.clone()),
+            _ if is_pattern(&self.path) => LogLocation::Pattern(self.path.clone()),
+            _ => LogLocation::File(self.path.clone()),
         };
         let (mut log, recognised) = find_newest(&place, format, prefix)?;
         if self.from_start {

@@ -63,7 +63,7 @@ use series::{Series, SourceTurn};
 use sources::{Source, order_sources};
 
 pub use error::LogError;
-pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
+pub use fitness::{Advice, Extent, Finding, LogQuality, LogUse, LogUses};
 pub use follow::FollowOptions;
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
@@ -203,7 +203,7 @@ pub struct LogReport {
     /// Files that were found and are no logs.
     pub left_out: Vec<ExcludedFile>,
     /// Suitability of the log for a replay.
-    pub fitness: Fitness,
+    pub fitness: LogQuality,
 }
 
 /// Captures logs: reads them to their end, and pushes all events and sessions into `sink`.
@@ -374,7 +374,7 @@ impl LogCapture<'_, '_> {
         }
         Ok(LogReport {
             sources: self.reports,
-            fitness: Fitness::judge(&reconciliation),
+            fitness: LogQuality::judge(&reconciliation),
             reconciliation,
             sessions,
             series: self.series.finish(),
@@ -426,7 +426,7 @@ pub fn capture_bytes(
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
     Ok(LogReport {
         sources: vec![report],
-        fitness: Fitness::judge(&reconciliation),
+        fitness: LogQuality::judge(&reconciliation),
         reconciliation,
         sessions,
         series: SeriesReport::default(),

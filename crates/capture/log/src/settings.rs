@@ -57,7 +57,7 @@ pub struct UnknownVersion(pub u16);
 
 /// Settings to apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct SettingsPlan {
     /// Provider of the server.
     pub provider: Provider,
     /// Settings, the most important first.
@@ -79,7 +79,10 @@ const VERSION_OF_CONNECTION_LIST: u16 = 18;
 ///
 /// # Errors
 /// If the version is not supported.
-pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, UnknownVersion> {
+pub fn plan_for_replay(
+    provider: Provider,
+    version: Option<u16>,
+) -> Result<SettingsPlan, UnknownVersion> {
     if let Some(version) = version
         && !(10..=18).contains(&version)
     {
@@ -93,7 +96,7 @@ pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, Unkn
     }
     settings.push(format_setting(provider, amazon));
     settings.extend(error_settings(provider, amazon));
-    Ok(Plan {
+    Ok(SettingsPlan {
         provider,
         settings,
         impossible: impossible(provider, lengths),
@@ -290,14 +293,14 @@ mod tests {
     ];
 
     fn names(provider: Provider, version: Option<u16>) -> Vec<&'static str> {
-        let plan = for_replay(provider, version).unwrap();
+        let plan = plan_for_replay(provider, version).unwrap();
         plan.settings.iter().map(|setting| setting.name).collect()
     }
 
     #[test]
     fn every_provider_logs_every_statement_and_no_setting_twice() {
         for provider in ALL {
-            let plan = for_replay(provider, None).unwrap();
+            let plan = plan_for_replay(provider, None).unwrap();
             assert_eq!(plan.settings[0].name, "log_min_duration_statement");
             assert_eq!(plan.settings[0].value, "0");
             let mut names = names(provider, None);
@@ -325,7 +328,13 @@ mod tests {
         let length = "log_parameter_max_length_on_error";
         assert!(!names(Provider::Own, Some(12)).contains(&length));
         assert!(names(Provider::Own, Some(13)).contains(&length));
-        assert_eq!(for_replay(Provider::Own, Some(9)), Err(UnknownVersion(9)));
-        assert_eq!(for_replay(Provider::Own, Some(19)), Err(UnknownVersion(19)));
+        assert_eq!(
+            plan_for_replay(Provider::Own, Some(9)),
+            Err(UnknownVersion(9))
+        );
+        assert_eq!(
+            plan_for_replay(Provider::Own, Some(19)),
+            Err(UnknownVersion(19))
+        );
     }
 }

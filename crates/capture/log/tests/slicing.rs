@@ -2,7 +2,7 @@
 
 use capture_log::{LogFormat, capture_bytes};
 use capture_sink::{EventCollector, SliceSink};
-use transform::{Moment, Slice, Slicer};
+use transform::{Slice, Slicer, TimeBound};
 
 const LOG: &str = "\
 2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=app database=shop
@@ -16,8 +16,8 @@ const LOG: &str = "\
 #[test]
 fn a_log_is_sliced_as_it_is_read() {
     let slice = Slice {
-        from: Some(Moment::parse("+2s").unwrap()),
-        to: Some(Moment::parse("2026-03-01 09:00:04").unwrap()),
+        from: Some(TimeBound::parse("+2s").unwrap()),
+        to: Some(TimeBound::parse("2026-03-01 09:00:04").unwrap()),
         ..Slice::default()
     };
     let mut sink = SliceSink::new(EventCollector::default(), Some(Slicer::new(slice, None)));

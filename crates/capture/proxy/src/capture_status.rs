@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{Provenance, WorkloadInfo};
 
-use super::recording::{Incomplete, RecordingAccount};
-use capture_wire::conversation::Account;
+use super::recording::{IncompleteRange, RecordingAccount};
+use capture_wire::conversation::DecoderAccount;
 
 /// State of the workload of a recording that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub enum RecordingState {
 
 /// A recording that has ended.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Finished {
+pub struct FinishedRecording {
     /// Path of the workload.
     #[serde(rename = "workload")]
     pub name: String,
@@ -45,7 +45,7 @@ pub struct Finished {
     pub provenance: Provenance,
 }
 
-impl Finished {
+impl FinishedRecording {
     /// Describes a recording that was completed, or that ended early and was not.
     pub(super) fn new(
         name: String,
@@ -53,13 +53,13 @@ impl Finished {
         account: RecordingAccount,
         provenance: Provenance,
     ) -> Self {
-        let Account {
+        let DecoderAccount {
             sessions,
             statements,
             events,
             ..
         } = account.conversation;
-        Finished {
+        FinishedRecording {
             name,
             state,
             sessions,
@@ -71,14 +71,14 @@ impl Finished {
     }
 
     /// Records that a workload was recovered from a partial recording.
-    pub fn set_recovered(&mut self, info: &WorkloadInfo) {
+    pub fn mark_recovered(&mut self, info: &WorkloadInfo) {
         self.state = RecordingState::Recovered;
         (self.sessions, self.statements, self.events) =
             (info.sessions, info.statements, info.events);
     }
 
     /// Records that nothing of the recording is left.
-    pub fn set_gone(&mut self) {
+    pub fn mark_gone(&mut self) {
         self.state = RecordingState::Gone;
         (self.sessions, self.statements, self.events) = (0, 0, 0);
     }
@@ -91,7 +91,7 @@ pub struct CaptureStatus {
     pub recording: Option<RecordingStatus>,
     /// Recordings that have ended, in order.
     #[serde(rename = "recordings")]
-    pub finished: Vec<Finished>,
+    pub finished: Vec<FinishedRecording>,
     /// Message of the panic that ended the capture.
     pub broken_down: Option<String>,
 }
@@ -107,8 +107,8 @@ pub struct RecordingStatus {
     /// Number of bytes whose copies were dropped.
     pub lost_bytes: u64,
     /// Time ranges in which copies were dropped.
-    pub incomplete: Vec<Incomplete>,
+    pub incomplete: Vec<IncompleteRange>,
     /// Account of what was read so far.
     #[serde(rename = "conversation")]
-    pub account: Account,
+    pub account: DecoderAccount,
 }

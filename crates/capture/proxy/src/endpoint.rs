@@ -212,7 +212,7 @@ impl Endpoint {
             if !self.write_closed {
                 self.pending.extend_from_slice(ring.bytes(&buffer));
             }
-            ring.give_back(buffer);
+            ring.return_buffer(buffer);
             return Ok(());
         }
         self.sending = true;
@@ -242,7 +242,7 @@ impl Endpoint {
         {
             self.pending.splice(0..0, bytes[sent..].iter().copied());
         }
-        ring.give_back(buffer);
+        ring.return_buffer(buffer);
         sent?;
         match self.pending.is_empty() {
             true => Ok(()),
@@ -259,7 +259,7 @@ impl Endpoint {
     fn register(&mut self, ring: &mut Ring) -> Socket {
         *self
             .socket
-            .get_or_insert_with(|| ring.know(self.fd.as_raw_fd()))
+            .get_or_insert_with(|| ring.register(self.fd.as_raw_fd()))
     }
 
     /// Prepares for closing: the ring sends its pending data, and receives nothing more.
@@ -271,8 +271,8 @@ impl Endpoint {
         if self.receiving != RingReceive::Off {
             let _ = ring.stop(token);
         }
-        let _ = ring.hand_over();
-        ring.forget(socket);
+        let _ = ring.submit();
+        ring.unregister(socket);
     }
 
     /// Sends kept bytes, as far as they fit.
@@ -330,7 +330,7 @@ impl Endpoint {
             let _ = self.send_tls(&mut Vec::new());
         }
         self.write_closed = true;
-        event_loop::end_writing(self.fd.as_raw_fd());
+        event_loop::shutdown_write(self.fd.as_raw_fd());
     }
 
     /// Starts or stops receiving by the ring.

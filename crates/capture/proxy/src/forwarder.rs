@@ -26,7 +26,7 @@ use super::inbox::{ForwarderMessage, Inbox};
 use super::listen::Listener;
 use super::mirror::{MirrorQueue, MirroredConnection, Totals};
 use super::opener::OpenerPool;
-use super::proxy_event::{Happening, ProxyEventSender};
+use super::proxy_event::{ProxyEvent, ProxyEventSender};
 use super::sasl::{BindingFilter, FilterResult};
 use super::server_tls::ServerTls;
 use super::wall_clock::WallClock;
@@ -66,7 +66,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<WallClock>,
     pub(super) openers: OpenerPool,
     pub(super) tls: Option<ServerTls>,
-    pub(super) by_ring: bool,
+    pub(super) use_io_uring: bool,
     pub(super) events: ProxyEventSender,
     pub(super) next_connection: AtomicU64,
     /// The removal of a channel binding offer was reported.
@@ -257,7 +257,7 @@ impl Forwarder {
     /// Waits for notifications and handles them.
     fn run_once(&mut self) -> io::Result<()> {
         if self.has_no_deadline() {
-            self.epoll.wait_for_ever()?;
+            self.epoll.wait_without_timeout()?;
         } else {
             self.epoll.wait(self.wait_limit_ns())?;
             self.check_deadlines();
@@ -289,7 +289,7 @@ impl Forwarder {
     }
 
     fn read_messages(&mut self) {
-        self.inbox.bell.silence();
+        self.inbox.bell.reset();
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 ForwarderMessage::Accepted(fd, name) => self.add_client(fd, name),
@@ -364,7 +364,7 @@ impl Forwarder {
                 None => return,
             },
         };
-        if (ready.writable || ready.gone) && end.is_congested() {
+        if (ready.writable || ready.closed) && end.is_congested() {
             if end.flush().is_err() {
                 self.handle_send_failure(slot, side);
             } else if !end.is_congested() {
@@ -427,7 +427,7 @@ impl Forwarder {
                     rewritten = bytes;
                     pair.binding_filter = None;
                     if removed && !self.shared.binding_removed.swap(true, Ordering::Relaxed) {
-                        self.shared.events.send(Happening::BindingRemoved);
+                        self.shared.events.send(ProxyEvent::BindingRemoved);
                     }
                 }
             }

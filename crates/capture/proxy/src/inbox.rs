@@ -41,6 +41,6 @@ impl Inbox {
     pub(super) fn send(&self, message: ForwarderMessage) {
         // A forwarder that has ended needs no messages.
         let _ = self.messages.send(message);
-        self.bell.ring();
+        self.bell.wake();
     }
 }

@@ -47,25 +47,25 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use capture_status::{CaptureStatus, Finished, RecordingState, RecordingStatus};
+pub use capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
 use capture_wire::conversation::DecoderOptions;
 use forwarder::{Counters, Forwarder, Shared};
 use inbox::{ForwarderMessage, Inbox};
 use listen::Listener;
-pub use listen::{Listen, ListenError};
+pub use listen::{ListenAddress, ListenError};
 use mirror::{CHUNK_BYTES, Chunk, MirrorQueue, MirrorState};
 use opener::OpenerPool;
-pub use proxy_event::Happening;
+pub use proxy_event::ProxyEvent;
 use proxy_event::ProxyEventSender;
 use recorder::{Action, Command, RecorderParts};
-pub use recording::{Incomplete, OpenRecording, Recording, RecordingAccount};
+pub use recording::{IncompleteRange, OpenRecording, Recording, RecordingAccount};
 pub use server_tls::ServerTls;
 use wall_clock::WallClock;
 
 /// Options of a proxy.
 pub struct ProxyOptions {
     /// Addresses for clients; at least one.
-    pub listen: Vec<Listen>,
+    pub listen: Vec<ListenAddress>,
     /// Server to connect to. Its user, database and password are not used: clients send their own.
     pub upstream: Target,
     /// TLS towards clients; without it, a client's request for TLS is declined.
@@ -75,7 +75,7 @@ pub struct ProxyOptions {
     /// Maximum size of copies that wait for the capture, in bytes; further ones are dropped.
     pub buffer_bytes: usize,
     /// Whether connections without TLS are forwarded by io_uring, if the system has it.
-    pub by_ring: bool,
+    pub use_io_uring: bool,
     /// Details to record in addition to the statements.
     pub conversation: DecoderOptions,
     /// Options of the capture that recordings list in their manifest.
@@ -121,7 +121,7 @@ pub struct ProxyStatus {
 /// A running proxy.
 pub struct Proxy {
     upstream: String,
-    addresses: Vec<Listen>,
+    addresses: Vec<ListenAddress>,
     inboxes: Vec<Arc<Inbox>>,
     counters: Vec<Arc<Counters>>,
     mirrors: Vec<Arc<MirrorState>>,
@@ -129,7 +129,7 @@ pub struct Proxy {
     recorder: Option<JoinHandle<()>>,
     status: Arc<Mutex<CaptureStatus>>,
     control: RecordingControl,
-    events: Receiver<Happening>,
+    events: Receiver<ProxyEvent>,
 }
 
 /// Starts and stops recordings. Clones control the same proxy.
@@ -198,7 +198,7 @@ impl Proxy {
             }));
         }
         // The limit is raised as far as possible: further clients wait at the listener.
-        let _ = event_loop::make_room(1 << 20);
+        let _ = event_loop::raise_fd_limit(1 << 20);
         let opener = SocketOpener::new(&options.upstream)?;
         let listeners: Vec<Listener> = options
             .listen
@@ -217,7 +217,7 @@ impl Proxy {
             clock: clock.clone(),
             openers: OpenerPool::new(opener),
             tls: options.tls,
-            by_ring: options.by_ring,
+            use_io_uring: options.use_io_uring,
             events: event_sender.clone(),
             next_connection: AtomicU64::new(1),
             binding_removed: AtomicBool::new(false),
@@ -271,7 +271,7 @@ impl Proxy {
     }
 
     /// Addresses at which it listens, with the selected ports.
-    pub fn addresses(&self) -> &[Listen] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -281,13 +281,13 @@ impl Proxy {
     }
 
     /// Returns the events since the last call.
-    pub fn happened(&self) -> Vec<Happening> {
+    pub fn take_events(&self) -> Vec<ProxyEvent> {
         self.events.try_iter().collect()
     }
 
     /// Returns a handle for reading the status, for other threads.
-    pub fn watch(&self) -> Watch {
-        Watch {
+    pub fn status_reader(&self) -> StatusReader {
+        StatusReader {
             upstream: self.upstream.clone(),
             counters: self.counters.clone(),
             mirrors: self.mirrors.clone(),
@@ -297,7 +297,7 @@ impl Proxy {
 
     /// Returns the current status.
     pub fn status(&self) -> ProxyStatus {
-        self.watch().status()
+        self.status_reader().status()
     }
 
     /// Returns whether a forwarder has ended unexpectedly.
@@ -318,7 +318,7 @@ impl Proxy {
     ///
     /// # Errors
     /// If a forwarder ended with an error of the system.
-    pub fn end(mut self) -> (ProxyStatus, Vec<Happening>, io::Result<()>) {
+    pub fn end(mut self) -> (ProxyStatus, Vec<ProxyEvent>, io::Result<()>) {
         for inbox in &self.inboxes {
             inbox.send(ForwarderMessage::End);
         }
@@ -333,7 +333,7 @@ impl Proxy {
         if let Some(recorder) = self.recorder.take() {
             let _ = recorder.join();
         }
-        (self.status(), self.happened(), ended)
+        (self.status(), self.take_events(), ended)
     }
 }
 
@@ -402,14 +402,14 @@ const POOLED_CHUNKS: usize = 8;
 
 /// Reads the status of a proxy.
 #[derive(Clone)]
-pub struct Watch {
+pub struct StatusReader {
     upstream: String,
     counters: Vec<Arc<Counters>>,
     mirrors: Vec<Arc<MirrorState>>,
     status: Arc<Mutex<CaptureStatus>>,
 }
 
-impl Watch {
+impl StatusReader {
     /// Returns the current status.
     pub fn status(&self) -> ProxyStatus {
         let mut status = ProxyStatus {

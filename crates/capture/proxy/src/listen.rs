@@ -13,7 +13,7 @@ const PORT: u16 = 5432;
 
 /// Address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
+pub enum ListenAddress {
     /// A local address and port; port 0 selects a free one.
     Tcp(SocketAddr),
     /// A unix socket.
@@ -43,7 +43,7 @@ pub enum ListenError {
     Occupied(PathBuf),
 }
 
-impl Listen {
+impl ListenAddress {
     /// Parses `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket, which
     /// contains a `/`. A directory stands for `.s.PGSQL.5432` in it, where clients look for the
     /// socket.
@@ -53,35 +53,35 @@ impl Listen {
     pub fn parse(text: &str) -> Result<Self, ListenError> {
         if text.contains('/') {
             let path = PathBuf::from(text);
-            return Ok(Listen::Unix(match path.is_dir() {
+            return Ok(ListenAddress::Unix(match path.is_dir() {
                 true => path.join(format!(".s.PGSQL.{PORT}")),
                 false => path,
             }));
         }
         if let Ok(port) = text.parse::<u16>() {
-            return Ok(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
+            return Ok(ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
         }
         let mut found = text.to_socket_addrs().ok().into_iter().flatten();
         let first = found.next();
         first
-            .map(Listen::Tcp)
+            .map(ListenAddress::Tcp)
             .ok_or_else(|| ListenError::Malformed(text.to_owned()))
     }
 
     /// Returns whether only local clients can connect.
     pub fn is_local(&self) -> bool {
         match self {
-            Listen::Tcp(address) => address.ip().is_loopback(),
-            Listen::Unix(_) => true,
+            ListenAddress::Tcp(address) => address.ip().is_loopback(),
+            ListenAddress::Unix(_) => true,
         }
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Listen::Tcp(address) => address.fmt(f),
-            Listen::Unix(path) => path.display().fmt(f),
+            ListenAddress::Tcp(address) => address.fmt(f),
+            ListenAddress::Unix(path) => path.display().fmt(f),
         }
     }
 }
@@ -93,18 +93,18 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    pub(super) fn bind(at: &Listen) -> Result<Self, ListenError> {
+    pub(super) fn bind(at: &ListenAddress) -> Result<Self, ListenError> {
         let refused = |error| ListenError::Refused {
             at: at.to_string(),
             error,
         };
         match at {
-            Listen::Tcp(address) => {
+            ListenAddress::Tcp(address) => {
                 let listener = TcpListener::bind(address).map_err(refused)?;
                 listener.set_nonblocking(true).map_err(refused)?;
                 Ok(Listener::Tcp(listener))
             }
-            Listen::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 remove_stale(path)?;
                 let listener = UnixListener::bind(path).map_err(refused)?;
                 listener.set_nonblocking(true).map_err(refused)?;
@@ -114,10 +114,10 @@ impl Listener {
     }
 
     /// Address at which it listens.
-    pub(super) fn address(&self) -> io::Result<Listen> {
+    pub(super) fn address(&self) -> io::Result<ListenAddress> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
-            Listener::Unix(_, path) => Ok(Listen::Unix(path.clone())),
+            Listener::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            Listener::Unix(_, path) => Ok(ListenAddress::Unix(path.clone())),
         }
     }
 
@@ -181,33 +181,33 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_are_written() {
-        let tcp = |text: &str| Listen::Tcp(text.parse().unwrap());
-        assert_eq!(Listen::parse("6543").unwrap(), tcp("127.0.0.1:6543"));
-        assert_eq!(Listen::parse("[::1]:1").unwrap(), tcp("[::1]:1"));
-        assert!(Listen::parse("127.0.0.1:0").unwrap().is_local());
-        assert!(!Listen::parse("0.0.0.0:6543").unwrap().is_local());
+        let tcp = |text: &str| ListenAddress::Tcp(text.parse().unwrap());
+        assert_eq!(ListenAddress::parse("6543").unwrap(), tcp("127.0.0.1:6543"));
+        assert_eq!(ListenAddress::parse("[::1]:1").unwrap(), tcp("[::1]:1"));
+        assert!(ListenAddress::parse("127.0.0.1:0").unwrap().is_local());
+        assert!(!ListenAddress::parse("0.0.0.0:6543").unwrap().is_local());
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(
-            Listen::parse(directory.path().to_str().unwrap()).unwrap(),
-            Listen::Unix(directory.path().join(".s.PGSQL.5432"))
+            ListenAddress::parse(directory.path().to_str().unwrap()).unwrap(),
+            ListenAddress::Unix(directory.path().join(".s.PGSQL.5432"))
         );
         assert_eq!(
-            Listen::parse("./proxy.sock").unwrap(),
-            Listen::Unix("./proxy.sock".into())
+            ListenAddress::parse("./proxy.sock").unwrap(),
+            ListenAddress::Unix("./proxy.sock".into())
         );
         assert_eq!(
-            Listen::parse("a/b:5432").unwrap(),
-            Listen::Unix("a/b:5432".into())
+            ListenAddress::parse("a/b:5432").unwrap(),
+            ListenAddress::Unix("a/b:5432".into())
         );
         for text in ["", "proxy.sock", "nowhere", "127.0.0.1", "127.0.0.1:70000"] {
-            assert!(Listen::parse(text).is_err(), "{text}");
+            assert!(ListenAddress::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_socket_that_was_left_behind_is_taken_over_and_no_other() {
         let directory = tempfile::tempdir().unwrap();
-        let at = Listen::Unix(directory.path().join("s"));
+        let at = ListenAddress::Unix(directory.path().join("s"));
         let first = Listener::bind(&at).unwrap();
         assert!(matches!(
             Listener::bind(&at),
@@ -223,11 +223,11 @@ mod tests {
         let path = directory.path().join("file");
         std::fs::write(&path, "x").unwrap();
         assert!(matches!(
-            Listener::bind(&Listen::Unix(path)),
+            Listener::bind(&ListenAddress::Unix(path)),
             Err(ListenError::Occupied(_))
         ));
         drop(UnixListener::bind(directory.path().join("t")).unwrap());
-        let left = Listen::Unix(directory.path().join("t"));
+        let left = ListenAddress::Unix(directory.path().join("t"));
         drop(Listener::bind(&left).unwrap());
         assert!(!directory.path().join("t").exists());
     }

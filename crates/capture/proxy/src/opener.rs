@@ -159,7 +159,7 @@ impl PoolShared {
                                 );
                             }
                             Err(error) => {
-                                to_client.push(error.in_libpqs_words.clone());
+                                to_client.push(error.libpq_message.clone());
                                 last = Some(error);
                             }
                         }
@@ -167,7 +167,7 @@ impl PoolShared {
                     last
                 }
                 Err(error) => {
-                    to_client.push(error.in_libpqs_words.clone());
+                    to_client.push(error.libpq_message.clone());
                     Some(error)
                 }
             };
@@ -188,10 +188,10 @@ impl PoolShared {
         address: Option<SocketAddr>,
     ) -> Result<Channel, DialError> {
         let mut first = None;
-        for &way in self.opener.ways(address) {
+        for &way in self.opener.attempts(address) {
             match self.opener.open(server, address, way) {
                 Ok(channel) => return Ok(channel),
-                Err(error) if error.another_way => first = first.or(Some(error)),
+                Err(error) if error.may_retry_other_tls_use => first = first.or(Some(error)),
                 Err(error) => return Err(first.unwrap_or(error)),
             }
         }

@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::capture_status::Finished;
+use super::capture_status::FinishedRecording;
 
 /// Maximum number of unread events. Further ones are dropped; the important ones are in the status
 /// as well.
@@ -10,38 +10,38 @@ const UNREAD_MAX: usize = 1024;
 
 /// An event of a running proxy.
 #[derive(Debug)]
-pub enum Happening {
+pub enum ProxyEvent {
     /// A client was refused, since the upstream could not be reached.
-    Refused {
+    ClientRefused {
         /// Reason, as sent to the client.
         reason: String,
     },
     /// Clients cannot be accepted for a moment.
-    NoRoom {
+    AcceptingPaused {
         /// Error of the operating system.
         reason: String,
     },
     /// The server's offer of channel binding was removed; reported once.
     BindingRemoved,
     /// A recording has begun.
-    Recording {
+    RecordingStarted {
         /// Path of the workload.
         name: String,
     },
     /// A recording is complete.
-    Finished(Box<Finished>),
+    RecordingFinished(Box<FinishedRecording>),
     /// Copies are dropped, since the capture or its disk is too slow. Reported at the beginning of
     /// each gap.
-    Losing,
+    CopiesDropped,
     /// A recording failed. Forwarding continues.
-    Failed {
+    RecordingFailed {
         /// Intended path of the workload.
         name: String,
         /// Reason.
         reason: String,
     },
     /// The capture has panicked. Forwarding continues; nothing is recorded any more.
-    BrokenDown {
+    CapturePanicked {
         /// Message of the panic.
         reason: String,
     },
@@ -49,15 +49,15 @@ pub enum Happening {
 
 /// Sends events without blocking.
 #[derive(Debug, Clone)]
-pub(super) struct ProxyEventSender(Sender<Happening>);
+pub(super) struct ProxyEventSender(Sender<ProxyEvent>);
 
 impl ProxyEventSender {
-    pub(super) fn new() -> (Self, Receiver<Happening>) {
+    pub(super) fn new() -> (Self, Receiver<ProxyEvent>) {
         let (sender, receiver) = bounded(UNREAD_MAX);
         (ProxyEventSender(sender), receiver)
     }
 
-    pub(super) fn send(&self, happening: Happening) {
+    pub(super) fn send(&self, happening: ProxyEvent) {
         let _ = self.0.try_send(happening);
     }
 }

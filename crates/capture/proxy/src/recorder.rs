@@ -15,16 +15,16 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use workload::{Provenance, SourceFile};
 
-use super::capture_status::{CaptureStatus, Finished, RecordingState, RecordingStatus};
+use super::capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
 use super::inbox::{ForwarderMessage, Inbox};
 use super::mirror::{Chunk, MirrorState, Record, Totals, records};
-use super::proxy_event::{Happening, ProxyEventSender};
+use super::proxy_event::{ProxyEvent, ProxyEventSender};
 use super::recording::{
-    Incomplete, OpenRecording, Recording, RecordingAccount, account_difference, add_time_range,
+    IncompleteRange, OpenRecording, Recording, RecordingAccount, account_difference, add_time_range,
 };
 use super::wall_clock::WallClock;
-use capture_sink::{Counted, EventSink, SinkError};
-use capture_wire::conversation::{Account, Conversations, DecoderOptions};
+use capture_sink::{EventCounter, EventSink, SinkError};
+use capture_wire::conversation::{DecoderAccount, DecoderOptions, ProtocolDecoder};
 
 /// Interval between requests for unsent chunks of forwarders.
 const TICK: Duration = Duration::from_millis(25);
@@ -93,7 +93,7 @@ pub(super) fn run(parts: RecorderParts) {
         status.recording = None;
         status.broken_down = Some(reason.clone());
         drop(status);
-        events.send(Happening::BrokenDown { reason });
+        events.send(ProxyEvent::CapturePanicked { reason });
     }
 }
 
@@ -129,14 +129,14 @@ struct CurrentRecording {
     name: String,
     from_us: i64,
     from: Vec<ForwarderMark>,
-    account: Account,
-    incomplete: Vec<Incomplete>,
+    account: DecoderAccount,
+    incomplete: Vec<IncompleteRange>,
     secured_us: i64,
 }
 
 struct Recorder {
     parts: RecorderParts,
-    conversations: Conversations,
+    conversations: ProtocolDecoder,
     /// Connections by forwarder.
     open: Vec<HashSet<u64>>,
     from: Vec<ForwarderMark>,
@@ -159,7 +159,7 @@ impl Recorder {
     fn new(parts: RecorderParts) -> Self {
         let forwarders = parts.mirrors.len();
         Recorder {
-            conversations: Conversations::new(parts.conversation),
+            conversations: ProtocolDecoder::new(parts.conversation),
             open: vec![HashSet::new(); forwarders],
             from: vec![ForwarderMark::default(); forwarders],
             progress: vec![0; forwarders],
@@ -228,7 +228,7 @@ impl Recorder {
                 true => now_us,
                 false => self.read_to_us,
             };
-            let secured = current.recording.secure(read_to_us - CHECKPOINT_AGE_US);
+            let secured = current.recording.checkpoint(read_to_us - CHECKPOINT_AGE_US);
             // From now on, so that a slow disk is not used all the time.
             current.secured_us = self.parts.clock.now_us();
             if let Err(error) = secured {
@@ -272,7 +272,7 @@ impl Recorder {
     }
 
     fn handle_record(&mut self, forwarder: usize, record: Record<'_>) -> Result<(), SinkError> {
-        let mut nobody = Counted::default();
+        let mut nobody = EventCounter::default();
         let sink: &mut dyn EventSink = match &mut self.current {
             Some(current) => &mut *current.recording,
             None => &mut nobody,
@@ -288,7 +288,7 @@ impl Recorder {
             } => {
                 self.open[forwarder].insert(connection);
                 let at_us = at_us.max(not_before_us);
-                conversations.opened(connection, client, at_us, from_the_start);
+                conversations.open_connection(connection, client, at_us, from_the_start);
                 Ok(())
             }
             Record::Bytes {
@@ -300,7 +300,7 @@ impl Recorder {
                 self.from[forwarder].read += bytes.len() as u64;
                 self.read_to_us = at_us;
                 let at_us = at_us.max(not_before_us);
-                conversations.bytes(connection, side, at_us, 0, bytes, sink)
+                conversations.handle_bytes(connection, side, at_us, 0, bytes, sink)
             }
             Record::Lost {
                 connection,
@@ -309,19 +309,19 @@ impl Recorder {
                 bytes,
             } => {
                 let at_us = at_us.max(not_before_us);
-                conversations.lost(connection, side, at_us, Some(bytes), sink)
+                conversations.handle_loss(connection, side, at_us, Some(bytes), sink)
             }
             Record::Closed { connection, at_us } => {
                 self.open[forwarder].remove(&connection);
-                conversations.closed(connection, at_us.max(not_before_us), sink)
+                conversations.close_connection(connection, at_us.max(not_before_us), sink)
             }
             Record::Gap(gap) => {
                 self.from[forwarder].lost += gap.bytes;
                 if let Some(current) = &mut self.current {
                     if current.incomplete.is_empty() {
-                        self.parts.events.send(Happening::Losing);
+                        self.parts.events.send(ProxyEvent::CopiesDropped);
                     }
-                    let stretch = Incomplete {
+                    let stretch = IncompleteRange {
                         from_us: gap.from_us,
                         to_us: gap.to_us,
                         bytes: gap.bytes,
@@ -336,7 +336,7 @@ impl Recorder {
                 let at_us = at_us.max(not_before_us);
                 let mut result = Ok(());
                 for connection in open.difference(&self.open[forwarder]) {
-                    let closed = conversations.closed(*connection, at_us, sink);
+                    let closed = conversations.close_connection(*connection, at_us, sink);
                     result = result.and(closed);
                 }
                 result
@@ -406,7 +406,7 @@ impl Recorder {
         let name = recording.name();
         self.not_before_us = self.not_before_us.max(at_us);
         let account = self.conversations.account().clone();
-        let began = self.conversations.record(at_us, &mut *recording);
+        let began = self.conversations.start_recording(at_us, &mut *recording);
         self.current = Some(CurrentRecording {
             recording,
             name: name.clone(),
@@ -421,7 +421,7 @@ impl Recorder {
             return Err(error.to_string());
         }
         self.publish_status();
-        let happening = Happening::Recording { name: name.clone() };
+        let happening = ProxyEvent::RecordingStarted { name: name.clone() };
         self.parts.events.send(happening);
         Ok(name)
     }
@@ -438,7 +438,9 @@ impl Recorder {
             return;
         };
         let at_us = at_us.max(self.not_before_us);
-        let stopped = self.conversations.stop(at_us, &mut *current.recording);
+        let stopped = self
+            .conversations
+            .stop_recording(at_us, &mut *current.recording);
         if let Err(error) = stopped {
             self.current = Some(current);
             self.fail_recording(&error, at_us);
@@ -467,13 +469,13 @@ impl Recorder {
                 failure: reason.clone(),
                 ..account
             };
-            let finished = Finished::new(name.clone(), state, account, provenance);
+            let finished = FinishedRecording::new(name.clone(), state, account, provenance);
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
             status.finished.push(finished.clone());
             drop(status);
             events.send(match &reason {
-                None => Happening::Finished(Box::new(finished)),
-                Some(reason) => Happening::Failed {
+                None => ProxyEvent::RecordingFinished(Box::new(finished)),
+                Some(reason) => ProxyEvent::RecordingFailed {
                     name: name.clone(),
                     reason: reason.clone(),
                 },
@@ -494,9 +496,11 @@ impl Recorder {
         let Some(current) = self.current.take() else {
             return;
         };
-        let _ = self.conversations.stop(at_us, &mut Counted::default());
+        let _ = self
+            .conversations
+            .stop_recording(at_us, &mut EventCounter::default());
         let reason = error.to_string();
-        let happening = Happening::Failed {
+        let happening = ProxyEvent::RecordingFailed {
             name: current.name.clone(),
             reason: reason.clone(),
         };
@@ -537,7 +541,7 @@ impl Recorder {
         let account = self.account(current, failed.at_us, from, Some(reason));
         let provenance = self.provenance(&account);
         let name = current.name.clone();
-        let finished = Finished::new(name, RecordingState::Partial, account, provenance);
+        let finished = FinishedRecording::new(name, RecordingState::Partial, account, provenance);
         self.update_status(|status| status.finished.push(finished));
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use workload::{Provenance, WorkloadInfo};
 
 use capture_sink::{EventSink, SinkError};
-use capture_wire::conversation::Account;
+use capture_wire::conversation::DecoderAccount;
 
 /// A workload that is being recorded.
 pub trait Recording: EventSink + Send {
@@ -17,7 +17,7 @@ pub trait Recording: EventSink + Send {
     ///
     /// # Errors
     /// If the disk fails; the recording ends.
-    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError>;
+    fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError>;
 
     /// Completes the recording.
     ///
@@ -31,7 +31,7 @@ pub type OpenRecording = Box<dyn FnMut(u32) -> Result<Box<dyn Recording>, SinkEr
 
 /// A time range that is missing in a recording, completely or partly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Incomplete {
+pub struct IncompleteRange {
     /// Start, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
     /// End.
@@ -57,12 +57,12 @@ pub struct RecordingAccount {
     /// Number of bytes of replication connections, which are forwarded without capture.
     pub passed_bytes: u64,
     /// Time ranges in which bytes were dropped; those with a small distance are merged.
-    pub incomplete: Vec<Incomplete>,
+    pub incomplete: Vec<IncompleteRange>,
     /// Reason why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Account of the protocol decoder.
-    pub conversation: Account,
+    pub conversation: DecoderAccount,
 }
 
 impl RecordingAccount {
@@ -76,7 +76,7 @@ impl RecordingAccount {
 const MERGE_DISTANCE_US: i64 = 1_000_000;
 
 /// Adds a time range to earlier ones.
-pub(super) fn add_time_range(all: &mut Vec<Incomplete>, stretch: Incomplete) {
+pub(super) fn add_time_range(all: &mut Vec<IncompleteRange>, stretch: IncompleteRange) {
     match all.last_mut() {
         Some(last) if stretch.from_us <= last.to_us + MERGE_DISTANCE_US => {
             last.from_us = last.from_us.min(stretch.from_us);
@@ -88,7 +88,10 @@ pub(super) fn add_time_range(all: &mut Vec<Incomplete>, stretch: Incomplete) {
 }
 
 /// Subtracts an earlier account of the same decoder from a later one.
-pub(super) fn account_difference(before: &Account, after: &Account) -> Account {
+pub(super) fn account_difference(
+    before: &DecoderAccount,
+    after: &DecoderAccount,
+) -> DecoderAccount {
     let value = |account| serde_json::to_value(account).expect("plain data");
     let mut difference = value(after);
     subtract(&mut difference, &value(before));
@@ -119,34 +122,42 @@ fn subtract(from: &mut Value, what: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capture_wire::conversation::Unreadable;
+    use capture_wire::conversation::UnreadableReason;
 
     #[test]
     fn accounts_are_subtracted_number_by_number() {
-        let before = Account {
+        let before = DecoderAccount {
             connections: 2,
             statements: 10,
-            unreadable: [(Unreadable::Replication, 1)].into(),
-            ..Account::default()
+            unreadable: [(UnreadableReason::Replication, 1)].into(),
+            ..DecoderAccount::default()
         };
-        let after = Account {
+        let after = DecoderAccount {
             connections: 5,
             statements: 17,
-            unreadable: [(Unreadable::Replication, 3), (Unreadable::Tls, 1)].into(),
-            ..Account::default()
+            unreadable: [
+                (UnreadableReason::Replication, 3),
+                (UnreadableReason::Tls, 1),
+            ]
+            .into(),
+            ..DecoderAccount::default()
         };
-        let expected = Account {
+        let expected = DecoderAccount {
             connections: 3,
             statements: 7,
-            unreadable: [(Unreadable::Replication, 2), (Unreadable::Tls, 1)].into(),
-            ..Account::default()
+            unreadable: [
+                (UnreadableReason::Replication, 2),
+                (UnreadableReason::Tls, 1),
+            ]
+            .into(),
+            ..DecoderAccount::default()
         };
         assert_eq!(account_difference(&before, &after), expected);
     }
 
     #[test]
     fn stretches_that_nearly_touch_are_one() {
-        let stretch = |from_us, to_us, bytes| Incomplete {
+        let stretch = |from_us, to_us, bytes| IncompleteRange {
             from_us,
             to_us,
             bytes,

@@ -13,6 +13,6 @@ mod workload_output;
 
 pub use counting_reader::{CountingReader, StreamState};
 pub use mask::MaskSink;
-pub use sink::{Counted, EventCollector, EventSink, SinkError};
+pub use sink::{EventCollector, EventCounter, EventSink, SinkError};
 pub use slice::SliceSink;
 pub use workload_output::WorkloadOutput;

@@ -35,14 +35,14 @@ impl<S: EventSink> EventSink for MaskSink<S> {
         let MaskSink { inner, masker } = self;
         match masker {
             None => inner.event(event),
-            Some(masker) => masker.event(event, |event| inner.event(event)),
+            Some(masker) => masker.mask_event(event, |event| inner.event(event)),
         }
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
         let session = match &mut self.masker {
             None => session,
-            Some(masker) => masker.session(session),
+            Some(masker) => masker.mask_session(session),
         };
         self.inner.session(session)
     }
@@ -50,7 +50,7 @@ impl<S: EventSink> EventSink for MaskSink<S> {
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         let event = match &mut self.masker {
             None => event,
-            Some(masker) => masker.server_event(event),
+            Some(masker) => masker.mask_server_event(event),
         };
         self.inner.server_event(event)
     }

@@ -64,7 +64,7 @@ fn from_archive_error(error: ArchiveError) -> SinkError {
 
 /// A sink that only counts, for checking a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct EventCounter {
     /// Number of events.
     pub events: u64,
     /// Number of those events that are statements.
@@ -77,7 +77,7 @@ pub struct Counted {
     pub times_us: Option<(i64, i64)>,
 }
 
-impl Counted {
+impl EventCounter {
     /// Duration from the first to the last time, in microseconds.
     pub fn span_us(&self) -> i64 {
         self.times_us
@@ -91,7 +91,7 @@ impl Counted {
     }
 }
 
-impl EventSink for Counted {
+impl EventSink for EventCounter {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.events += 1;
         self.at(event.due_us);

@@ -32,7 +32,7 @@ impl<S: EventSink> EventSink for SliceSink<S> {
         let SliceSink { inner, slicer } = self;
         match slicer {
             None => inner.event(event),
-            Some(slicer) => slicer.event(event.to_event(), &mut |event| {
+            Some(slicer) => slicer.handle_event(event.to_event(), &mut |event| {
                 inner.event(&event.borrowed())
             }),
         }
@@ -41,7 +41,7 @@ impl<S: EventSink> EventSink for SliceSink<S> {
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
         let session = match &mut self.slicer {
             None => Some(session),
-            Some(slicer) => slicer.session(session),
+            Some(slicer) => slicer.finish_session(session),
         };
         session.map_or(Ok(()), |session| self.inner.session(session))
     }
@@ -50,7 +50,7 @@ impl<S: EventSink> EventSink for SliceSink<S> {
         let takes = self
             .slicer
             .as_mut()
-            .is_none_or(|slicer| slicer.takes_server_event(event.at_us, event.session));
+            .is_none_or(|slicer| slicer.includes_server_event(event.at_us, event.session));
         match takes {
             true => self.inner.server_event(event),
             false => Ok(()),

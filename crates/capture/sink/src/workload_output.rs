@@ -65,7 +65,7 @@ impl EventSink for WorkloadOutput {
             if now_ns - self.checkpoint_ns >= CHECKPOINT_NS {
                 self.checkpoint_ns = now_ns;
                 self.writer
-                    .make_safe(event.due_us - LATE_US)
+                    .checkpoint(event.due_us - LATE_US)
                     .map_err(SinkError::new)?;
             }
         }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use capture_sink::Counted;
+use capture_sink::EventCounter;
 use capture_wire::pcap::{PcapOptions, capture};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..PcapOptions::default()
         };
         let begun = Instant::now();
-        let report = capture(options, &mut Counted::default())?;
+        let report = capture(options, &mut EventCounter::default())?;
         best_seconds = best_seconds.min(begun.elapsed().as_secs_f64());
         let bytes: u64 = report.sources.iter().map(|source| source.file.bytes).sum();
         let account = &report.account;

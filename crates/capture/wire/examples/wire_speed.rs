@@ -9,8 +9,8 @@
 
 use std::path::Path;
 
-use capture_sink::{Counted, EventSink};
-use capture_wire::conversation::{Conversations, DecoderOptions, Side};
+use capture_sink::{EventCounter, EventSink};
+use capture_wire::conversation::{DecoderOptions, ProtocolDecoder, Side};
 use transform::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         for connections in [8, 64] {
-            let mut counted = Counted::default();
+            let mut counted = EventCounter::default();
             let began_ns = cpu_ns();
             talk(prepared, connections, statements, &mut counted, |_, _| {
                 Ok(())
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 connections,
                 statements,
                 &mut writer,
-                |writer, now_us| Ok(writer.make_safe(now_us - 400_000)?),
+                |writer, now_us| Ok(writer.checkpoint(now_us - 400_000)?),
             )?;
             let info = writer.finish(Provenance::default())?;
             let written_ns = cpu_ns() - began_ns;
@@ -92,8 +92,8 @@ fn talk<S: EventSink>(
     sink: &mut S,
     secure: impl Fn(&mut S, i64) -> Result<(), Box<dyn std::error::Error>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut conversations = Conversations::new(DecoderOptions::default());
-    conversations.record(BEGAN_US, sink)?;
+    let mut conversations = ProtocolDecoder::new(DecoderOptions::default());
+    conversations.start_recording(BEGAN_US, sink)?;
     let mut now_us = BEGAN_US;
     let start = [&[0, 3, 0, 0][..], b"user\0postgres\0database\0postgres\0\0"].concat();
     let start = [&(4 + start.len() as u32).to_be_bytes()[..], &start].concat();
@@ -113,12 +113,12 @@ fn talk<S: EventSink>(
     .concat();
     let parsed = [message(b'1', &[]), ready.clone()].concat();
     for connection in 0..connections {
-        conversations.opened(connection, "127.0.0.1:40000", now_us, true);
-        conversations.bytes(connection, Side::Client, now_us, 0, &start, sink)?;
-        conversations.bytes(connection, Side::Server, now_us, 0, &welcome, sink)?;
+        conversations.open_connection(connection, "127.0.0.1:40000", now_us, true);
+        conversations.handle_bytes(connection, Side::Client, now_us, 0, &start, sink)?;
+        conversations.handle_bytes(connection, Side::Server, now_us, 0, &welcome, sink)?;
         if prepared {
-            conversations.bytes(connection, Side::Client, now_us, 0, &parse, sink)?;
-            conversations.bytes(connection, Side::Server, now_us, 0, &parsed, sink)?;
+            conversations.handle_bytes(connection, Side::Client, now_us, 0, &parse, sink)?;
+            conversations.handle_bytes(connection, Side::Server, now_us, 0, &parsed, sink)?;
         }
     }
     let columns = message(b'T', &[&[0, 1], b"abalance\0", &[0; 18]]);
@@ -170,12 +170,12 @@ fn talk<S: EventSink>(
         }
         now_us += (1_000_000 / STATEMENTS_A_SECOND) as i64;
         let connection = number % connections;
-        conversations.bytes(connection, Side::Client, now_us, 0, &asked, sink)?;
+        conversations.handle_bytes(connection, Side::Client, now_us, 0, &asked, sink)?;
         turn.push(connection);
         if turn.len() as u64 == connections / 2 {
             for connection in turn.drain(..) {
                 now_us += 1;
-                conversations.bytes(connection, Side::Server, now_us, 0, &answer, sink)?;
+                conversations.handle_bytes(connection, Side::Server, now_us, 0, &answer, sink)?;
             }
         }
         if number % (STATEMENTS_A_SECOND / 2) == 0 {
@@ -183,7 +183,7 @@ fn talk<S: EventSink>(
         }
     }
     for connection in 0..connections {
-        conversations.closed(connection, now_us, sink)?;
+        conversations.close_connection(connection, now_us, sink)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use capture_sink::EventCollector;
 use capture_wire::pcap::{
-    Malformed, Passed, PcapError, PcapOptions, PcapReport, capture, capture_reader,
+    MalformedReason, OtherTraffic, PcapError, PcapOptions, PcapReport, capture, capture_reader,
 };
 
 mod packet_laws;
@@ -148,9 +148,14 @@ fn every_kind_of_packet_is_counted() {
     assert_eq!(account.packets, whole + 7);
     assert_eq!((account.segments, account.segments_cut), (whole - 1, 1));
     assert_eq!((account.headers_cut, account.fragments), (1, 1));
-    let passed = [Passed::OtherPort, Passed::NotTcp, Passed::NotIp].map(|kind| (kind, 1));
+    let passed = [
+        OtherTraffic::OtherPort,
+        OtherTraffic::NotTcp,
+        OtherTraffic::NotIp,
+    ]
+    .map(|kind| (kind, 1));
     assert_eq!(account.passed, passed.into());
-    let malformed = [Malformed::TooShort, Malformed::Length].map(|kind| (kind, 1));
+    let malformed = [MalformedReason::TooShort, MalformedReason::Length].map(|kind| (kind, 1));
     assert_eq!(account.malformed, malformed.into());
     assert_eq!((account.lost_bytes, account.gaps), (10, 1));
 }

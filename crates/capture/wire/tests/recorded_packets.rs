@@ -53,7 +53,7 @@ fn told(collected: &EventCollector) -> Vec<String> {
         let kind = event.kind.name();
         let outcome = &event.outcome;
         let copy = event
-            .particulars
+            .wire_details
             .as_ref()
             .and_then(|more| more.copy.as_ref());
         let copied = copy.map_or(0, |copy| copy.data.len());

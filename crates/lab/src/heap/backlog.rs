@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::{Event, Events};
-use super::ingest::{Pool, for_a_while};
+use super::ingest::{Pool, ingest_for};
 use super::store::Store;
 use crate::LabError;
 use crate::error::reason;
@@ -67,14 +67,14 @@ pub struct Backlog {
 ///
 /// # Errors
 /// If one breaks off.
-pub fn single_row_rate(
+pub fn measure_single_row_rate(
     pool: &Pool,
     store: &Store,
     first_event: u64,
     partitions: usize,
     time: Duration,
 ) -> Result<f64, LabError> {
-    let done = for_a_while(pool, store, first_event, (partitions, 1), time)?;
+    let done = ingest_for(pool, store, first_event, (partitions, 1), time)?;
     Ok(done.per_s())
 }
 
@@ -82,7 +82,7 @@ pub fn single_row_rate(
 ///
 /// # Errors
 /// If a consumer breaks off.
-pub fn backlog(
+pub fn measure_backlog(
     pool: &Pool,
     store: &Store,
     first_event: u64,

@@ -42,7 +42,7 @@ pub struct Cost {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn cost(
+pub fn measure_cost(
     connect: &Connect<'_>,
     processor_time: &ProcessorTime<'_>,
     store: &Store,

@@ -53,7 +53,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the server refuses one.
-    pub fn visit(&self, store: &Store, first_event: u64) -> Result<(), LabError> {
+    pub fn warm_caches(&self, store: &Store, first_event: u64) -> Result<(), LabError> {
         let mut events = Events::new(store.size.customers, first_event);
         for customer in 0..store.size.customers {
             for _ in &self.connections {
@@ -189,7 +189,7 @@ pub fn ingest(
 ///
 /// # Errors
 /// If a consumer breaks off.
-pub fn for_a_while(
+pub fn ingest_for(
     pool: &Pool,
     store: &Store,
     first_event: u64,

@@ -21,13 +21,13 @@ mod store;
 
 use std::collections::BTreeMap;
 
-pub use backlog::{Backlog, BacklogPlan, LagPoint, backlog, single_row_rate};
-pub use cost::{Caches, Cost, cost};
+pub use backlog::{Backlog, BacklogPlan, LagPoint, measure_backlog, measure_single_row_rate};
+pub use cost::{Caches, Cost, measure_cost};
 pub use definition::Definition;
 pub use event::{Event, Events};
-pub use ingest::{IngestCounts, Pool, for_a_while, ingest, insert};
-pub use patterns::{PatternCost, patterns};
-pub use questions::{Asked, ask};
+pub use ingest::{IngestCounts, Pool, ingest, ingest_for, insert};
+pub use patterns::{PatternCost, measure_patterns};
+pub use questions::{QueryResult, run_queries};
 pub use store::{Size, Store, create};
 
 use crate::Case;

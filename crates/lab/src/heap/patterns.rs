@@ -24,7 +24,7 @@ pub struct PatternCost {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn patterns(
+pub fn measure_patterns(
     client: &mut Client,
     processor_time: &ProcessorTime<'_>,
     patterns: u32,

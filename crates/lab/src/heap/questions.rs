@@ -9,7 +9,7 @@ use crate::LabError;
 
 /// A query over one customer's events, with its answer and plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct QueryResult {
     /// Kind of the query: `count`, `unique users` or `funnel`.
     pub what: &'static str,
     /// Text of the query.
@@ -22,7 +22,7 @@ pub struct Asked {
     pub used: Vec<String>,
 }
 
-impl Asked {
+impl QueryResult {
     /// Reports whether every definition's index is used.
     pub fn uses_all(&self) -> bool {
         self.used == self.wanted
@@ -59,7 +59,11 @@ fn funnel_query(first: &Definition, second: &Definition) -> String {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Asked>, LabError> {
+pub fn run_queries(
+    client: &mut Client,
+    store: &Store,
+    customers: u32,
+) -> Result<Vec<QueryResult>, LabError> {
     let failed = LabError::server("a question cannot be asked");
     let mut all = Vec::new();
     for customer in 0..customers.min(store.size.customers) {
@@ -89,7 +93,7 @@ pub fn ask(client: &mut Client, store: &Store, customers: u32) -> Result<Vec<Ask
                 .filter(|index| plan.iter().any(|line| is_scan_of(line, index)))
                 .cloned()
                 .collect();
-            all.push(Asked {
+            all.push(QueryResult {
                 what,
                 sql,
                 answer,

@@ -17,7 +17,7 @@ const READS: u32 = 10;
 ///
 /// # Errors
 /// If it breaks off.
-pub fn application(connect: &Connect<'_>, per_s: f64, time: Duration) -> Result<u64, LabError> {
+pub fn run_application(connect: &Connect<'_>, per_s: f64, time: Duration) -> Result<u64, LabError> {
     let broke = |error: postgres::Error| LabError::Client {
         number: 0,
         reason: reason(&error),

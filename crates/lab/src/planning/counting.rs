@@ -31,7 +31,7 @@ pub struct PlanCounts {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn plans(
+pub fn count_plans(
     client: &mut Client,
     connect: &Connect<'_>,
     protocol: Protocol,
@@ -45,8 +45,9 @@ pub fn plans(
         let result = || -> Result<(), postgres::Error> {
             let mut session = connect("counted")?;
             match protocol {
-                Protocol::Simple => (1..=calls)
-                    .try_for_each(|number| session.batch_execute(&account(u64::from(number)))),
+                Protocol::Simple => (1..=calls).try_for_each(|number| {
+                    session.batch_execute(&account_query(u64::from(number)))
+                }),
                 Protocol::Prepared => {
                     let read =
                         session.prepare("SELECT abalance FROM pgbench_accounts WHERE aid = $1")?;
@@ -75,12 +76,12 @@ pub fn plans(
 }
 
 /// Returns the text of a read of a single account, with its value.
-pub fn account(number: u64) -> String {
+pub fn account_query(number: u64) -> String {
     format!("SELECT abalance FROM pgbench_accounts WHERE aid = {number}")
 }
 
 /// Returns the text of a read of a single account joined with its branch.
-pub fn account_with_branch(number: u64) -> String {
+pub fn account_join_query(number: u64) -> String {
     format!(
         "SELECT abalance, bbalance FROM pgbench_accounts JOIN pgbench_branches USING (bid) WHERE aid = {number}"
     )
@@ -91,7 +92,7 @@ pub fn account_with_branch(number: u64) -> String {
 ///
 /// # Errors
 /// If one breaks off.
-pub fn busy(
+pub fn run_load(
     connect: &Connect<'_>,
     sessions: u32,
     read: fn(u64) -> String,

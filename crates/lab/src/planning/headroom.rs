@@ -19,7 +19,7 @@ pub enum Advice {
 
 impl Advice {
     /// Returns the advice as text.
-    pub fn words(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Advice::Count => {
                 "turn track_planning on: a reload is enough, and half of the time of simple queries is no longer unseen"

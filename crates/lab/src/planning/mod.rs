@@ -9,10 +9,12 @@ mod counting;
 mod headroom;
 mod statistics;
 
-pub use application::application;
-pub use counting::{PlanCounts, Protocol, account, account_with_branch, busy, plans};
+pub use application::run_application;
+pub use counting::{
+    PlanCounts, Protocol, account_join_query, account_query, count_plans, run_load,
+};
 pub use headroom::{Advice, FAR, Headroom, NEAR};
-pub use statistics::{Statistics, statistics};
+pub use statistics::{ExtensionSamples, count_samples};
 
 use crate::Case;
 

@@ -22,7 +22,7 @@ const PLANNING: [&str; 4] = [
 
 /// Samples of clients' backends, by the activity of the extension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct ExtensionSamples {
     /// All samples.
     pub all: u64,
     /// Samples of the extension's own work after planning.
@@ -33,7 +33,7 @@ pub struct Statistics {
     pub spinning: u64,
 }
 
-impl Statistics {
+impl ExtensionSamples {
     /// Returns the share of samples in its work after planning.
     pub fn planning_share(&self) -> f64 {
         self.planning as f64 / self.all.max(1) as f64
@@ -59,8 +59,8 @@ fn strip_suffixes(frame: &str) -> &str {
 }
 
 /// Counts folded stacks: functions from the outermost to the innermost, joined by `;`, and the number of samples.
-pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
-    let mut sums = Statistics::default();
+pub fn count_samples<'l>(folded: impl Iterator<Item = &'l str>) -> ExtensionSamples {
+    let mut sums = ExtensionSamples::default();
     for line in folded {
         let Some((stack, samples)) = line.rsplit_once(' ') else {
             continue;
@@ -104,10 +104,10 @@ mod tests {
             "main;exec_simple_query;PortalDrop;pgss_ExecutorEnd;pgss_store 4",
             "main;exec_simple_query;finish_xact_command 10",
         ];
-        let sums = statistics(named.into_iter());
+        let sums = count_samples(named.into_iter());
         assert_eq!(
             sums,
-            Statistics {
+            ExtensionSamples {
                 all: 107,
                 planning: 3,
                 execution: 4,
@@ -119,7 +119,7 @@ mod tests {
             "main;[postgres];pg_plan_queries;pg_plan_query;[pg_stat_statements.so];standard_planner;[postgres] 9",
             "main;[postgres];PortalDrop;[pg_stat_statements.so];[pg_stat_statements.so] 5",
         ];
-        let sums = statistics(unnamed.into_iter());
+        let sums = count_samples(unnamed.into_iter());
         assert_eq!((sums.planning, sums.execution, sums.spinning), (2, 5, 0));
     }
 }

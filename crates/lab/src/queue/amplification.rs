@@ -25,7 +25,7 @@ pub struct Amplification {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn amplification(client: &mut Client, scale: Scale) -> Result<Amplification, LabError> {
+pub fn measure_amplification(client: &mut Client, scale: Scale) -> Result<Amplification, LabError> {
     let failed = LabError::server("a table of links cannot be filled");
     let (rows, inserted): (u32, u32) = match scale {
         Scale::Small => (100_000, 10_000),

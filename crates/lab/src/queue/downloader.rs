@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Parameters of the system.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
+pub struct SystemPlan {
     /// Number of instances.
     pub instances: usize,
     /// Number of workers of each instance.
@@ -45,12 +45,12 @@ pub struct Plan {
     /// Age at which the reaper releases a claim.
     pub reap_after: Duration,
     /// Whether the shops' servers have periods of errors.
-    pub spells: bool,
+    pub has_error_periods: bool,
 }
 
 /// Result of a period of the system's work.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Driven {
+pub struct SystemResult {
     /// Metrics over time.
     pub samples: Vec<Sample>,
     /// Counts of the programs' work.
@@ -110,9 +110,9 @@ impl System {
         deployment: &Deployment,
         connect: &Connect,
         queue: &Queue,
-        plan: &Plan,
+        plan: &SystemPlan,
     ) -> Result<Self, LabError> {
-        let links = LinkServer::start(plan.spells)?;
+        let links = LinkServer::start(plan.has_error_periods)?;
         let tally = Arc::new(Tally::default());
         let is_over = Arc::new(AtomicBool::new(false));
         let metrics = connect("metrics").and_then(Metrics::new);
@@ -179,12 +179,12 @@ impl System {
 ///
 /// # Errors
 /// If a program of it breaks off.
-pub fn drive(
+pub fn run_system(
     deployment: &Deployment,
     queue: &Queue,
-    plan: &Plan,
+    plan: &SystemPlan,
     duration: Duration,
-) -> Result<Driven, LabError> {
+) -> Result<SystemResult, LabError> {
     let connect = connections(&deployment.url);
     let mut system = System::start(deployment, &connect, queue, plan)?;
     let mut samples = Vec::new();
@@ -195,7 +195,7 @@ pub fn drive(
     }
     let took = system.begun.elapsed();
     let (counts, served) = system.end()?;
-    Ok(Driven {
+    Ok(SystemResult {
         samples,
         counts,
         served,
@@ -208,10 +208,10 @@ pub fn drive(
 ///
 /// # Errors
 /// If a program of it breaks off.
-pub fn drain(
+pub fn drain_queue(
     deployment: &Deployment,
     queue: &Queue,
-    plan: &Plan,
+    plan: &SystemPlan,
     kill: Option<KillCondition>,
     patience: Duration,
 ) -> Result<DrainResult, LabError> {
@@ -220,7 +220,7 @@ pub fn drain(
     let due = metrics.and_then(|mut metrics| metrics.due());
     let due = due.map_err(|error| program_error(&error))?;
     let due: HashSet<u64> = due.iter().filter_map(|link| number(link)).collect();
-    let plan = Plan {
+    let plan = SystemPlan {
         arrivals_per_s: 0,
         ..*plan
     };

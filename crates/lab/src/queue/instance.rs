@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded};
 use postgres::Client;
 
-use super::limiter::{Limiter, PUT_OFF};
+use super::limiter::{Limiter, POSTPONE};
 use super::messages::{InstanceParameters, Report, read_message, write_message};
 use super::tally::{Tally, add};
 use super::worker::{Job, work};
@@ -62,7 +62,7 @@ impl InstanceState {
 ///
 /// # Errors
 /// If the parameters are invalid, or a thread failed; the failure is also reported.
-pub fn instance(
+pub fn run_instance(
     mut input: impl BufRead + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), LabError> {
@@ -142,7 +142,7 @@ fn start(
 fn poll(instance: &InstanceState, claim: &str, jobs: &Sender<Job>) -> Result<(), postgres::Error> {
     let mut client = instance.connect("poller")?;
     let claim = client.prepare(claim)?;
-    let put_off = client.prepare(PUT_OFF)?;
+    let put_off = client.prepare(POSTPONE)?;
     let tally = &instance.tally;
     while !instance.ends.load(Ordering::Acquire) {
         let rows = client.query(&claim, &[])?;

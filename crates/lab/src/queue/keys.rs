@@ -24,7 +24,7 @@ impl Key {
     pub const ALL: [Key; 3] = [Key::Digest, Key::Identity, Key::TimeOrdered];
 
     /// Returns the common name.
-    pub fn words(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Key::Digest => "SHA-256 digest (BYTEA)",
             Key::Identity => "counted up (INT8 identity)",
@@ -117,7 +117,7 @@ fn raise_max_wal_size(client: &mut Client) -> Result<(), LabError> {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn key_costs(client: &mut Client, scale: Scale) -> Result<Vec<KeyCosts>, LabError> {
+pub fn measure_keys(client: &mut Client, scale: Scale) -> Result<Vec<KeyCosts>, LabError> {
     let (rows, inserted) = match scale {
         Scale::Small => (150_000, 10_000),
         Scale::Full => (1_500_000, 100_000),
@@ -184,7 +184,7 @@ pub struct Migration {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn migrate(client: &mut Client, scale: Scale) -> Result<Migration, LabError> {
+pub fn measure_migration(client: &mut Client, scale: Scale) -> Result<Migration, LabError> {
     let failed = LabError::server("the key cannot be replaced");
     let images: u32 = match scale {
         Scale::Small => 40_000,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Postpones links that were claimed and exceed the rate: the suspected statement.
-pub const PUT_OFF: &str = "UPDATE image_links SET download_after = now() + random() * interval '1 min', queued_at = NULL \
+pub const POSTPONE: &str = "UPDATE image_links SET download_after = now() + random() * interval '1 min', queued_at = NULL \
      WHERE id = ANY($1)";
 
 /// Number of attempts over which the error rate is computed.

@@ -39,7 +39,7 @@ pub struct RequestCounts {
     /// Number of requests that failed.
     pub failed: u64,
     /// Number of requests that repeat the same attempt at the same link.
-    pub twice: u64,
+    pub duplicates: u64,
     /// Links that were requested, by their numbers.
     pub links: HashSet<u64>,
 }
@@ -189,7 +189,7 @@ fn answer(mut stream: &TcpStream, shared: &Shared, request: &str) -> std::io::Re
             let is_new = log.attempts.insert((number, attempt));
             let served = &mut log.served;
             served.requests += 1;
-            served.twice += u64::from(!is_new);
+            served.duplicates += u64::from(!is_new);
             served.links.insert(number);
             match (kind < MISSING, fails) {
                 (true, _) => {
@@ -241,11 +241,11 @@ mod tests {
             seen[place] += 1;
         }
         assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
-        assert_eq!(server.served().twice, 0);
+        assert_eq!(server.served().duplicates, 0);
         fetcher.fetch(&link(7), 0);
         fetcher.fetch(&link(7), 1);
         let served = server.served();
-        assert_eq!((served.requests, served.twice), (302, 1));
+        assert_eq!((served.requests, served.duplicates), (302, 1));
         assert_eq!(
             [served.sent, served.missing, served.failed]
                 .iter()

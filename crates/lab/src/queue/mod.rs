@@ -26,17 +26,20 @@ mod tally;
 mod upkeep;
 mod worker;
 
-pub use amplification::{Amplification, amplification};
+pub use amplification::{Amplification, measure_amplification};
 pub use claim::{LockClause, claim_sql};
-pub use downloader::{DrainResult, Driven, KillCondition, Plan, drain, drive};
-pub use instance::instance;
-pub use keys::{Key, KeyCosts, Migration, key_costs, migrate};
-pub use limiter::{Limiter, PUT_OFF};
+pub use downloader::{
+    DrainResult, KillCondition, SystemPlan, SystemResult, drain_queue, run_system,
+};
+pub use instance::run_instance;
+pub use keys::{Key, KeyCosts, Migration, measure_keys, measure_migration};
+pub use limiter::{Limiter, POSTPONE};
 pub use links::RequestCounts;
 pub use metrics::Sample;
 pub use process::Deployment;
 pub use schema::{
-    COMPOSITE, Index, OBVIOUS, PARTIAL, Queue, SERIES, build, create, make_due, settle, warm,
+    COMPOSITE, Index, OBVIOUS, PARTIAL, Queue, SERIES, create, create_index, make_due,
+    postpone_all, warm,
 };
 pub use tally::Counts;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::claim::claim_sql;
-use super::downloader::Plan;
+use super::downloader::SystemPlan;
 use super::messages::{InstanceParameters, Report, read_message, write_message};
 use super::tally::Counts;
 use crate::LabError;
@@ -53,7 +53,7 @@ impl Process {
     pub(super) fn start(
         deployment: &Deployment,
         number: usize,
-        plan: &Plan,
+        plan: &SystemPlan,
         links: SocketAddr,
     ) -> Result<Self, LabError> {
         let task = InstanceParameters {
@@ -180,7 +180,7 @@ mod tests {
             program: "sh".into(),
             arguments,
         };
-        let plan = Plan {
+        let plan = SystemPlan {
             instances: 1,
             workers: 1,
             batch: 1,
@@ -190,7 +190,7 @@ mod tests {
             arrivals_per_s: 0,
             upkeep_every: Duration::ZERO,
             reap_after: Duration::ZERO,
-            spells: false,
+            has_error_periods: false,
         };
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
         Process::start(&deployment, 3, &plan, nowhere).unwrap()

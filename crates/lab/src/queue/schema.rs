@@ -202,7 +202,7 @@ pub fn make_due(client: &mut Client, links: u32) -> Result<u64, LabError> {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn settle(client: &mut Client) -> Result<(), LabError> {
+pub fn postpone_all(client: &mut Client) -> Result<(), LabError> {
     client
         .batch_execute(
             "UPDATE image_links SET download_after = now() + interval '2 days', queued_at = NULL, attempts = 0
@@ -215,7 +215,7 @@ pub fn settle(client: &mut Client) -> Result<(), LabError> {
 ///
 /// # Errors
 /// If the server refuses.
-pub fn build(client: &mut Client, index: &Index) -> Result<(), LabError> {
+pub fn create_index(client: &mut Client, index: &Index) -> Result<(), LabError> {
     client
         .batch_execute(index.sql)
         .map_err(LabError::server("the index cannot be made"))

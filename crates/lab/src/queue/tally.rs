@@ -13,7 +13,7 @@ pub struct Counts {
     /// Links that they returned.
     pub claimed: u64,
     /// Links of these that the limiter postponed.
-    pub put_off: u64,
+    pub postponed: u64,
     /// Images that were fetched. They are fetched again a day later.
     pub downloaded: u64,
     /// Attempts that failed and are retried.
@@ -32,7 +32,7 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, more: Counts) {
         self.claims += more.claims;
         self.claimed += more.claimed;
-        self.put_off += more.put_off;
+        self.postponed += more.postponed;
         self.downloaded += more.downloaded;
         self.retried += more.retried;
         self.given_up += more.given_up;
@@ -67,7 +67,7 @@ impl Tally {
         Counts {
             claims: of(&self.claims),
             claimed: of(&self.claimed),
-            put_off: of(&self.put_off),
+            postponed: of(&self.put_off),
             downloaded: of(&self.downloaded),
             retried: of(&self.retried),
             given_up: of(&self.given_up),

@@ -4,4 +4,4 @@ mod tables;
 mod traffic;
 
 pub use tables::{INDEX_TO_DROP, Sizes, create, warm};
-pub use traffic::{Driven, Traffic, TrafficError, drive};
+pub use traffic::{TrafficCounts, TrafficError, TrafficOptions, run_traffic};

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 /// Parameters of the traffic.
 #[derive(Debug, Clone, Copy)]
-pub struct Traffic {
+pub struct TrafficOptions {
     /// Client programs, each with one session at a time.
     pub sessions: usize,
     /// Duration. Each program completes its present action.
@@ -45,7 +45,7 @@ pub struct Traffic {
 
 /// Counts of the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Driven {
+pub struct TrafficCounts {
     /// Statements sent, failed ones included. A simple message counts once, whatever it holds,
     /// and preparing does not count unless it failed.
     pub statements: u64,
@@ -57,7 +57,7 @@ pub struct Driven {
     pub histories: u64,
 }
 
-impl AddAssign for Driven {
+impl AddAssign for TrafficCounts {
     fn add_assign(&mut self, other: Self) {
         self.statements += other.statements;
         self.failed += other.failed;
@@ -66,7 +66,7 @@ impl AddAssign for Driven {
     }
 }
 
-impl fmt::Display for Driven {
+impl fmt::Display for TrafficCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -129,7 +129,10 @@ type Result<T, E = UnexpectedOutcome> = std::result::Result<T, E>;
 pub type Connect<'a> = dyn Fn(&str) -> Result<Client, postgres::Error> + Sync + 'a;
 
 /// Runs the programs of the shop, and returns when all have ended.
-pub fn drive(connect: &Connect<'_>, options: Traffic) -> Result<Driven, TrafficError> {
+pub fn run_traffic(
+    connect: &Connect<'_>,
+    options: TrafficOptions,
+) -> Result<TrafficCounts, TrafficError> {
     let broken = AtomicBool::new(false);
     let until = Instant::now() + options.duration;
     let run = |number: usize| {
@@ -150,7 +153,7 @@ pub fn drive(connect: &Connect<'_>, options: Traffic) -> Result<Driven, TrafficE
         let programs: Vec<_> = (0..options.sessions)
             .map(|number| scope.spawn(move || run(number)))
             .collect();
-        let mut all = Driven::default();
+        let mut all = TrafficCounts::default();
         let mut trouble = None;
         for program in programs {
             match program.join() {
@@ -175,7 +178,7 @@ struct Program<'a> {
     random: Xoshiro256PlusPlus,
     keys: NewKeys,
     session: Option<Session>,
-    driven: Driven,
+    driven: TrafficCounts,
 }
 
 /// A connection, with its prepared statements.
@@ -187,7 +190,7 @@ struct Session {
 impl<'a> Program<'a> {
     fn new(
         connect: &'a Connect<'a>,
-        options: Traffic,
+        options: TrafficOptions,
         number: usize,
         until: Instant,
         broken: &'a AtomicBool,
@@ -206,7 +209,7 @@ impl<'a> Program<'a> {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             keys: NewKeys::of(number),
             session: None,
-            driven: Driven::default(),
+            driven: TrafficCounts::default(),
         }
     }
 

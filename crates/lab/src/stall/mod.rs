@@ -9,9 +9,9 @@ mod rates;
 mod shop;
 mod traffic;
 
-pub use rates::{Rates, Window};
+pub use rates::{SendRates, Window};
 pub use shop::{INDEX, Shop, create, drop_index, warm};
-pub use traffic::{Driven, Plan, SEARCHER, drive};
+pub use traffic::{QueryCounts, SEARCHER, TrafficPlan, run_programs};
 
 use crate::Case;
 

@@ -15,7 +15,7 @@ pub struct Window {
 
 /// Send rates of the sessions that are unrelated to the slow statement.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rates {
+pub struct SendRates {
     /// Length of a window, in nanoseconds.
     pub window_ns: i64,
     /// Windows from the replay's start to the last statement sent.
@@ -28,9 +28,9 @@ pub struct Rates {
     pub span_ns: i64,
 }
 
-impl Rates {
+impl SendRates {
     /// Counts the statements of a run, without the sessions in `touched`.
-    pub fn of<'e>(
+    pub fn from_executions<'e>(
         executions: impl Iterator<Item = &'e Execution>,
         touched: &HashSet<u64>,
         window_ns: i64,
@@ -57,7 +57,7 @@ impl Rates {
                 sent_in_time += u64::from(*sent_ns < span_ns + window_ns);
             }
         }
-        Rates {
+        SendRates {
             window_ns,
             windows,
             due: moments.len() as u64,
@@ -67,7 +67,7 @@ impl Rates {
     }
 
     /// Returns the share that was sent in time, from 0 to 1.
-    pub fn kept(&self) -> f64 {
+    pub fn share_in_time(&self) -> f64 {
         self.sent_in_time as f64 / self.due.max(1) as f64
     }
 }
@@ -107,14 +107,14 @@ mod tests {
             // Touched.
             execution(2, 5, 500),
         ];
-        let rates = Rates::of(all.iter(), &HashSet::from([2]), 10);
+        let rates = SendRates::from_executions(all.iter(), &HashSet::from([2]), 10);
         assert_eq!((rates.due, rates.sent_in_time, rates.span_ns), (4, 3, 29));
-        assert_eq!(rates.kept(), 0.75);
+        assert_eq!(rates.share_in_time(), 0.75);
         let due: Vec<u64> = rates.windows.iter().map(|window| window.due).collect();
         let sent: Vec<u64> = rates.windows.iter().map(|window| window.sent).collect();
         assert_eq!(due, [1, 1, 2, 0, 0, 0, 0, 0]);
         assert_eq!(sent, [1, 1, 1, 0, 0, 0, 0, 1]);
-        let nothing = Rates::of([].iter(), &HashSet::new(), 10);
-        assert_eq!((nothing.due, nothing.kept()), (0, 0.0));
+        let nothing = SendRates::from_executions([].iter(), &HashSet::new(), 10);
+        assert_eq!((nothing.due, nothing.share_in_time()), (0, 0.0));
     }
 }

@@ -17,7 +17,7 @@ const READ: &str = "SELECT state, note FROM orders WHERE id = $1";
 
 /// Parameters of the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct TrafficPlan {
     /// Programs that read single orders.
     pub readers: usize,
     /// Interval between two reads of a program.
@@ -28,11 +28,11 @@ pub struct Plan {
     pub duration: Duration,
 }
 
-impl Plan {
+impl TrafficPlan {
     /// Sets the interval of searches so that a search without its index takes `slower` times as long. In one queue,
     /// one second of traffic then takes that many seconds.
     pub fn for_shop(shop: &Shop, slower: u32, duration: Duration) -> Self {
-        Plan {
+        TrafficPlan {
             readers: 6,
             read_every: Duration::from_millis(20),
             search_every: (shop.slow / slower).max(Duration::from_millis(2)),
@@ -43,7 +43,7 @@ impl Plan {
 
 /// Counts of the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Driven {
+pub struct QueryCounts {
     /// Number of reads of single orders.
     pub reads: u64,
     /// Number of searches.
@@ -54,11 +54,11 @@ pub struct Driven {
 ///
 /// # Errors
 /// If one breaks off.
-pub fn drive(
+pub fn run_programs(
     connect: &(dyn Fn(&str) -> Result<Client, postgres::Error> + Sync),
     shop: &Shop,
-    plan: &Plan,
-) -> Result<Driven, LabError> {
+    plan: &TrafficPlan,
+) -> Result<QueryCounts, LabError> {
     let begun = Instant::now();
     thread::scope(|scope| {
         let program = |number: usize| {
@@ -97,7 +97,7 @@ pub fn drive(
         let programs: Vec<_> = (0..=plan.readers)
             .map(|number| (number, scope.spawn(move || program(number))))
             .collect();
-        let mut driven = Driven::default();
+        let mut driven = QueryCounts::default();
         for (number, program) in programs {
             let sent = program.join().expect("a program does not panic")?;
             match number {

@@ -74,11 +74,11 @@ impl Execution {
         matches!(self.outcome, Outcome::Failed(_))
             || self.captured.sqlstate.is_some()
             || self.captured.rows.is_some_and(other_rows)
-            || self.has_other_values()
+            || self.differs_in_values()
     }
 
     /// Whether the number of rows is that of the capture, but the values differ.
-    pub fn has_other_values(&self) -> bool {
+    pub fn differs_in_values(&self) -> bool {
         let digests = self.digest.zip(self.captured.digest);
         self.outcome == Outcome::Done && digests.is_some_and(|(here, there)| here != there)
     }
@@ -270,21 +270,21 @@ pub struct Captured {
     pub digest: Option<u64>,
     /// Location in the source. A run stores it only for events that [differ from the
     /// capture](Execution::differs_from_capture).
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
 }
 
 /// Location of a statement in the source of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Place {
+pub struct SourceLocation {
     /// Index of the source in [`crate::WorkloadRef::sources`].
     pub source: u32,
     /// Line number, from 1.
     pub line: u64,
 }
 
-impl Place {
+impl SourceLocation {
     /// Creates the location of an event; `None` for line 0.
-    pub fn of(source: u32, line: u64) -> Option<Place> {
-        (line > 0).then_some(Place { source, line })
+    pub fn of(source: u32, line: u64) -> Option<SourceLocation> {
+        (line > 0).then_some(SourceLocation { source, line })
     }
 }

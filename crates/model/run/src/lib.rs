@@ -31,9 +31,9 @@ mod reader;
 mod table;
 mod writer;
 
-pub use archive::{ArchiveError, Unfinished};
+pub use archive::{ArchiveError, UnfinishedDirectory};
 pub use evidence::{Artefact, Moment};
-pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
+pub use execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 pub use execution_counts::ServiceTime;
 pub use facts::{
     DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan, PlanFact,
@@ -41,7 +41,7 @@ pub use facts::{
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use observed::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SampledStatement,
     StatementStatistics,
 };
 pub use observed_table::ObservedWriter;

@@ -89,7 +89,7 @@ impl ProbeState {
 
 /// A statement seen at the server, of the workload or of another client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenStatement {
+pub struct SampledStatement {
     /// Fingerprint of its normal form.
     pub fingerprint: Fingerprint,
     /// Class.
@@ -98,7 +98,7 @@ pub struct SeenStatement {
     pub sql: String,
     /// The server truncated the text (`track_activity_query_size`). The fingerprint is that of the truncated
     /// text.
-    pub cut: bool,
+    pub is_truncated: bool,
 }
 
 /// Difference of an entry of `pg_stat_statements` between two readings.
@@ -123,7 +123,7 @@ pub struct StatementStatistics {
     pub entries: u64,
     /// The entry of the later reading counts from zero: it was evicted and added again, or the statistics
     /// were reset.
-    pub anew: bool,
+    pub counts_from_zero: bool,
     /// Number of executions.
     pub calls: u64,
     /// Number of plannings; `None` if planning is not tracked.

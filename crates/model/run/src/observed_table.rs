@@ -10,7 +10,7 @@ use sql::{Fingerprint, StatementClass};
 
 use crate::facts_table::{Row, optional_text, text};
 use crate::observed::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SampledStatement,
     StatementStatistics,
 };
 
@@ -34,7 +34,7 @@ pub(crate) const TABLES: [&str; 8] = [
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         NOTES => Some(ProbeNote::COLUMNS),
-        SEEN => Some(SeenStatement::COLUMNS),
+        SEEN => Some(SampledStatement::COLUMNS),
         STATISTICS => Some(StatementStatistics::COLUMNS),
         WINDOWS => Some(SampleWindow::COLUMNS),
         ACTIVITY => Some(Activity::COLUMNS),
@@ -72,7 +72,7 @@ impl ObservedWriter {
     pub(crate) fn create(archive: &ArchiveWriter) -> Result<Self, ArchiveError> {
         Ok(ObservedWriter {
             notes: archive.table(NOTES, ProbeNote::COLUMNS, OBSERVED)?,
-            seen: archive.table(SEEN, SeenStatement::COLUMNS, OBSERVED)?,
+            seen: archive.table(SEEN, SampledStatement::COLUMNS, OBSERVED)?,
             statistics: archive.table(STATISTICS, StatementStatistics::COLUMNS, OBSERVED)?,
             windows: archive.table(WINDOWS, SampleWindow::COLUMNS, OBSERVED)?,
             activity: archive.table(ACTIVITY, Activity::COLUMNS, OBSERVED)?,
@@ -93,7 +93,7 @@ impl ObservedWriter {
     }
 
     /// Whether a statement's text is stored already.
-    pub fn knows(&self, fingerprint: Fingerprint) -> bool {
+    pub fn has_statement(&self, fingerprint: Fingerprint) -> bool {
         self.known.contains(&fingerprint)
     }
 
@@ -102,7 +102,7 @@ impl ObservedWriter {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn seen(&mut self, statement: &SeenStatement) -> Result<(), ArchiveError> {
+    pub fn seen(&mut self, statement: &SampledStatement) -> Result<(), ArchiveError> {
         if self.known.len() >= SEEN_MAX {
             self.left_out += u64::from(!self.known.contains(&statement.fingerprint));
             return Ok(());
@@ -268,7 +268,7 @@ impl Row for ProbeNote {
     }
 }
 
-impl Row for SeenStatement {
+impl Row for SampledStatement {
     const COLUMNS: &'static [Column] = &[
         Column::required("fingerprint", U64).low_cardinality(),
         Column::required("class", Text),
@@ -280,16 +280,16 @@ impl Row for SeenStatement {
         table.u64(self.fingerprint.0);
         table.text(self.class.name());
         table.text(self.sql.as_str());
-        table.bool(self.cut);
+        table.bool(self.is_truncated);
     }
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
         let class = batch.text(1, row).and_then(StatementClass::from_name);
-        Ok(SeenStatement {
+        Ok(SampledStatement {
             fingerprint: Fingerprint(u64(batch, 0, row)),
             class: class.unwrap_or(StatementClass::Other),
             sql: text(batch, 2, row),
-            cut: bool(batch, 3, row),
+            is_truncated: bool(batch, 3, row),
         })
     }
 }
@@ -333,7 +333,7 @@ impl Row for StatementStatistics {
         table.text(self.user.as_deref());
         table.bool(self.top_level);
         table.u64(self.entries);
-        table.bool(self.anew);
+        table.bool(self.counts_from_zero);
         table.u64(self.calls);
         table.u64(self.plans);
         table.u64(self.plan_ns);
@@ -367,7 +367,7 @@ impl Row for StatementStatistics {
             user: optional_text(batch, 5, row),
             top_level: batch.bool(6, row),
             entries: u64(batch, 7, row),
-            anew: bool(batch, 8, row),
+            counts_from_zero: bool(batch, 8, row),
             calls: u64(batch, 9, row),
             plans: batch.u64(10, row),
             plan_ns: batch.u64(11, row),

@@ -13,7 +13,7 @@ use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, has, read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
 use crate::observed::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, SampleWindow, SeenStatement,
+    Activity, Blocking, Counter, LockCount, ProbeNote, SampleWindow, SampledStatement,
     StatementStatistics,
 };
 use crate::observed_table as observed;
@@ -178,7 +178,7 @@ impl RunReader {
     ///
     /// # Errors
     /// As [`Self::probes`].
-    pub fn seen_statements(&self) -> Result<Stream<SeenStatement>, ArchiveError> {
+    pub fn observed_statements(&self) -> Result<Stream<SampledStatement>, ArchiveError> {
         self.read_stream(observed::SEEN)
     }
 

@@ -4,7 +4,7 @@ use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 use sql::Fingerprint;
 use workload::Sqlstate;
 
-use crate::execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
+use crate::execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 
 use ColumnType::{I64, Text, U64};
 
@@ -62,7 +62,7 @@ pub(crate) fn write_execution(
     table.u64(execution.captured.duration_us);
     table.u64(execution.captured.rows);
     table.text(execution.captured.sqlstate.as_ref().map(Sqlstate::as_str));
-    let place = execution.captured.place;
+    let place = execution.captured.location;
     let place = place.filter(|_| execution.differs_from_capture());
     table.u64(place.map(|place| u64::from(place.source)));
     table.u64(place.map(|place| place.line));
@@ -116,10 +116,10 @@ pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, Str
             rows: batch.u64(16, row),
             sqlstate: sqlstate(17)?,
             digest: batch.u64(21, row),
-            place: batch
+            location: batch
                 .u64(18, row)
                 .zip(batch.u64(19, row))
-                .and_then(|(source, line)| Place::of(u32::try_from(source).ok()?, line)),
+                .and_then(|(source, line)| SourceLocation::of(u32::try_from(source).ok()?, line)),
         },
     })
 }

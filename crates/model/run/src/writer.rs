@@ -144,7 +144,7 @@ impl RunWriter {
 
     /// Returns up to `count` statements with the highest total service time, the highest first. Empty if
     /// times were not summed.
-    pub fn costliest(&self, count: usize) -> Vec<ServiceTime> {
+    pub fn most_expensive_statements(&self, count: usize) -> Vec<ServiceTime> {
         self.counts.costliest(count)
     }
 
@@ -194,7 +194,7 @@ impl RunWriter {
 pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
     let body = unfinished_body(partial, KIND)?;
     let mut info: RunInfo =
-        serde_json::from_value(body).map_err(|error| ArchiveError::Foreign {
+        serde_json::from_value(body).map_err(|error| ArchiveError::WrongKind {
             path: partial.to_owned(),
             kind: "unfinished run".to_owned(),
             reason: format!("it was stopped before it began ({error})"),

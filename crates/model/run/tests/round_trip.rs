@@ -14,8 +14,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use run::{
     Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan,
-    Outcome, Place, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
-    SettingFact, SkipReason, StatementKind, TargetInfo, WorkloadRef,
+    Outcome, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
+    SettingFact, SkipReason, SourceLocation, StatementKind, TargetInfo, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
 use workload::{Sqlstate, StatementText, Unreplayable};
@@ -108,7 +108,7 @@ fn executions() -> impl Strategy<Value = Execution> {
                     rows: captured_rows,
                     sqlstate: captured_failed.then_some(Sqlstate(*b"23505")),
                     digest: captured_rows,
-                    place: Place::of(session as u32, sequence),
+                    location: SourceLocation::of(session as u32, sequence),
                 },
             },
         )
@@ -139,7 +139,7 @@ proptest! {
             .iter()
             .map(|execution| {
                 let mut kept = execution.clone();
-                kept.captured.place = kept.captured.place.filter(|_| execution.differs_from_capture());
+                kept.captured.location = kept.captured.location.filter(|_| execution.differs_from_capture());
                 kept
             })
             .collect();
@@ -458,7 +458,10 @@ fn the_costliest_are_those_with_most_service_time() {
     writer
         .execution(&execution(0, 1, 900, Outcome::Done))
         .unwrap();
-    assert!(writer.costliest(9).is_empty(), "nobody asked");
+    assert!(
+        writer.most_expensive_statements(9).is_empty(),
+        "nobody asked"
+    );
     writer.sum_up_service_times();
     let failed = Outcome::Failed(Sqlstate(*b"22012"));
     for (sequence, (fingerprint, took_ns, outcome)) in [
@@ -474,7 +477,7 @@ fn the_costliest_are_those_with_most_service_time() {
         let one = execution(1 + sequence as u64, fingerprint, took_ns, outcome);
         writer.execution(&one).unwrap();
     }
-    let found = writer.costliest(2);
+    let found = writer.most_expensive_statements(2);
     let found: Vec<_> = found
         .iter()
         .map(|one| (one.fingerprint.0, one.service_ns, one.calls))

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::parameter::Parameter;
-use crate::wire_details::Particulars;
+use crate::wire_details::WireDetails;
 
 /// One action of a client, with its outcome as far as the source knows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ pub struct Event {
     pub prelude: bool,
     /// Details that only a wire capture knows; `None` in a workload from a log. Events with equal details,
     /// such as the executions of one statement, share them.
-    pub particulars: Option<Arc<Particulars>>,
+    pub wire_details: Option<Arc<WireDetails>>,
 }
 
 /// Action of a client. SQL is shared: the executions of one prepared statement hold one text.

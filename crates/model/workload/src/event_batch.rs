@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::event::{Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, PackedValues, Parameters, ValueEnd, push_binary};
 use crate::parameter::Parameter;
-use crate::wire_details::Particulars;
+use crate::wire_details::WireDetails;
 
 /// Key of the time order: due time, session, sequence.
 pub(crate) type Key = (i64, u64, u64);
@@ -18,7 +18,7 @@ pub(crate) struct EventBatch {
     binary: Vec<u8>,
     ends: Vec<Option<ValueEnd>>,
     /// Wire details; empty for events of a log.
-    particulars: Vec<Arc<Particulars>>,
+    particulars: Vec<Arc<WireDetails>>,
     particulars_bytes: usize,
 }
 
@@ -90,7 +90,7 @@ impl EventBatch {
             + self.text.capacity()
             + self.binary.capacity()
             + self.ends.capacity() * size_of::<Option<ValueEnd>>()
-            + self.particulars.capacity() * size_of::<Arc<Particulars>>()
+            + self.particulars.capacity() * size_of::<Arc<WireDetails>>()
     }
 
     /// Removes all events and retains the allocations.
@@ -164,7 +164,7 @@ impl EventBatch {
                 }
             }
         }
-        if let Some(particulars) = event.particulars
+        if let Some(particulars) = event.wire_details
             // Most events share the details of the event before.
             && !(self.particulars.last()).is_some_and(|last| Arc::ptr_eq(last, particulars))
         {
@@ -193,7 +193,7 @@ impl EventBatch {
             values_length: length(&self.text[values_at..]),
             binary_length: (self.binary.len() - binary_at) as u32,
             ends_count: (self.ends.len() - ends_at) as u32,
-            particulars: match event.particulars {
+            particulars: match event.wire_details {
                 Some(_) => self.particulars.len() as u32,
                 None => 0,
             },
@@ -289,7 +289,7 @@ impl EventBatch {
             source: head.source,
             line: head.line,
             prelude: head.prelude,
-            particulars: (head.particulars > 0)
+            wire_details: (head.particulars > 0)
                 .then(|| &self.particulars[head.particulars as usize - 1]),
         }
     }
@@ -336,9 +336,9 @@ mod tests {
             Some("".into()),
             Some(Parameter::from(&b"\xfe"[..])),
         ];
-        let particulars = Arc::new(Particulars {
+        let particulars = Arc::new(WireDetails {
             rows_max: Some(7),
-            ..Particulars::default()
+            ..WireDetails::default()
         });
         let (statement, portal, sql) = ("s", "p", "select 'ä'");
         let kinds = [
@@ -384,7 +384,7 @@ mod tests {
             source: 2,
             line: 11,
             prelude: true,
-            particulars: matches!(kind, KindRef::Execute { .. }).then_some(&particulars),
+            wire_details: matches!(kind, KindRef::Execute { .. }).then_some(&particulars),
         });
         let mut packed = EventBatch::default();
         packed.push(&events[1]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Event, EventKind, Outcome, Unreplayable};
 use crate::parameter::{Parameter, ParameterRef};
-use crate::wire_details::Particulars;
+use crate::wire_details::WireDetails;
 
 /// One action of a client; an [`Event`] with borrowed texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ pub struct EventRef<'a> {
     /// As [`Event::prelude`].
     pub prelude: bool,
     /// As [`Event::particulars`].
-    pub particulars: Option<&'a Arc<Particulars>>,
+    pub wire_details: Option<&'a Arc<WireDetails>>,
 }
 
 /// Action of a client; an [`EventKind`] with borrowed texts.
@@ -385,7 +385,7 @@ impl Event {
             source: self.source,
             line: self.line,
             prelude: self.prelude,
-            particulars: self.particulars.as_ref(),
+            wire_details: self.wire_details.as_ref(),
         }
     }
 }
@@ -445,7 +445,7 @@ impl EventRef<'_> {
             source: self.source,
             line: self.line,
             prelude: self.prelude,
-            particulars: self.particulars.cloned(),
+            wire_details: self.wire_details.cloned(),
         }
     }
 }

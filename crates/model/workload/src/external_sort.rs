@@ -70,7 +70,7 @@ impl SortItem {
             }
             kind => kind.sql().map_or(0, |sql| sql.len() + 16),
         };
-        let particulars = self.event.particulars.as_ref();
+        let particulars = self.event.wire_details.as_ref();
         size_of::<SortItem>() + texts + particulars.map_or(0, |particulars| particulars.bytes())
     }
 }

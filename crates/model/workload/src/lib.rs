@@ -36,14 +36,14 @@ mod wire_details;
 mod writer;
 
 pub use archive::{
-    ArchiveError, Identity, KeyError, Keyring, Recipient, Unfinished, key_file, parse_identities,
-    parse_recipients,
+    ArchiveError, Identity, KeyError, Keyring, Recipient, UnfinishedDirectory, key_file,
+    parse_identities, parse_recipients,
 };
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
 pub use lineage::{
-    ExclusionReason, Kept, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote,
+    ExclusionReason, KeepReason, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote,
     SliceAccount, SliceNote,
 };
 pub use parameter::{Parameter, ParameterRef};
@@ -57,7 +57,7 @@ pub use session_state::SessionState;
 pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
 pub use table::StatementText;
 pub use wire_details::{
-    Boundary, CopyIn, FirstRow, Particulars, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS,
-    Setting,
+    Boundary, CopyIn, FirstRow, REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest,
+    STANDARD_CONFORMING_STRINGS, Setting, WireDetails,
 };
 pub use writer::{WorkloadWriter, WriterOptions};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use mask_account::{Kept, MaskAccount, MaskedValues};
+pub use mask_account::{KeepReason, MaskAccount, MaskedValues};
 pub use rewrite_account::RewriteAccount;
 pub use slice_account::{ExclusionReason, SliceAccount};
 

@@ -178,7 +178,7 @@ impl Tracked {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::parameter::{Parameter, ParameterRef};
 use crate::session::Session;
-use crate::wire_details::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, Setting};
+use crate::wire_details::{Boundary, CopyIn, FirstRow, ResultFormat, Setting, WireDetails};
 use sql::{Fingerprint, StatementClass};
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
@@ -93,7 +93,7 @@ pub(crate) const STATEMENT: &[Column] = &[
 pub(crate) struct EventTable {
     table: TableWriter,
     /// Details of the last row: most rows have the same as the one before.
-    particulars: Option<Arc<Particulars>>,
+    particulars: Option<Arc<WireDetails>>,
 }
 
 impl EventTable {
@@ -168,15 +168,15 @@ impl EventTable {
         if table.columns().len() > LOG_COLUMNS {
             let binary = parameters.filter(Parameters::has_binary);
             table.bytes_list(binary.map(|values| binaries(values.iter())));
-            let is_last = match (event.particulars, &self.particulars) {
+            let is_last = match (event.wire_details, &self.particulars) {
                 (Some(details), Some(last)) => Arc::ptr_eq(details, last),
                 (None, None) => true,
                 _ => false,
             };
             if !(is_last && table.same_as_before(EVENT.len() - WIRE_DETAILS_FROM)) {
-                write_wire_details(table, event.particulars.map(|details| &**details));
+                write_wire_details(table, event.wire_details.map(|details| &**details));
                 if !is_last {
-                    self.particulars = event.particulars.cloned();
+                    self.particulars = event.wire_details.cloned();
                 }
             }
         }
@@ -197,7 +197,7 @@ fn binaries<'a>(
 }
 
 /// Writes the columns from [`WIRE_DETAILS_FROM`] on.
-fn write_wire_details(table: &mut TableWriter, particulars: Option<&Particulars>) {
+fn write_wire_details(table: &mut TableWriter, particulars: Option<&WireDetails>) {
     table.u32_list(
         particulars
             .map(|details| &details.parameter_types)
@@ -236,7 +236,7 @@ fn write_wire_details(table: &mut TableWriter, particulars: Option<&Particulars>
 }
 
 /// Reads the wire details in a row of [`EVENT`]. An error describes what is wrong.
-fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<Particulars>, String> {
+fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<WireDetails>, String> {
     let Some(awaited) = batch.bool(26, row) else {
         return Ok(None);
     };
@@ -247,7 +247,7 @@ fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<Particulars>, S
         1 => Ok(ResultFormat::Binary),
         other => Err(format!("{other} is no format of a result")),
     };
-    Ok(Some(Particulars {
+    Ok(Some(WireDetails {
         parameter_types: batch.u32_list(21, row).unwrap_or_default(),
         result_formats: formats.into_iter().map(format).collect::<Result<_, _>>()?,
         rows_max: batch.u32(23, row),
@@ -302,7 +302,7 @@ pub(crate) struct EventRows {
     texts: HashMap<Box<str>, Arc<str>>,
     texts_bytes: usize,
     empty: Arc<str>,
-    last_details: Option<Arc<Particulars>>,
+    last_details: Option<Arc<WireDetails>>,
 }
 
 /// Size of the cache of shared texts, in bytes, at which it is cleared.
@@ -335,7 +335,7 @@ impl EventRows {
         &mut self,
         batch: &Batch,
         row: usize,
-    ) -> Result<Option<Arc<Particulars>>, String> {
+    ) -> Result<Option<Arc<WireDetails>>, String> {
         let Some(read) = read_wire_details(batch, row)? else {
             return Ok(None);
         };
@@ -411,7 +411,7 @@ impl EventRows {
             source: batch.u32(17, row).unwrap_or_default(),
             line: batch.u64(18, row).unwrap_or_default(),
             prelude: batch.bool(19, row).unwrap_or_default(),
-            particulars: self.wire_details(batch, row)?,
+            wire_details: self.wire_details(batch, row)?,
         };
         Ok((event, batch.u64(16, row).map(Fingerprint)))
     }

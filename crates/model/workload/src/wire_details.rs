@@ -7,16 +7,16 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use crate::parameter::Parameter;
 
 /// Setting that makes a backslash in a plain literal an ordinary character.
-pub const STRINGS: &str = "standard_conforming_strings";
+pub const STANDARD_CONFORMING_STRINGS: &str = "standard_conforming_strings";
 /// Setting under which the server's report of [`STRINGS`] at the session's start is stored, if it was off.
 /// The client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
-pub const REPORTED_STRINGS: &str = "reported.standard_conforming_strings";
+pub const REPORTED_STANDARD_CONFORMING_STRINGS: &str = "reported.standard_conforming_strings";
 
 /// Details of an event that a wire capture knows and a log does not. An event of a log has none
 /// ([`crate::Event::particulars`]). An event that was sent in the usual way, without further details, has the
 /// default value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Particulars {
+pub struct WireDetails {
     /// Parameter types that the client specified when it prepared the statement, as OIDs. 0, and types
     /// missing at the end, leave the choice to the server.
     pub parameter_types: Vec<u32>,
@@ -46,9 +46,9 @@ pub struct Particulars {
 /// Name and value of a setting.
 pub type Setting = (Box<str>, Box<str>);
 
-impl Default for Particulars {
+impl Default for WireDetails {
     fn default() -> Self {
-        Particulars {
+        WireDetails {
             parameter_types: Vec::new(),
             result_formats: Vec::new(),
             rows_max: None,
@@ -62,11 +62,11 @@ impl Default for Particulars {
     }
 }
 
-impl Particulars {
+impl WireDetails {
     /// Iterates over the settings that the client sent, without those that the server reported.
     pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
-        settings.filter(|(name, _)| **name != *REPORTED_STRINGS)
+        settings.filter(|(name, _)| **name != *REPORTED_STANDARD_CONFORMING_STRINGS)
     }
 
     /// Estimates the memory of the details, in bytes.
@@ -85,7 +85,7 @@ impl Particulars {
         let settings = settings.map(|(name, value)| 32 + name.len() + value.len());
         let row = row + settings.sum::<usize>();
         let small = 4 * self.parameter_types.len() + self.result_formats.len();
-        size_of::<Particulars>() + small + copy + row
+        size_of::<WireDetails>() + small + copy + row
     }
 }
 
@@ -177,7 +177,7 @@ impl RowDigest {
     }
 
     /// Begins a row of this length, which arrives in pieces.
-    pub fn begins(&mut self, bytes: usize) {
+    pub fn begin_row(&mut self, bytes: usize) {
         (self.bytes, self.left) = (bytes, bytes);
         if let Some(pieces) = &mut self.pieces {
             pieces.reset();
@@ -185,7 +185,7 @@ impl RowDigest {
     }
 
     /// Adds the row's next bytes. Returns the checksum when the row is complete.
-    pub fn piece(&mut self, bytes: &[u8]) -> Option<u64> {
+    pub fn add_bytes(&mut self, bytes: &[u8]) -> Option<u64> {
         self.left = self.left.saturating_sub(bytes.len());
         if bytes.len() == self.bytes {
             return Some(Self::of(bytes));
@@ -204,10 +204,10 @@ mod tests {
     fn row_digest_in_pieces_equals_that_of_the_whole_row() {
         let mut digest = RowDigest::default();
         for cut in 0..4 {
-            digest.begins(3);
+            digest.begin_row(3);
             let pieces = [&b"row"[..cut], &b"row"[cut..]];
             let pieces = pieces.iter().filter(|piece| !piece.is_empty());
-            let last = pieces.map(|piece| digest.piece(piece)).last();
+            let last = pieces.map(|piece| digest.add_bytes(piece)).last();
             assert_eq!(last, Some(Some(RowDigest::of(b"row"))), "{cut}");
         }
         assert_ne!(RowDigest::of(b"row"), RowDigest::of(b"roW"));

@@ -250,7 +250,7 @@ impl WorkloadWriter {
     ///
     /// # Errors
     /// If writing failed before.
-    pub fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
+    pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
         if self.chunk.len() > 0 {
             self.send_chunk()?;
         }

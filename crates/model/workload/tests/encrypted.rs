@@ -40,7 +40,7 @@ fn events() -> Vec<Event> {
             source: 0,
             line: 1,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         }
     };
     (0..SESSIONS)
@@ -121,7 +121,7 @@ fn nothing_is_ever_on_disk_in_plain_text() {
             writer.event(&event.borrowed()).unwrap();
         }
         if count % 100 == 0 {
-            writers[0].make_safe(event.due_us).unwrap();
+            writers[0].checkpoint(event.due_us).unwrap();
             files = files.max(all_are_sealed(&directory.path().join("a.workload.partial")));
         }
     }
@@ -215,7 +215,7 @@ fn an_unfinished_one_is_recovered_with_its_key() {
     for (count, event) in all.iter().enumerate() {
         writer.event(&event.borrowed()).unwrap();
         if count % 500 == 0 {
-            writer.make_safe(event.due_us).unwrap();
+            writer.checkpoint(event.due_us).unwrap();
         }
     }
     // As after a kill, once all is written down: its files have no ends.

@@ -45,7 +45,7 @@ fn connect(due_us: i64) -> Event {
         source: 0,
         line: 1,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 

@@ -27,7 +27,7 @@ fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
         source: 0,
         line: sequence + 1,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 
@@ -309,7 +309,7 @@ fn written_safely(path: &Path, events: &[Event], keep_unfinished: bool) -> Workl
         writer.event(&event.borrowed()).unwrap();
         // Often enough that row groups are cut into files, and late runs merged.
         if n % 20 == 0 {
-            writer.make_safe(event.due_us - 100).unwrap();
+            writer.checkpoint(event.due_us - 100).unwrap();
         }
     }
     writer

@@ -71,7 +71,7 @@ fn capture(
 ) -> Result<CaptureReport<LogReport>, Failure> {
     let sources = sources(options, interrupt)?;
     let masker = options.masking.masker()?;
-    let recipients = keys::recipients(&options.encryption.encrypt)?;
+    let recipients = keys::read_recipients(&options.encryption.encrypt)?;
     let slice = options.slice.slice()?;
     let (selection, mut follow) = match sources {
         Sources::Files(selection) => (selection, None),

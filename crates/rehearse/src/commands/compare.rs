@@ -13,7 +13,7 @@ use crate::terminal;
 use report::output_file;
 use report::output_file::{Form, JUNIT, MARKDOWN, PAGE};
 use study::Failure;
-use study::compare_runs::{Request, compare_runs};
+use study::compare_runs::{ComparisonRequest, compare_runs};
 
 /// Compares and shows the result. The exit code is 1 if a condition of `--fail-on` holds.
 pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
@@ -97,7 +97,7 @@ impl Compare {
     }
 }
 
-fn request(options: &Compare) -> Result<Request, Failure> {
+fn request(options: &Compare) -> Result<ComparisonRequest, Failure> {
     if !(0.0..1_000.0).contains(&options.margin) {
         return Err(Failure::usage(format!(
             "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 10",
@@ -121,7 +121,7 @@ fn request(options: &Compare) -> Result<Request, Failure> {
         [before, after] => (vec![before.clone()], vec![after.clone()]),
         _ => (options.before.clone(), options.after.clone()),
     };
-    Ok(Request {
+    Ok(ComparisonRequest {
         before,
         after,
         noise: options.noise.clone(),
@@ -132,7 +132,7 @@ fn request(options: &Compare) -> Result<Request, Failure> {
             literals: literals(options.show_literals),
         },
         plan_targets: options.explain.targets(),
-        breaks_down_time: true,
+        compares_time_breakdown: true,
         conditions: conditions(&options.fail_on)?,
     })
 }

@@ -10,7 +10,7 @@ use crate::exit_status::ExitStatus;
 use crate::options::profiling::Cpu;
 use crate::terminal;
 use study::Failure;
-use study::profile_samples::{Profiled, SampleFilter};
+use study::profile_samples::{ProfileSamples, SampleFilter};
 
 /// Reads the profile and shows its phases.
 pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
@@ -28,11 +28,11 @@ pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
 /// # Errors
 /// If the run has no profile or cannot be read.
 pub fn show(path: &Path, choice: &SampleFilter, top: usize, json: bool) -> Result<(), Failure> {
-    let profiled = Profiled::open(RunReader::open(path)?, choice)?;
+    let profiled = ProfileSamples::open(RunReader::open(path)?, choice)?;
     let (account, others) = profiled.phases()?;
     let name = path.display().to_string();
     let info = profiled.profile.info();
-    let view = PhaseReport::new(&name, info, &account, others, &profiled.texts()?, top);
+    let view = PhaseReport::new(&name, info, &account, others, &profiled.read_texts()?, top);
     if json {
         terminal::say_line(&to_document(&view));
     } else {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::sandbox::Places;
+use ::sandbox::Dirs;
 use clock::SystemClock;
 use replay::Target;
 use report::proof_progress::ProofNarrator;
@@ -13,7 +13,7 @@ use study::diagnosis::{DiagnosisInput, DiagnosisOptions, thresholds};
 use study::diagnosis_report::DiagnosisReport;
 use study::proof::{ProofDisplay, ProofJournal, ProofReport};
 use study::prove_findings::{FindingProofs, FindingsRequest, prove_findings, read_input};
-use study::{End, Failure, Interrupt, keys};
+use study::{EndReason, Failure, Interrupt, keys};
 use workload::{Literals, WorkloadReader};
 
 use crate::commands::observe;
@@ -93,7 +93,7 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
     }
     let proof = options.place.proof(directory.clone(), &options.goal)?;
     let name = options.place.sandbox.as_deref().unwrap_or_default();
-    drop(::sandbox::open(name, None, &Places::from_environment()?)?);
+    drop(::sandbox::open(name, None, &Dirs::from_environment()?)?);
     let interrupt: Interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let request = FindingsRequest {
         proof: &proof,
@@ -129,7 +129,7 @@ fn input_to_prove(
             "a server that is watched has no workload to replay; give one with --workload NAME.workload",
         ));
     };
-    let workload = keys::open(path)?;
+    let workload = keys::open_workload(path)?;
     Ok((observe_target(options, url, criteria)?, workload))
 }
 
@@ -142,7 +142,7 @@ impl FindingProofs for Proofs {
         &mut self.0
     }
 
-    fn finish(&mut self, journal: &ProofJournal, ended: End) -> Result<ProofReport, Failure> {
+    fn finish(&mut self, journal: &ProofJournal, ended: EndReason) -> Result<ProofReport, Failure> {
         result_files::write_proof(journal, ended, Literals::Hidden)
     }
 }

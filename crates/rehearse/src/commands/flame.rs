@@ -42,7 +42,7 @@ pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
         subtitle: chosen(&SampleFilter::from(&options.choice)),
         unit: unit.to_owned(),
         notes: drawn.notes,
-        of,
+        kind: of,
     };
     let folded = drawn.folded;
     let drawn = match rest {
@@ -100,7 +100,7 @@ pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failur
     let titles = FlameTitles {
         title: title.to_owned(),
         unit: "samples".to_owned(),
-        of: FlameKind::Processor,
+        kind: FlameKind::Processor,
         ..FlameTitles::default()
     };
     let svg = flame_svg(&folded, &titles)

@@ -8,7 +8,7 @@ use study::Failure;
 use study::baseline_run;
 use study::diagnosis;
 use study::diagnosis_inputs;
-use study::diagnosis_inputs::Asked;
+use study::diagnosis_inputs::QueriedFacts;
 use study::index_advice::{Advice, AdviceRequest, advise};
 use study::keys;
 use study::proof::{ProofJournal, perform_proof};
@@ -34,17 +34,17 @@ pub fn run(options: &Indexes) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let (workload, evidence) = match RunReader::open(&options.of) {
         Ok(run) => {
-            let workload = baseline_run::workload_of(&run, options.workload.as_ref())?;
-            let evidence = diagnosis_inputs::of_run(&run, Asked::default())?;
+            let workload = baseline_run::open_workload_of_run(&run, options.workload.as_ref())?;
+            let evidence = diagnosis_inputs::read_run_evidence(&run, QueriedFacts::default())?;
             (workload, Some(evidence))
         }
-        Err(ArchiveError::Foreign { .. }) => (keys::open(&options.of)?, None),
+        Err(ArchiveError::WrongKind { .. }) => (keys::open_workload(&options.of)?, None),
         Err(error) => return Err(error.into()),
     };
     let mut narrator = ProofNarrator::default();
     if options.resume {
         let sides = ProofJournal::open(&proof.output)?.plan().sides.clone();
-        let database = baseline_run::database_of(&workload, proof.place.database.as_deref())?;
+        let database = baseline_run::choose_database(&workload, proof.place.database.as_deref())?;
         proof.place.database = Some(database);
         let begun = &|_: &_| Ok(());
         let (journal, ended) =

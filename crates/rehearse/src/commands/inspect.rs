@@ -20,11 +20,11 @@ const PAGE_STATEMENTS: usize = 5_000;
 
 /// Reads the workload once and shows its contents.
 pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
-    let reader = keys::open(&options.workload)?;
+    let reader = keys::open_workload(&options.workload)?;
     if options.verify {
         reader.verify()?;
     }
-    if let Some(note) = study::observed_replay::incomplete(reader.info()) {
+    if let Some(note) = study::observed_replay::describe_missing(reader.info()) {
         terminal::note(&note);
     }
     let mut inspection = collect(&reader, literals(options.show_literals))?;

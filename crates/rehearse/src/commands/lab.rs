@@ -52,7 +52,7 @@ pub fn run(options: &Lab) -> Result<ExitStatus, Failure> {
         LabCase::Instance => {
             let input = BufReader::new(std::io::stdin());
             let mut output = std::io::stdout();
-            lab::queue::instance(input, &mut output).map_err(Failure::could_not)?;
+            lab::queue::run_instance(input, &mut output).map_err(Failure::could_not)?;
             Ok(ExitStatus::Success)
         }
     }

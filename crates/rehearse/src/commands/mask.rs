@@ -59,8 +59,8 @@ fn workload(options: &MaskWorkload) -> Result<ExitStatus, Failure> {
     };
     let masker = given.masker()?.expect("there is a key");
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let reader = keys::open(&options.workload)?;
-    let recipients = keys::recipients(&options.encryption.encrypt)?;
+    let reader = keys::open_workload(&options.workload)?;
+    let recipients = keys::read_recipients(&options.encryption.encrypt)?;
     let writer = WorkloadWriter::create_for(
         &options.output,
         WriterOptions::default(),

@@ -47,8 +47,8 @@ const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 fn looks(args: &LookArgs) -> MonitorOptions {
     MonitorOptions {
         hz: args.sample_rate,
-        queue: args.custom_query.clone(),
-        queue_every: args.custom_query_every,
+        custom_query: args.custom_query.clone(),
+        custom_query_interval: args.custom_query_every,
     }
 }
 

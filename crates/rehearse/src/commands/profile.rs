@@ -26,7 +26,7 @@ pub fn run(options: &Profile) -> Result<ExitStatus, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let wait = || {
         let begun_ns = clock.now_ns();
-        while !interrupt.is_asked()
+        while !interrupt.is_requested()
             && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.duration.as_nanos()
         {
             std::thread::sleep(LOOK_EVERY);

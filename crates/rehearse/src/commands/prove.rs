@@ -9,7 +9,7 @@ use report::{proof_text, result_files, to_json};
 use study::baseline_run;
 use study::keys;
 use study::proof::{ProofEnd, ProofJournal, ProofReport, perform_proof, sides};
-use study::{End, Failure};
+use study::{EndReason, Failure};
 
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
@@ -23,12 +23,12 @@ pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
         return show_again(&options.workload, form);
     }
     let mut request = options.request()?;
-    let sides = sides::sides(&(&options.changes).into())?;
-    sides::conditions(&sides)?;
-    let whole = keys::open(&options.workload)?;
+    let sides = sides::build_sides(&(&options.changes).into())?;
+    sides::side_conditions(&sides)?;
+    let whole = keys::open_workload(&options.workload)?;
     let place = &mut request.place;
     if place.sandbox.is_some() {
-        let database = baseline_run::database_of(&whole, place.database.as_deref())?;
+        let database = baseline_run::choose_database(&whole, place.database.as_deref())?;
         place.database = Some(database);
     }
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
@@ -53,7 +53,7 @@ pub fn required(output: Option<&Path>) -> Result<PathBuf, Failure> {
 /// # Errors
 /// As [`show`].
 pub fn show_again(directory: &Path, form: (bool, bool)) -> Result<ExitStatus, Failure> {
-    show(&ProofJournal::open(directory)?, End::Complete, form)
+    show(&ProofJournal::open(directory)?, EndReason::Complete, form)
 }
 
 /// Prints the result, and writes it and the comparisons next to the journal. `json` and `show_literals` are the options
@@ -63,7 +63,7 @@ pub fn show_again(directory: &Path, form: (bool, bool)) -> Result<ExitStatus, Fa
 /// If a run cannot be read, or a file cannot be written.
 pub fn show(
     journal: &ProofJournal,
-    ended: End,
+    ended: EndReason,
     (json, show_literals): (bool, bool),
 ) -> Result<ExitStatus, Failure> {
     let proof = result_files::write_proof(journal, ended, literals(show_literals))?;

@@ -47,7 +47,9 @@ pub fn run(options: &Recover) -> Result<ExitStatus, Failure> {
 
 fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), Failure> {
     match workload::recover(partial) {
-        Err(ArchiveError::Locked { .. }) => Ok(workload::recover_with(partial, &keys::keyring()?)?),
+        Err(ArchiveError::Locked { .. }) => {
+            Ok(workload::recover_with(partial, &keys::read_keyring()?)?)
+        }
         recovered => Ok(recovered?),
     }
 }

@@ -22,8 +22,8 @@ use study::Failure;
 use study::encodings;
 use study::keys;
 use study::observed_replay::replay_observed;
-use study::partial_replay::{Part, part};
-use study::target_snapshot::Asked;
+use study::partial_replay::{ReplayedWorkload, write_part};
+use study::target_snapshot::ObservationPlan;
 
 /// Replays with a progress display, and shows the run's summary.
 pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
@@ -46,25 +46,25 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         refuse_within(&options.workload, output)?;
     }
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let whole = keys::open(&options.workload)?;
-    let target = engine.prepared(&target);
+    let whole = keys::open_workload(&options.workload)?;
+    let target = engine.target_with_settings(&target);
     refuse_captured(&whole, &target, &engine.logins, options)?;
     let wanted = options.part.slice();
     let output = options.output.as_deref();
     let part = match wanted.slice()? {
-        Some(slice) => part(whole, slice, wanted.given(), output, &interrupt)?,
-        None => Part::whole(whole),
+        Some(slice) => write_part(whole, slice, wanted.given(), output, &interrupt)?,
+        None => ReplayedWorkload::whole(whole),
     };
-    if !part.given.is_empty() {
+    if !part.options.is_empty() {
         engine.workload_name = Some(options.workload.display().to_string());
-        engine.part = part.given.clone();
+        engine.part = part.options.clone();
     }
     if let Some(address) = &options.safety.allow_captured_server {
         let name = "allow_captured_server".to_owned();
         engine.part.insert(name, address.clone());
     }
     if let Some(run) = &options.safety.resume {
-        engine.earlier = Some(Arc::new(earlier(run, &part.reader, &engine)?));
+        engine.previous_run = Some(Arc::new(earlier(run, &part.reader, &engine)?));
     }
     if options.safety.dry_run {
         return dry_run(&part.reader, &target, &engine, options);
@@ -80,13 +80,13 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     let reader = &part.reader;
     let mut display = Display::new(metrics.as_ref(), page.as_mut());
-    let asked = Asked {
+    let asked = ObservationPlan {
         facts: !options.facts.no_facts,
         plans: options.facts.explain.map(|most| most as usize),
         profile: options.profiling.wanted(),
         watch: watch_options(options)?,
     };
-    interrupt.leaves(PathBuf::from(format!("{}.partial", output.display())));
+    interrupt.set_partial(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_observed(
         reader,
         &target,
@@ -181,7 +181,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         },
         read_only: safety.read_only,
         statement_timeout: safety.statement_timeout,
-        patience: safety.retry_for,
+        retry_for: safety.retry_for,
         checkpoint: safety.checkpoint,
         fetch_size: options.sending.fetch_size,
         remap_generated: options.sending.remap_generated,
@@ -234,7 +234,7 @@ fn refuse_captured(
         }
         None => {}
     }
-    match replay::captured_on(workload, target, logins) {
+    match replay::find_source_server(workload, target, logins) {
         None => Ok(()),
         Some(how) => Err(Failure::usage(format!(
             "the target {address} is the server that the workload was captured on ({how}), where all of this was already done; use a copy of it, or confirm it with --allow-captured-server {address}"
@@ -250,15 +250,15 @@ fn dry_run(
     options: &options::Replay,
 ) -> Result<ExitStatus, Failure> {
     let target_info = replay::check_target(reader, target, &engine.logins)?;
-    encodings::announce(reader, target, &target_info)?;
-    let forecast = replay::forecast(reader, engine)?;
+    encodings::note_encodings(reader, target, &target_info)?;
+    let forecast = replay::dry_run(reader, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
     let view = DryRun {
         schema: "rehearse/dry-run/1",
         workload: options.workload.display().to_string(),
         target: target_info.address,
         server_version: target_info.server_version,
-        options: engine.described(),
+        options: engine.to_manifest(),
         sessions: forecast.sessions,
         statements: forecast.statements,
         sent: forecast.statements - skipped,

@@ -1,6 +1,6 @@
 //! `rehearse sandbox`: manages the user's private servers.
 
-use ::sandbox::{Auth, Installation, Named, Options, Places, Port, ServerRequirements};
+use ::sandbox::{Auth, Dirs, Installation, NamedSandbox, Options, Port, ServerRequirements};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_status::ExitStatus;
@@ -10,7 +10,7 @@ use study::Failure;
 
 /// Creates, stops or lists private servers.
 pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
-    let places = Places::from_environment()?;
+    let places = Dirs::from_environment()?;
     match options.action {
         SandboxAction::Up(up) => bring_up(&up, &places)?,
         SandboxAction::Down { name } => {
@@ -22,7 +22,7 @@ pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Success)
 }
 
-fn bring_up(options: &SandboxUp, places: &Places) -> Result<(), Failure> {
+fn bring_up(options: &SandboxUp, places: &Dirs) -> Result<(), Failure> {
     let settings = options
         .settings
         .iter()
@@ -56,7 +56,7 @@ fn bring_up(options: &SandboxUp, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(places: &Places, json: bool) {
+fn list(places: &Dirs, json: bool) {
     let all = ::sandbox::list(places);
     if json {
         let rows: Vec<serde_json::Value> = all
@@ -84,7 +84,7 @@ fn list(places: &Places, json: bool) {
         } else {
             "stopped"
         };
-        let Named {
+        let NamedSandbox {
             name,
             version,
             endpoint,
@@ -103,7 +103,7 @@ fn list(places: &Places, json: bool) {
 ///
 /// # Errors
 /// If there is none and the download fails.
-pub fn find(wanted: &ServerRequirements, places: &Places) -> Result<Installation, Failure> {
+pub fn find(wanted: &ServerRequirements, places: &Dirs) -> Result<Installation, Failure> {
     let spinner = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
     spinner.set_style(style);

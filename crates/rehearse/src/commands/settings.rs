@@ -20,7 +20,7 @@ pub fn run(options: &CaptureSettings) -> Result<ExitStatus, Failure> {
         options::Provider::AlloyDb => Provider::AlloyDb,
         options::Provider::Azure => Provider::Azure,
     };
-    let plan = settings::for_replay(provider, options.version).map_err(Failure::usage)?;
+    let plan = settings::plan_for_replay(provider, options.version).map_err(Failure::usage)?;
     let form = match options.format {
         Some(SettingsFormat::Json) => {
             terminal::say_line(&to_document(&plan));

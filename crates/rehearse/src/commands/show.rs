@@ -36,7 +36,7 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
             }
         }
         if !json {
-            let view = observation::watched(&reader, name)?;
+            let view = observation::read_observation(&reader, name)?;
             terminal::say(&observed_text::render_text(&view, &terminal::style()));
             return Ok(());
         }
@@ -60,7 +60,7 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
 /// If the run cannot be read.
 pub fn json(reader: &RunReader, name: &str, literals: Literals) -> Result<String, Failure> {
     Ok(match reader.info().is_observation() {
-        true => to_document(&observation::watched(reader, name)?),
+        true => to_document(&observation::read_observation(reader, name)?),
         false => to_json(&summarise_run(reader, name, literals)?),
     })
 }

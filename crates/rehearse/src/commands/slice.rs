@@ -8,7 +8,7 @@ use crate::options::slice::SliceWorkload;
 use crate::terminal;
 use study::Failure;
 use study::keys;
-use study::slice_workload::cut_masked;
+use study::slice_workload::write_masked_slice;
 
 /// Reads one workload, writes the other, and reports the numbers of kept and excluded events.
 pub fn run(options: &SliceWorkload) -> Result<ExitStatus, Failure> {
@@ -19,15 +19,15 @@ pub fn run(options: &SliceWorkload) -> Result<ExitStatus, Failure> {
     };
     check_workload_name(&options.output)?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let reader = keys::open(&options.workload)?;
+    let reader = keys::open_workload(&options.workload)?;
     let masker = options.masking.masker()?;
-    let (info, account, masked) = cut_masked(
+    let (info, account, masked) = write_masked_slice(
         &reader,
         (slice, options.slice.given()),
         masker,
         (
             &options.output,
-            &keys::recipients(&options.encryption.encrypt)?,
+            &keys::read_recipients(&options.encryption.encrypt)?,
         ),
         &interrupt,
     )?;

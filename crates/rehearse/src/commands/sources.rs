@@ -40,8 +40,8 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
     let (interrupt, how_long, started) = (interrupt.clone(), options.duration, Instant::now());
     let over = move || how_long.is_some_and(|how_long| started.elapsed() >= how_long);
     Ok(Sources::Followed(log::FollowOptions {
-        what: what.clone(),
+        path: what.clone(),
         from_start: options.from_start,
-        stop: Box::new(move || interrupt.is_asked() || over()),
+        stop: Box::new(move || interrupt.is_requested() || over()),
     }))
 }

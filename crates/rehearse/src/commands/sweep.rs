@@ -4,7 +4,7 @@
 use report::sweep_progress::SweepNarrator;
 use report::{result_files, sweep_text, to_json};
 use study::sweep::{SweepJournal, perform_sweep};
-use study::{End, Failure};
+use study::{EndReason, Failure};
 
 use crate::exit_status::ExitStatus;
 use crate::options::Sweep;
@@ -24,7 +24,11 @@ pub fn run(options: &Sweep) -> Result<ExitStatus, Failure> {
 }
 
 /// Prints the result, and writes the page and the JSON into the sweep's directory.
-fn show(journal: &SweepJournal, ended: Option<End>, json: bool) -> Result<ExitStatus, Failure> {
+fn show(
+    journal: &SweepJournal,
+    ended: Option<EndReason>,
+    json: bool,
+) -> Result<ExitStatus, Failure> {
     let sweep = result_files::write_sweep(journal, ended)?;
     if json {
         terminal::say_line(&to_json(&sweep));
@@ -39,7 +43,7 @@ fn show(journal: &SweepJournal, ended: Option<End>, json: bool) -> Result<ExitSt
         }));
     }
     Ok(
-        match sweep.trials_failed > 0 || ended == Some(End::Interrupted) {
+        match sweep.trials_failed > 0 || ended == Some(EndReason::Interrupted) {
             true => ExitStatus::Findings,
             false => ExitStatus::Success,
         },

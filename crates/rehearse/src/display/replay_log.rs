@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use replay::{Happening, Meter, Snapshot};
+use replay::{ConnectionEvent, Metrics, Snapshot};
 use run::{RunInfo, RunStatus};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ impl Line {
 pub struct Narrator {
     /// Lowest severity to report.
     level: LogLevel,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<Metrics>>,
     now_ns: i64,
     second: i64,
     in_second: u64,
@@ -81,12 +81,12 @@ impl Narrator {
     }
 
     /// Reports the start of a replay.
-    pub fn started(&mut self, meter: &Arc<Meter>) {
+    pub fn started(&mut self, meter: &Arc<Metrics>) {
         self.meter = Some(meter.clone());
     }
 
     /// Reports connection events. `left_out` more were dropped before.
-    pub fn happened(&mut self, happenings: &[Happening], left_out: u64) -> Vec<Line> {
+    pub fn happened(&mut self, happenings: &[ConnectionEvent], left_out: u64) -> Vec<Line> {
         self.left_out += left_out;
         let mut lines = Vec::new();
         for happening in happenings {
@@ -118,7 +118,7 @@ impl Narrator {
             self.position_ns = now.elapsed_ns;
             let line = Line::new(LogLevel::Debug, "position")
                 .with("elapsed_s", seconds(now.elapsed_ns))
-                .with("planned_s", seconds(now.planned_ns))
+                .with("planned_s", seconds(now.dispatched_ns))
                 .with("done", now.done)
                 .with("failed", now.failed)
                 .with("skipped", now.skipped)
@@ -178,7 +178,7 @@ impl Narrator {
         if asked == 0 {
             self.alive_ns = now.elapsed_ns;
         }
-        let silent_ns = now.elapsed_ns - self.alive_ns.max(now.heard_ns);
+        let silent_ns = now.elapsed_ns - self.alive_ns.max(now.last_answer_ns);
         let was_silent = std::mem::replace(&mut self.silent, silent_ns >= SILENCE_NS);
         match (was_silent, self.silent) {
             (false, true) => Some(
@@ -195,9 +195,9 @@ impl Narrator {
     }
 }
 
-fn line_of(happening: &Happening) -> Line {
+fn line_of(happening: &ConnectionEvent) -> Line {
     match happening {
-        Happening::ConnectionRefused {
+        ConnectionEvent::ConnectionRefused {
             session,
             sqlstate,
             message,
@@ -205,20 +205,20 @@ fn line_of(happening: &Happening) -> Line {
             .with("session", *session)
             .with("sqlstate", sqlstate.to_string())
             .with("reason", message.as_str()),
-        Happening::ConnectionLost { sqlstate } => {
+        ConnectionEvent::ConnectionLost { sqlstate } => {
             Line::new(LogLevel::Warn, "connection lost").with("sqlstate", sqlstate.to_string())
         }
-        Happening::ConnectionReopened { restore_errors } => {
+        ConnectionEvent::ConnectionReopened { restore_errors } => {
             Line::new(LogLevel::Info, "connection reopened").with("restore_errors", *restore_errors)
         }
-        Happening::ConnectionTriedAgain => Line::new(
+        ConnectionEvent::ConnectionRetried => Line::new(
             LogLevel::Debug,
             "a connection could not be opened and will be tried again",
         ),
-        Happening::CancelFailed => {
+        ConnectionEvent::CancelFailed => {
             Line::new(LogLevel::Warn, "a cancel request did not reach the target")
         }
-        Happening::GivenUp { reason } => {
+        ConnectionEvent::GivenUp { reason } => {
             Line::new(LogLevel::Warn, "the target is given up").with("reason", reason.as_str())
         }
     }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn lines_about_connections_are_limited_and_the_rest_is_counted() {
-        let lost = Happening::ConnectionLost {
+        let lost = ConnectionEvent::ConnectionLost {
             sqlstate: Sqlstate(*b"57P01"),
         };
         let many = vec![lost; 25];
@@ -260,10 +260,13 @@ mod tests {
 
     #[test]
     fn what_is_not_told_takes_no_room() {
-        let tried = vec![Happening::ConnectionTriedAgain; 50];
+        let tried = vec![ConnectionEvent::ConnectionRetried; 50];
         let mut narrator = Narrator::new(LogLevel::Warn);
         assert!(narrator.happened(&tried, 0).is_empty());
         assert!(narrator.progress(&at(1)).is_empty());
-        assert_eq!(narrator.happened(&[Happening::CancelFailed], 0).len(), 1);
+        assert_eq!(
+            narrator.happened(&[ConnectionEvent::CancelFailed], 0).len(),
+            1
+        );
     }
 }

@@ -59,7 +59,7 @@ impl HttpServer {
             .enable_time()
             .max_blocking_threads(HANDLER_THREADS)
             .thread_name(name)
-            .on_thread_start(event_loop::let_others_go_first)
+            .on_thread_start(event_loop::lower_thread_priority)
             .build()?;
         let listener = {
             let _context = runtime.enter();
@@ -98,7 +98,7 @@ impl Drop for HttpServer {
 
 /// Serves to the end. A panic ends the listener, and nothing else.
 fn run(runtime: Runtime, name: &str, serve: impl Future<Output = ()>) {
-    event_loop::let_others_go_first();
+    event_loop::lower_thread_priority();
     if catch_unwind(AssertUnwindSafe(|| runtime.block_on(serve))).is_err() {
         terminal::complain(&format!(
             "the {name} listener failed and answers no more, everything else continues; this is an error in rehearse, please report it"

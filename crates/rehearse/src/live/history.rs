@@ -1,7 +1,7 @@
 //! History of a replay as points in time. When there are too many, each pair of neighbours is
 //! merged.
 
-use replay::{LatencyHistograms, Times};
+use replay::{LatencyHistogram, LatencyHistograms};
 use report::LivePointView;
 
 use super::sampler::SampleDifference;
@@ -47,17 +47,17 @@ impl Interval {
             sent: between.sent,
             answered: between.answered,
             failed: between.failed,
-            response: between.times.response.packed(),
-            tool_lag: between.times.tool_lag.packed(),
-            session_lag: between.times.session_lag.packed(),
+            response: between.times.response.to_sparse(),
+            tool_lag: between.times.tool_lag.to_sparse(),
+            session_lag: between.times.session_lag.to_sparse(),
         }
     }
 
     /// Merges the interval with the next one.
     fn joined(&self, next: &Interval) -> Interval {
         let both = |a: &[(u16, u64)], b: &[(u16, u64)]| {
-            let mut times = Times::unpacked(a);
-            times.add(&Times::unpacked(b));
+            let mut times = LatencyHistogram::from_sparse(a);
+            times.add(&LatencyHistogram::from_sparse(b));
             times
         };
         let (first, second) = (self.seconds, next.seconds);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clock::duration_text;
-use replay::{Costliest, Meter, Readings, StatementTotals};
+use replay::{Metrics, MetricsReading, StatementTotals, TopStatements};
 use report::{
     LiveErrorView, LiveNowView, LiveOthersView, LiveRates, LiveReasonView, LiveReplayView,
     LiveState, LiveStatementView, LiveStepView, LiveView, ObservedView,
@@ -124,7 +124,7 @@ impl Hub {
     }
 
     /// Starts sampling the replay each second.
-    pub fn begin(self: &Arc<Self>, meter: &Arc<Meter>) {
+    pub fn begin(self: &Arc<Self>, meter: &Arc<Metrics>) {
         let (is_timed, span_ns, statements) = {
             let mut shared = self.shared();
             let span_ns = shared.replay.span_us.map(|us| (us * 1e3) as i64);
@@ -141,7 +141,7 @@ impl Hub {
         let spawned = std::thread::Builder::new()
             .name("live".to_owned())
             .spawn(move || {
-                event_loop::let_others_go_first();
+                event_loop::lower_thread_priority();
                 hub.look_each_second(&mut looker);
             });
         // Without the thread, the replay continues and nothing is shown.
@@ -377,7 +377,7 @@ struct HubSampler {
     statements: Statements,
     span_ns: Option<i64>,
     /// Most expensive statements of the last samples, the latest last.
-    costliest: VecDeque<Costliest>,
+    costliest: VecDeque<TopStatements>,
     /// Time when the target last answered, or had nothing to answer.
     alive_ns: i64,
 }
@@ -392,7 +392,7 @@ impl HubSampler {
         if asked == 0 {
             self.alive_ns = readings.elapsed_ns;
         }
-        let silent_ns = readings.elapsed_ns - self.alive_ns.max(readings.heard_ns);
+        let silent_ns = readings.elapsed_ns - self.alive_ns.max(readings.last_answer_ns);
         let lately = self.sampler.lately();
         let (state, note) = if ended {
             let note = "The last statement is over; the run is being finished.";
@@ -450,14 +450,14 @@ impl HubSampler {
     }
 
     fn top(&mut self) -> (Vec<LiveStatementView>, Option<LiveOthersView>) {
-        let now = self.sampler.meter().costliest(TOP).unwrap_or_default();
+        let now = self.sampler.meter().top_statements(TOP).unwrap_or_default();
         let wanted: Vec<_> = now
             .statements
             .iter()
             .filter_map(|one| one.fingerprint)
             .collect();
         self.statements.find(&wanted);
-        let total_ns = |costliest: &Costliest| {
+        let total_ns = |costliest: &TopStatements| {
             let shown = costliest.statements.iter().map(|one| one.service_ns);
             shown.sum::<u64>() + costliest.others.service_ns
         };
@@ -494,7 +494,7 @@ impl HubSampler {
         };
         let top: Vec<LiveStatementView> = now.statements.iter().filter_map(view).collect();
         let others = (now.others.calls > 0).then(|| LiveOthersView {
-            different: now.others_different,
+            different: now.other_statements,
             calls: now.others.calls,
             share: part(now.others.service_ns, all_ns),
         });
@@ -519,7 +519,7 @@ fn keeps_time(lately: &LiveRates) -> Option<String> {
 
 /// Returns the remaining time in nanoseconds: by the plan, or else extrapolated from the
 /// statements done.
-fn left_ns(readings: &Readings, span_ns: Option<i64>, over: u64) -> Option<f64> {
+fn left_ns(readings: &MetricsReading, span_ns: Option<i64>, over: u64) -> Option<f64> {
     if let Some(span_ns) = span_ns {
         return Some((span_ns - readings.elapsed_ns).max(0) as f64);
     }

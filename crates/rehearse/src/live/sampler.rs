@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use replay::{LatencyHistograms, Meter, Readings, Times};
+use replay::{LatencyHistogram, LatencyHistograms, Metrics, MetricsReading};
 use report::{LiveErrorView, LiveQuantilesView, LiveRates, LiveTimesView};
 
 /// Number of samples that "lately" covers. Numbers of a single sample would flicker.
@@ -14,14 +14,14 @@ pub const LATELY_LOOKS: usize = 5;
 #[derive(Clone)]
 pub struct Sample {
     /// Counters of the meter.
-    pub readings: Readings,
+    pub readings: MetricsReading,
     /// Accumulated times.
     pub times: LatencyHistograms,
 }
 
 /// Repeated sampler of a replay's meter.
 pub struct Sampler {
-    meter: Arc<Meter>,
+    meter: Arc<Metrics>,
     is_timed: bool,
     /// Last samples, the latest last; never empty.
     seen: VecDeque<Sample>,
@@ -65,8 +65,8 @@ impl SampleDifference {
 
 impl Sampler {
     /// Starts sampling. The meter keeps a ledger from now on.
-    pub fn new(meter: &Arc<Meter>, is_timed: bool) -> Self {
-        meter.keep_ledger();
+    pub fn new(meter: &Arc<Metrics>, is_timed: bool) -> Self {
+        meter.enable_live_stats();
         let mut sampler = Sampler {
             meter: meter.clone(),
             is_timed,
@@ -80,7 +80,7 @@ impl Sampler {
 
     fn sample(&self) -> Sample {
         // Times are read first, so that they never include more statements than the counts.
-        let times = self.meter.times().unwrap_or_default();
+        let times = self.meter.latencies().unwrap_or_default();
         Sample {
             readings: self.meter.read(),
             times,
@@ -154,14 +154,14 @@ impl Sampler {
     }
 
     /// Returns the meter.
-    pub fn meter(&self) -> &Meter {
+    pub fn meter(&self) -> &Metrics {
         &self.meter
     }
 }
 
 /// Returns a counter by its name.
-pub fn counted(readings: &Readings, name: &str) -> u64 {
-    let found = readings.counted.iter().find(|one| one.name == name);
+pub fn counted(readings: &MetricsReading, name: &str) -> u64 {
+    let found = readings.counters.iter().find(|one| one.name == name);
     found.map_or(0, |one| one.value)
 }
 
@@ -174,7 +174,7 @@ pub fn times_view(times: &LatencyHistograms) -> LiveTimesView {
     }
 }
 
-fn quantiles(times: &Times) -> Option<LiveQuantilesView> {
+fn quantiles(times: &LatencyHistogram) -> Option<LiveQuantilesView> {
     let us = |part| Some(times.quantile(part)? as f64 / 1e3);
     Some(LiveQuantilesView {
         p50_us: us(0.5)?,

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use replay::{BOUNDS_NS, Histogram, Readings};
+use replay::{BOUNDS_NS, Histogram, MetricsReading};
 
 use super::process::Process;
 
@@ -15,7 +15,7 @@ const NS_IN_SECOND: f64 = 1e9;
 const PREFIX: &str = "rehearse_";
 
 /// Renders all metrics. Without readings, before a replay, only those of the program.
-pub fn render(readings: Option<&Readings>, process: Option<&Process>) -> String {
+pub fn render(readings: Option<&MetricsReading>, process: Option<&Process>) -> String {
     let mut page = Page::default();
     let version = env!("CARGO_PKG_VERSION");
     page.head("build_info", "gauge", "The program's version; always 1.");
@@ -36,13 +36,13 @@ pub fn render(readings: Option<&Readings>, process: Option<&Process>) -> String 
     page.text
 }
 
-fn replay(page: &mut Page, readings: &Readings) {
+fn replay(page: &mut Page, readings: &MetricsReading) {
     gauges(page, readings);
     counters(page, readings);
     histograms(page, readings);
 }
 
-fn gauges(page: &mut Page, readings: &Readings) {
+fn gauges(page: &mut Page, readings: &MetricsReading) {
     let seconds = |ns: i64| ns as f64 / NS_IN_SECOND;
     let over = readings.done + readings.failed + readings.skipped;
     for (name, help, value) in [
@@ -59,7 +59,7 @@ fn gauges(page: &mut Page, readings: &Readings) {
         (
             "planned_seconds",
             "Due time of what was read ahead last, from the start: where the replay is in the workload is the lesser of this and the elapsed time.",
-            seconds(readings.planned_ns),
+            seconds(readings.dispatched_ns),
         ),
         (
             "progress_ratio",
@@ -104,7 +104,7 @@ fn gauges(page: &mut Page, readings: &Readings) {
     }
 }
 
-fn counters(page: &mut Page, readings: &Readings) {
+fn counters(page: &mut Page, readings: &MetricsReading) {
     let name = "statements_total";
     page.head(name, "counter", "Statements that are over, by outcome.");
     for (outcome, count) in [
@@ -153,13 +153,13 @@ fn counters(page: &mut Page, readings: &Readings) {
     for (reason, count) in &readings.skipped_by {
         page.sample(name, &[("reason", reason)], *count as f64);
     }
-    for counted in &readings.counted {
+    for counted in &readings.counters {
         let name = format!("{}_total", counted.name);
         page.one(&name, "counter", counted.help, counted.value as f64);
     }
 }
 
-fn histograms(page: &mut Page, readings: &Readings) {
+fn histograms(page: &mut Page, readings: &MetricsReading) {
     for (name, help, histogram) in [
         (
             "tool_lag_seconds",

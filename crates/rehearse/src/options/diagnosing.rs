@@ -20,7 +20,7 @@ pub struct Diagnose {
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
     /// Observe the server for this long: 30s, 5m.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of, requires = "target")]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::parse_duration, requires = "target")]
     pub duration: Duration,
     /// Report the largest possible impact of statements whose normalised text matches this
     /// pattern, with % for any text: 'update image_links set download_after%'. Repeatable.

@@ -48,7 +48,7 @@ pub struct MetricsArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// Serve metrics for this long after the end, for a last scrape; Ctrl-C stops it.
-    #[arg(long, value_name = "DURATION", requires = "metrics", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", requires = "metrics", value_parser = clock::parse_duration)]
     pub metrics_linger: Option<Duration>,
 }
 
@@ -62,7 +62,7 @@ pub struct PageArgs {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = address)]
     pub ui: Option<SocketAddr>,
     /// Serve the page for this long after the end; Ctrl-C stops it.
-    #[arg(long, value_name = "DURATION", requires = "ui", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", requires = "ui", value_parser = clock::parse_duration)]
     pub ui_linger: Option<Duration>,
 }
 

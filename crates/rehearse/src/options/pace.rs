@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clock::Factor;
-use transform::{Moment, StatementKind};
+use transform::{StatementKind, TimeBound};
 
 use super::slice::SliceArgs;
 
@@ -28,7 +28,7 @@ pub struct PaceArgs {
     #[arg(long, value_name = "session|commit", default_value = "session")]
     pub order: ReplayOrder,
     /// Shorten periods without traffic to this much captured time.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub max_idle: Option<Duration>,
     /// Start at a tenth of the speed and reach full speed after this long.
     #[arg(long, value_name = "DURATION", value_parser = ramp)]
@@ -41,7 +41,7 @@ pub struct PaceArgs {
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = scale)]
     pub copies: Factor,
     /// Delay each copy relative to the previous one by this much captured time.
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = clock::parse_duration)]
     pub copy_delay: Duration,
 }
 
@@ -65,14 +65,14 @@ pub struct SafetyArgs {
     #[arg(long)]
     pub read_only: bool,
     /// Cancel statements that take longer than this.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub statement_timeout: Option<Duration>,
     /// Retry failed connections, and reopen lost ones, for this long. 0s disables both.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = patience)]
     pub retry_for: Duration,
     /// Checkpoint the unfinished run at this interval. A replay that is killed loses at most
     /// this much.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::parse_duration)]
     pub checkpoint: Duration,
     /// Resume this run, which was stopped or killed, without repeating its statements. Leave the
     /// target as it was, give the same options, and write the complete run to another -o.
@@ -91,11 +91,11 @@ pub struct SafetyArgs {
 #[command(next_help_heading = "Selection (see `rehearse slice --help`)")]
 pub struct PartArgs {
     /// Replay statements sent at or after this time.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    pub from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = TimeBound::parse)]
+    pub from: Option<TimeBound>,
     /// Replay statements sent before this time.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    pub to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = TimeBound::parse)]
+    pub to: Option<TimeBound>,
     /// Replay sessions on this database.
     #[arg(long, value_name = "NAME")]
     pub filter_database: Vec<String>,
@@ -175,12 +175,12 @@ fn scale(text: &str) -> Result<Factor, String> {
 fn patience(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
-        _ => clock::duration_of(text),
+        _ => clock::parse_duration(text),
     }
 }
 
 fn ramp(text: &str) -> Result<Duration, String> {
-    let ramp = clock::duration_of(text)?;
+    let ramp = clock::parse_duration(text)?;
     if ramp > RAMP_MAX {
         return Err(format!(
             "'{text}' is too long for a ramp; give at most 7 days"

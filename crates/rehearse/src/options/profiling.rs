@@ -43,7 +43,7 @@ pub struct Profile {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// Record for this long: 30s, 10m. Ctrl-C stops it earlier.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = clock::parse_duration)]
     pub duration: Duration,
     /// Write the profile to this run, NAME.run, which has no executions.
     #[arg(short, long, value_name = "NAME.run")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clock::Speed;
 use compare::proof::Goal;
-use transform::Rewriting;
+use transform::Rewrite;
 
 use ::sandbox::ServerRequirements;
 use replay::Options;
@@ -60,7 +60,7 @@ pub struct ChangeArgs {
     /// Rewrite the workload (see `rehearse rewrite`): batch-inserts=50, drop='update x set',
     /// cache=100ms. Repeatable.
     #[arg(long, value_name = "REWRITE")]
-    pub rewrite: Vec<Rewriting>,
+    pub rewrite: Vec<Rewrite>,
     /// Test another major version, on a server that --load fills.
     #[arg(long, value_name = "MAJOR", requires = "load")]
     pub postgres_version: Option<u16>,
@@ -86,7 +86,7 @@ pub struct GoalArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub margin: f64,
     /// Measure for at most this long in total.
-    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = clock::parse_duration)]
     pub time_budget: Duration,
     /// Measure at most this many blocks. A block has two runs of each side.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1_000))]

@@ -57,7 +57,7 @@ pub struct CaptureProxy {
     #[arg(long, value_enum, value_name = "PART")]
     pub checksum_results: Option<Digest>,
     /// Wait this long after Ctrl-C for open transactions to end.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::parse_duration)]
     pub drain: Duration,
     /// Forward with this many threads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]

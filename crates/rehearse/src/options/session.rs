@@ -15,7 +15,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "DATABASE")]
     pub as_database: Option<String>,
     /// Cancel statements that take longer than this.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub statement_timeout: Option<Duration>,
     /// Send and receive with this many threads [default: a quarter of the cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sql::Pattern;
-use transform::{Filter, Moment, PatternFilter, Slice, StatementKind};
+use transform::{Filter, PatternFilter, Slice, StatementKind, TimeBound};
 
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
@@ -40,11 +40,11 @@ pub struct SliceWorkload {
 pub struct SliceArgs {
     /// Keep statements sent at or after this time: '2026-03-01 09:30' (UTC), with a zone '… +02'
     /// or '… Europe/Berlin', or '+1h30m' from the start.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    pub from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = TimeBound::parse)]
+    pub from: Option<TimeBound>,
     /// Keep statements sent before this time.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    pub to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = TimeBound::parse)]
+    pub to: Option<TimeBound>,
     /// Keep sessions on this database; `*` matches any text. Repeatable, as all of these
     /// options.
     #[arg(long, value_name = "NAME")]
@@ -87,8 +87,8 @@ impl SliceArgs {
     /// If a pattern matches every statement, or `--from` is not before `--to`.
     pub fn slice(&self) -> Result<Option<Slice>, Failure> {
         let names = |wanted: &[String], unwanted: &[String]| PatternFilter {
-            wanted: wanted.iter().map(|name| Pattern::name(name)).collect(),
-            unwanted: unwanted.iter().map(|name| Pattern::name(name)).collect(),
+            included: wanted.iter().map(|name| Pattern::name(name)).collect(),
+            excluded: unwanted.iter().map(|name| Pattern::name(name)).collect(),
         };
         let statements = |option: &str, given: &[String]| {
             let pattern = |text: &String| {
@@ -108,17 +108,17 @@ impl SliceArgs {
                 users: names(&self.filter_user, &self.not_user),
                 applications: names(&self.application, &self.not_application),
                 statements: PatternFilter {
-                    wanted: statements("--statement", &self.statement)?,
-                    unwanted: statements("--not-statement", &self.not_statement)?,
+                    included: statements("--statement", &self.statement)?,
+                    excluded: statements("--not-statement", &self.not_statement)?,
                 },
                 kinds: self.kind.clone(),
-                kinds_unwanted: self.not_kind.clone(),
+                excluded_kinds: self.not_kind.clone(),
             },
         };
         if let (Some(from), Some(to)) = (self.from, self.to) {
             let comparable = match (from, to) {
-                (Moment::Wall(from), Moment::Wall(to))
-                | (Moment::Offset(from), Moment::Offset(to)) => from < to,
+                (TimeBound::Wall(from), TimeBound::Wall(to))
+                | (TimeBound::Offset(from), TimeBound::Offset(to)) => from < to,
                 _ => true,
             };
             if !comparable {
@@ -132,7 +132,7 @@ impl SliceArgs {
 
     /// Returns the given values by option, for a manifest.
     pub fn given(&self) -> BTreeMap<String, Vec<String>> {
-        let moment = |moment: &Option<Moment>| moment.iter().map(Moment::to_string).collect();
+        let moment = |moment: &Option<TimeBound>| moment.iter().map(TimeBound::to_string).collect();
         let kinds =
             |kinds: &[StatementKind]| kinds.iter().map(|kind| kind.name().to_owned()).collect();
         let all: [(&str, Vec<String>); 12] = [

@@ -126,18 +126,18 @@ pub struct FactorArgs {
 pub struct LengthArgs {
     /// Measure each trial for this long after its warm-up [default: 10s; a workload with --speed
     /// is replayed completely].
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of, conflicts_with = "statements")]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration, conflicts_with = "statements")]
     pub time: Option<Duration>,
     /// Run this many statements in each trial instead of a time, over all clients and including
     /// the warm-up.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub statements: Option<u64>,
     /// Discard this much time at the beginning of each trial.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = clock::parse_duration)]
     pub warm_up: Duration,
     /// Measure for at most this long in total. The report lists combinations that were not
     /// measured.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub time_budget: Option<Duration>,
 }
 

@@ -23,7 +23,7 @@ pub struct WatchArgs {
 #[command(next_help_heading = "Observation")]
 pub struct LookArgs {
     /// Sample wait events this many times per second.
-    #[arg(long, value_name = "N", default_value_t = observe::HZ, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, value_name = "N", default_value_t = observe::DEFAULT_SAMPLE_RATE_HZ, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub sample_rate: u32,
     /// Run this query repeatedly, such as for a queue's length and age. Each numeric column is a
     /// series: "SELECT count(*) AS stalled FROM jobs WHERE due < now()".
@@ -39,7 +39,7 @@ pub struct LookArgs {
 const QUEUE_EVERY_LEAST: Duration = Duration::from_millis(10);
 
 fn queue_every_of(text: &str) -> Result<Duration, String> {
-    let every = clock::duration_of(text)?;
+    let every = clock::parse_duration(text)?;
     match every < QUEUE_EVERY_LEAST {
         true => Err(format!(
             "{text} is too often; give 10ms or more, such as 200ms"
@@ -56,7 +56,7 @@ pub struct Observe {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// Observe for this long: 30s, 5m, 1h [default: until Ctrl-C].
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub duration: Option<Duration>,
     /// Write the observation to this run, NAME.run [default: print the summary only].
     #[arg(short, long, value_name = "NAME.run")]

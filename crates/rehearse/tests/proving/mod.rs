@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
-use sandbox::Places;
+use sandbox::Dirs;
 use serde_json::Value;
 
 use super::{PATIENCE, command, rehearse, trials};
@@ -22,7 +22,7 @@ pub(super) struct Named {
 impl Named {
     /// Creates a sandbox. `what` is unique for each test.
     pub(super) fn up(what: &str) -> Self {
-        let places = Places::from_environment().unwrap();
+        let places = Dirs::from_environment().unwrap();
         let name = format!("{what}-{}", std::process::id());
         let (made, endpoint) = test_support::server().start();
         let url = endpoint.url("postgres");
@@ -32,7 +32,7 @@ impl Named {
 
     /// Queries one number from the server.
     pub(super) fn ask(&self, question: &str) -> i64 {
-        let places = Places::from_environment().unwrap();
+        let places = Dirs::from_environment().unwrap();
         let named = sandbox::list(&places);
         let this = named.iter().find(|one| one.name == self.name).unwrap();
         let url = this.endpoint.url("postgres");
@@ -43,7 +43,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if let Ok(places) = Places::from_environment() {
+        if let Ok(places) = Dirs::from_environment() {
             let _ = sandbox::down(&self.name, &places);
         }
     }

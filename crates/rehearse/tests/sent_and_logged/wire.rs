@@ -200,10 +200,10 @@ fn same_on_the_wire(
         for (one, other) in events.iter().zip(others) {
             // A client that does not wait may send before the reply is seen in one place, and after it in
             // the other.
-            let mut particulars = other.particulars.as_deref().cloned();
+            let mut particulars = other.wire_details.as_deref().cloned();
             if let (Some(known), Some(awaited)) = (
                 &mut particulars,
-                one.particulars.as_ref().map(|known| known.awaited),
+                one.wire_details.as_ref().map(|known| known.awaited),
             ) {
                 raced += u64::from(known.awaited != awaited);
                 known.awaited = awaited;
@@ -217,7 +217,7 @@ fn same_on_the_wire(
                     duration_us: one.outcome.duration_us,
                     ..other.outcome
                 },
-                particulars: particulars.map(Into::into),
+                wire_details: particulars.map(Into::into),
                 ..other.clone()
             };
             assert_eq!(one, &like, "{name}");

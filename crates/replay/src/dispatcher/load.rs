@@ -9,7 +9,7 @@ use workload::ArchiveError;
 use super::{AHEAD_NS, DispatchSummary, Dispatcher, POLL_INTERVAL};
 use crate::encode::Encoder;
 use crate::job::Job;
-use crate::load_source::{ClientEvents, Feed};
+use crate::load_source::{ClientEvents, LoadSource};
 use crate::timeline::Timeline;
 
 /// Most jobs that wait at the workers for all clients together.
@@ -38,7 +38,10 @@ impl Dispatcher<'_> {
     ///
     /// # Errors
     /// If the workload cannot be read.
-    pub(super) fn dispatch_load(&self, source: &Feed) -> Result<DispatchSummary, ArchiveError> {
+    pub(super) fn dispatch_load(
+        &self,
+        source: &LoadSource,
+    ) -> Result<DispatchSummary, ArchiveError> {
         let limit = (WAITING_MAX / source.clients()).clamp(4, WAITING_MAX_OF_ONE);
         let mut dispatch = LoadDispatch {
             encoder: self.encoder()?,

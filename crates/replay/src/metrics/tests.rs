@@ -1,20 +1,20 @@
 use std::sync::Arc;
 
-use clock::{Clock, HandClock};
+use clock::{Clock, ManualClock};
 use run::{Captured, Execution, Outcome, SkipReason, StatementKind};
 use workload::Sqlstate;
 
-use crate::connection_events::{Happening, QUEUED_EVENTS_MAX};
+use crate::connection_events::{ConnectionEvent, QUEUED_EVENTS_MAX};
 
 use super::histogram::{BOUNDS_NS, Cells, Histogram};
 use super::*;
 
-fn metrics(workers: usize) -> (Meter, HandClock, Arc<ConnectionEvents>) {
-    let hand = HandClock::default();
+fn metrics(workers: usize) -> (Metrics, ManualClock, Arc<ConnectionEvents>) {
+    let hand = ManualClock::default();
     let clock: Arc<dyn Clock> = Arc::new(hand.clone());
     let events = Arc::new(ConnectionEvents::default());
     let counters = Arc::new(Counters::default());
-    let metrics = Meter::new(workers, &counters, &events, &clock, 1_000, 7);
+    let metrics = Metrics::new(workers, &counters, &events, &clock, 1_000, 7);
     (metrics, hand, events)
 }
 
@@ -96,7 +96,10 @@ fn metrics_of_all_workers_add_up() {
     assert_eq!((readings.elapsed_ns, readings.statements), (4_000, 7));
     assert!(readings.running);
     let value = |name: &str| {
-        let found = readings.counted.iter().find(|counted| counted.name == name);
+        let found = readings
+            .counters
+            .iter()
+            .find(|counted| counted.name == name);
         found.unwrap().value
     };
     assert_eq!(
@@ -179,9 +182,9 @@ fn event_queue_counts_events_beyond_its_limit() {
     }
     let (happenings, left_out) = events.queue.take();
     assert_eq!((happenings.len(), left_out), (QUEUED_EVENTS_MAX, 10));
-    assert_eq!(happenings[0], Happening::CancelFailed);
+    assert_eq!(happenings[0], ConnectionEvent::CancelFailed);
     events.lost(Sqlstate(*b"57P01"));
-    let lost = Happening::ConnectionLost {
+    let lost = ConnectionEvent::ConnectionLost {
         sqlstate: Sqlstate(*b"57P01"),
     };
     assert_eq!(events.queue.take(), (vec![lost], 0));

@@ -7,7 +7,7 @@ use protocol::backend::row_description::FieldDescription;
 use protocol::backend::{DataRow, data_row};
 use protocol::frontend::{Bind, tag};
 use protocol::next_frame;
-use workload::{FirstRow, Outcome, Particulars};
+use workload::{FirstRow, Outcome, WireDetails};
 
 use super::*;
 
@@ -33,13 +33,13 @@ fn event(sql: &str, columns: &[&str], values: Vec<Option<Parameter>>) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: Some(
-            Particulars {
+        wire_details: Some(
+            WireDetails {
                 first_row: Some(FirstRow {
                     columns: columns.iter().map(|name| Box::from(*name)).collect(),
                     values,
                 }),
-                ..Particulars::default()
+                ..WireDetails::default()
             }
             .into(),
         ),
@@ -211,10 +211,10 @@ fn messages(name: &str, types: Vec<u32>, parameters: Vec<Option<Parameter>>) -> 
         sql: "UPDATE t SET n = 1 WHERE id = $1".into(),
         parameters,
     };
-    event.particulars = Some(
-        Particulars {
+    event.wire_details = Some(
+        WireDetails {
             parameter_types: types,
-            ..Particulars::default()
+            ..WireDetails::default()
         }
         .into(),
     );

@@ -40,7 +40,7 @@ pub(super) fn limit_to_first_row(scanner: &mut Scanner, flight: &mut InFlight, h
         scanner.want(DECODED_BODIES);
     }
     if is_long {
-        scanner.pass_body();
+        scanner.skip_body();
         flight.job.expected = None;
     }
 }

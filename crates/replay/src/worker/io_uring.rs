@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use event_loop::{Completion, Ring, Socket, Stopped};
+use event_loop::{Completion, Ring, Socket, StopReason};
 
 use super::{Slot, Worker};
 use crate::epoll::Interest;
@@ -137,7 +137,7 @@ impl Worker {
         ring.wait(Some(timeout_ns))?;
         self.submit_ring()?;
         self.batch_ns = self.now_ns();
-        while let Some(completion) = self.ring.as_mut().and_then(|ring| ring.next_happened()) {
+        while let Some(completion) = self.ring.as_mut().and_then(|ring| ring.next_completion()) {
             self.on_completion(completion)?;
             if self.outbox.batch.len() >= BATCH_CONNECTIONS {
                 self.send_outgoing()?;
@@ -160,7 +160,7 @@ impl Worker {
 
     fn submit_ring(&mut self) -> io::Result<()> {
         if let Some(ring) = &mut self.ring {
-            ring.hand_over()?;
+            ring.submit()?;
         }
         self.collect_unsent();
         Ok(())
@@ -264,10 +264,10 @@ impl Worker {
         for (_, ring_socket, slot) in &self.outbox.closed {
             ring.stop(ring_socket.token(*slot))?;
         }
-        ring.hand_over()?;
+        ring.submit()?;
         for (stream, _, _) in self.outbox.closed.drain(..) {
             // The server sees the end now, even if the ring releases the socket later.
-            event_loop::shut(stream.as_raw_fd());
+            event_loop::shutdown(stream.as_raw_fd());
         }
         self.collect_unsent();
         Ok(())
@@ -302,7 +302,7 @@ impl Worker {
                 let became_free = slot.is_some_and(|slot| {
                     self.process_bytes(slot, ring.bytes(&buffer), self.batch_ns)
                 });
-                ring.give_back(buffer);
+                ring.return_buffer(buffer);
                 self.ring = Some(ring);
                 if let Some(slot) = slot {
                     if !armed {
@@ -318,9 +318,9 @@ impl Worker {
                     return Ok(());
                 };
                 let reason = match why {
-                    Stopped::Paused => return self.rearm_receive(slot),
-                    Stopped::End => super::socket_io::CLOSED_BY_SERVER.to_owned(),
-                    Stopped::Broken(error) => error.to_string(),
+                    StopReason::Paused => return self.rearm_receive(slot),
+                    StopReason::End => super::socket_io::CLOSED_BY_SERVER.to_owned(),
+                    StopReason::Broken(error) => error.to_string(),
                 };
                 if self.connection_lost(slot, &reason) {
                     self.advance_session(slot, self.batch_ns);

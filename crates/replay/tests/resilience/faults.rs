@@ -400,7 +400,7 @@ fn replay_gives_up_a_server_that_does_not_return() {
     let mut traffic = busy(&server, 10, 60_000);
     let mut stopped = false;
     let options = Options {
-        patience: Duration::from_secs(2),
+        retry_for: Duration::from_secs(2),
         ..Options::default()
     };
     let (info, _) = traffic.replay(&options, |snapshot| {
@@ -436,7 +436,7 @@ fn sessions_wait_while_the_server_has_too_many_connections() {
     assert!(info.connections_failed.is_empty());
     // Without patience they are counted, with what they would have done.
     let options = Options {
-        patience: Duration::ZERO,
+        retry_for: Duration::ZERO,
         ..Options::default()
     };
     let (info, _) = traffic.replay(&options, alone);

@@ -4,7 +4,7 @@
 use postgres::{Client, NoTls};
 use replay::Options;
 use sandbox::Endpoint;
-use workload::{Boundary, EventKind, Particulars, Sqlstate, Unreplayable};
+use workload::{Boundary, EventKind, Sqlstate, Unreplayable, WireDetails};
 
 use crate::traffic::{Traffic, server, statements};
 
@@ -15,12 +15,12 @@ impl Wire {
     fn sent(&mut self, kind: EventKind, boundary: Boundary, code: Option<&[u8; 5]>) -> &mut Self {
         let event = self.0.at(1, 1, kind);
         event.outcome.sqlstate = code.map(|code| Sqlstate(*code));
-        let particulars = Particulars {
+        let particulars = WireDetails {
             boundary,
             rows_max: Some(0),
-            ..Particulars::default()
+            ..WireDetails::default()
         };
-        event.particulars = Some(particulars.into());
+        event.wire_details = Some(particulars.into());
         self
     }
 

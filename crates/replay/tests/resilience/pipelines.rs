@@ -4,7 +4,7 @@ use replay::Options;
 use run::{Execution, Outcome, SkipReason};
 use sandbox::Endpoint;
 use test_support::connect;
-use workload::{Boundary, Particulars, Sqlstate};
+use workload::{Boundary, Sqlstate, WireDetails};
 
 use crate::traffic::{Traffic, server, statements};
 
@@ -20,11 +20,11 @@ fn piece(
     boundary: Boundary,
 ) {
     let event = traffic.execute(at_ms, 1, name, INSERT, value);
-    event.particulars = Some(
-        Particulars {
+    event.wire_details = Some(
+        WireDetails {
             awaited,
             boundary,
-            ..Particulars::default()
+            ..WireDetails::default()
         }
         .into(),
     );

@@ -4,7 +4,7 @@ use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Execution, Outcome, RunInfo};
 use sandbox::Endpoint;
-use workload::{Boundary, EventKind, FirstRow, Parameter, Particulars, ResultFormat};
+use workload::{Boundary, EventKind, FirstRow, Parameter, ResultFormat, WireDetails};
 
 use crate::traffic::{Traffic, server, statements};
 
@@ -20,19 +20,19 @@ const INSERT: &str = "INSERT INTO t (payload) VALUES ($1) RETURNING id, token, p
 const UPDATE: &str = "UPDATE t SET done = done || 'x' WHERE id = $1";
 const TOKEN: &str = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
 
-fn captured(values: Vec<Option<Parameter>>, formats: Vec<ResultFormat>) -> Particulars {
+fn captured(values: Vec<Option<Parameter>>, formats: Vec<ResultFormat>) -> WireDetails {
     let columns = ["id", "token", "payload"];
-    Particulars {
+    WireDetails {
         result_formats: formats,
         first_row: Some(FirstRow {
             columns: columns.map(Box::from).to_vec(),
             values,
         }),
-        ..Particulars::default()
+        ..WireDetails::default()
     }
 }
 
-fn texts(id: &str) -> Particulars {
+fn texts(id: &str) -> WireDetails {
     let values = [id, TOKEN, "p"].map(|value| Some(Parameter::from(value)));
     captured(values.to_vec(), Vec::new())
 }
@@ -46,7 +46,7 @@ fn traffic(server: &Endpoint) -> Traffic {
     let mut traffic = Traffic::new(server);
     traffic.connect(0, 1);
     traffic.connect(0, 2);
-    traffic.execute(1, 1, "i", INSERT, "p").particulars = Some(texts("1001").into());
+    traffic.execute(1, 1, "i", INSERT, "p").wire_details = Some(texts("1001").into());
     traffic.execute(300, 2, "u", UPDATE, "1001");
     traffic.execute(300, 1, "u", UPDATE, "1001");
     // Already prepared, and with a number that was not learned.
@@ -125,16 +125,16 @@ fn remap_reads_binary_rows_in_pipelines_and_through_reconnects() {
         let mut particulars = captured(values, vec![ResultFormat::Binary]);
         particulars.awaited = awaited;
         particulars.boundary = boundary;
-        traffic.execute(401, 3, "i", INSERT, "p").particulars = Some(particulars.into());
+        traffic.execute(401, 3, "i", INSERT, "p").wire_details = Some(particulars.into());
     }
     // Rows that are longer than what is read teach nothing, and are no harm.
     let long = "SELECT n, NULL, repeat('x', 100000) FROM generate_series(7001, 7003) n";
     let event = traffic.at(402, 3, EventKind::Simple { sql: long.into() });
-    event.particulars = Some(texts("1003").into());
+    event.wire_details = Some(texts("1003").into());
     // Of several rows the first is read.
     let many = "SELECT n, NULL, NULL FROM generate_series(8001, 8100) n";
     let event = traffic.at(403, 3, EventKind::Simple { sql: many.into() });
-    event.particulars = Some(texts("1004").into());
+    event.wire_details = Some(texts("1004").into());
     // The connection goes, and what was learnt stays.
     let end = "SELECT pg_terminate_backend(pg_backend_pid()) WHERE $1 = '1'";
     traffic.execute(404, 3, "", end, "1");

@@ -69,7 +69,7 @@ fn resumed_replay_repeats_no_statement() {
         assert!(error.to_string().contains("speed = 1"), "{error}");
         let earlier = PreviousRun::read(&traffic.path("first.run"), &reader, &options).unwrap();
         let resuming = Options {
-            earlier: Some(Arc::new(earlier)),
+            previous_run: Some(Arc::new(earlier)),
             ..options.clone()
         };
         let (whole, executions) = traffic.replay_as("whole.run", &resuming, Duration::MAX, |_| ());

@@ -31,7 +31,7 @@ struct Callback<F: FnMut(&Snapshot)> {
 }
 
 impl<F: FnMut(&Snapshot)> Observer for Callback<F> {
-    fn progress(&mut self, snapshot: &Snapshot) {
+    fn on_progress(&mut self, snapshot: &Snapshot) {
         self.elapsed = elapsed(snapshot);
         (self.call)(snapshot);
     }
@@ -89,7 +89,7 @@ impl Traffic {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         });
         self.events.last_mut().unwrap()
     }
@@ -190,8 +190,12 @@ impl Traffic {
         let reader = self.workload();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let target = Target::parse(&self.server, |_| None).unwrap();
-        let target_info =
-            replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
+        let target_info = replay::check_target(
+            &reader,
+            &options.target_with_settings(&target),
+            &options.logins,
+        )
+        .unwrap();
         let run = self.path(run);
         let _ = std::fs::remove_dir_all(&run);
         let mut observer = Callback {

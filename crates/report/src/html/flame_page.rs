@@ -22,7 +22,7 @@ pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
     let page = Page {
         frame: Frame::new(Vec::new()),
         titles,
-        what: match titles.of {
+        what: match titles.kind {
             FlameKind::Processor => "functions",
             FlameKind::Waiting => "waits and statements",
         },

@@ -1,33 +1,33 @@
 //! Text on the messages of captured connections, and on those that could not be read.
 
-use capture_wire::conversation::{Account, Unreadable};
+use capture_wire::conversation::{DecoderAccount, UnreadableReason};
 
 use crate::text::line::wrapped;
 use crate::text::units::counted;
 
 /// Describes connections that could not be read, with reason and remedy: a clause for each reason.
-pub fn unreadable_connections(account: &Account) -> impl Iterator<Item = String> {
+pub fn unreadable_connections(account: &DecoderAccount) -> impl Iterator<Item = String> {
     account.unreadable.iter().map(|(reason, connections)| {
         let (are, their) = match connections {
             1 => ("is", "its"),
             _ => ("are", "their"),
         };
         let what = match (reason, connections) {
-            (Unreadable::Tls, _) => format!(
+            (UnreadableReason::Tls, _) => format!(
                 "{are} encrypted with TLS: {their} statements cannot be read; capture with the proxy or from the log"
             ),
-            (Unreadable::Gssapi, _) => format!(
+            (UnreadableReason::Gssapi, _) => format!(
                 "{are} encrypted with GSSAPI: {their} statements cannot be read; capture from the log"
             ),
-            (Unreadable::Replication, 1) => "replicates: it was passed over".to_owned(),
-            (Unreadable::Replication, _) => "replicate: they were passed over".to_owned(),
-            (Unreadable::NotTheProtocol, 1) => {
+            (UnreadableReason::Replication, 1) => "replicates: it was passed over".to_owned(),
+            (UnreadableReason::Replication, _) => "replicate: they were passed over".to_owned(),
+            (UnreadableReason::NotTheProtocol, 1) => {
                 "does not speak PostgreSQL's protocol, version 3".to_owned()
             }
-            (Unreadable::NotTheProtocol, _) => {
+            (UnreadableReason::NotTheProtocol, _) => {
                 "do not speak PostgreSQL's protocol, version 3".to_owned()
             }
-            (Unreadable::Lost, _) => {
+            (UnreadableReason::Lost, _) => {
                 format!("lost bytes, and ended before {their} messages could be told again")
             }
         };
@@ -36,7 +36,7 @@ pub fn unreadable_connections(account: &Account) -> impl Iterator<Item = String>
 }
 
 /// Returns lines on everything other than recorded statements.
-pub(crate) fn lines(account: &Account, width: usize) -> Vec<String> {
+pub(crate) fn lines(account: &DecoderAccount, width: usize) -> Vec<String> {
     let mut said: Vec<String> = unreadable_connections(account).collect();
     if account.statements_unrecorded > 0 {
         said.push(format!(

@@ -1,7 +1,7 @@
 //! Text on the suitability of a log for a replay: a line for each use, then the recommended
 //! settings.
 
-use capture_log::{Advice, Extent, Finding, Fitness, Use};
+use capture_log::{Advice, Extent, Finding, LogQuality, LogUse};
 
 use crate::text::fitness_finding_text::{sentence, share};
 use crate::text::line::wrapped;
@@ -10,7 +10,7 @@ use crate::text::table::{Align, Table};
 
 /// Renders the suitability, ending with a line feed. If the workload is `of_a_part` of the log, the
 /// title says that the whole log is meant.
-pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> String {
+pub fn render_text(fitness: &LogQuality, of_a_part: bool, style: &TextStyle) -> String {
     let width = style.columns();
     let title = match of_a_part {
         true => "What this log is good for (all of it, not the slice alone)",
@@ -20,11 +20,11 @@ pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> Str
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
     let uses = &fitness.uses;
     let uses = [
-        ("replay", Use::Replay, uses.replay),
-        ("latencies", Use::Latencies, uses.latencies),
-        ("pacing", Use::Pacing, uses.pacing),
-        ("sessions", Use::Sessions, uses.sessions),
-        ("failures", Use::Failures, uses.failures),
+        ("replay", LogUse::Replay, uses.replay),
+        ("latencies", LogUse::Latencies, uses.latencies),
+        ("pacing", LogUse::Pacing, uses.pacing),
+        ("sessions", LogUse::Sessions, uses.sessions),
+        ("failures", LogUse::Failures, uses.failures),
     ]
     .map(|(name, of, extent)| match extent {
         Extent::Yes => (name, of, "yes", Tone::Good),
@@ -67,11 +67,11 @@ pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> Str
 }
 
 /// Returns the numbers that an assessment is based on.
-fn numbers(of: Use, fitness: &Fitness) -> String {
+fn numbers(of: LogUse, fitness: &LogQuality) -> String {
     let tallies = &fitness.tallies;
     match of {
-        Use::Replay if tallies.statements == 0 => "it holds no statement".to_owned(),
-        Use::Replay => format!(
+        LogUse::Replay if tallies.statements == 0 => "it holds no statement".to_owned(),
+        LogUse::Replay => format!(
             "{} statements in it can be sent again as they were{}",
             share(tallies.replayable(), tallies.statements),
             match fitness.findings.iter().any(Finding::hides_statements) {
@@ -79,8 +79,8 @@ fn numbers(of: Use, fitness: &Fitness) -> String {
                 false => "",
             }
         ),
-        Use::Latencies if tallies.succeeded() == 0 => "no statement succeeded".to_owned(),
-        Use::Latencies => format!(
+        LogUse::Latencies if tallies.succeeded() == 0 => "no statement succeeded".to_owned(),
+        LogUse::Latencies => format!(
             "durations are known for {} that succeeded{}",
             share(tallies.timed, tallies.succeeded()),
             match fitness.uses.latencies {
@@ -88,19 +88,19 @@ fn numbers(of: Use, fitness: &Fitness) -> String {
                 _ => "",
             }
         ),
-        Use::Pacing => match fitness.uses.pacing {
+        LogUse::Pacing => match fitness.uses.pacing {
             Extent::Yes => "times to the millisecond".to_owned(),
             Extent::Partly => "times to the second".to_owned(),
             Extent::No => "it holds no statement".to_owned(),
         },
-        Use::Sessions if tallies.sessions == 0 => "it holds no session".to_owned(),
-        Use::Sessions => format!(
+        LogUse::Sessions if tallies.sessions == 0 => "it holds no session".to_owned(),
+        LogUse::Sessions => format!(
             "{} begin and end in it",
             share(tallies.whole, tallies.sessions)
         ),
-        Use::Failures if tallies.statements == 0 => "it holds no statement".to_owned(),
-        Use::Failures if tallies.failed == 0 => "no statement in it failed".to_owned(),
-        Use::Failures => format!(
+        LogUse::Failures if tallies.statements == 0 => "it holds no statement".to_owned(),
+        LogUse::Failures if tallies.failed == 0 => "no statement in it failed".to_owned(),
+        LogUse::Failures => format!(
             "{} failures have their error code",
             share(tallies.failed - tallies.uncoded, tallies.failed)
         ),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use workload::Kept;
+use workload::KeepReason;
 
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
@@ -24,7 +24,7 @@ pub(crate) fn account(masking: &Masking, style: TextStyle) -> Vec<String> {
     let account = &masking.account;
     let mut lines = vec![format!("  masked with the key {}", masking.key)];
     let mut table = AccountTable::new();
-    let mut reasons: BTreeMap<Kept, u64> = BTreeMap::new();
+    let mut reasons: BTreeMap<KeepReason, u64> = BTreeMap::new();
     for (name, values) in account.by_sort() {
         if values.values == 0 {
             continue;

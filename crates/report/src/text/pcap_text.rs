@@ -1,6 +1,6 @@
 //! Text on a capture from packets: the account of all packets and bytes.
 
-use capture_wire::pcap::{Malformed, Passed, PcapAccount, PcapReport};
+use capture_wire::pcap::{MalformedReason, OtherTraffic, PcapAccount, PcapReport};
 
 use crate::text::capture_text;
 use crate::text::conversation_text;
@@ -159,19 +159,19 @@ fn notes(report: &PcapReport) -> Vec<String> {
     notes
 }
 
-fn passed_text(kind: Passed) -> &'static str {
+fn passed_text(kind: OtherTraffic) -> &'static str {
     match kind {
-        Passed::OtherPort => "TCP of other ports",
-        Passed::NotTcp => "IP, but not TCP",
-        Passed::NotIp => "not IP",
-        Passed::UnknownLink => "of an interface whose link type is not read here",
+        OtherTraffic::OtherPort => "TCP of other ports",
+        OtherTraffic::NotTcp => "IP, but not TCP",
+        OtherTraffic::NotIp => "not IP",
+        OtherTraffic::UnknownLink => "of an interface whose link type is not read here",
     }
 }
 
-fn malformed_text(kind: Malformed) -> &'static str {
+fn malformed_text(kind: MalformedReason) -> &'static str {
     match kind {
-        Malformed::TooShort => "shorter than their headers",
-        Malformed::Length => "a length in them cannot be",
-        Malformed::WithoutTime => "without a time",
+        MalformedReason::TooShort => "shorter than their headers",
+        MalformedReason::Length => "a length in them cannot be",
+        MalformedReason::WithoutTime => "without a time",
     }
 }

@@ -1,6 +1,6 @@
 //! Text on a capture by the proxy: the account of all forwarded bytes.
 
-use capture_proxy::{Finished, ProxyStatus, RecordingState};
+use capture_proxy::{FinishedRecording, ProxyStatus, RecordingState};
 use clock::utc_text;
 
 use crate::text::conversation_text;
@@ -46,7 +46,7 @@ pub fn render_text(status: &ProxyStatus, style: &TextStyle) -> String {
     lines.join("\n")
 }
 
-fn recorded(finished: &Finished, style: &TextStyle) -> Vec<String> {
+fn recorded(finished: &FinishedRecording, style: &TextStyle) -> Vec<String> {
     let width = style.columns();
     let account = &finished.account;
     let heading = format!(

@@ -36,7 +36,7 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
         "{}: {} became {}; {} of them are as they were.",
         one_line(&note.rewriting, 80),
         counted(account.statements, "statement"),
-        count(account.made()),
+        count(account.statements_after()),
         count(account.unchanged)
     )];
     if account.batches > 0 {

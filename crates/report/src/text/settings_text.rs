@@ -1,7 +1,7 @@
 //! Renders settings in a form that can be executed or pasted: SQL, lines of a configuration,
 //! commands of a provider. Everything other than commands is a comment.
 
-use capture_log::settings::{Plan, Provider, Setting};
+use capture_log::settings::{Provider, Setting, SettingsPlan};
 
 use crate::text::line::wrapped;
 
@@ -38,7 +38,7 @@ impl SettingsForm {
 const WIDTH: usize = 100;
 
 /// Renders the settings; with `undo`, their reset.
-pub fn render_text(plan: &Plan, form: SettingsForm, undo: bool) -> String {
+pub fn render_text(plan: &SettingsPlan, form: SettingsForm, undo: bool) -> String {
     let comment = match form {
         SettingsForm::Sql => "-- ",
         SettingsForm::Lines | SettingsForm::Command => "# ",
@@ -115,7 +115,7 @@ impl Page {
         }
     }
 
-    fn sql(&mut self, plan: &Plan, undo: bool) {
+    fn sql(&mut self, plan: &SettingsPlan, undo: bool) {
         if undo {
             let resets = plan.settings.iter();
             let resets = resets.map(|setting| format!("ALTER SYSTEM RESET {};", setting.name));
@@ -145,7 +145,7 @@ impl Page {
         }
     }
 
-    fn conf(&mut self, plan: &Plan) {
+    fn conf(&mut self, plan: &SettingsPlan) {
         let lines = plan.settings.iter().map(|setting| {
             (
                 format!("{} = {}", setting.name, quoted(setting)),
@@ -155,13 +155,13 @@ impl Page {
         self.add_commented_lines(lines.collect());
     }
 
-    fn add_reasons(&mut self, plan: &Plan) {
+    fn add_reasons(&mut self, plan: &SettingsPlan) {
         for setting in &plan.settings {
             self.add_comment(&format!("{}: {}", setting.name, setting.why));
         }
     }
 
-    fn command(&mut self, plan: &Plan, undo: bool) {
+    fn command(&mut self, plan: &SettingsPlan, undo: bool) {
         if !undo {
             self.add_reasons(plan);
         }
@@ -174,7 +174,7 @@ impl Page {
         }
     }
 
-    fn amazon(&mut self, plan: &Plan, undo: bool) {
+    fn amazon(&mut self, plan: &SettingsPlan, undo: bool) {
         let cluster = match plan.provider {
             Provider::Aurora => "cluster-",
             _ => "",
@@ -197,7 +197,7 @@ impl Page {
         }
     }
 
-    fn google(&mut self, plan: &Plan, undo: bool) {
+    fn google(&mut self, plan: &SettingsPlan, undo: bool) {
         let command = match plan.provider {
             Provider::AlloyDb => {
                 self.lines
@@ -225,7 +225,7 @@ impl Page {
         self.lines.push(format!("  --database-flags='{flags}'"));
     }
 
-    fn azure(&mut self, plan: &Plan, undo: bool) {
+    fn azure(&mut self, plan: &SettingsPlan, undo: bool) {
         self.lines
             .push("GROUP=my-resource-group SERVER=my-server".to_owned());
         for setting in &plan.settings {
@@ -245,7 +245,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capture_log::settings::for_replay;
+    use capture_log::settings::plan_for_replay;
 
     #[test]
     fn everything_but_commands_is_a_comment() {
@@ -257,7 +257,7 @@ mod tests {
             Provider::AlloyDb,
             Provider::Azure,
         ] {
-            let plan = for_replay(provider, None).unwrap();
+            let plan = plan_for_replay(provider, None).unwrap();
             for form in [
                 SettingsForm::Sql,
                 SettingsForm::Lines,
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn commands_name_every_setting_once() {
         for provider in [Provider::Rds, Provider::CloudSql, Provider::Azure] {
-            let plan = for_replay(provider, Some(15)).unwrap();
+            let plan = plan_for_replay(provider, Some(15)).unwrap();
             let text = render_text(&plan, SettingsForm::Command, false);
             let commands: String = text
                 .lines()

@@ -31,7 +31,7 @@ fn titles(of: FlameKind) -> FlameTitles {
         subtitle: "statement 00000000000000ff".to_owned(),
         unit: "samples".to_owned(),
         notes: vec!["Not drawn: 3.00 s & more.".to_owned()],
-        of,
+        kind: of,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Page of a sweep in a browser.
 
-use compare::sweep::{Estimate, bend, estimates};
+use compare::sweep::{Estimate, estimate_knee, estimates};
 use report::sweep_page;
 use serde_json::json;
 use study::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
@@ -57,7 +57,7 @@ fn curve(variant: usize, name: &str, most: f64, plans: Option<u64>) -> SweepCurv
         clients: None,
         pace: Some(Pace::Closed),
         points: points.collect(),
-        bend: Some(bend(&given)),
+        bend: Some(estimate_knee(&given)),
     }
 }
 

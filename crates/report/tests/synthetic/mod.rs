@@ -105,7 +105,7 @@ pub fn inspected(made: WorkloadOptions) -> Inspection {
         source: 0,
         line: 1,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     });
     let statements = (0..3_000i64)
         .filter(|number| number % 600 > number / 60)
@@ -137,7 +137,7 @@ pub fn inspected(made: WorkloadOptions) -> Inspection {
                 source: 0,
                 line: 2 + number as u64,
                 prelude: false,
-                particulars: None,
+                wire_details: None,
             };
             (event, Some(Fingerprint(which)))
         });

@@ -35,11 +35,11 @@ pub struct DialError {
     /// Description of the error, with the remedy.
     pub message: String,
     /// Message of libpq for it.
-    pub in_libpqs_words: String,
+    pub libpq_message: String,
     /// Another host may succeed.
-    pub another_host: bool,
+    pub may_retry_other_host: bool,
     /// An attempt with TLS, or without it, may succeed.
-    pub another_way: bool,
+    pub may_retry_other_tls_use: bool,
 }
 
 impl DialError {
@@ -47,16 +47,16 @@ impl DialError {
         DialError {
             sqlstate,
             message: message.into(),
-            in_libpqs_words,
-            another_host: false,
-            another_way: false,
+            libpq_message: in_libpqs_words,
+            may_retry_other_host: false,
+            may_retry_other_tls_use: false,
         }
     }
 
     /// Marks an error of TLS, or of missing TLS.
     fn of_tls(self) -> Self {
         DialError {
-            another_way: true,
+            may_retry_other_tls_use: true,
             ..self
         }
     }
@@ -64,7 +64,7 @@ impl DialError {
     /// Marks an error of a server that did not respond.
     fn unreachable(self) -> Self {
         DialError {
-            another_host: true,
+            may_retry_other_host: true,
             ..self
         }
     }
@@ -110,7 +110,7 @@ impl SocketOpener {
 
     /// Returns the attempts for an address in their order, as `sslmode` requires. As in libpq, TLS is for TCP
     /// only.
-    pub fn ways(&self, address: Option<SocketAddr>) -> &'static [TlsUse] {
+    pub fn attempts(&self, address: Option<SocketAddr>) -> &'static [TlsUse] {
         match self.target.security.mode {
             _ if address.is_none() => &[TlsUse::Plain],
             SslMode::Disable => &[TlsUse::Plain],
@@ -192,7 +192,7 @@ impl SocketOpener {
             .write_all(&question)
             .and_then(|()| socket.read_exact(&mut answer))
             .map_err(|error| DialError {
-                another_host: is_timeout(&error),
+                may_retry_other_host: is_timeout(&error),
                 ..self.failed_at(server, address, error, false).of_tls()
             })?;
         match EncryptionReply::from_byte(answer[0]) {
@@ -287,7 +287,7 @@ impl SocketOpener {
     /// Returns the error for a server name without an address.
     fn unknown_name(&self, server: &Server, error: io::Error) -> DialError {
         DialError {
-            in_libpqs_words: libpq_messages::unknown_name(server, &error),
+            libpq_message: libpq_messages::unknown_name(server, &error),
             ..self.failed(server, error)
         }
     }
@@ -360,7 +360,7 @@ impl Channel {
     }
 
     /// Sends the last bytes and the end of TLS, as far as possible.
-    pub fn say_goodbye(&mut self, bytes: &[u8]) {
+    pub fn terminate(&mut self, bytes: &[u8]) {
         let _ = self.write_all(bytes);
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();

@@ -24,7 +24,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use passfile::{PasswordFile, PasswordFileProblem};
-pub use security::{Binding, Method, SecurityOptions, SslMode, TlsVersions, TrustedRoots};
+pub use security::{
+    AuthMethod, ChannelBindingMode, SecurityOptions, SslMode, TlsVersions, TrustedRoots,
+};
 
 /// Setting that makes transactions read-only by default.
 const READ_ONLY: &str = "default_transaction_read_only";

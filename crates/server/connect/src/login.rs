@@ -64,12 +64,12 @@ pub struct Connection {
     /// Encoding of the database (`server_encoding`), as reported.
     pub server_encoding: String,
     /// Handle of the server process, for cancel requests.
-    pub place: Place,
+    pub backend: BackendHandle,
 }
 
 /// Result of [`Dialer::try_out`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ProbedServer {
     /// Address of the server.
     pub address: String,
     /// `server_version`, as reported.
@@ -82,7 +82,7 @@ pub struct Found {
 
 /// Handle of a connection's server process: its address and cancel key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct BackendHandle {
     server: Server,
     /// `None` for a unix socket.
     address: Option<SocketAddr>,
@@ -93,15 +93,15 @@ pub struct Place {
 
 impl Connection {
     /// Terminates the connection without waiting for a reply.
-    fn terminate(mut self) -> Place {
+    fn terminate(mut self) -> BackendHandle {
         let mut goodbye = Vec::new();
         protocol::frontend::Terminate.encode(&mut goodbye);
-        self.channel.say_goodbye(&goodbye);
-        self.place
+        self.channel.terminate(&goodbye);
+        self.backend
     }
 }
 
-impl Place {
+impl BackendHandle {
     /// Returns the process id of the server process.
     pub fn process_id(&self) -> i32 {
         self.process_id
@@ -121,7 +121,7 @@ impl Place {
 }
 
 /// Result of a query.
-pub struct Answer {
+pub struct QueryResult {
     /// Server that executed it.
     pub server: Server,
     /// Rows.
@@ -160,7 +160,7 @@ impl QueryConnection<'_> {
     }
 
     /// Whether the connection is closed.
-    pub fn is_over(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.conversation.is_over()
     }
 
@@ -168,7 +168,7 @@ impl QueryConnection<'_> {
     ///
     /// # Errors
     /// If the server refuses it, is not reachable, or does not respond in time.
-    pub fn ask(&mut self, question: &str) -> Result<Vec<Row>, LoginError> {
+    pub fn query(&mut self, question: &str) -> Result<Vec<Row>, LoginError> {
         self.conversation
             .query(question)
             .map_err(|failure| failure.error)
@@ -179,7 +179,7 @@ impl QueryConnection<'_> {
     ///
     /// # Errors
     /// As [`Self::ask`]; also if text, types and values cannot be encoded.
-    pub fn ask_with(
+    pub fn query_with(
         &mut self,
         question: &str,
         types: &[u32],
@@ -264,8 +264,8 @@ impl From<DialError> for LoginError {
 impl From<DialError> for Failure {
     fn from(error: DialError) -> Self {
         Failure {
-            another_host: error.another_host,
-            another_way: error.another_way,
+            another_host: error.may_retry_other_host,
+            another_way: error.may_retry_other_tls_use,
             error: error.into(),
         }
     }
@@ -336,9 +336,9 @@ impl Dialer {
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub fn try_out(&self, login: &Login) -> Result<Found, LoginError> {
+    pub fn probe(&self, login: &Login) -> Result<ProbedServer, LoginError> {
         let connection = self.connect(login)?;
-        Ok(Found {
+        Ok(ProbedServer {
             server_version: connection.server_version.clone(),
             server_encoding: connection.server_encoding.clone(),
             default_read_only: connection.default_read_only,
@@ -350,12 +350,12 @@ impl Dialer {
     ///
     /// # Errors
     /// As [`Dialer::connect`]; also if the server refuses the query.
-    pub fn ask(&self, login: &Login, question: &str) -> Result<Answer, LoginError> {
+    pub fn query(&self, login: &Login, question: &str) -> Result<QueryResult, LoginError> {
         let place = self.connect(login)?.terminate();
         let mut conversation = self
             .begin(&place.server, place.address, login, place.way())
             .map_err(|failure| failure.error)?;
-        Ok(Answer {
+        Ok(QueryResult {
             rows: conversation
                 .query(question)
                 .map_err(|failure| failure.error)?,
@@ -367,7 +367,7 @@ impl Dialer {
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub fn questions(&self, login: &Login) -> Result<QueryConnection<'_>, LoginError> {
+    pub fn open_query_connection(&self, login: &Login) -> Result<QueryConnection<'_>, LoginError> {
         let place = self.connect(login)?.terminate();
         self.begin(&place.server, place.address, login, place.way())
             .map(|conversation| QueryConnection { conversation })
@@ -380,7 +380,7 @@ impl Dialer {
     ///
     /// # Errors
     /// If the server is no longer reachable.
-    pub fn cancel(&self, place: &Place) -> Result<(), LoginError> {
+    pub fn cancel(&self, place: &BackendHandle) -> Result<(), LoginError> {
         let mut channel = self
             .opener
             .open(&place.server, place.address, place.way())?;
@@ -407,7 +407,7 @@ impl Dialer {
         wanted: SessionAttributes,
     ) -> Result<Connection, Failure> {
         let mut first: Option<Failure> = None;
-        for &way in self.opener.ways(address) {
+        for &way in self.opener.attempts(address) {
             match self.try_once(server, address, login, wanted, way) {
                 Ok(connection) => return Ok(connection),
                 Err(failure) if first.is_none() && failure.another_way => first = Some(failure),
@@ -446,7 +446,7 @@ impl Dialer {
             server_version: facts.server_version,
             server_encoding: facts.server_encoding,
             default_read_only: facts.default_read_only,
-            place: Place {
+            backend: BackendHandle {
                 server: server.clone(),
                 address,
                 encrypted,
@@ -473,7 +473,7 @@ impl Dialer {
     }
 
     /// Converts a socket error of this connection to a sentence.
-    pub fn failed_at(&self, place: &Place, error: io::Error) -> LoginError {
+    pub fn socket_error(&self, place: &BackendHandle, error: io::Error) -> LoginError {
         self.failed(&place.server, error)
     }
 

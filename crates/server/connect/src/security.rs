@@ -37,7 +37,7 @@ pub enum TrustedRoots {
 
 /// Value of `channel_binding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Binding {
+pub enum ChannelBindingMode {
     /// Not used.
     Disable,
     /// Used if the server offers it.
@@ -49,7 +49,7 @@ pub enum Binding {
 
 /// Method of authentication, with the names of `require_auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum AuthMethod {
     /// `password`: in clear text.
     Password,
     /// `md5`.
@@ -62,15 +62,15 @@ pub enum Method {
     Other,
 }
 
-impl Method {
+impl AuthMethod {
     /// Returns the name in `require_auth`.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Password => "password",
-            Method::Md5 => "md5",
-            Method::Scram => "scram-sha-256",
-            Method::None => "none",
-            Method::Other => "gss, sspi or oauth",
+            AuthMethod::Password => "password",
+            AuthMethod::Md5 => "md5",
+            AuthMethod::Scram => "scram-sha-256",
+            AuthMethod::None => "none",
+            AuthMethod::Other => "gss, sspi or oauth",
         }
     }
 }
@@ -104,9 +104,9 @@ pub struct SecurityOptions {
     /// Acceptable versions of TLS.
     pub versions: TlsVersions,
     /// Use of channel binding.
-    pub binding: Binding,
+    pub binding: ChannelBindingMode,
     /// Acceptable methods; `None` for all.
-    pub methods: Option<Vec<Method>>,
+    pub methods: Option<Vec<AuthMethod>>,
 }
 
 /// Versions of the protocol with their order.
@@ -172,9 +172,9 @@ impl SecurityOptions {
             });
         }
         let bindings = [
-            ("disable", Binding::Disable),
-            ("prefer", Binding::Prefer),
-            ("require", Binding::Require),
+            ("disable", ChannelBindingMode::Disable),
+            ("prefer", ChannelBindingMode::Prefer),
+            ("require", ChannelBindingMode::Require),
         ];
         Ok(SecurityOptions {
             mode,
@@ -224,18 +224,18 @@ fn client_certificate(
 }
 
 /// Reads `require_auth`: a list of methods, or of excluded methods with `!`.
-fn methods(settings: &mut Settings) -> Result<Option<Vec<Method>>, TargetError> {
+fn methods(settings: &mut Settings) -> Result<Option<Vec<AuthMethod>>, TargetError> {
     let Some(value) = settings.take("require_auth") else {
         return Ok(None);
     };
-    const KNOWN: [(&str, Method); 7] = [
-        ("password", Method::Password),
-        ("md5", Method::Md5),
-        ("scram-sha-256", Method::Scram),
-        ("none", Method::None),
-        ("gss", Method::Other),
-        ("sspi", Method::Other),
-        ("oauth", Method::Other),
+    const KNOWN: [(&str, AuthMethod); 7] = [
+        ("password", AuthMethod::Password),
+        ("md5", AuthMethod::Md5),
+        ("scram-sha-256", AuthMethod::Scram),
+        ("none", AuthMethod::None),
+        ("gss", AuthMethod::Other),
+        ("sspi", AuthMethod::Other),
+        ("oauth", AuthMethod::Other),
     ];
     let refused = || {
         TargetError::Value {
@@ -261,7 +261,12 @@ fn methods(settings: &mut Settings) -> Result<Option<Vec<Method>>, TargetError> 
     if negated == 0 {
         return Ok(Some(listed));
     }
-    let others = [Method::Password, Method::Md5, Method::Scram, Method::None];
+    let others = [
+        AuthMethod::Password,
+        AuthMethod::Md5,
+        AuthMethod::Scram,
+        AuthMethod::None,
+    ];
     Ok(Some(
         others
             .into_iter()

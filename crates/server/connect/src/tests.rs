@@ -120,8 +120,8 @@ fn every_parameter_is_taken_or_refused_by_name() {
     assert_eq!(security.revoked, Some("/l".into()));
     assert!(!security.tell_name);
     assert_eq!(security.versions, TlsVersions::Tls13);
-    assert_eq!(security.binding, Binding::Require);
-    assert_eq!(security.methods, Some(vec![Method::Scram]));
+    assert_eq!(security.binding, ChannelBindingMode::Require);
+    assert_eq!(security.methods, Some(vec![AuthMethod::Scram]));
     assert_eq!(taken.session, SessionAttributes::ReadWrite);
     assert!(taken.in_random_order && !taken.keep_alive.on);
     assert_eq!(taken.keep_alive.idle_s, Some(5));
@@ -156,7 +156,7 @@ fn every_parameter_is_taken_or_refused_by_name() {
     let negated = target("host=h require_auth=!password,!md5").unwrap();
     assert_eq!(
         negated.security.methods,
-        Some(vec![Method::Scram, Method::None])
+        Some(vec![AuthMethod::Scram, AuthMethod::None])
     );
 }
 

@@ -116,7 +116,7 @@ impl BackendSampler {
                 "SELECT /* rehearse_probe */ pid, backend_type, usename, datname, application_name, state, (extract(epoch FROM query_start) * 1000000)::int8, (extract(epoch FROM state_change) * 1000000)::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int8, query FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()"
             }
         };
-        if let Ok(rows) = questions.ask("SELECT pg_catalog.pg_backend_pid()")
+        if let Ok(rows) = questions.query("SELECT pg_catalog.pg_backend_pid()")
             && let Some(pid) = rows
                 .first()
                 .and_then(|row| row.first()?.as_ref()?.parse().ok())
@@ -126,7 +126,7 @@ impl BackendSampler {
         }
         while !self.stop.load(Ordering::Relaxed) {
             questions.limit(Duration::from_secs(10));
-            let rows = match questions.ask(question) {
+            let rows = match questions.query(question) {
                 Ok(rows) => rows,
                 Err(error) => {
                     self.note(format!(

@@ -420,7 +420,7 @@ fn trial(
     let mut questions = quiet_connection(dialer, login).map_err(of_target)?;
     questions.limit(Duration::from_secs(30));
     let rows = questions
-        .ask("SELECT pg_catalog.pg_backend_pid()")
+        .query("SELECT pg_catalog.pg_backend_pid()")
         .map_err(of_target)?;
     let pid: u32 = rows
         .first()
@@ -442,7 +442,7 @@ fn trial(
     let used_ns = || processes::process(pid).map_or(0, |one| one.user_ns + one.system_ns);
     let before_ns = used_ns();
     while used_ns() < before_ns + TRIAL_CPU_NS && clock.now_ns() - begun_ns < TRIAL_NS {
-        questions.ask(BUSY).map_err(of_target)?;
+        questions.query(BUSY).map_err(of_target)?;
     }
     let worked_ns = used_ns() - before_ns;
     recording.end().map_err(TrialError::Refused)?;

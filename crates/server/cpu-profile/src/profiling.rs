@@ -198,7 +198,7 @@ impl Profiling {
     }
 
     /// Describes the recording, or the reason why it is off and its remedy, in one line.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match &self.state {
             State::Off(Unavailable { reason, remedy }) => match remedy {
                 None => format!("No CPU profile: {reason}."),
@@ -228,7 +228,7 @@ impl Profiling {
     }
 
     /// Sets the elapsed time of the run. The first call counts; the processing of samples waits for it.
-    pub fn run_is(&self, elapsed_ns: i64) {
+    pub fn set_run_time(&self, elapsed_ns: i64) {
         if !self.origin.known.load(Ordering::Acquire) {
             let zero_ns = self.clock.now_ns() - elapsed_ns;
             self.origin.clock_ns.store(zero_ns, Ordering::Release);
@@ -250,7 +250,7 @@ impl Profiling {
     /// # Errors
     /// If writing fails.
     pub fn finish(self) -> Result<ProfileWriter, ArchiveError> {
-        self.run_is(0);
+        self.set_run_time(0);
         let info = match self.state {
             State::Off(Unavailable { reason, remedy }) => ProfileInfo {
                 off: Some(reason),
@@ -295,10 +295,10 @@ fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Unavailable> {
         )
     };
     let mut questions = dialer
-        .questions(login)
+        .open_query_connection(login)
         .map_err(|error| off(error.message, None))?;
     let rows = questions
-        .ask("SELECT pid, extract(epoch FROM backend_start)::float8, extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8 FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()")
+        .query("SELECT pid, extract(epoch FROM backend_start)::float8, extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8 FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()")
         .map_err(|error| off(error.message, None))?;
     let number =
         |column: usize| -> Option<f64> { rows.first()?.get(column)?.as_ref()?.parse().ok() };

@@ -11,8 +11,8 @@ pub fn quiet_connection<'d>(
     dialer: &'d Dialer,
     login: &Login,
 ) -> Result<QueryConnection<'d>, LoginError> {
-    let mut questions = dialer.questions(login)?;
-    let rows = questions.ask("SELECT pg_catalog.current_setting('is_superuser')");
+    let mut questions = dialer.open_query_connection(login)?;
+    let rows = questions.query("SELECT pg_catalog.current_setting('is_superuser')");
     let first = rows.ok().and_then(|rows| rows.into_iter().next());
     if first
         .and_then(|row| row.into_iter().next().flatten())
@@ -26,7 +26,7 @@ pub fn quiet_connection<'d>(
             "pg_stat_statements.track = none",
         ] {
             // A setting that does not exist is skipped.
-            let _ = questions.ask(&format!("SET {setting}"));
+            let _ = questions.query(&format!("SET {setting}"));
         }
     }
     Ok(questions)

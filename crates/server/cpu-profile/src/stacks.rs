@@ -9,7 +9,7 @@ const STACKS_MAX: usize = 200_000;
 const BYTES_MAX: usize = 64 << 20;
 
 /// Name of all stacks beyond the maximum.
-pub const OTHERS: &str = "[other stacks]";
+pub const OTHER_STACKS: &str = "[other stacks]";
 /// Name of a stack without frames.
 const EMPTY: &str = "[no stack]";
 
@@ -40,7 +40,7 @@ impl Stacks {
         let number = match self.numbers.get(&folded) {
             Some(&number) => number,
             None if self.numbers.len() >= STACKS_MAX || self.bytes + folded.len() > BYTES_MAX => {
-                self.number(OTHERS.to_owned())
+                self.number(OTHER_STACKS.to_owned())
             }
             None => self.number(folded),
         };

@@ -53,7 +53,7 @@ pub fn examples(
         let (event, fingerprint) = event?;
         match &event.kind {
             EventKind::Connect { database, user, .. } => {
-                let settings = event.particulars.as_ref();
+                let settings = event.wire_details.as_ref();
                 let settings = settings.into_iter().flat_map(|known| known.sent_settings());
                 let who = SessionIdentity {
                     database: database.clone(),
@@ -97,7 +97,9 @@ fn example_of(event: Event, sessions: &HashMap<u64, SessionIdentity>) -> Option<
         _ => return None,
     };
     let who = sessions.get(&event.session);
-    let types = event.particulars.map(|known| known.parameter_types.clone());
+    let types = event
+        .wire_details
+        .map(|known| known.parameter_types.clone());
     Some(Example {
         session: event.session,
         sequence: event.sequence,

@@ -101,7 +101,7 @@ pub fn facts_with_limits(
             break;
         }
         looked_into += 1;
-        match dialer.questions(login) {
+        match dialer.open_query_connection(login) {
             Ok(questions) => read_database(&mut facts, questions, &login.database, limits),
             Err(error) => note(
                 &mut facts,
@@ -161,10 +161,10 @@ fn query_in_transaction(
     questions: &mut QueryConnection<'_>,
     question: &str,
 ) -> Result<Vec<Row>, LoginError> {
-    questions.ask(catalogue::BEGIN)?;
-    let answer = questions.ask(question);
-    if !questions.is_over() {
-        questions.ask(catalogue::END)?;
+    questions.query(catalogue::BEGIN)?;
+    let answer = questions.query(question);
+    if !questions.is_closed() {
+        questions.query(catalogue::END)?;
     }
     answer
 }
@@ -176,7 +176,7 @@ fn read_database(
     limits: Limits,
 ) {
     questions.limit(DATABASE_TIME);
-    let version = match questions.ask("SHOW server_version_num") {
+    let version = match questions.query("SHOW server_version_num") {
         Ok(rows) => text(&rows, 0).parse().unwrap_or(0),
         Err(error) => {
             note(
@@ -275,7 +275,7 @@ fn settings(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &s
             "SELECT name, setting, unit, category, source, boot_val FROM pg_catalog.pg_settings WHERE name = '{name}'"
         );
         let Some(row) = questions
-            .ask(&question)
+            .query(&question)
             .ok()
             .and_then(|rows| rows.into_iter().next())
         else {

@@ -17,7 +17,7 @@ use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
 use workload::Sqlstate;
 
-use crate::plans::Answers;
+use crate::plans::PlanResults;
 
 /// Time after which no further plan is queried.
 const TIME: Duration = Duration::from_secs(60);
@@ -38,8 +38,8 @@ pub fn generic_plans(
     login: &Login,
     wanted: &[(ServiceTime, String)],
     clock: &dyn Clock,
-) -> Answers {
-    let mut answers = Answers::default();
+) -> PlanResults {
+    let mut answers = PlanResults::default();
     let begun_ns = clock.now_ns();
     let dialer = Dialer::new(target);
     let mut connection = match &dialer {
@@ -56,7 +56,7 @@ pub fn generic_plans(
             _ if !has_plan(sql) => PlanOutcome::Unasked(NoPlan::Utility),
             _ if holds_several(sql) => PlanOutcome::Unasked(NoPlan::SeveralStatements),
             _ if taken_ns > TIME.as_nanos() => PlanOutcome::Unasked(NoPlan::OutOfTime),
-            Ok((questions, version)) if !questions.is_over() => explain(questions, *version, sql),
+            Ok((questions, version)) if !questions.is_closed() => explain(questions, *version, sql),
             _ => PlanOutcome::Unasked(NoPlan::NoConnection),
         };
         answers.plans.push(PlanFact {
@@ -87,9 +87,9 @@ fn connect<'d>(
     dialer: &'d Dialer,
     login: &Login,
 ) -> Result<(QueryConnection<'d>, u32), LoginError> {
-    let mut questions = dialer.questions(login)?;
+    let mut questions = dialer.open_query_connection(login)?;
     questions.limit(TIME + Duration::from_secs(30));
-    let rows = questions.ask("SHOW server_version_num")?;
+    let rows = questions.query("SHOW server_version_num")?;
     let version = rows.first().and_then(|row| row.first()?.as_ref());
     let version = version.and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok((questions, version))
@@ -100,18 +100,18 @@ fn explain(questions: &mut QueryConnection<'_>, version: u32, sql: &str) -> Plan
         return PlanOutcome::Unasked(NoPlan::NoExample);
     }
     let sql = to_plannable_sql(sql);
-    let answer = questions.ask(BEGIN).and_then(|_| match version {
+    let answer = questions.query(BEGIN).and_then(|_| match version {
         GENERIC_PLAN_VERSION.. => {
             let question = format!("EXPLAIN (FORMAT JSON, GENERIC_PLAN, SETTINGS)\n{sql}");
-            questions.ask_with(&question, &[], &[])
+            questions.query_with(&question, &[], &[])
         }
         _ => explain_prepared(questions, &sql),
     });
-    if !questions.is_over() {
+    if !questions.is_closed() {
         // It ends anything that is still open, except prepared statements.
-        let _ = questions.ask(END);
+        let _ = questions.query(END);
         if version < GENERIC_PLAN_VERSION {
-            let _ = questions.ask("DEALLOCATE ALL");
+            let _ = questions.query("DEALLOCATE ALL");
         }
     }
     match answer {
@@ -163,9 +163,9 @@ fn explain_prepared(
     questions: &mut QueryConnection<'_>,
     sql: &str,
 ) -> Result<Vec<connect::login::Row>, LoginError> {
-    questions.ask("SET LOCAL plan_cache_mode = force_generic_plan")?;
-    questions.ask_with(&format!("PREPARE {NAME} AS\n{sql}"), &[], &[])?;
-    let rows = questions.ask(&format!(
+    questions.query("SET LOCAL plan_cache_mode = force_generic_plan")?;
+    questions.query_with(&format!("PREPARE {NAME} AS\n{sql}"), &[], &[])?;
+    let rows = questions.query(&format!(
         "SELECT coalesce(pg_catalog.array_length(p.parameter_types, 1), 0) \
          FROM pg_catalog.pg_prepared_statements p WHERE p.name = '{NAME}'"
     ))?;
@@ -175,7 +175,7 @@ fn explain_prepared(
         0 => String::new(),
         count => format!("({})", vec!["NULL"; count].join(", ")),
     };
-    questions.ask(&format!(
+    questions.query(&format!(
         "EXPLAIN (FORMAT JSON, SETTINGS) EXECUTE {NAME}{values}"
     ))
 }

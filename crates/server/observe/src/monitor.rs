@@ -38,7 +38,7 @@ const SLEEP_NS: i64 = 1_000_000_000;
 const SETTLE: Duration = Duration::from_millis(1_100);
 
 /// Default number of samples per second.
-pub const HZ: u32 = 20;
+pub const DEFAULT_SAMPLE_RATE_HZ: u32 = 20;
 
 /// Options of the monitoring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,18 +46,18 @@ pub struct MonitorOptions {
     /// Samples of the activity per second.
     pub hz: u32,
     /// Query of the user whose numbers are recorded.
-    pub queue: Option<String>,
+    pub custom_query: Option<String>,
     /// Interval of this query, regardless of its cost. `None`: every second, using at most a twentieth of the
     /// time.
-    pub queue_every: Option<Duration>,
+    pub custom_query_interval: Option<Duration>,
 }
 
 impl Default for MonitorOptions {
     fn default() -> Self {
         MonitorOptions {
-            hz: HZ,
-            queue: None,
-            queue_every: None,
+            hz: DEFAULT_SAMPLE_RATE_HZ,
+            custom_query: None,
+            custom_query_interval: None,
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct ProbeStatus {
 }
 
 /// A running monitor. If it is dropped without [`Watch::end`], it stops, and its table stays unfinished.
-pub struct Watch {
+pub struct Monitor {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     statuses: Vec<ProbeStatus>,
@@ -112,7 +112,7 @@ impl Shared {
     }
 }
 
-impl Watch {
+impl Monitor {
     /// Starts the probes, with the first login that the server accepts, and reads the initial values. Returns
     /// when they are read, after at most about 15 s.
     pub fn begin(
@@ -121,7 +121,7 @@ impl Watch {
         options: &MonitorOptions,
         clock: &Arc<dyn Clock>,
         writer: ObservedWriter,
-    ) -> Watch {
+    ) -> Monitor {
         let shared = Arc::new(Shared {
             log: ObservationLog::new(writer, clock.clone()),
             phase: Mutex::new(Phase::Before),
@@ -147,11 +147,14 @@ impl Watch {
                 vec![Box::new(ActivityProbe::new(options.hz))],
             ),
         ];
-        if let Some(query) = &options.queue {
+        if let Some(query) = &options.custom_query {
             groups.push((
                 "queue",
                 true,
-                vec![Box::new(CustomQueryProbe::new(query, options.queue_every))],
+                vec![Box::new(CustomQueryProbe::new(
+                    query,
+                    options.custom_query_interval,
+                ))],
             ));
         }
         let own = OwnProcesses::default();
@@ -182,7 +185,7 @@ impl Watch {
         // A thread that panics sends nothing. The panic is propagated when the thread is joined.
         let statuses = ready.iter().flat_map(|one| one.recv().unwrap_or_default());
         let statuses = statuses.collect();
-        Watch {
+        Monitor {
             shared,
             threads,
             statuses,
@@ -227,7 +230,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Monitor {
     fn drop(&mut self) {
         self.stop();
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use clock::Clock;
 use run::{
     Activity, ArchiveError, Blocking, Counter, LockCount, ObservedWriter, ProbeNote, ProbeState,
-    SampleWindow, SeenStatement, StatementStatistics,
+    SampleWindow, SampledStatement, StatementStatistics,
 };
 use sql::{Fingerprint, Fingerprinter, classify};
 
@@ -167,13 +167,13 @@ impl ObservationLog {
         let known = inner
             .writer
             .as_ref()
-            .is_some_and(|one| one.knows(fingerprint));
+            .is_some_and(|one| one.has_statement(fingerprint));
         if !known {
-            let statement = SeenStatement {
+            let statement = SampledStatement {
                 fingerprint,
                 class: classify(sql),
                 sql: inner.fingerprinter.normalise(sql).to_owned(),
-                cut,
+                is_truncated: cut,
             };
             inner.write(|writer| writer.seen(&statement));
         }

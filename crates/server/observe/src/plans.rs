@@ -43,7 +43,7 @@ const SETTINGS_VERSION: u32 = 120_000;
 
 /// Plans of statements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answers {
+pub struct PlanResults {
     /// Plan of each statement, in the order of the statements.
     pub plans: Vec<PlanFact>,
     /// Number of logins that could connect.
@@ -59,8 +59,8 @@ pub fn plans(
     wanted: &[(ServiceTime, Option<Example>)],
     login_of: &dyn Fn(&Example) -> Login,
     clock: &dyn Clock,
-) -> Answers {
-    let mut answers = Answers::default();
+) -> PlanResults {
+    let mut answers = PlanResults::default();
     let logins: Vec<Option<Login>> = wanted
         .iter()
         .map(|(_, example)| example.as_ref().map(login_of))
@@ -107,7 +107,7 @@ pub fn plans(
             let example = wanted[at].1.as_ref().expect("what is asked has an example");
             outcomes[at] = Some(match &mut connection {
                 _ if !in_time() => PlanOutcome::Unasked(NoPlan::OutOfTime),
-                Some((connection, version)) if !connection.is_over() => {
+                Some((connection, version)) if !connection.is_closed() => {
                     explain(connection, *version, example)
                 }
                 _ => PlanOutcome::Unasked(NoPlan::NoConnection),
@@ -129,7 +129,7 @@ pub fn plans(
     answers
 }
 
-impl Answers {
+impl PlanResults {
     fn failed(&mut self, why: String) {
         if !self.failures.contains(&why) {
             self.failures.push(why);
@@ -142,9 +142,9 @@ fn connect<'d>(
     dialer: &'d Dialer,
     login: &Login,
 ) -> Result<(QueryConnection<'d>, u32), LoginError> {
-    let mut connection = dialer.questions(login)?;
+    let mut connection = dialer.open_query_connection(login)?;
     connection.limit(CONNECTION_TIME);
-    let rows = connection.ask("SHOW server_version_num")?;
+    let rows = connection.query("SHOW server_version_num")?;
     let version = rows.first().and_then(|row| row.first()?.as_ref());
     let version = version.and_then(|text| text.parse().ok());
     // An unreadable version counts as an old one, which supports fewer options.
@@ -212,10 +212,10 @@ fn query_plan(
             })
         })
         .collect();
-    connection.ask(BEGIN)?;
-    let answer = connection.ask_with(&question, &example.types, &values);
-    if !connection.is_over() {
-        connection.ask(END)?;
+    connection.query(BEGIN)?;
+    let answer = connection.query_with(&question, &example.types, &values);
+    if !connection.is_closed() {
+        connection.query(END)?;
     }
     let rows = answer?;
     // One row. Only the text form of a plan has a row per line.

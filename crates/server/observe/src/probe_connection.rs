@@ -159,7 +159,7 @@ impl<'a> ProbeConnection<'a> {
         self.retry_at_ns = now_ns.saturating_add(RETRY_NS);
         let questions = self
             .dialer
-            .questions(&self.login)
+            .open_query_connection(&self.login)
             .map_err(|error| convert_login_error(&error))?;
         self.questions = Some(questions);
         self.prepared.clear();
@@ -219,7 +219,7 @@ impl<'a> ProbeConnection<'a> {
     /// If there is no result.
     pub(crate) fn query(&mut self, question: &str) -> Result<Vec<Row>, ProbeError> {
         let question = with_mark(question);
-        self.answer(|questions| questions.ask(&question))
+        self.answer(|questions| questions.query(&question))
     }
 
     /// Sends a query with the extended protocol, which accepts a single statement.
@@ -227,7 +227,7 @@ impl<'a> ProbeConnection<'a> {
     /// # Errors
     /// If there is no result.
     pub(crate) fn query_one(&mut self, question: &str) -> Result<Vec<Row>, ProbeError> {
-        self.answer(|questions| questions.ask_with(question, &[], &[]))
+        self.answer(|questions| questions.query_with(question, &[], &[]))
     }
 
     /// Sends a query that is prepared once. `arguments` is the text in the parentheses of `EXECUTE`, `types`
@@ -263,7 +263,7 @@ impl<'a> ProbeConnection<'a> {
         questions.limit(RESPONSE_TIMEOUT);
         let asked_ns = self.clock.now_ns();
         let answer = ask(questions);
-        let is_over = questions.is_over();
+        let is_over = questions.is_closed();
         self.cost.questions += 1;
         self.cost.asked_ns += (self.clock.now_ns() - asked_ns).max(0) as u64;
         self.cost.failures += u64::from(answer.is_err());

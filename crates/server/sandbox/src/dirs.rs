@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Root does not use its home directory. PostgreSQL refuses to run as root, and the user that it runs as
 /// instead can neither execute a server below `/root` nor enter a data directory there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Dirs {
     /// Fetched servers, in `postgresql/VERSION`: `$REHEARSE_CACHE_DIR`, otherwise `/var/cache/rehearse` for
     /// root, otherwise `rehearse` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
@@ -21,7 +21,7 @@ pub struct Places {
     pub state: PathBuf,
 }
 
-impl Places {
+impl Dirs {
     /// Returns the directories that the environment specifies.
     pub fn from_environment() -> Result<Self> {
         Self::decide(privileges::is_root(), |name| std::env::var_os(name))
@@ -101,8 +101,8 @@ pub(crate) fn make(dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn decide(root: bool, set: &[(&str, &str)]) -> Result<Places> {
-        Places::decide(root, |name| {
+    fn decide(root: bool, set: &[(&str, &str)]) -> Result<Dirs> {
+        Dirs::decide(root, |name| {
             set.iter()
                 .find(|(n, _)| *n == name)
                 .map(|(_, value)| OsString::from(value))

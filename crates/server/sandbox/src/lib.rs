@@ -40,12 +40,12 @@ mod snapshot;
 mod watchdog;
 
 pub use crate::sandbox::{Options, Sandbox, Stop};
-pub use dirs::Places;
+pub use dirs::Dirs;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch::{MIRROR, Progress, fetch_from};
 pub use installation::{Installation, ServerRequirements, Source, find, installed, server_major};
-pub use named::{Named, down, list, open, reap, up};
+pub use named::{NamedSandbox, down, list, open, reap, up};
 pub use ports::Port;
 pub use server::Auth;
 pub use snapshot::CopyStats;

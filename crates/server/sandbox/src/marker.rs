@@ -1,7 +1,7 @@
 //! `sandbox.json`, which marks a directory as a sandbox and describes it for later processes. Directories
 //! without it are never deleted.
 
-use crate::dirs::Places;
+use crate::dirs::Dirs;
 use crate::error::{Error, ErrorContext, Result};
 use crate::postmaster::Identity;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub(crate) fn lock_owner(root: &Path) -> Result<File> {
 }
 
 /// Returns all sandboxes.
-pub(crate) fn all(places: &Places) -> Vec<(PathBuf, Marker)> {
+pub(crate) fn all(places: &Dirs) -> Vec<(PathBuf, Marker)> {
     let Ok(entries) = fs::read_dir(places.sandboxes()) else {
         return Vec::new();
     };

@@ -1,7 +1,7 @@
 //! Sandboxes that outlive the process that created them, and the removal of abandoned ones.
 
 use crate::dirs;
-use crate::dirs::Places;
+use crate::dirs::Dirs;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorContext, Result};
 use crate::installation::Installation;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Description of a named sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedSandbox {
     /// Name.
     pub name: String,
     /// Full version of the server.
@@ -37,7 +37,7 @@ pub struct Named {
     pub pid: Option<i32>,
 }
 
-impl Named {
+impl NamedSandbox {
     pub(crate) fn of(root: &Path, marker: &Marker) -> Self {
         let data_dir = root.join("data");
         Self {
@@ -65,8 +65,8 @@ pub fn up(
     name: &str,
     installation: &Installation,
     options: Options,
-    places: &Places,
-) -> Result<Named> {
+    places: &Dirs,
+) -> Result<NamedSandbox> {
     let _names = reserve(name, places)?;
     let mut sandbox = Sandbox::create(installation, options, places)?;
     sandbox.start()?;
@@ -74,21 +74,21 @@ pub fn up(
 }
 
 /// Returns all named sandboxes, in the order of their names.
-pub fn list(places: &Places) -> Vec<Named> {
+pub fn list(places: &Dirs) -> Vec<NamedSandbox> {
     lasting(places)
-        .map(|(root, marker)| Named::of(&root, &marker))
+        .map(|(root, marker)| NamedSandbox::of(&root, &marker))
         .collect()
 }
 
 /// Opens a sandbox by its name, to start, stop, snapshot or restore it. Other processes wait meanwhile.
 /// Dropping it leaves it unchanged. The password, if one is required, is only used for [`Sandbox::endpoint`].
-pub fn open(name: &str, password: Option<String>, places: &Places) -> Result<Sandbox> {
+pub fn open(name: &str, password: Option<String>, places: &Dirs) -> Result<Sandbox> {
     let (root, _) = search(name, places)?;
     Sandbox::attach(root, password)
 }
 
 /// Stops a sandbox and deletes it with all its data and snapshots.
-pub fn down(name: &str, places: &Places) -> Result<()> {
+pub fn down(name: &str, places: &Dirs) -> Result<()> {
     open(name, None, places)?.close()
 }
 
@@ -96,7 +96,7 @@ pub fn down(name: &str, places: &Places) -> Result<()> {
 /// the deleted directories.
 ///
 /// Sandboxes of live processes, named sandboxes, and other directories are not touched.
-pub fn reap(places: &Places) -> Vec<PathBuf> {
+pub fn reap(places: &Dirs) -> Vec<PathBuf> {
     marker::all(places)
         .into_iter()
         .filter(|(_, marker)| !marker.lasting)
@@ -122,7 +122,7 @@ fn reap_one(root: &Path) -> Result<bool> {
 }
 
 /// Reserves a name that is not in use, until the file is closed.
-pub(crate) fn reserve(name: &str, places: &Places) -> Result<File> {
+pub(crate) fn reserve(name: &str, places: &Dirs) -> Result<File> {
     marker::check_name(name)?;
     let sandboxes = places.sandboxes();
     dirs::make(&sandboxes)?;
@@ -150,13 +150,13 @@ pub(crate) fn reserve(name: &str, places: &Places) -> Result<File> {
     }
 }
 
-fn lasting(places: &Places) -> impl Iterator<Item = (PathBuf, Marker)> {
+fn lasting(places: &Dirs) -> impl Iterator<Item = (PathBuf, Marker)> {
     marker::all(places)
         .into_iter()
         .filter(|(_, marker)| marker.lasting && marker.name.is_some())
 }
 
-fn search(name: &str, places: &Places) -> Result<(PathBuf, Marker)> {
+fn search(name: &str, places: &Dirs) -> Result<(PathBuf, Marker)> {
     lasting(places)
         .find(|(_, marker)| marker.name.as_deref() == Some(name))
         .ok_or_else(|| {

@@ -1,14 +1,14 @@
 //! A private server, from `initdb` to its deletion.
 
 use crate::dirs;
-use crate::dirs::Places;
+use crate::dirs::Dirs;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorContext, Result};
 use crate::installation::{Installation, Source};
 use crate::marker;
 use crate::marker::Marker;
 use crate::named;
-use crate::named::Named;
+use crate::named::NamedSandbox;
 use crate::ports::Port;
 use crate::postmaster;
 use crate::postmaster::Identity;
@@ -49,7 +49,7 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
     /// Time limit for a start and for a stop, which include the recovery or the checkpoint of a large
     /// database.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for Options {
@@ -62,7 +62,7 @@ impl Default for Options {
             initdb: Vec::new(),
             template: None,
             settings: Vec::new(),
-            patience: Duration::from_secs(300),
+            timeout: Duration::from_secs(300),
         }
     }
 }
@@ -98,7 +98,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// Creates a sandbox with a new cluster that is not started yet. Also deletes abandoned sandboxes of
     /// earlier processes.
-    pub fn create(installation: &Installation, options: Options, places: &Places) -> Result<Self> {
+    pub fn create(installation: &Installation, options: Options, places: &Dirs) -> Result<Self> {
         crate::reap(places);
         settings::check(&options.settings)?;
         let run_as = RunAs::decide()?;
@@ -133,7 +133,7 @@ impl Sandbox {
                 Auth::Trust => None,
                 Auth::Password(password) => Some(password.clone()),
             },
-            patience: options.patience,
+            patience: options.timeout,
             child: None,
             owner: Some(owner),
             watchdog: None,
@@ -206,7 +206,7 @@ impl Sandbox {
             run_as: RunAs::decide()?,
             port: Port::Free,
             password,
-            patience: Options::default().patience,
+            patience: Options::default().timeout,
             child: None,
             owner: Some(owner),
             watchdog: None,
@@ -431,12 +431,12 @@ impl Sandbox {
 
     /// Lets the sandbox outlive this process, under a name by which [`crate::list`], [`crate::open`] and
     /// [`crate::down`] find it.
-    pub fn keep(self, name: &str, places: &Places) -> Result<Named> {
+    pub fn keep(self, name: &str, places: &Dirs) -> Result<NamedSandbox> {
         let _names = named::reserve(name, places)?;
         self.keep_as(name)
     }
 
-    pub(crate) fn keep_as(mut self, name: &str) -> Result<Named> {
+    pub(crate) fn keep_as(mut self, name: &str) -> Result<NamedSandbox> {
         self.marker.name = Some(name.to_owned());
         self.marker.lasting = true;
         self.marker.watchdog = None;
@@ -447,7 +447,7 @@ impl Sandbox {
         }
         // Last, so that at every moment some process would clean up.
         self.watchdog = None;
-        Ok(Named::of(&self.root, &self.marker))
+        Ok(NamedSandbox::of(&self.root, &self.marker))
     }
 
     /// Stops and deletes the sandbox, as dropping it does, and reports errors. A named sandbox is deleted,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Error, Places, Progress, ServerRequirements, Source, fetch_from};
+use sandbox::{Dirs, Error, Progress, ServerRequirements, Source, fetch_from};
 use sha2::{Digest, Sha512};
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -108,7 +108,7 @@ fn at_once() -> mpsc::Receiver<()> {
     mpsc::channel().1
 }
 
-fn names(places: &Places) -> Vec<String> {
+fn names(places: &Dirs) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(places.cache.join("postgresql"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Error, Options, Places, Sandbox};
+use sandbox::{Dirs, Error, Options, Sandbox};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -132,7 +132,7 @@ fn bystanders_are_left_alone() {
 }
 
 /// Takes down what a failed test would leave running.
-struct TakenDown<'a>(&'a Places);
+struct TakenDown<'a>(&'a Dirs);
 
 impl Drop for TakenDown<'_> {
     fn drop(&mut self) {

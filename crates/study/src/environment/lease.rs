@@ -134,7 +134,7 @@ impl SandboxLease {
     ///
     /// # Errors
     /// If it does not start, or cannot be asked.
-    pub fn restart_counting(&mut self) -> Result<Target, ExperimentError> {
+    pub fn restart_with_statistics(&mut self) -> Result<Target, ExperimentError> {
         const LIBRARIES: &str = "shared_preload_libraries";
         let target = self.restart_clean(&[])?;
         let question = "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_stat_statements'";
@@ -220,7 +220,7 @@ impl SandboxLease {
 /// Sends one query to the server as its superuser.
 fn ask(target: &Target, question: &str) -> Result<Vec<connect::login::Row>, ExperimentError> {
     let login = LoginMap::default().login(target, "", "", "rehearse");
-    let answer = Dialer::new(target)?.ask(&login, question);
+    let answer = Dialer::new(target)?.query(&login, question);
     let answer = answer.map_err(|error| ExperimentError::Failed(error.to_string()))?;
     Ok(answer.rows)
 }

@@ -1,11 +1,11 @@
 //! Request of a server that is created for an experiment.
 
-use ::sandbox::{Installation, Places, ServerRequirements};
+use ::sandbox::{Dirs, Installation, ServerRequirements};
 
 use crate::failure::Failure;
 
 /// Function that finds an installation of PostgreSQL, or downloads one.
-pub type FindInstallation = fn(&ServerRequirements, &Places) -> Result<Installation, Failure>;
+pub type FindInstallation = fn(&ServerRequirements, &Dirs) -> Result<Installation, Failure>;
 
 /// Server to create, and the source of its data.
 #[derive(Debug, Clone)]

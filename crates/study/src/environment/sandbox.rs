@@ -1,7 +1,7 @@
 //! Conditions set up in private servers.
 
 use replay::Target;
-use sandbox::{Installation, Places, Sandbox, Stop};
+use sandbox::{Dirs, Installation, Sandbox, Stop};
 
 use super::{
     AtEnd, Condition, Environment, LeasePurpose, SandboxLease, parse_url, quote_identifier,
@@ -18,7 +18,7 @@ pub struct NewServer {
     /// The command that loads its data.
     pub load: String,
     /// Directories in which it is created.
-    pub places: Places,
+    pub places: Dirs,
 }
 
 /// A private server that is restarted before each trial, with restored data.
@@ -155,7 +155,7 @@ pub fn create_server(
     installation: &Installation,
     settings: Vec<(String, String)>,
     database: &str,
-    places: &Places,
+    places: &Dirs,
 ) -> Result<(Sandbox, Target), ExperimentError> {
     let options = sandbox::Options {
         settings,

@@ -75,7 +75,7 @@ impl TargetEnvironment {
             move |error| ExperimentError::Failed(format!("{what} at {address}: {error}"))
         };
         let mut questions = dialer
-            .questions(&login)
+            .open_query_connection(&login)
             .map_err(failed("cannot connect to the database postgres"))?;
         questions.limit(STATEMENTS_TIME_MAX);
         let comment = database_comment(&mut questions, &name)
@@ -87,21 +87,21 @@ impl TargetEnvironment {
             )));
         }
         if comment.is_some() {
-            let _ = questions.ask(&format!(
+            let _ = questions.query(&format!(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}",
                 quote_literal(&name)
             ));
             questions
-                .ask(&format!("DROP DATABASE {quoted}"))
+                .query(&format!("DROP DATABASE {quoted}"))
                 .map_err(failed("the database cannot be dropped"))?;
         }
         if let Some(template) = template {
             let template = quote_identifier(template);
             questions
-                .ask(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
+                .query(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
                 .map_err(failed("the database cannot be made of its template"))?;
             questions
-                .ask(&format!("COMMENT ON DATABASE {quoted} IS '{OURS}'"))
+                .query(&format!("COMMENT ON DATABASE {quoted} IS '{OURS}'"))
                 .map_err(failed("the database cannot be marked as ours"))?;
         }
         Ok(())
@@ -135,11 +135,11 @@ impl TargetEnvironment {
             ExperimentError::Failed(format!("cannot ask {address} about its settings: {error}"))
         };
         let dialer = Dialer::new(&self.target)?;
-        let mut questions = dialer.questions(&self.login).map_err(failed)?;
+        let mut questions = dialer.open_query_connection(&self.login).map_err(failed)?;
         for name in names {
             let question = "SELECT context FROM pg_settings WHERE lower(name) = lower($1)";
             let rows = questions
-                .ask_with(question, &[25], &[Some(Value::Text(name))])
+                .query_with(question, &[25], &[Some(Value::Text(name))])
                 .map_err(failed)?;
             let context = rows.first().and_then(|row| row.first()?.as_deref());
             let needs = match context {
@@ -168,7 +168,7 @@ fn database_comment(
     questions: &mut QueryConnection<'_>,
     name: &str,
 ) -> Result<Option<String>, connect::login::LoginError> {
-    let rows = questions.ask(&format!(
+    let rows = questions.query(&format!(
         "SELECT coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database WHERE datname = {}",
         quote_literal(name)
     ))?;

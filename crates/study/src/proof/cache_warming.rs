@@ -9,9 +9,9 @@ use crate::environment::quote_literal;
 /// read are skipped, alike on all sides.
 pub(super) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool) {
     if is_private {
-        let _ = questions.ask("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
+        let _ = questions.query("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
     }
-    let found = questions.ask("SELECT 1 FROM pg_extension WHERE extname = 'pg_prewarm'");
+    let found = questions.query("SELECT 1 FROM pg_extension WHERE extname = 'pg_prewarm'");
     let has_extension = found.is_ok_and(|rows| !rows.is_empty());
     let fitting = "SELECT c.oid::regclass::text, c.relkind FROM (\
           SELECT oid, relkind, sum(pg_relation_size(oid)) OVER (ORDER BY pg_relation_size(oid), oid) AS so_far \
@@ -20,7 +20,7 @@ pub(super) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool)
           AND relnamespace <> 'pg_catalog'::regnamespace) c \
         WHERE so_far <= (SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers') \
         ORDER BY so_far";
-    let Ok(relations) = questions.ask(fitting) else {
+    let Ok(relations) = questions.query(fitting) else {
         return;
     };
     for row in relations {
@@ -32,6 +32,6 @@ pub(super) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool)
             (false, "i") => continue,
             (false, _) => format!("SELECT count(*) FROM {name}"),
         };
-        let _ = questions.ask(&question);
+        let _ = questions.query(&question);
     }
 }

@@ -36,7 +36,7 @@ use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::Journal;
 use crate::order::mirrored_block;
-use crate::runner::{End, Experiment, Progress, Step};
+use crate::runner::{EndReason, Experiment, Progress, Step};
 use crate::trial::TrialContext;
 
 pub use numbers::{ProofNumbers, RelationSize};
@@ -119,12 +119,12 @@ impl Experiment for Proof {
                 if at == 0 && (is_over || decision.ended == Some(block - 1)) {
                     let ended = Some(block - 1);
                     journal.decide(Decision { ended, ..decision })?;
-                    return Ok(Step::End(End::TimeOver));
+                    return Ok(Step::End(EndReason::TimeOver));
                 }
                 return Ok(step(trial));
             }
         }
-        Ok(Step::End(End::Complete))
+        Ok(Step::End(EndReason::Complete))
     }
 
     fn prepare(&self, environment: &mut dyn Environment) -> Result<(), ExperimentError> {
@@ -274,7 +274,7 @@ mod tests {
             let mut journal = ProofJournal::open(&path).unwrap();
             match proof.next(&mut journal, &Progress::default()).unwrap() {
                 Step::End(end) => {
-                    assert_eq!(end, End::Complete);
+                    assert_eq!(end, EndReason::Complete);
                     break journal;
                 }
                 Step::Trial { trial, number, .. } => {

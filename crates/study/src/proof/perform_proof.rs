@@ -17,8 +17,8 @@ use crate::journal::Manifest;
 use crate::keys;
 use crate::leftovers;
 use crate::perform;
-use crate::rewrite_workload::rewrite;
-use crate::runner::{End, Event};
+use crate::rewrite_workload::rewrite_workload;
+use crate::runner::{EndReason, Event};
 
 /// Shows a running proof.
 pub trait ProofDisplay {
@@ -54,9 +54,9 @@ pub fn perform_proof(
     interrupt: &Interrupt,
     begun: &dyn Fn(&Path) -> Result<(), Failure>,
     display: &mut dyn ProofDisplay,
-) -> Result<(ProofJournal, End), Failure> {
+) -> Result<(ProofJournal, EndReason), Failure> {
     let output = &request.output;
-    let conditions = sides::conditions(&sides)?;
+    let conditions = sides::side_conditions(&sides)?;
     let previous = ProofJournal::previous(output, request.resume)?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
     let mut server = server::make(request, whole, conditions, known)?;
@@ -101,7 +101,7 @@ pub fn perform_runs(
     environment: &mut dyn Environment,
     interrupt: &Interrupt,
     display: &mut dyn ProofDisplay,
-) -> Result<End, Failure> {
+) -> Result<EndReason, Failure> {
     let ended = workloads(journal, replays.whole, interrupt).and_then(|workloads| {
         let proof = Proof {
             workloads,
@@ -131,7 +131,7 @@ fn workloads(
 ) -> Result<Vec<WorkloadReader>, Failure> {
     let mut workloads = Vec::new();
     for (number, side) in journal.plan().sides.iter().enumerate() {
-        let rewrites = sides::rewritings(side)?;
+        let rewrites = sides::parse_rewritings(side)?;
         if rewrites.is_empty() {
             workloads.push(whole.clone());
             continue;
@@ -144,9 +144,9 @@ fn workloads(
                 leftovers::remove(&between)?;
             }
             leftovers::remove(&path.with_extension("workload.partial"))?;
-            rewrite(whole, &rewrites, (&path, &whole.recipients()), interrupt)?;
+            rewrite_workload(whole, &rewrites, (&path, &whole.recipients()), interrupt)?;
         }
-        workloads.push(keys::open(&path)?);
+        workloads.push(keys::open_workload(&path)?);
     }
     Ok(workloads)
 }

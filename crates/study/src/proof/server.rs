@@ -1,6 +1,6 @@
 //! Server of a proof's replays: one of the user's sandboxes, or any other server.
 
-use ::sandbox::Places;
+use ::sandbox::Dirs;
 use replay::{Options, Target};
 use workload::WorkloadReader;
 
@@ -51,7 +51,7 @@ fn kept(
     conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
 ) -> Result<ProofServer, Failure> {
-    let places = Places::from_environment()?;
+    let places = Dirs::from_environment()?;
     let sandbox = ::sandbox::open(name, None, &places)?;
     let version = sandbox.installation().version.clone();
     let new_server = match &request.place.new_server {
@@ -107,7 +107,7 @@ fn foreign(
     if let DataSource::Template(_) = data {
         known.database = Some("postgres".to_owned());
     }
-    if let Some(how) = replay::captured_on(whole, &known, &base.logins) {
+    if let Some(how) = replay::find_source_server(whole, &known, &base.logins) {
         return Err(Failure::usage(format!(
             "the target {} is the server that the workload was captured on ({how}); prove on a copy of it",
             target.address()

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use compare::proof::{BLOCKS_MIN, Effect, Goal, PairedBlock, Verdict, effect, looks, verdict};
+use compare::proof::{
+    BLOCKS_MIN, Effect, Goal, PairedBlock, Verdict, effect, plan_interim_looks, verdict,
+};
 
 use super::numbers::ProofNumbers;
 use super::{ProofJournal, RUNS};
@@ -86,7 +88,7 @@ impl ProofJournal {
         let Some(decision) = self.decision() else {
             return result;
         };
-        for look in looks(decision.blocks) {
+        for look in plan_interim_looks(decision.blocks) {
             let (at, error) = match look.blocks {
                 at if at <= done => (at, look.error),
                 // There is no time for another block, independently of the results. So the remaining error

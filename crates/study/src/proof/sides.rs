@@ -2,7 +2,7 @@
 
 use crate::environment::Condition;
 use crate::proof::{Change, ProofSide};
-use transform::Rewriting;
+use transform::Rewrite;
 
 use crate::failure::Failure;
 use crate::sweep::levels;
@@ -16,7 +16,7 @@ pub struct Changes {
     /// Settings, each `NAME=VALUE`. Several form one change with semicolons between them: `A=1; B=2`.
     pub settings: Vec<String>,
     /// Workload transformations.
-    pub rewritings: Vec<Rewriting>,
+    pub rewritings: Vec<Rewrite>,
     /// Another major version of the server.
     pub server: Option<u16>,
 }
@@ -28,7 +28,7 @@ const ALL_COMBINED: &str = "all together";
 ///
 /// # Errors
 /// If nothing is changed, or a change cannot be read.
-pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
+pub fn build_sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     let mut changes = Vec::new();
     for path in &given.scripts {
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -58,14 +58,14 @@ pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
             "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --postgres-version MAJOR",
         ));
     }
-    of_changes(changes)
+    sides_of_changes(changes)
 }
 
 /// Builds the sides of a list of changes: unchanged, each change alone, and all combined if there are several.
 ///
 /// # Errors
 /// If two changes are the same.
-pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
+pub fn sides_of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     let mut sides = vec![ProofSide::default()];
     sides.extend(changes.iter().map(|change| ProofSide {
         name: change.name(),
@@ -92,7 +92,7 @@ pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
 ///
 /// # Errors
 /// If a script has nothing to send.
-pub fn conditions(sides: &[ProofSide]) -> Result<Vec<Condition>, Failure> {
+pub fn side_conditions(sides: &[ProofSide]) -> Result<Vec<Condition>, Failure> {
     let conditions = sides.iter().map(ProofSide::condition);
     Ok(conditions.collect::<Result<_, _>>()?)
 }
@@ -101,7 +101,7 @@ pub fn conditions(sides: &[ProofSide]) -> Result<Vec<Condition>, Failure> {
 ///
 /// # Errors
 /// If the manifest names one that this program does not know.
-pub fn rewritings(side: &ProofSide) -> Result<Vec<Rewriting>, Failure> {
-    let parse = |given: &str| given.parse::<Rewriting>().map_err(Failure::usage);
+pub fn parse_rewritings(side: &ProofSide) -> Result<Vec<Rewrite>, Failure> {
+    let parse = |given: &str| given.parse::<Rewrite>().map_err(Failure::usage);
     side.rewrites().map(parse).collect()
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ::compare::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
+use ::compare::proof::{
+    ERROR, Effect, Goal, Verdict, effect, half_width, plan_interim_looks, verdict,
+};
 use ::compare::{CompareOptions, Comparison, Finding, InsufficientData, StatementComparison};
 use statistics::Unit;
 use workload::{Literals, RewriteNote};
@@ -12,10 +14,10 @@ use super::report::{
     InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
 };
 use super::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
-use crate::compare_runs::{Request, compare_runs};
+use crate::compare_runs::{ComparisonRequest, compare_runs};
 use crate::failure::Failure;
 use crate::keys;
-use crate::runner::End;
+use crate::runner::EndReason;
 use crate::screened_candidate::ScreenedCandidate;
 
 /// Smallest relative size difference of a table or index that is shown.
@@ -44,7 +46,7 @@ pub trait SideRenderer {
 /// If a run cannot be read, or the renderer fails.
 pub fn summarise(
     journal: &ProofJournal,
-    ended: End,
+    ended: EndReason,
     literals: Literals,
     renderer: &mut dyn SideRenderer,
 ) -> Result<ProofReport, Failure> {
@@ -55,7 +57,7 @@ pub fn summarise(
     let decision = journal.decision();
     let noise = decision.and_then(|one| one.deviation);
     let planned = decision.map_or(0, |one| one.blocks);
-    let last = looks(planned).last().map(|look| look.error);
+    let last = plan_interim_looks(planned).last().map(|look| look.error);
     let shows = noise
         .zip(last)
         .map(|(noise, error)| (half_width(noise, planned, error) + plan.margin.ln_1p()).exp_m1());
@@ -63,8 +65,8 @@ pub fn summarise(
     let done = journal.records().map(|one| one.trial.block).max();
     let ended = match (ended, decision.and_then(|one| one.ended)) {
         _ if is_clear => ProofEnd::Clear,
-        (End::TimeOver, _) | (_, Some(_)) => ProofEnd::TimeOver,
-        (End::Interrupted, _) => ProofEnd::Stopped,
+        (EndReason::TimeOver, _) | (_, Some(_)) => ProofEnd::TimeOver,
+        (EndReason::Interrupted, _) => ProofEnd::Stopped,
         _ if done == Some(planned) => ProofEnd::AllBlocks,
         _ => ProofEnd::Stopped,
     };
@@ -200,7 +202,7 @@ fn side(
     };
     let rewritten = journal.rewritten_path(number);
     if rewritten.exists() {
-        let notes = keys::open(&rewritten)?;
+        let notes = keys::open_workload(&rewritten)?;
         let notes = &notes.info().provenance.rewrites;
         side.rewritten = notes
             .iter()
@@ -227,7 +229,7 @@ fn compare_sides(
         let path = |record: &&ProofRecord| journal.run_path(record.trial.number);
         records.iter().map(path).collect()
     };
-    compare_runs(&Request {
+    compare_runs(&ComparisonRequest {
         before: paths(before),
         after: paths(after),
         noise: Vec::new(),
@@ -237,7 +239,7 @@ fn compare_sides(
             literals,
             ..CompareOptions::default()
         },
-        ..Request::default()
+        ..ComparisonRequest::default()
     })
 }
 

@@ -51,7 +51,9 @@ pub(super) fn read_settled(questions: &mut QueryConnection<'_>) -> Result<TableC
 }
 
 fn read(questions: &mut QueryConnection<'_>) -> Result<(TableCounters, bool), String> {
-    let rows = questions.ask(QUESTION).map_err(|error| error.to_string())?;
+    let rows = questions
+        .query(QUESTION)
+        .map_err(|error| error.to_string())?;
     let row = rows.first().ok_or("the server gave no answer")?;
     let number = |column: usize| -> Option<u64> { row.get(column)?.as_deref()?.parse().ok() };
     let counters = TableCounters {

@@ -129,7 +129,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn connect(&self) -> Result<QueryConnection<'_>, String> {
-        let questions = self.replay.dialer.questions(&self.login);
+        let questions = self.replay.dialer.open_query_connection(&self.login);
         let mut questions = questions.map_err(|error| error.to_string())?;
         questions.limit(STATEMENTS_TIME_MAX);
         Ok(questions)
@@ -141,7 +141,7 @@ impl Watch<'_> {
 
     fn wal_bytes(&self) -> Result<u64, String> {
         let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
-        let rows = self.connect()?.ask(question);
+        let rows = self.connect()?.query(question);
         let rows = rows.map_err(|error| error.to_string())?;
         let found = rows.first().and_then(|row| row.first()?.as_deref());
         let bytes = found.and_then(|text| text.parse().ok());
@@ -156,7 +156,7 @@ impl Watch<'_> {
              AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
              ORDER BY 3 DESC, 1 LIMIT {SIZES_MAX}"
         );
-        let rows = self.connect().ok()?.ask(&question).ok()?;
+        let rows = self.connect().ok()?.query(&question).ok()?;
         let size = |row: &Vec<Option<String>>| {
             Some(RelationSize {
                 name: row.first()?.clone()?,
@@ -169,7 +169,7 @@ impl Watch<'_> {
 }
 
 impl Observer for Watch<'_> {
-    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.replay.write_facts(run)?;
         // By then the backend that warmed the caches has reported its counts.
         let tables = self.tables();
@@ -181,7 +181,7 @@ impl Observer for Watch<'_> {
         Ok(())
     }
 
-    fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_finish(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
         // Counters of tables are read last, so that waiting for them to settle is not charged to the workload.
         self.ended = Some(Reading {
             used: CpuUsage::now(self.postmaster),
@@ -192,7 +192,7 @@ impl Observer for Watch<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Snapshot) {}
+    fn on_progress(&mut self, _: &Snapshot) {}
 
     fn should_stop(&mut self) -> bool {
         (self.replay.context.stop)()

@@ -11,7 +11,7 @@ const VARIANTS_MAX: usize = 1_000;
 ///
 /// # Errors
 /// With the first argument that cannot be parsed.
-pub fn variants(set: &[String], variant: &[String]) -> Result<Vec<Variant>, Failure> {
+pub fn parse_variants(set: &[String], variant: &[String]) -> Result<Vec<Variant>, Failure> {
     let mut all = match variant {
         [] => vec![Variant::default()],
         given => given
@@ -148,7 +148,7 @@ mod tests {
                 .map(|text| (*text).to_owned())
                 .collect::<Vec<_>>()
         };
-        let variants = variants(&owned(set), &owned(variant)).unwrap();
+        let variants = parse_variants(&owned(set), &owned(variant)).unwrap();
         let text = |setting: &Setting| format!("{}={}", setting.name, setting.value);
         variants
             .into_iter()
@@ -178,7 +178,9 @@ mod tests {
                     .map(|text| (*text).to_owned())
                     .collect::<Vec<_>>()
             };
-            variants(&owned(set), &owned(variant)).unwrap_err().message
+            parse_variants(&owned(set), &owned(variant))
+                .unwrap_err()
+                .message
         };
         assert!(fails(&["work_mem"], &[]).contains("is no setting"));
         assert!(fails(&[], &["work_mem=4MB"]).contains("is no variant"));

@@ -106,7 +106,7 @@ impl Load {
                     seed,
                     rate,
                 };
-                options.feed = Some(script.feed(sending, transactions));
+                options.load_source = Some(script.feed(sending, transactions));
             }
             Work::Workload(pools) => match (cell.pace, pools.get(&cell.mode), cell.clients) {
                 (Pace::Speed(speed), _, clients) => {
@@ -118,7 +118,7 @@ impl Load {
                         Length::Whole => Some(1),
                         Length::Time(_) | Length::Statements(_) => None,
                     };
-                    options.feed = Some(pool.feed(clients, rounds));
+                    options.load_source = Some(pool.feed(clients, rounds));
                 }
                 // The order of the capture, at full speed.
                 _ => {}

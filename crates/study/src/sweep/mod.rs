@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::{Journal, Plan};
-use crate::runner::{End, Experiment, Progress, Step};
+use crate::runner::{EndReason, Experiment, Progress, Step};
 use crate::trial::TrialContext;
 
 pub use design::{Cell, Design, Mode, Pace, Setting, Trial, Variant};
@@ -122,10 +122,10 @@ impl Experiment for Sweep {
         let mut trials = journal.plan().design.trials().into_iter();
         Ok(
             match trials.find(|one| journal.record(one.number).is_none()) {
-                None => Step::End(End::Complete),
-                Some(_) if progress.failures >= FAILURES_MAX => Step::End(End::Failing),
+                None => Step::End(EndReason::Complete),
+                Some(_) if progress.failures >= FAILURES_MAX => Step::End(EndReason::Failing),
                 Some(_) if !has_time(self.within, progress.elapsed, progress.longest) => {
-                    Step::End(End::TimeOver)
+                    Step::End(EndReason::TimeOver)
                 }
                 Some(trial) => Step::Trial {
                     number: trial.number,

@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::Manifest;
 use crate::keys;
 use crate::perform;
-use crate::runner::{End, Event};
+use crate::runner::{EndReason, Event};
 
 /// Statements of a script in a sweep's directory, as the workload of its runs.
 pub const SCRIPT: &str = "script.workload";
@@ -34,7 +34,7 @@ pub fn perform_sweep(
     request: &SweepRequest,
     interrupt: &Interrupt,
     display: &mut dyn SweepDisplay,
-) -> Result<(SweepJournal, End), Failure> {
+) -> Result<(SweepJournal, EndReason), Failure> {
     let previous = SweepJournal::previous(&request.output, request.resume)?;
     let design = request.design(previous.as_ref())?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
@@ -74,7 +74,7 @@ pub fn perform_trials(
     journal: &mut SweepJournal,
     interrupt: &Interrupt,
     display: &mut dyn SweepDisplay,
-) -> Result<End, Failure> {
+) -> Result<EndReason, Failure> {
     display.begin(journal, &sweep.load, restores);
     let tell = &mut |journal: &SweepJournal, event: Event<'_, Sweep>| {
         display.happened(journal, &event);
@@ -105,7 +105,7 @@ fn described(
             note("statements-of-one", script.statements().to_string());
         }
         (None, Some(path)) => {
-            let reader = keys::open(path)?;
+            let reader = keys::open_workload(path)?;
             note("workload", reader.id().to_owned());
             note("load-name", path.display().to_string());
         }
@@ -131,7 +131,7 @@ fn described(
 fn load(request: &SweepRequest, journal: &SweepJournal, scale: u32) -> Result<Load, Failure> {
     let (reader, work) = match (request.script, &request.workload) {
         (None, Some(path)) => {
-            let reader = keys::open(path)?;
+            let reader = keys::open_workload(path)?;
             let design = &journal.plan().design;
             let deals = !design.clients.is_empty() && design.paces == [Pace::Closed];
             let modes = if deals { design.modes.as_slice() } else { &[] };

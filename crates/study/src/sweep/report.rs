@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use compare::sweep::{Bend, Estimate};
+use compare::sweep::{Estimate, KneeEstimate};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -127,5 +127,5 @@ pub struct SweepCurve {
     /// Its points, by level.
     pub points: Vec<SweepPoint>,
     /// Its shape; `null` if there is no x axis.
-    pub bend: Option<Bend>,
+    pub bend: Option<KneeEstimate>,
 }

@@ -95,7 +95,7 @@ impl SweepRequest {
     pub(super) fn writes(&self) -> Result<bool, Failure> {
         match (self.script, &self.workload) {
             (Some(script), _) => Ok(script.writes()),
-            (None, Some(path)) => Ok(keys::open(path)?.info().writes > 0),
+            (None, Some(path)) => Ok(keys::open_workload(path)?.info().writes > 0),
             (None, None) => Ok(false),
         }
     }
@@ -143,7 +143,7 @@ impl SweepRequest {
             clients,
             paces,
             modes,
-            variants: levels::variants(&factors.settings, &factors.variants)?,
+            variants: levels::parse_variants(&factors.settings, &factors.variants)?,
             repeat: factors.trials,
             seed,
         })

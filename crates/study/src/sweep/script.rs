@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use replay::{ClientEvents, Feed};
+use replay::{ClientEvents, LoadSource};
 use serde::{Deserialize, Serialize};
 use sql::{Fingerprint, Fingerprinter};
 use statistics::SplitMix64;
@@ -181,10 +181,10 @@ impl Script {
     }
 
     /// Returns the events of clients, without end or for a number of transactions of each.
-    pub(super) fn feed(self, sending: ScriptOptions, transactions: Option<u64>) -> Feed {
+    pub(super) fn feed(self, sending: ScriptOptions, transactions: Option<u64>) -> LoadSource {
         let stream = self.stream(sending);
         let most = transactions.map(|count| (count * self.statements()).saturating_add(1));
-        Feed::new(sending.clients, move |client| match most {
+        LoadSource::new(sending.clients, move |client| match most {
             None => stream(client),
             // The connect, and whole transactions.
             Some(most) => {
@@ -364,7 +364,7 @@ fn event(session: u64, sequence: u64, due_us: i64, kind: EventKind) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Server of a sweep's trials: a server made for them, one of the user's sandboxes, or any
 //! other.
 
-use ::sandbox::Places;
+use ::sandbox::Dirs;
 use connect::login::{Dialer, Login};
 use replay::Target;
 
@@ -81,7 +81,7 @@ fn own(
             "a server that is made for the sweep is empty, and a workload needs its tables; give --load 'COMMAND' that fills it, --sandbox NAME or --target URL",
         ));
     }
-    let places = Places::from_environment()?;
+    let places = Dirs::from_environment()?;
     let found = (new.find)(&new.requirements, &places)?;
     let most = design.clients.iter().copied().max().unwrap_or(0);
     let connections = CONNECTIONS.max(most + CONNECTIONS_BESIDE).to_string();
@@ -135,7 +135,7 @@ fn kept(
     restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<SweepServer, Failure> {
-    let sandbox = ::sandbox::open(name, None, &Places::from_environment()?)?;
+    let sandbox = ::sandbox::open(name, None, &Dirs::from_environment()?)?;
     let version = sandbox.installation().version.clone();
     let database = database(request);
     let mut lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, known)?;
@@ -164,7 +164,8 @@ fn foreign(request: &SweepRequest, url: &str, design: &Design) -> Result<SweepSe
     };
     if let Some(path) = &request.workload {
         let logins = &request.replay.logins;
-        if let Some(how) = replay::captured_on(&keys::open(path)?, &target, logins) {
+        if let Some(how) = replay::find_source_server(&keys::open_workload(path)?, &target, logins)
+        {
             return Err(Failure::usage(format!(
                 "the target {address} is the server that the workload was captured on ({how}); sweep on a copy of it"
             )));
@@ -192,9 +193,9 @@ fn login(target: &Target, request: &SweepRequest) -> Login {
 fn scale_of(target: &Target, login: &Login, place: &str) -> Result<u32, Failure> {
     let dialer = Dialer::new(target)?;
     let mut questions = dialer
-        .questions(login)
+        .open_query_connection(login)
         .map_err(|error| Failure::could_not(format!("cannot connect to {place}: {error}")))?;
-    let rows = questions.ask("SELECT count(*) FROM pgbench_branches").map_err(|error| {
+    let rows = questions.query("SELECT count(*) FROM pgbench_branches").map_err(|error| {
         Failure::usage(format!(
             "{place} does not have the script's tables ({error}); make them with `pgbench -i -s SCALE`, or let --postgres-version make a server with them"
         ))

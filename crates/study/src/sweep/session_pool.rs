@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use replay::{ClientEvents, Feed};
+use replay::{ClientEvents, LoadSource};
 use sql::Fingerprint;
 use workload::{Event, EventKind, Outcome, WorkloadReader};
 
@@ -79,11 +79,11 @@ impl SessionPool {
     }
 
     /// Returns the events of clients. The first session follows the last, without end or for a number of rounds.
-    pub(super) fn feed(&self, clients: u32, rounds: Option<u64>) -> Feed {
+    pub(super) fn feed(&self, clients: u32, rounds: Option<u64>) -> LoadSource {
         let next = Arc::new(Mutex::new(0u64));
         let sessions = self.sessions.clone();
         let most = rounds.map(|rounds| rounds.saturating_mul(sessions.len() as u64));
-        Feed::new(clients, move |client| -> ClientEvents {
+        LoadSource::new(clients, move |client| -> ClientEvents {
             Box::new(Client {
                 sessions: sessions.clone(),
                 next: next.clone(),
@@ -107,7 +107,7 @@ fn add_disconnect(mut events: Vec<(Event, Option<Fingerprint>)>) -> SessionEvent
             kind: EventKind::Disconnect,
             outcome: Outcome::default(),
             unreplayable: None,
-            particulars: None,
+            wire_details: None,
             ..last.clone()
         };
         events.push((end, None));
@@ -212,7 +212,7 @@ mod tests {
                 source: 0,
                 line: 0,
                 prelude: false,
-                particulars: None,
+                wire_details: None,
             };
             let connect = EventKind::Connect {
                 database: "d".into(),

@@ -58,7 +58,7 @@ impl<'a> StatementCounts<'a> {
     /// # Errors
     /// With the reason, if the server cannot be reached.
     pub(super) fn connect(replay: &'a TrialReplay<'_>) -> Result<Self, String> {
-        let questions = replay.dialer.questions(&replay.session);
+        let questions = replay.dialer.open_query_connection(&replay.session);
         let mut questions = questions.map_err(|error| error.to_string())?;
         questions.limit(TIME_MAX);
         Ok(StatementCounts {
@@ -74,7 +74,7 @@ impl<'a> StatementCounts<'a> {
     /// With the reason why they are not known.
     pub(super) fn read(&mut self) -> Result<Counted, String> {
         let question = self.question.clone()?;
-        let rows = self.questions.ask(&question);
+        let rows = self.questions.query(&question);
         let rows = rows.map_err(|error| error.to_string())?;
         let row = rows.first().ok_or("pg_stat_statements gave no answer")?;
         let text = |column: usize| row.get(column)?.as_deref();
@@ -93,16 +93,16 @@ impl<'a> StatementCounts<'a> {
 fn question(questions: &mut QueryConnection<'_>, may_create: bool) -> Result<String, String> {
     let loaded =
         "SELECT 1 WHERE current_setting('shared_preload_libraries') ~ '\\mpg_stat_statements\\M'";
-    let loaded = questions.ask(loaded).map(|rows| !rows.is_empty());
+    let loaded = questions.query(loaded).map(|rows| !rows.is_empty());
     if may_create && loaded == Ok(true) {
         questions
-            .ask("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+            .query("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
             .map_err(|error| error.to_string())?;
     }
     let place = "SELECT quote_ident(n.nspname), current_setting('server_version_num')::int >= 130000 \
                  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'pg_stat_statements'";
-    let rows = questions.ask(place).map_err(|error| error.to_string())?;
+    let rows = questions.query(place).map_err(|error| error.to_string())?;
     let Some([Some(schema), Some(has_plans)]) = rows.first().map(Vec::as_slice) else {
         return Err("the extension pg_stat_statements is not in the database".to_owned());
     };

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use compare::sweep::{Bend, GROWTH_MIN, bend, estimates};
+use compare::sweep::{GROWTH_MIN, KneeEstimate, estimate_knee, estimates};
 
 use super::report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 use super::{Cell, Numbers, Pace, Record, SweepJournal};
-use crate::runner::End;
+use crate::runner::EndReason;
 
 /// Share of busy clients below which a note is added.
 const BUSY_MIN: f64 = 0.8;
@@ -21,12 +21,12 @@ const OTHERS_NOTABLE: f64 = 0.25;
 const KEEPS_UP: f64 = 0.9;
 
 /// Computes the report of a journal. `ended` tells why trials are missing, if the sweep was just performed.
-pub fn summarise(journal: &SweepJournal, ended: Option<End>) -> SweepReport {
+pub fn summarise(journal: &SweepJournal, ended: Option<EndReason>) -> SweepReport {
     let why = ended.and_then(|ended| match ended {
-        End::Complete => None,
-        End::Interrupted => Some("it was stopped"),
-        End::Failing => Some("three trials in a row failed"),
-        End::TimeOver => Some("the time that it was given (--time-budget) was over"),
+        EndReason::Complete => None,
+        EndReason::Interrupted => Some("it was stopped"),
+        EndReason::Failing => Some("three trials in a row failed"),
+        EndReason::TimeOver => Some("the time that it was given (--time-budget) was over"),
     });
     let manifest = journal.manifest();
     let design = &manifest.plan.design;
@@ -166,7 +166,7 @@ fn curves(journal: &SweepJournal, records: &[&Record], axis: Option<Axis>) -> Ve
     curves.into_iter().map(|(_, curve)| curve).collect()
 }
 
-fn bend_of(levels: &[(f64, Vec<&Numbers>)]) -> Bend {
+fn bend_of(levels: &[(f64, Vec<&Numbers>)]) -> KneeEstimate {
     let given: Vec<(f64, Vec<f64>, Vec<f64>)> = levels
         .iter()
         .map(|(level, all)| {
@@ -175,7 +175,7 @@ fn bend_of(levels: &[(f64, Vec<&Numbers>)]) -> Bend {
             (*level, per_s, means.map(|times| times.mean_us).collect())
         })
         .collect();
-    bend(&given)
+    estimate_knee(&given)
 }
 
 fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPoint> {

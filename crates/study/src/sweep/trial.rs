@@ -123,21 +123,21 @@ impl Watch<'_> {
 }
 
 impl Observer for Watch<'_> {
-    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         match self.keeps_facts {
             true => self.replay.write_facts(run),
             false => Ok(()),
         }
     }
 
-    fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_finish(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
         if self.begun.is_some() && self.ended.is_none() && !(self.replay.context.stop)() {
             self.ended = Some(self.read());
         }
         Ok(())
     }
 
-    fn progress(&mut self, snapshot: &Snapshot) {
+    fn on_progress(&mut self, snapshot: &Snapshot) {
         let elapsed_ns = snapshot.elapsed_ns;
         let start_ns = self.replay.context.clock.now_ns() - elapsed_ns;
         self.start_ns.get_or_insert(start_ns);

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use sandbox::{Installation, Options, Places, Sandbox};
+use sandbox::{Dirs, Installation, Options, Sandbox};
 
 /// Returns the template of a cluster with these options. Creates it if it does not exist.
 ///
 /// The cluster is created in a sandbox, and then renamed. If two processes do so at once, the second one
 /// discards its cluster. If a process is killed, the sandbox is deleted like every abandoned one.
-pub(super) fn of(found: &Installation, options: &Options, places: &Places) -> PathBuf {
+pub(super) fn of(found: &Installation, options: &Options, places: &Dirs) -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let templates = places.state.join("templates");

@@ -13,7 +13,9 @@ use std::collections::HashMap;
 use aho_corasick::AhoCorasick;
 
 use sql::{Lexeme, Spelling, split_statements};
-use workload::{EventRef, KindRef, REPORTED_STRINGS, STRINGS};
+use workload::{
+    EventRef, KindRef, REPORTED_STANDARD_CONFORMING_STRINGS, STANDARD_CONFORMING_STRINGS,
+};
 
 /// Meaning of a backslash in a plain literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl Default for BackslashTracker {
     fn default() -> Self {
         let setting = AhoCorasick::builder()
             .ascii_case_insensitive(true)
-            .build([STRINGS]);
+            .build([STANDARD_CONFORMING_STRINGS]);
         BackslashTracker {
             sessions: HashMap::new(),
             setting: setting.expect("one word is not too much"),
@@ -95,11 +97,11 @@ impl BackslashTracker {
     }
 
     fn handle_connect(&mut self, event: &EventRef<'_>) {
-        let settings = event.particulars.map(|known| &known.settings);
+        let settings = event.wire_details.map(|known| &known.settings);
         let mut is_off_now = false;
         for (name, value) in settings.into_iter().flatten() {
             let given = match &**name {
-                REPORTED_STRINGS => Some(&**value),
+                REPORTED_STANDARD_CONFORMING_STRINGS => Some(&**value),
                 // `-c name=off`, `--name=off`, with either `-` or `_`.
                 "options" => value.split_whitespace().rev().find_map(|word| {
                     let word = word.trim_start_matches("-c").trim_start_matches('-');
@@ -133,7 +135,7 @@ fn sets_it_off(words: &[Lexeme<'_>]) -> Option<bool> {
 }
 
 fn is_name(name: &str) -> bool {
-    name.eq_ignore_ascii_case(STRINGS)
+    name.eq_ignore_ascii_case(STANDARD_CONFORMING_STRINGS)
 }
 
 /// Parses a boolean as PostgreSQL does (`parse_bool`), and negates it; `None` if it is none.
@@ -155,7 +157,7 @@ mod tests {
 
     use super::BackslashMeaning::{Escapes, Plain, Unsure};
     use super::*;
-    use workload::{Event, EventKind, Outcome, Parameter, Particulars};
+    use workload::{Event, EventKind, Outcome, Parameter, WireDetails};
 
     fn event(kind: EventKind, settings: &[(&str, &str)]) -> Event {
         Event {
@@ -168,11 +170,11 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
-            particulars: Some(Arc::new(Particulars {
+            wire_details: Some(Arc::new(WireDetails {
                 settings: (settings.iter())
                     .map(|(name, value)| ((*name).into(), (*value).into()))
                     .collect(),
-                ..Particulars::default()
+                ..WireDetails::default()
             })),
         }
     }

@@ -10,7 +10,7 @@ use super::calendar::{mask_days, mask_time, mask_timestamp};
 use super::codes::{mask_bits, mask_bytes, mask_hex, mask_ip, mask_uuid_bytes};
 use super::key::MaskKey;
 use super::outcome::MaskOutcome;
-use workload::Kept;
+use workload::KeepReason;
 
 /// PostgreSQL's epoch, 2000-01-01, in days since 1970-01-01.
 const EPOCH_DAYS: i64 = 10_957;
@@ -36,7 +36,7 @@ impl Mask {
         match guess {
             Some((masked, MaskOutcome::Masked)) => (masked, MaskOutcome::Guessed),
             Some(kept) => kept,
-            None if bytes.is_empty() => (Vec::new(), MaskOutcome::Kept(Kept::Small)),
+            None if bytes.is_empty() => (Vec::new(), MaskOutcome::Kept(KeepReason::Small)),
             None => (mask_bytes(&self.key, bytes), MaskOutcome::Opaque),
         }
     }
@@ -117,7 +117,7 @@ impl Mask {
             20 | 21 | 23 | 700 | 701 | 790 | 1700 => self.mask_binary_number(oid, bytes),
             // oid and its aliases, xid, cid: the system's numbers
             24 | 26 | 28 | 29 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 => {
-                Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Instruction)))
+                Some((bytes.to_vec(), MaskOutcome::Kept(KeepReason::Instruction)))
             }
             // macaddr, macaddr8
             774 | 829 if matches!(bytes.len(), 6 | 8) => {
@@ -217,7 +217,7 @@ impl Mask {
 
 /// Returns a value that is kept because it identifies nobody.
 fn small(bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
-    Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Small)))
+    Some((bytes.to_vec(), MaskOutcome::Kept(KeepReason::Small)))
 }
 
 /// Returns a value that has been masked.
@@ -249,7 +249,7 @@ fn mask_binary_time(key: &MaskKey, oid: u32, bytes: &[u8]) -> Option<(Vec<u8>, M
             }
         },
         // interval
-        1186 => Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Interval))),
+        1186 => Some((bytes.to_vec(), MaskOutcome::Kept(KeepReason::Interval))),
         // timetz: the zone counts westwards
         1266 => {
             let (time, zone) = bytes.split_at_checked(8)?;

@@ -42,7 +42,7 @@ impl Mask {
             let one_line = !rest[..end - 1].contains(&b'\n');
             match std::mem::take(&mut header) && one_line {
                 true => out.extend_from_slice(&rest[..end]),
-                false => self.copy_row(format, &rest[..end], |_| true, counts, &mut out),
+                false => self.mask_copy_row(format, &rest[..end], |_| true, counts, &mut out),
             }
             rest = &rest[end..];
         }
@@ -50,7 +50,7 @@ impl Mask {
     }
 
     /// Masks the fields of one row, with its line end, if `wanted` selects their index, from 0.
-    pub fn copy_row(
+    pub fn mask_copy_row(
         &self,
         format: &CopyFormat,
         row: &[u8],
@@ -298,7 +298,7 @@ fn escape_for(delimiter: u8, value: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::super::tests::mask;
     use super::*;
-    use workload::Kept;
+    use workload::KeepReason;
 
     fn text(text: &str) -> String {
         let mut out = String::new();
@@ -308,7 +308,11 @@ mod tests {
 
     fn copied(sql: &str, data: &str) -> (String, MaskedValues) {
         let mut counts = MaskedValues::default();
-        let out = mask().mask_copy(&CopyFormat::of(sql), data.as_bytes(), &mut counts);
+        let out = mask().mask_copy(
+            &CopyFormat::from_statement(sql),
+            data.as_bytes(),
+            &mut counts,
+        );
         assert!(counts.adds_up());
         (String::from_utf8(out).unwrap(), counts)
     }
@@ -330,7 +334,11 @@ mod tests {
             )
         );
         assert_eq!(
-            (counts.values, counts.masked, counts.kept[&Kept::Small]),
+            (
+                counts.values,
+                counts.masked,
+                counts.kept[&KeepReason::Small]
+            ),
             (5, 3, 2)
         );
     }
@@ -398,7 +406,7 @@ mod tests {
         data.extend([0xff, 0xff]);
         let mut counts = MaskedValues::default();
         let out = mask().mask_copy(
-            &CopyFormat::of("copy t from stdin binary"),
+            &CopyFormat::from_statement("copy t from stdin binary"),
             &data,
             &mut counts,
         );

@@ -46,7 +46,7 @@ impl Default for CopyFormat {
 impl CopyFormat {
     /// Parses the options of the COPY statement in a text; the default if it has several that
     /// differ.
-    pub fn of(sql: &str) -> Self {
+    pub fn from_statement(sql: &str) -> Self {
         Self::parse(sql, BackslashMeaning::Plain)
     }
 
@@ -385,13 +385,16 @@ mod tests {
             r"/* before */ COPY t FROM STDIN (HEADER match, FORMAT CSV, DELIMITER ';', NULL '-', QUOTE '''', ESCAPE '\') WHERE header; -- behind",
             r"BEGIN; COPY t FROM STDIN (HEADER 1, FORMAT csv, DELIMITER ';', NULL '-', QUOTE '''', ESCAPE '\'); COMMIT",
         ] {
-            assert_eq!(CopyFormat::of(sql), csv, "{sql}");
+            assert_eq!(CopyFormat::from_statement(sql), csv, "{sql}");
         }
         assert_eq!(
-            CopyFormat::of("COPY BINARY t FROM STDIN").kind,
+            CopyFormat::from_statement("COPY BINARY t FROM STDIN").kind,
             Kind::Binary
         );
-        assert_eq!(CopyFormat::of("COPY t TO STDOUT BINARY").kind, Kind::Binary);
+        assert_eq!(
+            CopyFormat::from_statement("COPY t TO STDOUT BINARY").kind,
+            Kind::Binary
+        );
     }
 
     #[test]
@@ -415,7 +418,11 @@ mod tests {
             "COPY",
             "",
         ] {
-            assert_eq!(CopyFormat::of(sql), CopyFormat::default(), "{sql}");
+            assert_eq!(
+                CopyFormat::from_statement(sql),
+                CopyFormat::default(),
+                "{sql}"
+            );
         }
     }
 }

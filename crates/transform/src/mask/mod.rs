@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
     CopyIn, EventRef, FirstRow, KindRef, PackedParameters, Parameter, ParameterRef, Parameters,
-    Particulars, REPORTED_STRINGS, ServerEvent, Session,
+    REPORTED_STANDARD_CONFORMING_STRINGS, ServerEvent, Session, WireDetails,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -45,7 +45,7 @@ pub use key::{InvalidMaskKey, MaskKey};
 use outcome::MaskOutcome;
 use sql::{ParameterRole, ParameterRoles};
 use words::{TextSyntax, mask_text};
-use workload::{Kept, MaskAccount, MaskNote, MaskedValues};
+use workload::{KeepReason, MaskAccount, MaskNote, MaskedValues};
 
 /// Rules and key for masking values.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ impl Mask {
     }
 
     /// The patterns of kept values and statements, as given.
-    pub fn kept(&self) -> (Vec<String>, Vec<String>) {
+    pub fn kept_patterns(&self) -> (Vec<String>, Vec<String>) {
         let given =
             |patterns: &[Pattern]| patterns.iter().map(|one| one.given().to_owned()).collect();
         (given(&self.keep_values), given(&self.keep_statements))
@@ -128,7 +128,7 @@ impl Masker {
 
     /// Describes the masking so far for the manifest.
     pub fn note(&self) -> MaskNote {
-        let (keep_values, keep_statements) = self.mask.kept();
+        let (keep_values, keep_statements) = self.mask.kept_patterns();
         MaskNote {
             key: self.mask.key.fingerprint().to_owned(),
             keep_values,
@@ -138,7 +138,11 @@ impl Masker {
     }
 
     /// Passes the masked event to `then`.
-    pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
+    pub fn mask_event<T>(
+        &mut self,
+        event: &EventRef<'_>,
+        then: impl FnOnce(&EventRef<'_>) -> T,
+    ) -> T {
         let backslash = self.backslashes.meaning_in(event.session);
         self.backslashes.update(event);
         let kept = self.is_kept_statement(event.kind.sql(), backslash);
@@ -157,7 +161,7 @@ impl Masker {
             }
         }
         let sql = self.sql.as_str();
-        let particulars = event.particulars.filter(|particulars| {
+        let particulars = event.wire_details.filter(|particulars| {
             particulars.copy.is_some()
                 || particulars.first_row.is_some()
                 || particulars.result_digest.is_some()
@@ -195,12 +199,12 @@ impl Masker {
                 ..
             } => {
                 let types = event
-                    .particulars
+                    .wire_details
                     .map_or(&[][..], |known| &known.parameter_types);
                 mask_parameters(
                     &self.mask,
                     |index| match kept {
-                        true => ParameterRole::Kept(Kept::Asked),
+                        true => ParameterRole::Kept(KeepReason::Requested),
                         false => self.roles.get(index),
                     },
                     types,
@@ -227,7 +231,7 @@ impl Masker {
         };
         then(&EventRef {
             kind,
-            particulars: particulars.as_ref().or(event.particulars),
+            wire_details: particulars.as_ref().or(event.wire_details),
             ..*event
         })
     }
@@ -249,7 +253,7 @@ impl Masker {
     }
 
     /// Masks the identity of the client.
-    pub fn session(&mut self, mut session: Session) -> Session {
+    pub fn mask_session(&mut self, mut session: Session) -> Session {
         for text in [&mut session.application, &mut session.client] {
             if text.is_empty() {
                 continue;
@@ -263,7 +267,7 @@ impl Masker {
     }
 
     /// Masks the statement of a server event.
-    pub fn server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
+    pub fn mask_server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
         if let Some(sql) = event.sql.take() {
             let backslash = match event.session {
                 Some(session) => self.backslashes.meaning_in(session),
@@ -301,7 +305,7 @@ fn mask_parameters(
                 let name = parameters.iter().nth(name - 1).flatten();
                 match name.and_then(|name| name.readable()) {
                     Some(name) if !rules::is_data_setting(name) => {
-                        ParameterRole::Kept(Kept::Setting)
+                        ParameterRole::Kept(KeepReason::Setting)
                     }
                     _ => ParameterRole::Data,
                 }
@@ -377,9 +381,9 @@ fn mask_details(
     mask: &Mask,
     (sql, backslash): (&str, BackslashMeaning),
     kept: bool,
-    particulars: &Particulars,
+    particulars: &WireDetails,
     account: &mut MaskAccount,
-) -> Particulars {
+) -> WireDetails {
     let mut masked = particulars.clone();
     account.digests += u64::from(masked.result_digest.take().is_some());
     for (name, value) in &mut masked.settings {
@@ -388,10 +392,12 @@ fn mask_details(
             _ if &**name == "options" => {
                 let words = value.split(' ').map(|word| mask_option(mask, word));
                 *value = words.collect::<Vec<_>>().join(" ").into();
-                MaskOutcome::Kept(Kept::Setting)
+                MaskOutcome::Kept(KeepReason::Setting)
             }
-            _ if &**name == REPORTED_STRINGS => MaskOutcome::Kept(Kept::Setting),
-            false => MaskOutcome::Kept(Kept::Setting),
+            _ if &**name == REPORTED_STANDARD_CONFORMING_STRINGS => {
+                MaskOutcome::Kept(KeepReason::Setting)
+            }
+            false => MaskOutcome::Kept(KeepReason::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());
                 let outcome = mask.mask_value(value, &mut text);

@@ -1,6 +1,6 @@
 //! Result of masking one value.
 
-use workload::{Kept, MaskedValues};
+use workload::{KeepReason, MaskedValues};
 
 /// Result of masking one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum MaskOutcome {
     Guessed,
     /// Replaced by random bytes.
     Opaque,
-    Kept(Kept),
+    Kept(KeepReason),
 }
 
 impl MaskOutcome {

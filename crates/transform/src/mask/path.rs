@@ -6,7 +6,7 @@
 use super::Mask;
 use super::outcome::MaskOutcome;
 use super::words::{TextSyntax, mask_text};
-use workload::Kept;
+use workload::KeepReason;
 
 impl Mask {
     /// Masks the texts and numbers that a path compares with. A text is masked as in data.
@@ -54,7 +54,7 @@ impl Mask {
         }
         match masked {
             true => MaskOutcome::Masked,
-            false => MaskOutcome::Kept(Kept::Instruction),
+            false => MaskOutcome::Kept(KeepReason::Instruction),
         }
     }
 

@@ -16,7 +16,7 @@ use super::words::{TextSyntax, mask_text};
 use escaped_literals::escaped_literals;
 use scanner::SqlScanner;
 use sql::Spelling;
-use workload::{Kept, MaskAccount};
+use workload::{KeepReason, MaskAccount};
 
 /// Maximum nesting depth of code in code; deeper code is masked as text.
 const DEPTH_MAX: u32 = 4;
@@ -30,7 +30,7 @@ pub(super) enum ParameterRole {
     Path,
     /// The value of the setting that this parameter (from 1) names.
     SettingOf(usize),
-    Kept(Kept),
+    Kept(KeepReason),
 }
 
 /// Roles of all parameters.
@@ -161,7 +161,7 @@ impl Mask {
             && scanner.either.is_empty()
             && scanner.is_code(index)
             && spelling != Spelling::Number;
-        if is_code && self.kept_reason(&value) != Some(Kept::Asked) {
+        if is_code && self.kept_reason(&value) != Some(KeepReason::Requested) {
             // Its literals are counted individually.
             let mut masked = String::with_capacity(value.len());
             self.mask_sql_within(
@@ -248,7 +248,7 @@ impl Mask {
         out.push_str(rest);
         match masked {
             true => MaskOutcome::Masked,
-            false => MaskOutcome::Kept(Kept::Small),
+            false => MaskOutcome::Kept(KeepReason::Small),
         }
     }
 

@@ -198,7 +198,7 @@ fn what_is_data_does_not_stay() {
     assert!(sql("copy (select 'Smith') to stdout with (format csv)").ends_with("(format csv)"));
 }
 
-fn execute(sql: &str, parameters: Vec<Option<Parameter>>, particulars: Particulars) -> Event {
+fn execute(sql: &str, parameters: Vec<Option<Parameter>>, particulars: WireDetails) -> Event {
     Event {
         session: 1,
         sequence: 1,
@@ -214,12 +214,12 @@ fn execute(sql: &str, parameters: Vec<Option<Parameter>>, particulars: Particula
         source: 0,
         line: 1,
         prelude: false,
-        particulars: Some(Arc::new(particulars)),
+        wire_details: Some(Arc::new(particulars)),
     }
 }
 
 fn masked(masker: &mut Masker, event: &Event) -> Event {
-    masker.event(&event.borrowed(), |event| event.to_event())
+    masker.mask_event(&event.borrowed(), |event| event.to_event())
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn parameters_are_masked_by_their_place_and_type() {
             Some("50".into()),
             None,
         ],
-        Particulars {
+        WireDetails {
             parameter_types: vec![0, 23],
             result_digest: Some(17),
             copy: None,
@@ -241,7 +241,7 @@ fn parameters_are_masked_by_their_place_and_type() {
                 columns: vec!["name".into()],
                 values: vec![Some("Smith".into()), None],
             }),
-            ..Particulars::default()
+            ..WireDetails::default()
         },
     );
     let mut masker = Masker::new(mask());
@@ -261,7 +261,7 @@ fn parameters_are_masked_by_their_place_and_type() {
     );
     assert_eq!(parameters[3], Some("50".into()));
     assert_eq!(parameters[4], None);
-    let particulars = masked.particulars.unwrap();
+    let particulars = masked.wire_details.unwrap();
     assert_eq!(particulars.result_digest, None);
     assert_eq!(
         particulars.first_row.as_ref().unwrap().values,
@@ -273,7 +273,7 @@ fn parameters_are_masked_by_their_place_and_type() {
         (account.parameters.values, account.parameters.masked),
         (4, 3)
     );
-    assert_eq!(account.parameters.kept[&Kept::Position], 1);
+    assert_eq!(account.parameters.kept[&KeepReason::Position], 1);
     assert_eq!((account.result_values.values, account.digests), (1, 1));
 }
 
@@ -290,7 +290,7 @@ fn the_value_of_a_setting_that_a_parameter_names_is_data_where_applications_made
         let sql = "select set_config($1, $2, true)";
         let masked = masked(
             &mut masker,
-            &execute(sql, texts(&values), Particulars::default()),
+            &execute(sql, texts(&values), WireDetails::default()),
         );
         let EventKind::Execute { parameters, .. } = &masked.kind else {
             panic!("{masked:?}");
@@ -300,7 +300,7 @@ fn the_value_of_a_setting_that_a_parameter_names_is_data_where_applications_made
     let event = execute(
         "select a from t where b @? $1::jsonpath",
         texts(&["$.a ? (@ == \"Smith\")"]),
-        Particulars::default(),
+        WireDetails::default(),
     );
     let EventKind::Execute { parameters, .. } = &masked(&mut masker, &event).kind else {
         panic!("{event:?}");
@@ -317,7 +317,7 @@ fn the_user_has_the_last_word() {
     with.keep_statement(Pattern::statement("from holidays").unwrap());
     let mut masker = Masker::new(with);
     let keeps = |masker: &mut Masker, sql: &str| {
-        let event = execute(sql, vec![Some("Smith".into())], Particulars::default());
+        let event = execute(sql, vec![Some("Smith".into())], WireDetails::default());
         masked(masker, &event)
     };
     let event = keeps(&mut masker, "select 4711 from holidays where a = $1");
@@ -334,7 +334,7 @@ fn the_user_has_the_last_word() {
     );
     let sql = event.kind.sql().unwrap();
     assert!(sql.contains("'shipped'") && !sql.contains("Smith"), "{sql}");
-    assert_eq!(masker.account().literals.kept[&Kept::Asked], 1);
+    assert_eq!(masker.account().literals.kept[&KeepReason::Requested], 1);
 }
 
 #[test]
@@ -383,7 +383,7 @@ proptest! {
         mask().mask_binary(oid, &bytes);
         let mut counts = MaskedValues::default();
         for sql in ["copy t from stdin", "copy t from stdin csv", "copy t from stdin binary"] {
-            mask().mask_copy(&CopyFormat::of(sql), &bytes, &mut counts);
+            mask().mask_copy(&CopyFormat::from_statement(sql), &bytes, &mut counts);
         }
         prop_assert!(counts.adds_up());
     }
@@ -401,7 +401,7 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
         ..execute(
             "",
             Vec::new(),
-            Particulars {
+            WireDetails {
                 settings: vec![
                     setting("TimeZone", "Europe/Berlin"),
                     setting("app.user", "Smith"),
@@ -409,7 +409,7 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
                     setting("reported.name", "Smith"),
                     setting("options", "-c work_mem=64MB -c app.user=Smith"),
                 ],
-                ..Particulars::default()
+                ..WireDetails::default()
             },
         )
     };
@@ -417,7 +417,7 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
     let masked = masked(&mut masker, &event);
     let smith = value("Smith");
     assert_eq!(
-        masked.particulars.unwrap().settings,
+        masked.wire_details.unwrap().settings,
         [
             setting("TimeZone", "Europe/Berlin"),
             setting("app.user", &smith),
@@ -532,9 +532,9 @@ fn where_it_is_not_sure_what_a_backslash_is_nothing_in_a_literal_stays() {
 
 #[test]
 fn a_session_that_says_so_is_masked_so() {
-    let particulars = Particulars {
+    let particulars = WireDetails {
         settings: vec![("reported.standard_conforming_strings".into(), "off".into())],
-        ..Particulars::default()
+        ..WireDetails::default()
     };
     let connect = Event {
         kind: EventKind::Connect {
@@ -549,13 +549,13 @@ fn a_session_that_says_so_is_masked_so() {
         ..execute(
             r"select 'O\'Brien secret', 1",
             Vec::new(),
-            Particulars::default(),
+            WireDetails::default(),
         )
     };
     let mut masker = Masker::new(mask());
     assert_eq!(
-        masked(&mut masker, &connect).particulars,
-        connect.particulars
+        masked(&mut masker, &connect).wire_details,
+        connect.wire_details
     );
     let text = |event: Event| event.kind.sql().unwrap().to_string();
     let off = text(masked(&mut masker, &asks(connect.session)));
@@ -567,7 +567,7 @@ fn a_session_that_says_so_is_masked_so() {
     let says = execute(
         "select set_config($1, $2, $3)",
         vec![Some("standard_conforming_strings".into())],
-        Particulars::default(),
+        WireDetails::default(),
     );
     let says = Event {
         session: connect.session + 1,

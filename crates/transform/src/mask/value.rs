@@ -8,7 +8,7 @@ use super::number::Number;
 use super::outcome::MaskOutcome;
 use super::structured::{mask_array, mask_json};
 use super::words::{TextSyntax, mask_text};
-use workload::Kept;
+use workload::KeepReason;
 
 /// Words that are values of a type rather than data.
 const WORDS: [&str; 20] = [
@@ -97,22 +97,22 @@ impl Mask {
         }
         match mask_text(key, text, TextSyntax::Plain, out) {
             true => MaskOutcome::Masked,
-            false => MaskOutcome::Kept(Kept::Small),
+            false => MaskOutcome::Kept(KeepReason::Small),
         }
     }
 
     /// Returns the reason why a value is kept in any context, if there is one.
-    pub(super) fn kept_reason(&self, text: &str) -> Option<Kept> {
+    pub(super) fn kept_reason(&self, text: &str) -> Option<KeepReason> {
         if self.keep_values.iter().any(|kept| kept.matches_name(text)) {
-            return Some(Kept::Asked);
+            return Some(KeepReason::Requested);
         }
         let small = text.chars().nth(1).is_none()
             || Number::parse(text).is_some_and(|number| number.is_small())
             || WORDS.iter().any(|word| word.eq_ignore_ascii_case(text));
         if small {
-            return Some(Kept::Small);
+            return Some(KeepReason::Small);
         }
-        is_interval(text).then_some(Kept::Interval)
+        is_interval(text).then_some(KeepReason::Interval)
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(
                 masked(text),
-                (text.to_owned(), MaskOutcome::Kept(Kept::Small))
+                (text.to_owned(), MaskOutcome::Kept(KeepReason::Small))
             );
         }
         for text in [
@@ -195,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(
                 masked(text),
-                (text.to_owned(), MaskOutcome::Kept(Kept::Interval))
+                (text.to_owned(), MaskOutcome::Kept(KeepReason::Interval))
             );
         }
         for text in ["12 monkeys", "PETER1", "10:30:00 x", "2 3"] {

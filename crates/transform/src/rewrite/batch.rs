@@ -16,7 +16,7 @@ use super::insert::{Reason, SingleRowInsert, renumber_parameters, split_insert};
 use super::inserts_to_copy;
 use super::inserts_to_copy::Parameters;
 use super::session_context::SessionContexts;
-use workload::{Boundary, CopyIn, Event, EventKind, Outcome, Particulars, RewriteAccount};
+use workload::{Boundary, CopyIn, Event, EventKind, Outcome, RewriteAccount, WireDetails};
 
 /// Maximum number of parameters of a statement (16 bits in the protocol).
 const PARAMETERS_MAX: usize = 65_535;
@@ -141,7 +141,7 @@ impl Batches {
             Ok(row) => row,
             Err(why) => return Some(Err(why)),
         };
-        let usual = |one: &Arc<Particulars>| {
+        let usual = |one: &Arc<WireDetails>| {
             one.awaited && one.boundary == Boundary::Sync && one.copy.is_none()
         };
         if event.prelude {
@@ -153,7 +153,7 @@ impl Batches {
         if event.outcome.sqlstate.is_some() {
             return Some(Err("it failed in the capture"));
         }
-        if !event.particulars.as_ref().is_none_or(usual) {
+        if !event.wire_details.as_ref().is_none_or(usual) {
             return Some(Err("part of a pipeline"));
         }
         if let EventKind::Execute { parameters, .. } = &event.kind
@@ -283,7 +283,7 @@ impl Batches {
                 rows: first.outcome.rows.map(|_| count),
                 ..Outcome::default()
             },
-            particulars: made.1,
+            wire_details: made.1,
             ..first
         })
     }
@@ -303,7 +303,7 @@ fn normalise(text: &str) -> String {
 }
 
 /// The statement to send, and its wire details.
-type MergedStatement = (EventKind, Option<Arc<Particulars>>);
+type MergedStatement = (EventKind, Option<Arc<WireDetails>>);
 
 /// Builds one insert of all rows.
 fn merge_rows(rows: &[Event]) -> MergedStatement {
@@ -348,15 +348,15 @@ fn merge_rows(rows: &[Event]) -> MergedStatement {
         },
         _ => EventKind::Simple { sql },
     };
-    let types = rows[0].particulars.as_ref().map(|one| {
+    let types = rows[0].wire_details.as_ref().map(|one| {
         let mut types = one.parameter_types.clone();
         if !types.is_empty() {
             types.resize(width, 0);
             types = types.repeat(count);
         }
-        Arc::new(Particulars {
+        Arc::new(WireDetails {
             parameter_types: types,
-            ..Particulars::default()
+            ..WireDetails::default()
         })
     });
     (kind, types)
@@ -369,12 +369,12 @@ fn merge_into_copy(rows: &[Event]) -> MergedStatement {
     for row in rows {
         sql = build_copy(row, &split_row(row), &mut data).expect("only what can be copied waits");
     }
-    let particulars = Particulars {
+    let particulars = WireDetails {
         copy: Some(CopyIn {
             data: data.into(),
             failed: None,
         }),
-        ..Particulars::default()
+        ..WireDetails::default()
     };
     let kind = EventKind::Simple { sql: sql.into() };
     (kind, Some(Arc::new(particulars)))
@@ -396,7 +396,7 @@ fn build_copy(
     data: &mut Vec<u8>,
 ) -> Result<String, Reason> {
     let (sql, columns) = inserts_to_copy::build_copy(cut)?;
-    let given = event.particulars.as_ref();
+    let given = event.wire_details.as_ref();
     let parameters = match &event.kind {
         EventKind::Execute { parameters, .. } => Parameters {
             values: parameters,

@@ -47,7 +47,7 @@ impl ReadCache {
         self.contexts.follow(event);
         let context = self.contexts.get(event.session);
         let usual = event
-            .particulars
+            .wire_details
             .as_ref()
             .is_none_or(|one| one.awaited && one.boundary == Boundary::Sync);
         if context.is_exclusive()

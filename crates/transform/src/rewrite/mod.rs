@@ -35,7 +35,7 @@ use workload::{Event, RewriteAccount, Session};
 
 /// Transformation of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rewriting {
+pub enum Rewrite {
     /// Merges single-row inserts of one shape into inserts of several rows, or COPYs.
     BatchInserts {
         /// Maximum number of rows of a batch.
@@ -83,21 +83,17 @@ pub struct Rewriter {
 
 impl Rewriter {
     /// Creates a rewriter.
-    pub fn new(rewriting: &Rewriting) -> Self {
+    pub fn new(rewriting: &Rewrite) -> Self {
         Rewriter {
             transformer: match rewriting {
-                Rewriting::BatchInserts { rows, window, copy } => {
+                Rewrite::BatchInserts { rows, window, copy } => {
                     Transformer::Batch(Batches::new(*rows, *window, *copy))
                 }
-                Rewriting::Drop(pattern) => {
-                    Transformer::Drop(pattern.clone(), Fingerprinter::new())
-                }
-                Rewriting::Cache(time) => Transformer::Cache(ReadCache::new(*time)),
-                Rewriting::Prepare { times } => {
-                    Transformer::Prepare(StatementPreparer::new(*times))
-                }
-                Rewriting::Unprepare => Transformer::Unprepare,
-                Rewriting::Pool { size, sticky } => {
+                Rewrite::Drop(pattern) => Transformer::Drop(pattern.clone(), Fingerprinter::new()),
+                Rewrite::Cache(time) => Transformer::Cache(ReadCache::new(*time)),
+                Rewrite::Prepare { times } => Transformer::Prepare(StatementPreparer::new(*times)),
+                Rewrite::Unprepare => Transformer::Unprepare,
+                Rewrite::Pool { size, sticky } => {
                     Transformer::Pool(SessionPooler::new(*size, *sticky))
                 }
             },
@@ -108,7 +104,7 @@ impl Rewriter {
 
     /// Returns whether it needs a first pass: each event is then passed to [`Self::survey`] before
     /// any is passed to [`Self::event`].
-    pub fn surveys(&self) -> bool {
+    pub fn needs_survey(&self) -> bool {
         matches!(
             self.transformer,
             Transformer::Prepare(_) | Transformer::Pool(_)
@@ -132,7 +128,7 @@ impl Rewriter {
     ///
     /// # Errors
     /// If `give` fails.
-    pub fn event<E>(
+    pub fn handle_event<E>(
         &mut self,
         event: Event,
         give: &mut dyn FnMut(Event) -> Result<(), E>,
@@ -204,7 +200,7 @@ impl Rewriter {
 
     /// Returns the rewritten record of a session, after all events; `None` if the session no longer
     /// exists. Its times are by the clock of the events.
-    pub fn session(&self, record: Session) -> Option<Session> {
+    pub fn rewrite_session(&self, record: Session) -> Option<Session> {
         let record = match &self.transformer {
             Transformer::Pool(pooling) => pooling.rewrite_session(record)?,
             _ => record,

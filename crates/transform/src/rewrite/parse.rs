@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Rewriting;
+use super::Rewrite;
 use sql::Pattern;
 
 /// Maximum number of rows of a batch.
@@ -17,25 +17,25 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Default number of executions from which a session prepares a statement.
 const TIMES: u32 = 2;
 
-impl FromStr for Rewriting {
+impl FromStr for Rewrite {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         match name.trim() {
             "batch-inserts" => parse_batch(text, value),
-            "drop" => Pattern::statement(value).map(Rewriting::Drop).ok_or_else(|| {
+            "drop" => Pattern::statement(value).map(Rewrite::Drop).ok_or_else(|| {
                 format!("'{text}' names no statement; give drop='update orders*where', a text that the normalised statement holds, with * for any text")
             }),
-            "cache" => Ok(Rewriting::Cache(parse_duration(text, value)?)),
-            "prepare" if value.is_empty() => Ok(Rewriting::Prepare { times: TIMES }),
+            "cache" => Ok(Rewrite::Cache(parse_duration(text, value)?)),
+            "prepare" if value.is_empty() => Ok(Rewrite::Prepare { times: TIMES }),
             "prepare" => match value.trim().parse() {
-                Ok(times @ 1..) => Ok(Rewriting::Prepare { times }),
+                Ok(times @ 1..) => Ok(Rewrite::Prepare { times }),
                 _ => Err(format!(
                     "'{text}' says not what is prepared; give prepare, for what a session repeats, or prepare=5, for what it sends five times or more"
                 )),
             },
-            "unprepare" if value.is_empty() => Ok(Rewriting::Unprepare),
+            "unprepare" if value.is_empty() => Ok(Rewrite::Unprepare),
             "unprepare" => Err(format!("'{text}': unprepare takes no value")),
             "pool" => parse_pool(text, value),
             _ => Err(format!(
@@ -45,7 +45,7 @@ impl FromStr for Rewriting {
     }
 }
 
-fn parse_batch(text: &str, value: &str) -> Result<Rewriting, String> {
+fn parse_batch(text: &str, value: &str) -> Result<Rewrite, String> {
     let wrong = || {
         format!(
             "'{text}' makes no batches; give batch-inserts=50, from 2 to {ROWS_MAX} rows, and perhaps how long the first may wait, or copy, for COPY and not INSERT: batch-inserts=50,window=200ms,copy"
@@ -66,10 +66,10 @@ fn parse_batch(text: &str, value: &str) -> Result<Rewriting, String> {
         return Err(wrong());
     }
     let window = window.map_or(Ok(WINDOW), |window| parse_duration(text, window))?;
-    Ok(Rewriting::BatchInserts { rows, window, copy })
+    Ok(Rewrite::BatchInserts { rows, window, copy })
 }
 
-fn parse_pool(text: &str, value: &str) -> Result<Rewriting, String> {
+fn parse_pool(text: &str, value: &str) -> Result<Rewrite, String> {
     let wrong = || {
         format!(
             "'{text}' makes no pool; give pool=20, from 1 to {POOL_MAX} connections, or pool=20,sticky, with which a session keeps to its connection while that is free"
@@ -85,7 +85,7 @@ fn parse_pool(text: &str, value: &str) -> Result<Rewriting, String> {
     };
     let size = size.trim().parse().map_err(|_| wrong())?;
     match (1..=POOL_MAX).contains(&size) {
-        true => Ok(Rewriting::Pool { size, sticky }),
+        true => Ok(Rewrite::Pool { size, sticky }),
         false => Err(wrong()),
     }
 }
@@ -99,7 +99,7 @@ fn parse_duration(text: &str, value: &str) -> Result<Duration, String> {
     } else {
         value.to_owned()
     };
-    let time = clock::duration_of(&with_unit).map_err(|error| format!("{text}: {error}"))?;
+    let time = clock::parse_duration(&with_unit).map_err(|error| format!("{text}: {error}"))?;
     match time <= Duration::from_secs(86_400) {
         true => Ok(time),
         false => Err(format!("{text}: that is more than a day; give less")),
@@ -114,22 +114,22 @@ fn format_duration(time: Duration) -> String {
     }
 }
 
-impl fmt::Display for Rewriting {
+impl fmt::Display for Rewrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rewriting::BatchInserts { rows, window, copy } => {
+            Rewrite::BatchInserts { rows, window, copy } => {
                 write!(f, "batch-inserts={rows}")?;
                 if *window != WINDOW {
                     write!(f, ",window={}", format_duration(*window))?;
                 }
                 f.write_str(if *copy { ",copy" } else { "" })
             }
-            Rewriting::Drop(pattern) => write!(f, "drop={}", pattern.given()),
-            Rewriting::Cache(time) => write!(f, "cache={}", format_duration(*time)),
-            Rewriting::Prepare { times } if *times == TIMES => f.write_str("prepare"),
-            Rewriting::Prepare { times } => write!(f, "prepare={times}"),
-            Rewriting::Unprepare => f.write_str("unprepare"),
-            Rewriting::Pool { size, sticky } => {
+            Rewrite::Drop(pattern) => write!(f, "drop={}", pattern.given()),
+            Rewrite::Cache(time) => write!(f, "cache={}", format_duration(*time)),
+            Rewrite::Prepare { times } if *times == TIMES => f.write_str("prepare"),
+            Rewrite::Prepare { times } => write!(f, "prepare={times}"),
+            Rewrite::Unprepare => f.write_str("unprepare"),
+            Rewrite::Pool { size, sticky } => {
                 write!(f, "pool={size}{}", if *sticky { ",sticky" } else { "" })
             }
         }

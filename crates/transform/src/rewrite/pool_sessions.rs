@@ -15,7 +15,7 @@ use super::connection_state::{is_only_set, reason_to_keep};
 use super::insert::Reason;
 use super::session_context::SessionContexts;
 use workload::{
-    Boundary, Event, EventKind, Outcome, Particulars, RewriteAccount, Session, Setting,
+    Boundary, Event, EventKind, Outcome, RewriteAccount, Session, Setting, WireDetails,
 };
 
 type Emit<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
@@ -104,7 +104,7 @@ impl SessionPooler {
             EventKind::Connect { database, user, .. } => {
                 seen.key.database = database.clone();
                 seen.key.user = user.clone();
-                if let Some(particulars) = &event.particulars {
+                if let Some(particulars) = &event.wire_details {
                     seen.key.settings = particulars.settings.clone();
                 }
             }
@@ -283,7 +283,7 @@ impl SessionPooler {
         pool.busy[at] = true;
         client.last = Some(at);
         client.in_group = event
-            .particulars
+            .wire_details
             .as_ref()
             .is_some_and(|one| one.boundary != Boundary::Sync);
         self.contexts.follow(&event);
@@ -406,7 +406,7 @@ fn disconnect(session: u64, due_us: i64) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 
@@ -417,10 +417,10 @@ fn build_event(session: u64, at: &Event, kind: EventKind) -> Event {
         kind,
         outcome: Outcome::default(),
         unreplayable: None,
-        particulars: at
-            .particulars
+        wire_details: at
+            .wire_details
             .as_ref()
-            .map(|_| Arc::new(Particulars::default())),
+            .map(|_| Arc::new(WireDetails::default())),
         ..at.clone()
     }
 }

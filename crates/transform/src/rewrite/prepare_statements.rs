@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::insert::Reason;
 use super::literals::{Literal, parameterisable_literals, with_parameters};
 use sql::split_statements;
-use workload::{Event, EventKind, Parameter, Particulars};
+use workload::{Event, EventKind, Parameter, WireDetails};
 
 /// Maximum number of shapes, which bounds the memory. Statements of further shapes stay unchanged.
 const SHAPES_MAX: usize = 200_000;
@@ -96,9 +96,9 @@ impl StatementPreparer {
             .collect();
         let mut hasher = DefaultHasher::new();
         (&text, &types).hash(&mut hasher);
-        let particulars = Particulars {
+        let particulars = WireDetails {
             parameter_types: types,
-            ..event.particulars.as_deref().cloned().unwrap_or_default()
+            ..event.wire_details.as_deref().cloned().unwrap_or_default()
         };
         Some(Ok(Event {
             kind: EventKind::Execute {
@@ -107,7 +107,7 @@ impl StatementPreparer {
                 sql: text,
                 parameters,
             },
-            particulars: Some(Arc::new(particulars)),
+            wire_details: Some(Arc::new(particulars)),
             ..event.clone()
         }))
     }

@@ -50,7 +50,7 @@ impl SessionContexts {
             EventKind::Connect { database, user, .. } => {
                 let mut hasher = DefaultHasher::new();
                 (database, user).hash(&mut hasher);
-                if let Some(particulars) = &event.particulars {
+                if let Some(particulars) = &event.wire_details {
                     particulars.settings.hash(&mut hasher);
                 }
                 let connection = hasher.finish();

@@ -22,7 +22,7 @@ fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
         source: 0,
         line: 0,
         prelude: false,
-        particulars: None,
+        wire_details: None,
     }
 }
 
@@ -76,7 +76,7 @@ fn record(id: u64) -> Session {
 
 fn rewritten(rewriting: &str, events: &[Event]) -> (Vec<Event>, RewriteAccount) {
     let mut rewriter = Rewriter::new(&rewriting.parse().unwrap());
-    if rewriter.surveys() {
+    if rewriter.needs_survey() {
         for one in events {
             rewriter.survey(one);
         }
@@ -87,13 +87,13 @@ fn rewritten(rewriting: &str, events: &[Event]) -> (Vec<Event>, RewriteAccount) 
         Ok::<(), Infallible>(())
     };
     for one in events {
-        rewriter.event(one.clone(), &mut give).unwrap();
+        rewriter.handle_event(one.clone(), &mut give).unwrap();
     }
     let account = rewriter.finish(&mut give).unwrap();
     for session in 0..8 {
         let own = out.iter().filter(|one| one.session == session);
         let statements = own.filter(|one| one.kind.is_statement()).count();
-        let made = rewriter.session(record(session));
+        let made = rewriter.rewrite_session(record(session));
         assert_eq!(made.map_or(0, |made| made.statements), statements as u64);
     }
     (out, account)
@@ -147,7 +147,7 @@ fn inserts_of_one_shape_are_put_together_across_sessions() {
         (account.merged, account.batches, account.unchanged),
         (5, 2, 1)
     );
-    assert_eq!((account.statements, account.made()), (6, 3));
+    assert_eq!((account.statements, account.statements_after()), (6, 3));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn what_a_session_repeats_is_prepared_with_what_differs_as_parameters() {
         assert_eq!(&**sql, "select * from q where state = 'due' and id = $1");
         assert!(statement.starts_with("repeated_"));
         assert_eq!(parameters, &[Some(Parameter::from(value))]);
-        assert_eq!(event.particulars.as_ref().unwrap().parameter_types, [23]);
+        assert_eq!(event.wire_details.as_ref().unwrap().parameter_types, [23]);
     }
     assert_eq!((account.reworded, account.unchanged), (2, 5));
     assert_eq!(account.left_alone["its session does not repeat it"], 2);
@@ -401,10 +401,10 @@ fn rewritings_are_read_as_they_are_written() {
         "pool=20",
         "pool=20,sticky",
     ] {
-        assert_eq!(text.parse::<Rewriting>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<Rewrite>().unwrap().to_string(), text);
     }
     assert_eq!(
-        "cache=250".parse::<Rewriting>().unwrap().to_string(),
+        "cache=250".parse::<Rewrite>().unwrap().to_string(),
         "cache=250ms"
     );
     for (text, sentence) in [
@@ -419,7 +419,7 @@ fn rewritings_are_read_as_they_are_written() {
         ("pool=0", "from 1 to"),
         ("pool=3,often", "sticky"),
     ] {
-        let error = text.parse::<Rewriting>().unwrap_err();
+        let error = text.parse::<Rewrite>().unwrap_err();
         assert!(error.contains(sentence), "{error}");
     }
 }
@@ -548,7 +548,7 @@ fn done(events: &[Event]) -> Done {
 
 /// Returns the data of a COPY.
 fn copied(event: &Event) -> String {
-    let copy = event.particulars.as_ref().unwrap().copy.as_ref().unwrap();
+    let copy = event.wire_details.as_ref().unwrap().copy.as_ref().unwrap();
     String::from_utf8(copy.data.to_vec()).unwrap()
 }
 
@@ -564,7 +564,7 @@ proptest! {
         prop_assert_eq!(done(&out), done(&events));
         prop_assert!(account.adds_up());
         let statements = out.iter().filter(|one| one.kind.is_statement()).count() as u64;
-        prop_assert_eq!(account.made(), statements);
+        prop_assert_eq!(account.statements_after(), statements);
         for session in 0..4 {
             let own: Vec<&Event> = out.iter().filter(|one| one.session == session).collect();
             prop_assert!(own.windows(2).all(|two| two[0].due_us <= two[1].due_us));
@@ -586,7 +586,7 @@ proptest! {
         let (out, account) = rewritten(&format!("pool={size}"), &events);
         prop_assert!(account.adds_up());
         let statements = out.iter().filter(|one| one.kind.is_statement()).count() as u64;
-        prop_assert_eq!(account.made(), statements);
+        prop_assert_eq!(account.statements_after(), statements);
         let texts = |events: &[Event]| {
             let mut all: Vec<String> = events.iter().filter_map(|one| one.kind.sql().map(|sql| sql.to_string())).collect();
             all.retain(|sql| sql != "ROLLBACK");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::insert::Reason;
 use sql::{Lexer, Token};
-use workload::{Boundary, Event, EventKind, Parameter, Particulars};
+use workload::{Boundary, Event, EventKind, Parameter, WireDetails};
 
 /// Builds the simple statement; `None` if the event is no execution.
 ///
@@ -22,7 +22,7 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
         EventKind::Prepare { .. } => return Some(Err("it only prepares")),
         _ => return None,
     };
-    let particulars = event.particulars.as_deref();
+    let particulars = event.wire_details.as_deref();
     if event.prelude {
         return Some(Err("what a slice kept from before"));
     }
@@ -42,7 +42,7 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
         Err(why) => return Some(Err(why)),
     };
     let particulars = particulars.map(|one| {
-        Arc::new(Particulars {
+        Arc::new(WireDetails {
             parameter_types: Vec::new(),
             result_formats: Vec::new(),
             // The digest may be of results in binary form.
@@ -61,7 +61,7 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
     });
     Some(Ok(Event {
         kind: EventKind::Simple { sql: text },
-        particulars,
+        wire_details: particulars,
         ..event.clone()
     }))
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use workload::{FirstRow, Outcome};
 
-fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<Particulars>>) -> EventRef<'a> {
+fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<WireDetails>>) -> EventRef<'a> {
     EventRef {
         session: 1,
         sequence: 0,
@@ -14,7 +14,7 @@ fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<Particulars>>) -> Ev
         source: 0,
         line: 0,
         prelude: false,
-        particulars,
+        wire_details: particulars,
     }
 }
 
@@ -40,12 +40,12 @@ fn executed_after(
         .iter()
         .map(|value| Some(Parameter::from(*value)))
         .collect();
-    let row = Arc::new(Particulars {
+    let row = Arc::new(WireDetails {
         first_row: Some(FirstRow {
             columns: vec!["x".into()],
             values: vec![Some(Parameter::from("S3cret"))],
         }),
-        ..Particulars::default()
+        ..WireDetails::default()
     });
     let kind = KindRef::Execute {
         statement: "",
@@ -60,7 +60,7 @@ fn executed_after(
         unreachable!("it is executed still");
     };
     let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
-    let row_is_gone = event.particulars.unwrap().first_row.is_none();
+    let row_is_gone = event.wire_details.unwrap().first_row.is_none();
     assert_eq!(row_is_gone, marked, "{sql}");
     let values = parameters.iter().map(|value| {
         let value = value.expect("none is NULL").readable();
@@ -149,9 +149,9 @@ fn secrets_in_a_connections_settings_are_taken_out() {
         let settings = settings
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()));
-        Arc::new(Particulars {
+        Arc::new(WireDetails {
             settings: settings.collect(),
-            ..Particulars::default()
+            ..WireDetails::default()
         })
     };
     let before = settings(&[
@@ -178,6 +178,6 @@ fn secrets_in_a_connections_settings_are_taken_out() {
     let event = event(kind, Some(&before));
     let redacted = SecretRedactor::default().redact_event(&event);
     let redacted = redacted.expect("it has secrets");
-    assert_eq!(redacted.particulars, Some(after));
+    assert_eq!(redacted.wire_details, Some(after));
     assert_eq!(redacted.unreplayable, None);
 }

@@ -153,7 +153,7 @@ impl Condition {
     }
 
     /// Whether two conditions have the same tree, regardless of spelling.
-    pub fn says_the_same(&self, other: &Condition) -> bool {
+    pub fn is_equivalent_to(&self, other: &Condition) -> bool {
         self.tree == other.tree
     }
 

@@ -269,7 +269,7 @@ proptest! {
         match Condition::parse(&text) {
             Ok(condition) => {
                 let again = Condition::parse(&condition.to_string()).unwrap();
-                prop_assert!(again.says_the_same(&condition));
+                prop_assert!(again.is_equivalent_to(&condition));
             }
             Err(error) => {
                 let (from, to) = error.place();

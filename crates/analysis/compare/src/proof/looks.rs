@@ -32,7 +32,7 @@ pub struct InterimLook {
 /// Schedules the looks of a proof of at most `blocks_max` blocks; the last look is after all of
 /// them. There are none for fewer than [`BLOCKS_MIN`]. Each comes after about 1.4 times as many
 /// blocks as the previous one.
-pub fn looks(blocks_max: u32) -> Vec<InterimLook> {
+pub fn plan_interim_looks(blocks_max: u32) -> Vec<InterimLook> {
     let mut at = Vec::new();
     let mut next = BLOCKS_MIN;
     while next < blocks_max {

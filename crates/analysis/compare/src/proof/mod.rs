@@ -22,7 +22,7 @@ mod looks;
 
 pub use effect::{Effect, PairedBlock, RUNS_A_SIDE, effect, half_width};
 pub use goal::Goal;
-pub use looks::{BLOCKS_MIN, ERROR, InterimLook, looks};
+pub use looks::{BLOCKS_MIN, ERROR, InterimLook, plan_interim_looks};
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -37,7 +37,7 @@ const CALM: Noise = Noise {
 fn prove(seed: u64, blocks: u32, factor: f64, noise: Noise, margin: f64) -> (Verdict, Effect) {
     let mut normal = Normal(SplitMix64::new(seed));
     let (mut done, mut rest, mut drift) = (Vec::new(), 0.0, 0.0);
-    let looks = looks(blocks);
+    let looks = plan_interim_looks(blocks);
     let mut last = None;
     for look in looks {
         while (done.len() as u32) < look.blocks {
@@ -75,9 +75,9 @@ fn share(tries: u64, is: impl Fn(u64) -> bool) -> f64 {
 
 #[test]
 fn looks_spend_the_whole_error() {
-    assert!(looks(0).is_empty() && looks(1).is_empty());
+    assert!(plan_interim_looks(0).is_empty() && plan_interim_looks(1).is_empty());
     for blocks in [2, 3, 4, 7, 16, 40] {
-        let looks = looks(blocks);
+        let looks = plan_interim_looks(blocks);
         assert_eq!(looks.last().unwrap().blocks, blocks);
         assert!(looks.windows(2).all(|two| two[0].blocks < two[1].blocks));
         let dealt: f64 = looks.iter().map(|look| look.error).sum();

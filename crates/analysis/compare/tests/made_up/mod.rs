@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use run::{
-    Captured, Execution, Outcome, Place, RunInfo, RunStatus, SkipReason, StatementKind, TargetInfo,
-    WorkloadRef,
+    Captured, Execution, Outcome, RunInfo, RunStatus, SkipReason, SourceLocation, StatementKind,
+    TargetInfo, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
 use workload::{Sqlstate, StatementText};
@@ -91,7 +91,7 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
             rows: None,
             sqlstate: None,
             digest: None,
-            place: Place::of(0, 10 + sequence),
+            location: SourceLocation::of(0, 10 + sequence),
         },
     }
 }

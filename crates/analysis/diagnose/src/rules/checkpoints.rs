@@ -2,7 +2,7 @@
 //! change of every page writes the whole page to the WAL again.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let Checkpoints {
         requested,
         timed,
@@ -105,7 +105,7 @@ struct Checkpoints {
 }
 
 /// Counts checkpoints from the server's counters, or else from its log.
-fn checkpoints(evidence: &Evidence) -> Result<Checkpoints, Missing> {
+fn checkpoints(evidence: &Evidence) -> Result<Checkpoints, Unavailable> {
     let (requested, timed, source) = match (&evidence.observed, &evidence.log) {
         (Ok(_), _) => {
             let of = |new: &str, old: &str| {

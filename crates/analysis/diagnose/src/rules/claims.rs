@@ -2,7 +2,7 @@
 //! other or take the same work twice, and claims that skip dead rows.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::statement_text::{tables, words, written_table};
 use crate::threshold::{Threshold, Thresholds};
@@ -50,9 +50,9 @@ pub(super) fn is_claim(sql: &str) -> bool {
     words.contains(&"limit") && (locks || writes && words.contains(&"select"))
 }
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     if evidence.statements.is_empty() {
-        return Err(Missing::because("no statement was seen"));
+        return Err(Unavailable::because("no statement was seen"));
     }
     let mut findings = Vec::new();
     for one in &evidence.statements {
@@ -96,7 +96,7 @@ fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
         ],
         cost: Some(evidence.cost(one, one.ns)),
         max_gain: None,
-        changes: vec![Change::by_hand(
+        changes: vec![Change::manual(
             "add FOR UPDATE SKIP LOCKED after the LIMIT of the inner SELECT",
         )],
         risk: "workers then take rows in an order that is only nearly that of ORDER BY".to_owned(),
@@ -131,7 +131,7 @@ fn waiting(
         ],
         cost: Some(evidence.cost(one, waited_ns)),
         max_gain: each_ns.map(|_| share),
-        changes: vec![Change::by_hand("add SKIP LOCKED after FOR UPDATE")],
+        changes: vec![Change::manual("add SKIP LOCKED after FOR UPDATE")],
         risk: "workers then take rows in an order that is only nearly that of ORDER BY".to_owned(),
     })
 }
@@ -199,7 +199,7 @@ fn expensive(
                 "let autovacuum come to this table much earlier",
                 format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"),
             )],
-            false => vec![Change::by_hand("an index for its condition and order; `rehearse indexes` looks for one and measures it")],
+            false => vec![Change::manual("an index for its condition and order; `rehearse indexes` looks for one and measures it")],
         },
         risk: match steps_over_dead {
             true => "vacuum reads and writes more often; a transaction that stays open keeps dead rows whatever is set".to_owned(),

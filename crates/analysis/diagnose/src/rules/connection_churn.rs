@@ -2,7 +2,7 @@
 //! caches.
 
 use super::Rule;
-use crate::evidence::{Basis, Evidence, Missing};
+use crate::evidence::{Basis, Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use cpu_profile::phases::Phase;
@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let (came, statements, measured_ns, from) = match (&evidence.sessions, &evidence.observed) {
         (Ok(sessions), _) => (
             sessions.connected as f64,
@@ -52,12 +52,14 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             (came, statements, None, "sessions of pg_stat_database")
         }
         (Err(_), Ok(_)) => {
-            return Err(Missing::because("servers before 14 do not count sessions"));
+            return Err(Unavailable::because(
+                "servers before 14 do not count sessions",
+            ));
         }
         (Err(missing), Err(_)) => return Err(missing.clone()),
     };
     if evidence.elapsed_s <= 0.0 {
-        return Err(Missing::because("nobody knows how long it went on"));
+        return Err(Unavailable::because("nobody knows how long it went on"));
     }
     let (rate, each) = (came / evidence.elapsed_s, statements / came.max(1.0));
     if rate < thresholds.of(&RATE) || each >= thresholds.of(&STATEMENTS) || statements < 1.0 {
@@ -109,7 +111,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         max_gain: Some(share),
         changes: vec![
             Change::rewrite("let sessions share connections", "pool=20"),
-            Change::by_hand("a pool in the application, or a pooler (PgBouncer) before the server"),
+            Change::manual("a pool in the application, or a pooler (PgBouncer) before the server"),
         ],
         risk: "what a session sets or prepares does not outlive its transaction in a pool that shares by transaction".to_owned(),
     }])

@@ -2,7 +2,7 @@
 //! too low.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.counted.clone()?;
     let source = "pg_stat_statements";
     let rounds = evidence.increase(source, "", "evictions");

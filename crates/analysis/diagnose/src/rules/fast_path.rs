@@ -2,7 +2,7 @@
 //! to the shared lock table, for which sessions on many processors contend.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -30,10 +30,10 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let Some(locks) = &observed.locks else {
-        return Err(Missing::because("locks were not looked at"));
+        return Err(Unavailable::because("locks were not looked at"));
     };
     let waits: u64 = observed
         .waits
@@ -72,7 +72,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         }
         None => Subject::server(),
     };
-    let mut changes = vec![Change::by_hand(
+    let mut changes = vec![Change::manual(
         "let the condition name the partition key, so that planning leaves out what is not needed; fewer indexes, fewer partitions",
     )];
     if evidence.server_major.is_some_and(|major| major >= 18) {

@@ -2,7 +2,7 @@
 //! into every index of the table and leaves a dead one.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::index_shape::IndexShape;
 use crate::statement_text::{set_columns, written_table};
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let tables = observed
@@ -189,11 +189,11 @@ impl<'e> TableUpdates<'e> {
     /// Proposes to remove the index, or to move the column to another table.
     fn index_remedy(&self, evidence: &Evidence, index: &IndexFact, column: &str) -> Remedy {
         let change = match index.key.is_unique() {
-            true => Change::by_hand(format!(
+            true => Change::manual(format!(
                 "keep {column} in a table of its own, since {} has to be there",
                 index.name
             )),
-            false if scans(evidence, index) > 0.0 => Change::by_hand(format!(
+            false if scans(evidence, index) > 0.0 => Change::manual(format!(
                 "{} is used: weigh what it serves against these updates, or keep {column} in a table of its own",
                 index.name
             )),

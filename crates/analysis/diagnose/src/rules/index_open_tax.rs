@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use cpu_profile::phases::Phase;
@@ -70,7 +70,7 @@ struct SingleRowInserts<'e> {
     won_ns: f64,
 }
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut all = Vec::new();
     for one in &evidence.statements {
@@ -167,7 +167,7 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[SingleRowInserts
                 format!("insert about {BATCH} rows a statement"),
                 format!("batch-inserts={BATCH}"),
             ),
-            Change::by_hand(
+            Change::manual(
                 "send the rows of one table to one connection, whose caches then know its indexes",
             ),
         ],

@@ -1,7 +1,7 @@
 //! Invalid, duplicate and unused indexes, which every write maintains.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::index_shape::IndexShape;
 use crate::threshold::{Threshold, Thresholds};
@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let facts = evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings = Vec::new();
     for index in facts.indexes.iter().filter(|index| !index.valid) {

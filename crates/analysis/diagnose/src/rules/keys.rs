@@ -2,7 +2,7 @@
 //! full pages to the WAL. Wide keys are repeated in every index and every foreign key.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::index_shape::IndexShape;
 use crate::statement_text::quote_identifier;
@@ -60,7 +60,7 @@ fn may_be_random(table: &RelationFact, column: &str) -> Option<String> {
         .then(|| definition.clone())
 }
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings = Vec::new();
     for one in evidence
@@ -109,7 +109,7 @@ fn random_key<'e>(
 /// Proposes the migrations of a random key to a monotonic one, cheapest first.
 fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str) -> Vec<Change> {
     if !index.key.is_primary() || IndexShape::parse(index).columns() != [column] {
-        return vec![Change::by_hand(
+        return vec![Change::manual(
             "a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)",
         )];
     }
@@ -123,11 +123,11 @@ fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str)
         quote_identifier(&format!("{column}_new")),
     );
     let time_ordered = kind.starts_with("uuid").then(|| {
-        Change::by_hand(format!(
+        Change::manual(format!(
             "generate new keys in time order: ALTER TABLE {name} ALTER COLUMN {key} SET DEFAULT uuidv7() from PostgreSQL 18 on, or UUIDv7 in the application; existing keys stay, and REINDEX INDEX CONCURRENTLY compacts the index"
         ))
     });
-    let bigint = Change::by_hand(format!(
+    let bigint = Change::manual(format!(
         "migrate the key to bigint without a long lock: \
         (1) ALTER TABLE {name} ADD COLUMN {new} bigint, without a default, which would rewrite the table; \
         (2) create a sequence owned by the column, and SET DEFAULT nextval(…) for new rows; \
@@ -225,7 +225,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             ],
             cost: None,
             max_gain: None,
-            changes: vec![Change::by_hand("a key of eight bytes (bigint GENERATED ALWAYS AS IDENTITY), with the wide one as a unique column of this table alone")],
+            changes: vec![Change::manual("a key of eight bytes (bigint GENERATED ALWAYS AS IDENTITY), with the wide one as a unique column of this table alone")],
             risk: "a key goes through the whole application; an index that is merely bloated shows the same: REINDEX first".to_owned(),
         });
     }

@@ -1,7 +1,7 @@
 //! Statements that wait for locks, the holders of these locks, and deadlocks.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     if let (Err(missing), Err(_)) = (&evidence.sample_ns, &evidence.log) {
         let failed = evidence.statements.iter().any(|one| !one.failed.is_empty());
         if !failed {
@@ -117,7 +117,7 @@ fn waits(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
         evidence: facts,
         cost: Some(evidence.cost(one, ns)),
         max_gain: Some(share),
-        changes: vec![Change::by_hand(change)],
+        changes: vec![Change::manual(change)],
         risk: "what is done in another order, or in another transaction, may fail in between"
             .to_owned(),
     })
@@ -202,7 +202,7 @@ fn deadlocks(evidence: &Evidence) -> Option<Finding> {
         evidence: facts,
         cost: None,
         max_gain: None,
-        changes: vec![Change::by_hand(words)],
+        changes: vec![Change::manual(words)],
         risk: "what failed with 40P01 has to be sent again by the application in any case"
             .to_owned(),
     })
@@ -253,7 +253,7 @@ mod tests {
             ..ServerLog::default()
         };
         let mut logged = with(0).log(log);
-        logged.evidence.sample_ns = Err(Missing::because("nobody looked"));
+        logged.evidence.sample_ns = Err(Unavailable::because("nobody looked"));
         assert_eq!(logged.findings(&RULE)[0].max_gain, Some(0.25));
     }
 

@@ -2,7 +2,7 @@
 //! number.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::statement_text::tables;
 use crate::threshold::{Threshold, Thresholds};
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.plans.clone()?;
     let all = evidence.statements.iter();
     Ok(all
@@ -109,7 +109,7 @@ fn finding(
         .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
         .collect();
     let groups = grouping(node);
-    let mut changes = vec![Change::by_hand(match groups {
+    let mut changes = vec![Change::manual(match groups {
         None => {
             "CREATE STATISTICS over columns that hang together, or a greater statistics target for the column that is skewed"
         }

@@ -8,7 +8,7 @@
 
 use super::Rule;
 use crate::access_predicates::{access_predicates, btree_shapes, has_index};
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::statement_text::{quote_identifier, set_columns, written_table};
 use crate::threshold::{Threshold, Thresholds};
@@ -58,7 +58,7 @@ struct WastefulStep<'p> {
     limited: bool,
 }
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.plans.clone()?;
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings: Vec<Finding> = Vec::new();

@@ -31,7 +31,7 @@ pub(crate) use missing_index::ROWS as INDEX_ROWS;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::evidence::{Evidence, Missing};
+use super::evidence::{Evidence, Unavailable};
 use super::finding::Finding;
 use super::threshold::{Threshold, Thresholds};
 
@@ -48,7 +48,7 @@ pub struct Rule {
     pub thresholds: &'static [Threshold],
     /// Evaluates the rule.
     #[serde(skip)]
-    pub evaluate: fn(&Evidence, &Thresholds) -> Result<Vec<Finding>, Missing>,
+    pub evaluate: fn(&Evidence, &Thresholds) -> Result<Vec<Finding>, Unavailable>,
 }
 
 impl PartialEq for Rule {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn rule_without_evidence_reports_it() {
         let mut made_up = crate::synthetic::EvidenceBuilder::new();
-        let missing = || Missing::because("nobody looked");
+        let missing = || Unavailable::because("nobody looked");
         let evidence = &mut made_up.evidence;
         evidence.observed = Err(missing());
         evidence.counted = Err(missing());

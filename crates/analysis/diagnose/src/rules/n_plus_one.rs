@@ -2,7 +2,7 @@
 //! separate statement and round trip.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use sql::StatementClass;
@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     // Without an order of statements there are no sessions either.
     evidence.transactions.clone()?;
     let all = evidence.statements.iter();
@@ -83,7 +83,7 @@ fn finding(
         ],
         cost: Some(evidence.cost(one, ns)),
         max_gain: Some(share),
-        changes: vec![Change::by_hand(
+        changes: vec![Change::manual(
             "fetch them together: a join, or WHERE … = ANY ($1) with all keys; most object mappers have an option for it",
         )],
         risk: "one statement with many keys may be planned otherwise; what the application does between the calls is not \

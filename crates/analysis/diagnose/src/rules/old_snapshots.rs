@@ -2,7 +2,7 @@
 //! see.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -30,14 +30,14 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let off = observed
         .probes
         .iter()
         .find(|one| one.probe == "connections");
     if let Some(why) = off.and_then(|probe| probe.disabled_reason.as_ref()) {
-        return Err(Missing::because(format!(
+        return Err(Unavailable::because(format!(
             "sessions were not looked at: {why}"
         )));
     }
@@ -91,7 +91,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
                 "idle_in_transaction_session_timeout",
                 "60s",
             ),
-            Change::by_hand("reports and dumps on a replica; long work in several transactions"),
+            Change::manual("reports and dumps on a replica; long work in several transactions"),
         ],
         risk: "a client whose transaction was ended has to begin it again".to_owned(),
     }])

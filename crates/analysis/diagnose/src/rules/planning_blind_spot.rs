@@ -3,7 +3,7 @@
 
 use super::Rule;
 use super::statistics_cliff::{LIMIT, most_frequent};
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.counted.clone()?;
     let counted = evidence.statements.iter().filter_map(|one| one.counted);
     let (mut any, mut planned) = (false, false);
@@ -35,10 +35,12 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         return Ok(Vec::new());
     }
     if evidence.server_major.is_some_and(|major| major < 13) {
-        return Err(Missing::because("servers before 13 do not count planning"));
+        return Err(Unavailable::because(
+            "servers before 13 do not count planning",
+        ));
     }
     let Some((rate, _)) = most_frequent(evidence) else {
-        return Err(Missing::because(
+        return Err(Unavailable::because(
             "no statement was counted while it was looked",
         ));
     };

@@ -2,7 +2,7 @@
 //! few times for each session instead of at each call.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use cpu_profile::phases::Phase;
@@ -34,13 +34,13 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let tracked = evidence
         .statements
         .iter()
         .any(|one| one.counted.is_some_and(|counted| counted.plan_ns.is_some()));
     if !tracked && evidence.stacks.is_err() {
-        return Err(Missing::because(
+        return Err(Unavailable::because(
             "planning is not counted (pg_stat_statements.track_planning is off) and no stacks were taken",
         ));
     }
@@ -67,7 +67,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             max_gain: Some(share_of_all),
             changes: vec![
                 Change::rewrite("prepare it once a session and execute it", "prepare"),
-                Change::by_hand(
+                Change::manual(
                     "where a pooler is in between, one that keeps prepared statements (PgBouncer 1.21 and newer)",
                 ),
             ],

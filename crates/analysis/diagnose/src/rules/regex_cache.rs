@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use cpu_profile::phases::Phase;
@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut expressions: BTreeSet<String> = BTreeSet::new();
     let mut written: Vec<String> = Vec::new();
@@ -100,8 +100,8 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         cost: Some(evidence.cost_of(ns)),
         max_gain: Some(share),
         changes: vec![
-            Change::by_hand("put cheap conditions (type = …) before the expression in predicates, so that few rows reach it; use LIKE where it is enough"),
-            Change::by_hand("send the rows of one table to one connection, which then uses its expressions only"),
+            Change::manual("put cheap conditions (type = …) before the expression in predicates, so that few rows reach it; use LIKE where it is enough"),
+            Change::manual("send the rows of one table to one connection, which then uses its expressions only"),
         ],
         risk: "a predicate of other words is another index: queries have to use the same; how many rows reach an expression \
                is not known, since the first condition that fails ends a predicate"

@@ -2,7 +2,7 @@
 //! reported by `missing-index` and not counted again here.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::statement_text::tables;
 use crate::threshold::{Threshold, Thresholds};
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     let view = "pg_stat_user_tables";
     let mut findings = Vec::new();
@@ -110,7 +110,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             ],
             cost: Some(evidence.cost_of(ns)),
             max_gain: Some(share),
-            changes: vec![Change::by_hand(
+            changes: vec![Change::manual(
                 "where few rows are wanted, an index for the condition (`rehearse indexes` looks for one and measures it); a report that needs all rows may run elsewhere or seldom",
             )],
             risk: "an index has to be kept up to date by every write to this table".to_owned(),

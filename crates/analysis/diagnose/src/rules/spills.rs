@@ -1,7 +1,7 @@
 //! Sorts and hashes that exceed `work_mem` and use temporary files.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     if let (Err(missing), Err(_)) = (&evidence.counted, &evidence.log) {
         return Err(missing.clone());
     }
@@ -90,7 +90,7 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
             "work_mem",
             format!("{wanted_mib:.0}MB"),
         ),
-        false => Change::by_hand(format!(
+        false => Change::manual(format!(
             "{wanted_mib:.0} MiB of work_mem would hold it, more than is suggested for all: give it to this statement's role \
              alone, or let an index bring the rows in order"
         )),

@@ -6,7 +6,7 @@
 //! done. `stuck` is stuck work. A series with `oldest` or `age` in its name is in seconds.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -46,10 +46,10 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     if observed.queue.is_empty() {
-        return Err(Missing::because(
+        return Err(Unavailable::because(
             "no query of the queue was given (--custom-query \"SELECT count(*) FILTER (WHERE …) AS stalled, … AS queued FROM …\")",
         ));
     }
@@ -137,7 +137,7 @@ fn starved(
         evidence: facts,
         cost: claim.map(|claim| evidence.cost(claim, claim.ns)),
         max_gain: share,
-        changes: vec![Change::by_hand(
+        changes: vec![Change::manual(
             "make the claim cheap (see missing-index and claims), and only then add workers",
         )],
         risk: "none of looking; with a claim that is fast the work itself becomes the limit"
@@ -176,7 +176,7 @@ fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
         evidence: facts,
         cost: None,
         max_gain: None,
-        changes: vec![Change::by_hand(
+        changes: vec![Change::manual(
             "take back what was claimed longer ago than any work takes (UPDATE … SET queued_at = NULL WHERE queued_at < now() - interval '…')",
         )],
         risk: "what is still being worked on is then done twice".to_owned(),

@@ -2,7 +2,7 @@
 //! in `pg_stat_statements` becomes a bottleneck.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -49,7 +49,7 @@ pub(super) fn most_frequent(evidence: &Evidence) -> Option<(f64, &StatementEvide
         .then(|| (calls(most) as f64 / evidence.elapsed_s, most))
 }
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.counted.clone()?;
     let Some((rate, statement)) = most_frequent(evidence) else {
         return Ok(Vec::new());

@@ -2,7 +2,7 @@
 //! nothing runs.
 
 use super::Rule;
-use crate::evidence::{Evidence, Missing};
+use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
@@ -49,7 +49,7 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     match (&evidence.transactions, &evidence.observed) {
         (Ok(_), _) => Ok(of_sessions(evidence, thresholds)),
         (Err(_), Ok(_)) => of_samples(evidence, thresholds),
@@ -58,7 +58,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
 }
 
 fn change() -> Change {
-    Change::by_hand(
+    Change::manual(
         "fetch what is needed before BEGIN, send nothing over other networks inside of the transaction, and COMMIT at once",
     )
 }
@@ -124,7 +124,7 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
     }]
 }
 
-fn of_samples(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+fn of_samples(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
     evidence.sample_ns.as_ref().map_err(Clone::clone)?;
     let sessions = observed.idle_in_transaction as f64 / observed.samples.max(1) as f64;
@@ -170,7 +170,7 @@ mod tests {
     fn transactions_that_wait_for_their_client_are_found() {
         assert_eq!(with(80.0).findings(&RULE)[0].severity, Severity::Warning);
         let mut watched = EvidenceBuilder::new();
-        watched.evidence.transactions = Err(Missing::because("nobody knows"));
+        watched.evidence.transactions = Err(Unavailable::because("nobody knows"));
         watched.observed().idle_in_transaction = 3_000;
         assert!(watched.findings(&RULE)[0].title.starts_with("2.5 sessions"));
     }
@@ -179,7 +179,7 @@ mod tests {
     fn busy_transactions_are_no_finding() {
         assert_eq!(with(30.0).findings(&RULE), []);
         let mut watched = EvidenceBuilder::new();
-        watched.evidence.transactions = Err(Missing::because("nobody knows"));
+        watched.evidence.transactions = Err(Unavailable::because("nobody knows"));
         watched.observed().idle_in_transaction = 300;
         assert_eq!(watched.findings(&RULE), []);
     }

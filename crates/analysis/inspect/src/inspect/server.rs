@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use run::Place;
+use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{ServerEvent, ServerEventKind};
@@ -45,7 +45,7 @@ pub struct LongestWait {
     /// Time of the log line, in microseconds from the workload's start.
     pub at_us: i64,
     /// Position in the source.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// Completed checkpoints and restartpoints.
@@ -98,7 +98,7 @@ pub struct Notable {
     /// Session, if there is one.
     pub session: Option<u64>,
     /// Position in the source.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl ServerActivity {
@@ -128,7 +128,7 @@ impl ServerActivity {
                         waited_us: duration_us,
                         subject: subject(event),
                         at_us: event.at_us,
-                        place: Place {
+                        place: SourceLocation {
                             source: event.source,
                             line: event.line,
                         },
@@ -184,7 +184,7 @@ impl ServerActivity {
                 kind: event.kind,
                 subject: subject(event),
                 session: event.session,
-                place: Place {
+                place: SourceLocation {
                     source: event.source,
                     line: event.line,
                 },

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use run::Place;
+use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use sql::Fingerprint;
@@ -91,7 +91,7 @@ pub struct CallExample {
     /// The server's own execution time, if known.
     pub duration_us: Option<u64>,
     /// Position in the source; line 0 means unknown.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The call as it was sent; `null` unless literals were requested.
     pub literal: Option<Literal>,
 }
@@ -203,7 +203,7 @@ impl StatementCounter {
                 session: event.session,
                 due_us: event.due_us,
                 duration_us,
-                place: Place {
+                place: SourceLocation {
                     source: event.source,
                     line: event.line,
                 },

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use run::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, RunInfo, SampleWindow,
-    SeenStatement, StatementStatistics,
+    SampledStatement, StatementStatistics,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -213,7 +213,7 @@ pub struct ObservationSummary {
 
 impl ObservationSummary {
     /// Adds the outcomes of the probes.
-    pub fn notes(&mut self, notes: Vec<ProbeNote>) {
+    pub fn add_notes(&mut self, notes: Vec<ProbeNote>) {
         let probes = &mut self.observed.probes;
         for note in notes {
             match note.state {
@@ -250,30 +250,30 @@ impl ObservationSummary {
     }
 
     /// Adds a statement of the workload.
-    pub fn text(&mut self, text: StatementText) {
+    pub fn add_text(&mut self, text: StatementText) {
         self.texts.insert(text.fingerprint, (text.sql, false));
     }
 
     /// Adds a statement that was observed.
-    pub fn seen(&mut self, seen: SeenStatement) {
-        let text = (seen.sql, seen.cut);
+    pub fn add_seen_statement(&mut self, seen: SampledStatement) {
+        let text = (seen.sql, seen.is_truncated);
         self.texts.entry(seen.fingerprint).or_insert(text);
     }
 
     /// Adds statistics of a statement.
-    pub fn statistics(&mut self, row: &StatementStatistics) {
+    pub fn add_statistics(&mut self, row: &StatementStatistics) {
         self.statements.add_statistics(row);
     }
 
     /// Adds a window of samples.
-    pub fn window(&mut self, window: &SampleWindow) {
+    pub fn add_window(&mut self, window: &SampleWindow) {
         self.observed.samples += window.samples;
         self.observed.samples_missed += window.missed;
         self.observed.sampled_ns += (window.until_ns - window.at_ns).max(0).unsigned_abs();
     }
 
     /// Adds activity from samples.
-    pub fn activity(&mut self, row: &Activity) {
+    pub fn add_activity(&mut self, row: &Activity) {
         let is_client = [CLIENT, PARALLEL].contains(&row.backend.as_str());
         if !is_client {
             let what = (row.backend.clone(), row.wait_type.clone(), row.wait.clone());
@@ -293,7 +293,7 @@ impl ObservationSummary {
     }
 
     /// Adds a blocking pair.
-    pub fn blocking(&mut self, row: &Blocking) {
+    pub fn add_blocking(&mut self, row: &Blocking) {
         let pair = (
             row.blocked,
             row.blocker,
@@ -304,7 +304,7 @@ impl ObservationSummary {
     }
 
     /// Adds lock counts; those of one time must be consecutive.
-    pub fn locks(&mut self, row: &LockCount) {
+    pub fn add_locks(&mut self, row: &LockCount) {
         let locks = self.observed.locks.get_or_insert_default();
         let moment = match self.lock_moment {
             Some(moment) if moment.0 == row.at_ns => moment,
@@ -335,7 +335,7 @@ impl ObservationSummary {
     }
 
     /// Adds a counter; values of the same counter must come in order of time.
-    pub fn counter(&mut self, row: &Counter) {
+    pub fn add_counter(&mut self, row: &Counter) {
         self.counters.add(row);
     }
 

@@ -8,8 +8,8 @@ use sql::Fingerprint;
 use crate::sampling::sample_ns;
 
 use super::{
-    Basis, ProcessorTime, ResponseSums, StatementTime, Sums, TimeBreakdown, TimeCategory, TimePart,
-    TimeRemark,
+    Basis, ProcessorTime, ResponseSums, ResponseTotals, StatementTime, TimeBreakdown, TimeCategory,
+    TimePart, TimeRemark,
 };
 
 /// Factor of samples over clients' times that chance explains.
@@ -65,7 +65,7 @@ impl StatementCounts {
 /// Observations of a run's server. Empty parts were not observed: no windows, no sampling; no
 /// stacks, no phases.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'s> {
+pub struct ServerObservations<'s> {
     /// Windows in which samples were taken.
     pub windows: &'s [SampleWindow],
     /// Processor time by phase, from stacks.
@@ -79,13 +79,13 @@ pub struct Seen<'s> {
 ///
 /// # Errors
 /// If either iterator fails; the first error is returned.
-pub fn time_model<E>(
-    sums: &Sums,
-    seen: Seen<'_>,
+pub fn break_down_time<E>(
+    sums: &ResponseTotals,
+    seen: ServerObservations<'_>,
     statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
     activity: impl IntoIterator<Item = Result<Activity, E>>,
 ) -> Result<TimeBreakdown, E> {
-    let Seen {
+    let ServerObservations {
         windows, stacks, ..
     } = seen;
     let Samples {
@@ -189,11 +189,11 @@ struct Samples {
 }
 
 fn collect_samples<E>(
-    sums: &Sums,
-    seen: Seen<'_>,
+    sums: &ResponseTotals,
+    seen: ServerObservations<'_>,
     activity: impl IntoIterator<Item = Result<Activity, E>>,
 ) -> Result<Samples, E> {
-    let Seen { windows, whole, .. } = seen;
+    let ServerObservations { windows, whole, .. } = seen;
     let each_ns = sample_ns(windows);
     let mut samples = Samples::default();
     for seen in activity {
@@ -241,7 +241,7 @@ fn collect_samples<E>(
 /// Returns planning and execution time of the run's statements whose planning is tracked, scaled to
 /// the run.
 fn planned_and_executed(
-    sums: &Sums,
+    sums: &ResponseTotals,
     counted: &HashMap<Fingerprint, StatementCounts>,
 ) -> Option<(f64, f64)> {
     let of_run = sums.by_statement.iter().filter_map(|(fingerprint, sums)| {

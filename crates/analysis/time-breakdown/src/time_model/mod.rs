@@ -34,15 +34,15 @@ mod processor;
 mod sums;
 mod truncated_queries;
 
-pub use build::{Seen, time_model};
+pub use build::{ServerObservations, break_down_time};
 pub use change::{PartChange, PartsChange, TimeChange};
 pub use planning::PlanningShare;
 pub use processor::{
     CpuCounter, ProcessorBreakdown, ProcessorCategory, ProcessorEvidence, ProcessorRemark,
-    ProcessorUser, StackCount, StatementCpuTime, processor_model,
+    ProcessorUser, StackCount, StatementCpuTime, break_down_processor_time,
 };
-pub use sums::{ResponseSums, Sums};
-pub use truncated_queries::whole_statements;
+pub use sums::{ResponseSums, ResponseTotals};
+pub use truncated_queries::match_truncated_queries;
 
 use std::collections::BTreeMap;
 

@@ -67,7 +67,7 @@ pub struct ProcessorEvidence {
     pub by_process: Vec<(ProcessorUser, f64)>,
     /// Time for which samples found each statement running or runnable, in nanoseconds; `None` is
     /// the key of statements that are not the run's. Used without stacks.
-    pub met_running: BTreeMap<Option<Fingerprint>, f64>,
+    pub running_ns: BTreeMap<Option<Fingerprint>, f64>,
 }
 
 impl ProcessorEvidence {
@@ -196,7 +196,7 @@ impl Parts {
 }
 
 /// Breaks down the processor time; `None` without a count and without stacks.
-pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorBreakdown> {
+pub fn break_down_processor_time(evidence: &ProcessorEvidence) -> Option<ProcessorBreakdown> {
     let samples: u64 = evidence.stacks.iter().map(|one| one.samples).sum();
     match (samples, evidence.kernel_ns) {
         (0, None) => None,
@@ -300,12 +300,12 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorBrea
         parts.add(ProcessorCategory::Client(None), ns, 0);
         parts.finish(fingerprint, |_, _| Basis::Inferred)
     };
-    let running_ns: f64 = evidence.met_running.values().sum();
+    let running_ns: f64 = evidence.running_ns.values().sum();
     let of = |ns: f64| match running_ns > 0.0 {
         true => clients_ns * ns / running_ns,
         false => 0.0,
     };
-    let statements = evidence.met_running.iter().filter_map(|(fingerprint, ns)| {
+    let statements = evidence.running_ns.iter().filter_map(|(fingerprint, ns)| {
         let fingerprint = (*fingerprint)?;
         Some(inferred(Some(fingerprint), of(*ns)))
     });
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn stacks_divide_the_kernel_count_with_an_unattributed_rest() {
-        let model = processor_model(&evidence(Some(1_250.0))).unwrap();
+        let model = break_down_processor_time(&evidence(Some(1_250.0))).unwrap();
         let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
         assert_eq!(
             parts(&model.whole),
@@ -408,20 +408,23 @@ mod tests {
 
     #[test]
     fn excess_stacks_are_scaled_down_and_missing_counts_remarked() {
-        let model = processor_model(&evidence(Some(500.0))).unwrap();
+        let model = break_down_processor_time(&evidence(Some(500.0))).unwrap();
         assert_eq!((model.whole.cpu_ns, model.scale), (500.0, 0.5));
         assert_eq!(parts(&model.whole)[0], (client("scans"), 300.0, "sampled"));
         assert_eq!(
             model.remarks,
             [ProcessorRemark::MoreThanCounted { factor: 2.0 }]
         );
-        let model = processor_model(&evidence(None)).unwrap();
+        let model = break_down_processor_time(&evidence(None)).unwrap();
         assert_eq!(
             (model.whole.cpu_ns, model.counted_by),
             (1_000.0, CpuCounter::Stacks)
         );
         assert_eq!(model.remarks, [ProcessorRemark::NotCounted]);
-        assert_eq!(processor_model(&ProcessorEvidence::default()), None);
+        assert_eq!(
+            break_down_processor_time(&ProcessorEvidence::default()),
+            None
+        );
     }
 
     #[test]
@@ -430,7 +433,7 @@ mod tests {
             weight: Some(1.25),
             ..evidence(Some(1_250.0))
         };
-        let model = processor_model(&evidence).unwrap();
+        let model = break_down_processor_time(&evidence).unwrap();
         assert_eq!((model.whole.cpu_ns, model.sampled_ns), (1_250.0, 1_000.0));
         assert_eq!(parts(&model.whole)[0], (client("scans"), 750.0, "sampled"));
         let unmet =
@@ -451,14 +454,14 @@ mod tests {
                 (ProcessorUser::Client, 500.0),
                 (ProcessorUser::Server("walwriter".to_owned()), 50.0),
             ],
-            met_running: BTreeMap::from([
+            running_ns: BTreeMap::from([
                 (Some(Fingerprint(1)), 30.0),
                 (Some(Fingerprint(2)), 60.0),
                 (None, 10.0),
             ]),
             ..ProcessorEvidence::default()
         };
-        let model = processor_model(&evidence).unwrap();
+        let model = break_down_processor_time(&evidence).unwrap();
         assert_eq!(
             parts(&model.whole),
             [
@@ -500,8 +503,8 @@ mod tests {
                 .into_iter()
                 .map(|(who, of, phase, samples)| met(who, of, &phase.to_string(), samples))
                 .collect();
-            let evidence = ProcessorEvidence { kernel_ns, by_tasks: weight.is_some(), stacks, sample_ns: 1e7, weight, by_process, met_running };
-            let Some(model) = processor_model(&evidence) else {
+            let evidence = ProcessorEvidence { kernel_ns, by_tasks: weight.is_some(), stacks, sample_ns: 1e7, weight, by_process, running_ns: met_running };
+            let Some(model) = break_down_processor_time(&evidence) else {
                 prop_assert!(evidence.kernel_ns.is_none());
                 return Ok(());
             };

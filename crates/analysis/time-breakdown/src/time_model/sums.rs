@@ -38,7 +38,7 @@ impl ResponseSums {
 
 /// Sums by statement, and over all statements.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sums {
+pub struct ResponseTotals {
     /// Sums by statement.
     pub by_statement: HashMap<Fingerprint, ResponseSums>,
     /// Sums over all statements, including those without a fingerprint.
@@ -47,16 +47,16 @@ pub struct Sums {
     sampled_times: Vec<(i64, i64)>,
 }
 
-impl Sums {
+impl ResponseTotals {
     /// Creates the sums of a run whose server was sampled in these windows. Without windows,
     /// unwatched time is not computed.
-    pub fn watched(windows: &[SampleWindow]) -> Self {
+    pub fn with_windows(windows: &[SampleWindow]) -> Self {
         let sampled = windows.iter().filter(|window| window.samples > 0);
         let mut sampled_times: Vec<_> = sampled.map(|one| (one.at_ns, one.until_ns)).collect();
         sampled_times.sort_unstable();
-        Sums {
+        ResponseTotals {
             sampled_times,
-            ..Sums::default()
+            ..ResponseTotals::default()
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         };
         // In order of time they are 10 to 20, 20 to 30 and 50 to 60; from 30 to 50 there were no
         // samples.
-        let sums = Sums::watched(&[
+        let sums = ResponseTotals::with_windows(&[
             window(50, 60, 2),
             window(10, 20, 2),
             window(20, 30, 2),
@@ -160,7 +160,7 @@ mod tests {
                 "{from_ns} to {until_ns}"
             );
         }
-        assert_eq!(Sums::watched(&[]).unwatched_ns(0, 100), 0);
-        assert_eq!(Sums::default().unwatched_ns(0, 100), 0);
+        assert_eq!(ResponseTotals::with_windows(&[]).unwatched_ns(0, 100), 0);
+        assert_eq!(ResponseTotals::default().unwatched_ns(0, 100), 0);
     }
 }

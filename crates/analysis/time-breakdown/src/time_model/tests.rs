@@ -11,23 +11,23 @@ use super::*;
 const SECOND: f64 = 1e9;
 
 fn time_model(
-    sums: &Sums,
+    sums: &ResponseTotals,
     statistics: &[StatementStatistics],
     windows: &[SampleWindow],
     activity: &[Activity],
     stacks: &[ProcessorTime],
 ) -> TimeBreakdown {
-    let seen = Seen {
+    let seen = ServerObservations {
         windows,
         stacks,
         whole: &HashMap::new(),
     };
     let statistics = statistics.iter().cloned().map(Ok::<_, ()>);
-    super::time_model(sums, seen, statistics, activity.iter().cloned().map(Ok)).unwrap()
+    super::break_down_time(sums, seen, statistics, activity.iter().cloned().map(Ok)).unwrap()
 }
 
-fn sums(of: &[(u64, ResponseSums)]) -> Sums {
-    let mut sums = Sums::default();
+fn sums(of: &[(u64, ResponseSums)]) -> ResponseTotals {
+    let mut sums = ResponseTotals::default();
     for (fingerprint, one) in of {
         sums.by_statement.insert(Fingerprint(*fingerprint), *one);
         sums.all.calls += one.calls;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::SeenStatement;
+use run::SampledStatement;
 use sql::Fingerprint;
 use workload::StatementText;
 
@@ -15,12 +15,12 @@ const BEGINNING_MIN_CHARS: usize = 32;
 
 /// Returns for each truncated text the one statement of the run that begins with it. A text that
 /// matches several statements is left out.
-pub fn whole_statements<'s>(
-    seen: impl IntoIterator<Item = &'s SeenStatement>,
+pub fn match_truncated_queries<'s>(
+    seen: impl IntoIterator<Item = &'s SampledStatement>,
     texts: &BTreeMap<Fingerprint, StatementText>,
 ) -> HashMap<Fingerprint, Fingerprint> {
     let mut whole = HashMap::new();
-    for one in seen.into_iter().filter(|one| one.cut) {
+    for one in seen.into_iter().filter(|one| one.is_truncated) {
         if texts.contains_key(&one.fingerprint) {
             continue;
         }
@@ -61,11 +61,11 @@ mod tests {
                     (fingerprint, text)
                 })
                 .collect();
-        let seen = |id, sql: &str, cut| SeenStatement {
+        let seen = |id, sql: &str, cut| SampledStatement {
             fingerprint: Fingerprint(id),
             class: StatementClass::Select,
             sql: sql.to_owned(),
-            cut,
+            is_truncated: cut,
         };
         let beginning = &long("x = $1")[..100];
         let all = [
@@ -73,7 +73,7 @@ mod tests {
             seen(8, beginning, false),
             seen(9, "SELECT 1", true),
         ];
-        let whole = whole_statements(&all, &texts);
+        let whole = match_truncated_queries(&all, &texts);
         assert_eq!(whole, HashMap::from([(Fingerprint(7), Fingerprint(1))]));
         let mut two = texts.clone();
         two.insert(
@@ -84,6 +84,6 @@ mod tests {
                 sql: long("y = $1"),
             },
         );
-        assert_eq!(whole_statements(&all, &two), HashMap::new());
+        assert_eq!(match_truncated_queries(&all, &two), HashMap::new());
     }
 }

@@ -19,11 +19,11 @@ fn pair() -> (UnixStream, UnixStream) {
 
 fn next(ring: &mut Ring) -> Completion {
     loop {
-        if let Some(happened) = ring.next_happened() {
+        if let Some(happened) = ring.next_completion() {
             return happened;
         }
         // That all was sent is known when it was handed over, and ends no wait.
-        ring.hand_over().unwrap();
+        ring.submit().unwrap();
         if ring.handled == ring.completions.len() {
             ring.wait(Some(10_000_000_000)).unwrap();
         }
@@ -34,8 +34,8 @@ fn next(ring: &mut Ring) -> Completion {
 fn received_buffer_can_be_sent_unchanged() {
     let Some(mut ring) = ring(4, 64) else { return };
     let ((from, mut client), (to, mut server)) = (pair(), pair());
-    let from_socket = ring.know(from.as_raw_fd());
-    let to_socket = ring.know(to.as_raw_fd());
+    let from_socket = ring.register(from.as_raw_fd());
+    let to_socket = ring.register(to.as_raw_fd());
     ring.receive(from_socket, 7).unwrap();
     for round in 0..20_u8 {
         client.write_all(&[round; 5]).unwrap();
@@ -57,7 +57,7 @@ fn received_buffer_can_be_sent_unchanged() {
         else {
             panic!("there was room");
         };
-        ring.give_back(buffer);
+        ring.return_buffer(buffer);
         let mut read = [0; 5];
         server.read_exact(&mut read).unwrap();
         assert_eq!(read, [round; 5]);
@@ -67,7 +67,7 @@ fn received_buffer_can_be_sent_unchanged() {
         next(&mut ring),
         Completion::Stopped {
             token: 7,
-            why: Stopped::End
+            why: StopReason::End
         }
     ));
 }
@@ -76,7 +76,7 @@ fn received_buffer_can_be_sent_unchanged() {
 fn a_pool_that_is_empty_pauses_and_loses_nothing() {
     let Some(mut ring) = ring(2, 8) else { return };
     let (from, mut client) = pair();
-    let from_socket = ring.know(from.as_raw_fd());
+    let from_socket = ring.register(from.as_raw_fd());
     client.write_all(&[1; 30]).unwrap();
     ring.receive(from_socket, 1).unwrap();
     let mut held = Vec::new();
@@ -88,12 +88,12 @@ fn a_pool_that_is_empty_pauses_and_loses_nothing() {
                 held.push(buffer);
             }
             Completion::Stopped {
-                why: Stopped::Paused,
+                why: StopReason::Paused,
                 ..
             } => {
                 assert_eq!(held.len(), 2, "only an empty pool pauses");
                 for buffer in held.drain(..) {
-                    ring.give_back(buffer);
+                    ring.return_buffer(buffer);
                 }
                 ring.receive(from_socket, 1).unwrap();
             }
@@ -109,8 +109,8 @@ fn a_send_without_room_says_so_at_once() {
         return;
     };
     let ((from, mut client), (to, _server)) = (pair(), pair());
-    let from_socket = ring.know(from.as_raw_fd());
-    let to_socket = ring.know(to.as_raw_fd());
+    let from_socket = ring.register(from.as_raw_fd());
+    let to_socket = ring.register(to.as_raw_fd());
     ring.receive(from_socket, 1).unwrap();
     let mut sent_in_all = 0;
     loop {
@@ -123,7 +123,7 @@ fn a_send_without_room_says_so_at_once() {
         let Completion::Sent { buffer, sent, .. } = next(&mut ring) else {
             panic!("it was sent");
         };
-        ring.give_back(buffer);
+        ring.return_buffer(buffer);
         match sent {
             Ok(sent) if sent == length => sent_in_all += sent,
             Ok(_) => break,
@@ -140,13 +140,13 @@ fn a_send_without_room_says_so_at_once() {
 fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
     let Some(mut ring) = ring(4, 64) else { return };
     let (to, mut server) = pair();
-    let socket = ring.know(to.as_raw_fd());
+    let socket = ring.register(to.as_raw_fd());
     let text = |n: u8| vec![n; 50_000];
     let (mut said, mut rest) = (Vec::new(), Vec::new());
     for n in 0..100 {
         ring.send_message(socket, 8, [vec![255; 3], text(n)].concat(), 3)
             .unwrap();
-        ring.hand_over().unwrap();
+        ring.submit().unwrap();
         said.extend(text(n));
         if let Some(unsent) = ring.next_unsent() {
             assert_eq!((unsent.token, unsent.broken.is_none()), (8, true));
@@ -163,7 +163,7 @@ fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
     let mut others = [pair(), pair(), pair(), pair()];
     let sockets: Vec<Socket> = others
         .iter()
-        .map(|(to, _)| ring.know(to.as_raw_fd()))
+        .map(|(to, _)| ring.register(to.as_raw_fd()))
         .collect();
     for n in 0..200_u32 {
         for socket in &sockets {
@@ -171,7 +171,7 @@ fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
                 .unwrap();
         }
     }
-    ring.hand_over().unwrap();
+    ring.submit().unwrap();
     assert!(ring.next_unsent().is_none());
     for (_, server) in &mut others {
         let mut read = [0; 800];
@@ -183,7 +183,7 @@ fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
     }
     drop(server);
     ring.send_message(socket, 8, text(1), 0).unwrap();
-    ring.hand_over().unwrap();
+    ring.submit().unwrap();
     assert!(ring.next_unsent().unwrap().broken.is_some());
 }
 
@@ -191,20 +191,20 @@ fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
 fn cancelled_receive_has_no_more_completions() {
     let Some(mut ring) = ring(4, 64) else { return };
     let (from, mut client) = pair();
-    let from_socket = ring.know(from.as_raw_fd());
+    let from_socket = ring.register(from.as_raw_fd());
     ring.receive(from_socket, 3).unwrap();
-    ring.hand_over().unwrap();
+    ring.submit().unwrap();
     ring.stop(3).unwrap();
     assert!(matches!(
         next(&mut ring),
         Completion::Stopped {
             token: 3,
-            why: Stopped::Paused
+            why: StopReason::Paused
         }
     ));
     client.write_all(b"later").unwrap();
     ring.wait(Some(20_000_000)).unwrap();
-    assert!(ring.next_happened().is_none());
+    assert!(ring.next_completion().is_none());
     ring.receive(from_socket, 4).unwrap();
     assert!(matches!(
         next(&mut ring),
@@ -218,11 +218,11 @@ fn a_bell_is_heard_each_time() {
     let bell = crate::Waker::new().unwrap();
     ring.watch(bell.fd(), 9).unwrap();
     for _ in 0..3 {
-        bell.ring();
+        bell.wake();
         let Completion::Readable { token: 9, armed } = next(&mut ring) else {
             panic!("it rang");
         };
-        bell.silence();
+        bell.reset();
         if !armed {
             ring.watch(bell.fd(), 9).unwrap();
         }
@@ -233,13 +233,13 @@ fn a_bell_is_heard_each_time() {
 fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
     let Some(mut ring) = ring(2, 64) else { return };
     let (from, mut client) = pair();
-    let socket = ring.know(from.as_raw_fd());
+    let socket = ring.register(from.as_raw_fd());
     ring.receive(socket, 5).unwrap();
-    ring.hand_over().unwrap();
+    ring.submit().unwrap();
     ring.stop(5).unwrap();
-    ring.hand_over().unwrap();
+    ring.submit().unwrap();
     drop(from);
-    ring.forget(socket);
+    ring.unregister(socket);
     while !ring.is_idle() {
         drop(next(&mut ring));
     }
@@ -252,20 +252,20 @@ fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
 fn yield_submits_and_finds_completions_afterwards() {
     let Some(mut ring) = ring(4, 64) else { return };
     let ((from, mut client), (to, mut server)) = (pair(), pair());
-    let from_socket = ring.know(from.as_raw_fd());
-    let to_socket = ring.know(to.as_raw_fd());
+    let from_socket = ring.register(from.as_raw_fd());
+    let to_socket = ring.register(to.as_raw_fd());
     ring.receive(from_socket, 7).unwrap();
     client.write_all(b"ask").unwrap();
     ring.wait(None).unwrap();
-    assert_eq!(ring.arrived(), 1);
-    let Some(Completion::Received { buffer, .. }) = ring.next_happened() else {
+    assert_eq!(ring.received_max(), 1);
+    let Some(Completion::Received { buffer, .. }) = ring.next_completion() else {
         panic!("bytes were sent");
     };
-    assert_eq!(ring.arrived(), 0);
+    assert_eq!(ring.received_max(), 0);
     assert_eq!(ring.to_send(), 0);
     ring.send(to_socket, 8, buffer).unwrap();
     assert_eq!(ring.to_send(), 1);
-    ring.give_way();
+    ring.submit_and_yield();
     // It is there without a wait of ours.
     server.set_nonblocking(true).unwrap();
     let mut read = [0; 3];
@@ -273,9 +273,9 @@ fn yield_submits_and_finds_completions_afterwards() {
     assert_eq!(&read, b"ask");
     client.write_all(b"on").unwrap();
     ring.wait(None).unwrap();
-    assert_eq!(ring.arrived(), 1);
+    assert_eq!(ring.received_max(), 1);
     assert_eq!(ring.to_send(), 0);
-    let sent = std::iter::from_fn(|| ring.next_happened())
+    let sent = std::iter::from_fn(|| ring.next_completion())
         .filter(|one| matches!(one, Completion::Sent { sent: Ok(3), .. }))
         .count();
     assert_eq!(sent, 1);

@@ -38,7 +38,7 @@ impl LongText {
 #[cfg(test)]
 mod tests {
     use crate::capture_bytes;
-    use capture_sink::{Counted, EventCollector};
+    use capture_sink::{EventCollector, EventCounter};
 
     #[test]
     fn long_texts_that_are_only_counted_count_as_what_they_are() {
@@ -64,7 +64,7 @@ mod tests {
                 "2026-03-01 09:00:{second}.000 UTC [{pid}] {said}\n"
             ));
         }
-        let (mut collected, mut counted) = (EventCollector::default(), Counted::default());
+        let (mut collected, mut counted) = (EventCollector::default(), EventCounter::default());
         let prefix = Some("%m [%p] ");
         let kept = capture_bytes(text.clone(), None, prefix, &mut collected).unwrap();
         let only_counted = capture_bytes(text, None, prefix, &mut counted).unwrap();

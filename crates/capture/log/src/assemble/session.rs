@@ -268,7 +268,7 @@ impl LiveSession {
             source: place.source,
             line: place.line,
             prelude: false,
-            particulars: None,
+            wire_details: None,
         };
         self.sequence += 1;
         output.account.events += 1;

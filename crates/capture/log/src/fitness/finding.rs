@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Use;
+use super::LogUse;
 use crate::settings::LINE_PREFIX;
 
 /// A deficiency of the log. Counts are of statements, unless stated otherwise.
@@ -178,18 +178,18 @@ const EVERY_STATEMENT: Advice = ("log_min_duration_statement", "0");
 
 impl Finding {
     /// Returns the affected use.
-    pub fn about(&self) -> Use {
+    pub fn about(&self) -> LogUse {
         match self {
-            Finding::DurationsUnknown { .. } => Use::Latencies,
-            Finding::WholeSeconds => Use::Pacing,
+            Finding::DurationsUnknown { .. } => LogUse::Latencies,
+            Finding::WholeSeconds => LogUse::Pacing,
             Finding::NoBeginnings { .. }
             | Finding::BeganBefore { .. }
             | Finding::NoEnds { .. }
             | Finding::StillOpen { .. }
             | Finding::Nameless { .. }
-            | Finding::SessionsByProcess => Use::Sessions,
-            Finding::Uncoded { .. } | Finding::ErrorsWithoutStatement { .. } => Use::Failures,
-            _ => Use::Replay,
+            | Finding::SessionsByProcess => LogUse::Sessions,
+            Finding::Uncoded { .. } | Finding::ErrorsWithoutStatement { .. } => LogUse::Failures,
+            _ => LogUse::Replay,
         }
     }
 

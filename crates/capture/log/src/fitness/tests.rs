@@ -1,23 +1,23 @@
 use super::*;
 use crate::capture_bytes;
-use capture_sink::Counted;
+use capture_sink::EventCounter;
 use std::fmt::Write as _;
 
 /// Judges a log with the prefix of [`log`].
-fn fitness(lines: &str) -> Fitness {
+fn fitness(lines: &str) -> LogQuality {
     fitness_with("%m [%p] %c ", lines)
 }
 
-fn fitness_with(prefix: &str, lines: &str) -> Fitness {
-    let mut sink = Counted::default();
+fn fitness_with(prefix: &str, lines: &str) -> LogQuality {
+    let mut sink = EventCounter::default();
     let bytes = lines.to_owned().into_bytes();
     let report = capture_bytes(bytes, None, Some(prefix), &mut sink).unwrap();
     assert!(report.reconciliation.adds_up());
     // The serialised account of a workload gives the same.
     let json = serde_json::to_value(&report.reconciliation).unwrap();
     let kept: Reconciliation = serde_json::from_value(json).unwrap();
-    let fitness = Fitness::judge(&report.reconciliation);
-    assert_eq!(Fitness::judge(&kept), fitness);
+    let fitness = LogQuality::judge(&report.reconciliation);
+    assert_eq!(LogQuality::judge(&kept), fitness);
     fitness
 }
 
@@ -40,7 +40,7 @@ fn whole(texts: &[&str]) -> String {
     log(&[&[AUTHORIZED], texts, &[GONE]].concat())
 }
 
-fn names(fitness: &Fitness) -> Vec<&'static str> {
+fn names(fitness: &LogQuality) -> Vec<&'static str> {
     fitness
         .findings
         .iter()
@@ -57,7 +57,7 @@ fn the_best_log_lacks_nothing() {
     ]));
     assert_eq!(fitness.findings, []);
     let yes = Extent::Yes;
-    let all = Uses {
+    let all = LogUses {
         replay: yes,
         latencies: yes,
         pacing: yes,

@@ -16,7 +16,7 @@ use crate::endpoint::{Endpoint, ReadOutcome};
 use crate::inbox::ForwarderMessage;
 use crate::mirror::MirroredConnection;
 use crate::opener::{DialResult, OpenRequest, UnreachableReason, Upstream};
-use crate::proxy_event::Happening;
+use crate::proxy_event::ProxyEvent;
 use crate::sasl::BindingFilter;
 use crate::server_tls::ALPN;
 use crate::start_up;
@@ -47,7 +47,7 @@ impl Forwarder {
                     // The client left before it was accepted.
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                     _ => {
-                        self.shared.events.send(Happening::NoRoom {
+                        self.shared.events.send(ProxyEvent::AcceptingPaused {
                             reason: error.to_string(),
                         });
                         self.pause_accepting();
@@ -269,7 +269,9 @@ impl Forwarder {
                 return self.close(slot);
             }
             Err(UnreachableReason { reason, to_client }) => {
-                self.shared.events.send(Happening::Refused { reason });
+                self.shared
+                    .events
+                    .send(ProxyEvent::ClientRefused { reason });
                 return self.refuse(slot, start_up::NOT_NOW, &to_client);
             }
         };

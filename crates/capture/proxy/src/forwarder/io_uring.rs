@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use event_loop::{Buffer, Completion, Ring, Stopped};
+use event_loop::{Buffer, Completion, Ring, StopReason};
 
 use super::{Forwarder, Pair, RunState, opposite};
 use capture_wire::conversation::Side;
@@ -32,7 +32,7 @@ pub(super) fn token(slot: usize, side: Side, connection: u64) -> u64 {
 impl Forwarder {
     /// Creates the ring on the thread that uses it; without one, epoll does everything.
     pub(super) fn create_ring(&mut self) {
-        if !self.shared.by_ring {
+        if !self.shared.use_io_uring {
             return;
         }
         let Ok(mut ring) = Ring::new(BUFFERS, BUFFER_BYTES) else {
@@ -63,12 +63,12 @@ impl Forwarder {
         ring.wait(timeout_ns)?;
         if let Some((sends, from_ns, until_ns)) = gave_way {
             // Each send causes about one answer; other receptions are unrelated.
-            let answers = ring.arrived().min(sends);
+            let answers = ring.received_max().min(sends);
             self.yield_policy
                 .record_yield(until_ns, until_ns - from_ns, answers);
         }
         self.notified_us = self.shared.clock.now_us();
-        while let Some(happened) = self.ring.as_mut().and_then(Ring::next_happened) {
+        while let Some(happened) = self.ring.as_mut().and_then(Ring::next_completion) {
             self.handle_completion(happened)?;
         }
         if self.epoll_pending {
@@ -89,7 +89,7 @@ impl Forwarder {
         if !self.yield_policy.should_yield(from_ns, sends) {
             return None;
         }
-        ring.give_way();
+        ring.submit_and_yield();
         Some((sends, from_ns, clock.now_ns()))
     }
 
@@ -142,7 +142,7 @@ impl Forwarder {
 
     fn recycle(&mut self, buffer: Buffer) {
         if let Some(ring) = &mut self.ring {
-            ring.give_back(buffer);
+            ring.return_buffer(buffer);
         }
     }
 
@@ -153,7 +153,7 @@ impl Forwarder {
             return;
         };
         let Some(server) = &mut pair.server else {
-            return ring.give_back(buffer);
+            return ring.return_buffer(buffer);
         };
         let source = match side {
             Side::Client => &mut pair.client,
@@ -164,7 +164,7 @@ impl Forwarder {
         }
         // Bytes after an end have no destination.
         if source.ended {
-            return ring.give_back(buffer);
+            return ring.return_buffer(buffer);
         }
         let counts = (&mut self.mirror, &mut self.totals, &*self.counters);
         pair.record_bytes(side, ring.bytes(&buffer), self.notified_us, counts);
@@ -191,7 +191,7 @@ impl Forwarder {
         };
         let end = match (side, &mut pair.server) {
             (Side::Server, Some(server)) => server,
-            (Side::Server, None) => return ring.give_back(buffer),
+            (Side::Server, None) => return ring.return_buffer(buffer),
             (Side::Client, _) => &mut pair.client,
         };
         if end.complete_ring_send(ring, buffer, sent).is_err() {
@@ -209,7 +209,7 @@ impl Forwarder {
     }
 
     /// Handles the end of receiving from a side.
-    fn handle_stopped(&mut self, slot: usize, side: Side, why: Stopped) {
+    fn handle_stopped(&mut self, slot: usize, side: Side, why: StopReason) {
         let Some(pair) = &mut self.pairs[slot] else {
             return;
         };
@@ -219,9 +219,9 @@ impl Forwarder {
             (Side::Server, None) => {}
         }
         match why {
-            Stopped::End => self.handle_end(slot, side),
-            Stopped::Broken(_) => self.handle_broken(slot, side),
-            Stopped::Paused => self.update_interest(slot),
+            StopReason::End => self.handle_end(slot, side),
+            StopReason::Broken(_) => self.handle_broken(slot, side),
+            StopReason::Paused => self.update_interest(slot),
         }
     }
 

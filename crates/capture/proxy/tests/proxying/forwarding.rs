@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use capture_proxy::Listen;
+use capture_proxy::ListenAddress;
 use postgres::{Client, NoTls};
 
 use super::raw::Raw;
@@ -95,7 +95,7 @@ fn unix_sockets_lead_in_and_out() {
     let directory = tempfile::tempdir().unwrap();
     let kept = Kept::default();
     let mut wish = Wish::to(&endpoint.socket_url("postgres").unwrap());
-    wish.listen = Listen::parse(directory.path().to_str().unwrap()).unwrap();
+    wish.listen = ListenAddress::parse(directory.path().to_str().unwrap()).unwrap();
     let proxy = wish.start(kept.opening());
     proxy.record();
     let given = format!(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use capture_proxy::{
-    Listen, OpenRecording, Proxy, ProxyOptions, ProxyStatus, Recording, ServerTls,
+    ListenAddress, OpenRecording, Proxy, ProxyOptions, ProxyStatus, Recording, ServerTls,
 };
 use capture_sink::{EventCollector, EventSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
@@ -92,7 +92,7 @@ impl Recording for Keeping {
         format!("{}.workload", self.number)
     }
 
-    fn secure(&mut self, _up_to_us: i64) -> Result<(), SinkError> {
+    fn checkpoint(&mut self, _up_to_us: i64) -> Result<(), SinkError> {
         self.befallen()
     }
 
@@ -123,7 +123,7 @@ impl Kept {
 /// Configuration of a test's proxy.
 pub struct Wish {
     pub upstream: String,
-    pub listen: Listen,
+    pub listen: ListenAddress,
     pub tls: Option<ServerTls>,
     pub threads: usize,
     pub buffer_bytes: usize,
@@ -138,7 +138,7 @@ impl Wish {
     pub fn to(upstream: &str) -> Self {
         Wish {
             upstream: upstream.to_owned(),
-            listen: Listen::parse("127.0.0.1:0").unwrap(),
+            listen: ListenAddress::parse("127.0.0.1:0").unwrap(),
             tls: None,
             threads: 1,
             buffer_bytes: 16 << 20,
@@ -153,7 +153,7 @@ impl Wish {
             tls: self.tls,
             threads: self.threads,
             buffer_bytes: self.buffer_bytes,
-            by_ring: self.by_ring,
+            use_io_uring: self.by_ring,
             conversation: DecoderOptions::default(),
             options: Default::default(),
         };
@@ -175,8 +175,8 @@ impl Running {
 
     pub fn address(&self) -> SocketAddr {
         match &self.proxy().addresses()[0] {
-            Listen::Tcp(address) => *address,
-            Listen::Unix(_) => panic!("it listens at a unix socket"),
+            ListenAddress::Tcp(address) => *address,
+            ListenAddress::Unix(_) => panic!("it listens at a unix socket"),
         }
     }
 

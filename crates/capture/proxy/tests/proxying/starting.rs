@@ -192,8 +192,8 @@ impl Recording for Written {
         self.0.clone()
     }
 
-    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError> {
-        self.1.make_safe(up_to_us).map_err(SinkError::new)
+    fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+        self.1.checkpoint(up_to_us).map_err(SinkError::new)
     }
 
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use capture_proxy::{Happening, ServerTls};
+use capture_proxy::{ProxyEvent, ServerTls};
 use postgres_protocol::authentication::sasl::ChannelBinding;
 use protocol::frontend::StartupPacket;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -168,10 +168,10 @@ fn a_password_goes_through_whichever_side_has_tls() {
                 .unwrap();
             assert_eq!(is_encrypted(&mut client), of_server);
             large_results_pass(&mut client);
-            let told = proxy.proxy().happened();
+            let told = proxy.proxy().take_events();
             let removed = told
                 .iter()
-                .any(|happening| matches!(happening, Happening::BindingRemoved));
+                .any(|happening| matches!(happening, ProxyEvent::BindingRemoved));
             assert_eq!(removed, of_server);
             drop(client);
             proxy.end();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Unreadable {
+pub enum UnreadableReason {
     /// TLS encryption.
     Tls,
     /// GSSAPI encryption.
@@ -25,7 +25,7 @@ pub enum Unreadable {
 
 /// Account of all bytes that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Account {
+pub struct DecoderAccount {
     /// Number of connections, including those with a cancel request only.
     pub connections: u64,
     /// Number of connections that ended without data, such as those of health checks.
@@ -67,5 +67,5 @@ pub struct Account {
     /// Number of bytes that could not be read, because they are encrypted or follow a loss.
     pub unreadable_bytes: u64,
     /// Number of connections that could not be read, or not to their end, by reason.
-    pub unreadable: BTreeMap<Unreadable, u64>,
+    pub unreadable: BTreeMap<UnreadableReason, u64>,
 }

@@ -8,7 +8,7 @@ use protocol::frontend::startup::StartupMessage;
 use protocol::{DecodeError, ScanEvent, Scanner, TagSet};
 use workload::{RowDigest, SessionState};
 
-use super::account::{Account, Unreadable};
+use super::account::{DecoderAccount, UnreadableReason};
 use super::buffer_pool::BufferPool;
 use super::describe::DetailsCache;
 use super::named_objects::NamedObjects;
@@ -41,8 +41,8 @@ pub(super) enum BodyHandling {
 fn apply(scanner: &mut Scanner, how: BodyHandling) {
     match how {
         BodyHandling::Usual => (),
-        BodyHandling::Pass => scanner.pass_body(),
-        BodyHandling::Pieces => scanner.give_pieces(),
+        BodyHandling::Pass => scanner.skip_body(),
+        BodyHandling::Pieces => scanner.report_pieces(),
     }
 }
 
@@ -61,7 +61,7 @@ fn split_message<'a>(scanner: &Scanner, bytes: &mut &'a [u8]) -> Option<Frame<'a
 /// Destination of events, and the counters.
 pub(super) struct Output<'a> {
     pub(super) sink: &'a mut dyn EventSink,
-    pub(super) account: &'a mut Account,
+    pub(super) account: &'a mut DecoderAccount,
     /// The recording, if there is one: its start, and the number of the next session.
     pub(super) recording: Option<&'a mut Recording>,
     pub(super) options: DecoderOptions,
@@ -199,7 +199,7 @@ impl Connection {
                         && self.handle_startup(&message)
                     {
                         out.account.unreadable_bytes += bytes.len() as u64;
-                        self.give_up(Unreadable::Replication, out);
+                        self.give_up(UnreadableReason::Replication, out);
                         return Ok(None);
                     }
                     self.opened_us = at_us;
@@ -387,7 +387,7 @@ impl Connection {
     }
 
     /// Gives up the connection, or the rest of it, as unreadable.
-    fn give_up(&mut self, reason: Unreadable, out: &mut Output<'_>) {
+    fn give_up(&mut self, reason: UnreadableReason, out: &mut Output<'_>) {
         *out.account.unreadable.entry(reason).or_default() += 1;
         self.phase = Phase::Ended;
     }
@@ -395,7 +395,7 @@ impl Connection {
     /// Handles a protocol violation, which is caused by a loss that was not reported.
     fn handle_violation(&mut self, at_us: i64, out: &mut Output<'_>) -> Result<(), SinkError> {
         if !self.ready {
-            self.give_up(Unreadable::NotTheProtocol, out);
+            self.give_up(UnreadableReason::NotTheProtocol, out);
             return Ok(());
         }
         out.account.gaps += 1;
@@ -448,8 +448,8 @@ impl Connection {
         self.emit_in_progress(out)?;
         match &self.phase {
             Phase::StartUp(start_up) if start_up.is_untouched() => out.account.empty += 1,
-            Phase::StartUp(_) => self.give_up(Unreadable::NotTheProtocol, out),
-            Phase::Resync(_) => self.give_up(Unreadable::Lost, out),
+            Phase::StartUp(_) => self.give_up(UnreadableReason::NotTheProtocol, out),
+            Phase::Resync(_) => self.give_up(UnreadableReason::Lost, out),
             Phase::Open if !self.ready => out.account.refused += 1,
             _ => (),
         }

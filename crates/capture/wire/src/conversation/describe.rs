@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use workload::{CopyIn, Particulars, Unreplayable};
+use workload::{CopyIn, Unreplayable, WireDetails};
 
 use super::pending_requests::{PendingEvent, Request};
 
@@ -11,8 +11,8 @@ use super::pending_requests::{PendingEvent, Request};
 #[derive(Debug, Default)]
 pub(super) struct DetailsCache {
     /// Details of nearly all statements that are not prepared.
-    pub(super) common: Arc<Particulars>,
-    others: VecDeque<Arc<Particulars>>,
+    pub(super) common: Arc<WireDetails>,
+    others: VecDeque<Arc<WireDetails>>,
 }
 
 /// Maximum number of cached details.
@@ -22,7 +22,7 @@ const CACHED_MAX: usize = 16;
 pub(super) fn describe_event(
     pending: &mut PendingEvent,
     before: &mut DetailsCache,
-) -> Arc<Particulars> {
+) -> Arc<WireDetails> {
     let copy = pending.copy.take().and_then(|copy| {
         let copy = *copy;
         if copy.cut {
@@ -48,7 +48,7 @@ pub(super) fn describe_event(
     let statement = pending.request.statement();
     let types = statement.map_or(&[][..], |statement| &statement.types);
     let formats = pending.result_formats.as_deref().unwrap_or_default();
-    let is_like = |other: &Particulars| {
+    let is_like = |other: &WireDetails| {
         copy.is_none()
             && first_row.is_none()
             && pending.digest == other.result_digest
@@ -72,7 +72,7 @@ pub(super) fn describe_event(
     let particulars = match before.others.iter().find(|other| is_like(other)) {
         Some(other) => other.clone(),
         None => {
-            let new = Arc::new(Particulars {
+            let new = Arc::new(WireDetails {
                 parameter_types: types.to_vec(),
                 result_formats: formats.to_vec(),
                 rows_max: pending.rows_max,
@@ -99,7 +99,7 @@ pub(super) fn describe_event(
 }
 
 /// Returns whether other events may have the same details.
-fn is_common(particulars: &Particulars) -> bool {
+fn is_common(particulars: &WireDetails) -> bool {
     particulars.copy.is_none() && particulars.first_row.is_none()
 }
 

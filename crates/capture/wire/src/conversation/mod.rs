@@ -40,7 +40,7 @@ mod tests;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub use account::{Account, Unreadable};
+pub use account::{DecoderAccount, UnreadableReason};
 use connection::{Connection, Output, Recording};
 use describe::DetailsCache;
 use start_up::StartUpResult;
@@ -87,9 +87,9 @@ impl Hasher for SequentialHasher {
 
 /// All connections of a source.
 #[derive(Debug)]
-pub struct Conversations {
+pub struct ProtocolDecoder {
     options: DecoderOptions,
-    account: Account,
+    account: DecoderAccount,
     connections: HashMap<u64, Connection, BuildHasherDefault<SequentialHasher>>,
     /// Connections by process and secret key, for cancel requests.
     keys: HashMap<(i32, Box<[u8]>), u64>,
@@ -97,12 +97,12 @@ pub struct Conversations {
     details_cache: DetailsCache,
 }
 
-impl Conversations {
+impl ProtocolDecoder {
     /// Creates a set without connections; nothing is recorded until [`Self::record`].
     pub fn new(options: DecoderOptions) -> Self {
-        Conversations {
+        ProtocolDecoder {
             options,
-            account: Account::default(),
+            account: DecoderAccount::default(),
             connections: HashMap::default(),
             keys: HashMap::new(),
             recording: None,
@@ -116,7 +116,11 @@ impl Conversations {
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn record(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
+    pub fn start_recording(
+        &mut self,
+        at_us: i64,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), SinkError> {
         self.recording = Some(Recording {
             since_us: at_us,
             next_session: 0,
@@ -137,7 +141,11 @@ impl Conversations {
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn stop(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
+    pub fn stop_recording(
+        &mut self,
+        at_us: i64,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), SinkError> {
         self.recording = None;
         let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
         numbers.sort_unstable();
@@ -152,7 +160,13 @@ impl Conversations {
 
     /// Adds a connection. `client` is its address with port, or `[local]`. `from_the_start`: the
     /// first bytes are the connection's first; otherwise the start of a message is searched for.
-    pub fn opened(&mut self, connection: u64, client: &str, at_us: i64, from_the_start: bool) {
+    pub fn open_connection(
+        &mut self,
+        connection: u64,
+        client: &str,
+        at_us: i64,
+        from_the_start: bool,
+    ) {
         self.account.connections += 1;
         let new = Connection::new(client, at_us, from_the_start);
         self.connections.insert(connection, new);
@@ -163,7 +177,7 @@ impl Conversations {
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn bytes(
+    pub fn handle_bytes(
         &mut self,
         connection: u64,
         side: Side,
@@ -201,7 +215,7 @@ impl Conversations {
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn lost(
+    pub fn handle_loss(
         &mut self,
         connection: u64,
         _side: Side,
@@ -219,7 +233,7 @@ impl Conversations {
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn closed(
+    pub fn close_connection(
         &mut self,
         connection: u64,
         at_us: i64,
@@ -241,7 +255,7 @@ impl Conversations {
     }
 
     /// Account of everything read so far.
-    pub fn account(&self) -> &Account {
+    pub fn account(&self) -> &DecoderAccount {
         &self.account
     }
 
@@ -250,7 +264,7 @@ impl Conversations {
         connection: u64,
         sink: &'a mut dyn EventSink,
     ) -> (Option<&'a mut Connection>, Output<'a>) {
-        let Conversations {
+        let ProtocolDecoder {
             options,
             account,
             connections,

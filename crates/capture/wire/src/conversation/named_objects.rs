@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sql::may_have_pair;
-use workload::{PackedParameters, Particulars, ResultFormat, Unreplayable};
+use workload::{PackedParameters, ResultFormat, Unreplayable, WireDetails};
 
 /// Returns whether a statement may return values that the server generates (RETURNING, nextval,
 /// currval, lastval, a uuid). Its first row is kept, so that a replay can substitute its own
@@ -44,7 +44,7 @@ pub(super) struct Statement {
     /// Names of its result's columns, once the client has requested them.
     pub(super) columns: RefCell<Option<Arc<[Box<str>]>>>,
     /// Wire details of its last execution.
-    pub(super) last_details: RefCell<Option<Arc<Particulars>>>,
+    pub(super) last_details: RefCell<Option<Arc<WireDetails>>>,
 }
 
 impl Statement {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::backend::TransactionStatus;
 use sql::SessionEffect;
-use workload::{EventKind, EventRef, KindRef, Outcome, Parameters, Particulars, Session};
+use workload::{EventKind, EventRef, KindRef, Outcome, Parameters, Session, WireDetails};
 
 use super::connection::{Connection, Output, RecordingState};
 use super::pending_requests::{EventRecording, PendingEvent, Request};
@@ -44,9 +44,9 @@ impl Connection {
             application: &application,
         };
         let settings = (!self.settings.is_empty()).then(|| {
-            Arc::new(Particulars {
+            Arc::new(WireDetails {
                 settings: self.settings.clone(),
-                ..Particulars::default()
+                ..WireDetails::default()
             })
         });
         self.emit_event(connect, start_us, prelude, settings.as_ref(), out)?;
@@ -66,7 +66,7 @@ impl Connection {
         kind: KindRef<'_>,
         due_us: i64,
         prelude: bool,
-        particulars: Option<&Arc<Particulars>>,
+        particulars: Option<&Arc<WireDetails>>,
         out: &mut Output<'_>,
     ) -> Result<(), SinkError> {
         let Some(recorded) = &mut self.recorded else {
@@ -82,7 +82,7 @@ impl Connection {
             source: 0,
             line: 0,
             prelude,
-            particulars,
+            wire_details: particulars,
         };
         recorded.sequence += 1;
         recorded.last_us = event.due_us;
@@ -164,7 +164,7 @@ impl Connection {
             source: 0,
             line: pending.place,
             prelude: false,
-            particulars: Some(&particulars),
+            wire_details: Some(&particulars),
         };
         recorded.sequence += 1;
         recorded.last_us = event.due_us;

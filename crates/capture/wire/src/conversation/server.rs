@@ -7,7 +7,10 @@ use protocol::backend::{
     RowDescription, TransactionStatus, tag,
 };
 use protocol::{DecodeError, Header};
-use workload::{FirstRow, Parameter, REPORTED_STRINGS, ResultFormat, STRINGS, Sqlstate};
+use workload::{
+    FirstRow, Parameter, REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat,
+    STANDARD_CONFORMING_STRINGS, Sqlstate,
+};
 
 use super::connection::{BodyHandling, Connection, Output};
 use super::named_objects::removes_names;
@@ -145,14 +148,17 @@ impl Connection {
     fn digest_row(&mut self, header: Header) -> BodyHandling {
         self.row.left = header.body_bytes;
         let digest = self.row.digest.get_or_insert_default();
-        digest.begins(header.body_bytes);
+        digest.begin_row(header.body_bytes);
         BodyHandling::Pieces
     }
 
     /// Handles a piece of a row.
     pub(super) fn handle_row_piece(&mut self, piece: &[u8]) -> Result<(), DecodeError> {
         let row = &mut self.row;
-        let checksum = row.digest.as_mut().and_then(|digest| digest.piece(piece));
+        let checksum = row
+            .digest
+            .as_mut()
+            .and_then(|digest| digest.add_bytes(piece));
         if let Some(kept) = &mut row.first_row {
             kept.extend_from_slice(piece);
         }
@@ -180,8 +186,9 @@ impl Connection {
     /// Records a setting at the start of the session, whatever its origin. If backslashes escape in
     /// literals, masking must parse the session's texts accordingly.
     fn record_setting(&mut self, setting: &ParameterStatus<'_>) {
-        if setting.name == STRINGS.as_bytes() && setting.value == b"off" {
-            self.settings.push((REPORTED_STRINGS.into(), "off".into()));
+        if setting.name == STANDARD_CONFORMING_STRINGS.as_bytes() && setting.value == b"off" {
+            self.settings
+                .push((REPORTED_STANDARD_CONFORMING_STRINGS.into(), "off".into()));
         }
     }
 

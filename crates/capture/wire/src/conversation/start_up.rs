@@ -4,7 +4,7 @@
 use protocol::backend::EncryptionReply;
 use protocol::frontend::startup::{StartupPacket, TLS_HANDSHAKE, next_packet};
 
-use super::account::Unreadable;
+use super::account::UnreadableReason;
 
 /// Result of the start-up.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum StartUpResult {
     /// A cancel request for a process.
     Cancel { process_id: i32, key: Box<[u8]> },
     /// The rest cannot be read.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableReason),
 }
 
 /// The start-up of one connection.
@@ -37,7 +37,7 @@ impl StartUp {
         self.touched |= !bytes.is_empty();
         self.held.extend_from_slice(bytes);
         if self.held.first() == Some(&TLS_HANDSHAKE) {
-            return Some(StartUpResult::Unreadable(Unreadable::Tls));
+            return Some(StartUpResult::Unreadable(UnreadableReason::Tls));
         }
         loop {
             let (packet, used) = match next_packet(&self.held) {
@@ -46,7 +46,7 @@ impl StartUp {
                     *bytes = &[];
                     return None;
                 }
-                Err(_) => return Some(StartUpResult::Unreadable(Unreadable::NotTheProtocol)),
+                Err(_) => return Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol)),
             };
             let outcome = match packet {
                 StartupPacket::SslRequest | StartupPacket::GssEncRequest => None,
@@ -74,16 +74,16 @@ impl StartUp {
         let (reply, rest) = bytes.split_first()?;
         self.touched = true;
         if !std::mem::take(&mut self.awaits_answer) {
-            return Some(StartUpResult::Unreadable(Unreadable::NotTheProtocol));
+            return Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol));
         }
         match EncryptionReply::from_byte(*reply) {
-            Some(EncryptionReply::Tls) => Some(StartUpResult::Unreadable(Unreadable::Tls)),
-            Some(EncryptionReply::Gss) => Some(StartUpResult::Unreadable(Unreadable::Gssapi)),
+            Some(EncryptionReply::Tls) => Some(StartUpResult::Unreadable(UnreadableReason::Tls)),
+            Some(EncryptionReply::Gss) => Some(StartUpResult::Unreadable(UnreadableReason::Gssapi)),
             Some(EncryptionReply::Refused) if rest.is_empty() => {
                 *bytes = rest;
                 None
             }
-            _ => Some(StartUpResult::Unreadable(Unreadable::NotTheProtocol)),
+            _ => Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol)),
         }
     }
 }
@@ -120,13 +120,13 @@ mod tests {
         let mut start_up = StartUp::default();
         assert!(start_up.is_untouched());
         assert_eq!(start_up.handle_client(&mut &SSL[..]), None);
-        let tls = Some(StartUpResult::Unreadable(Unreadable::Tls));
+        let tls = Some(StartUpResult::Unreadable(UnreadableReason::Tls));
         assert_eq!(start_up.handle_server(&mut &b"S"[..]), tls);
         assert_eq!(
             StartUp::default().handle_client(&mut &b"\x16\x03\x01"[..]),
             tls
         );
-        let no = Some(StartUpResult::Unreadable(Unreadable::NotTheProtocol));
+        let no = Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol));
         assert_eq!(
             StartUp::default().handle_client(&mut &b"GET / HTTP/1.1\r\n"[..]),
             no

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
 use super::connections::Counts;
-use super::packet::{Malformed, PacketContent, Passed};
+use super::packet::{MalformedReason, OtherTraffic, PacketContent};
 use crate::conversation;
 
 /// Account of all packets. Every packet is in one of `segments`, `segments_cut`, `headers_cut`,
@@ -27,9 +27,9 @@ pub struct PcapAccount {
     /// port count as lost.
     pub fragments: u64,
     /// Number of packets of other traffic.
-    pub passed: BTreeMap<Passed, u64>,
+    pub passed: BTreeMap<OtherTraffic, u64>,
     /// Number of packets that could not be read.
-    pub malformed: BTreeMap<Malformed, u64>,
+    pub malformed: BTreeMap<MalformedReason, u64>,
     /// Number of packets dropped before they reached the file, as far as the file says (pcapng).
     pub dropped: u64,
     /// Number of connections with data.
@@ -55,7 +55,7 @@ pub struct PcapAccount {
     /// Number of missing pieces.
     pub gaps: u64,
     /// Account of the decoded bytes.
-    pub conversation: conversation::Account,
+    pub conversation: conversation::DecoderAccount,
 }
 
 impl PcapAccount {
@@ -74,7 +74,7 @@ impl PcapAccount {
         self.packets += 1;
         match content {
             PacketContent::Segment(_) if !of_the_port => {
-                *self.passed.entry(Passed::OtherPort).or_default() += 1;
+                *self.passed.entry(OtherTraffic::OtherPort).or_default() += 1;
             }
             PacketContent::Segment(segment) if segment.cut > 0 => self.segments_cut += 1,
             PacketContent::Segment(_) => self.segments += 1,
@@ -91,7 +91,10 @@ impl PcapAccount {
     pub(super) fn count_without_time(&mut self, packets: u64) {
         if packets > 0 {
             self.packets += packets;
-            *self.malformed.entry(Malformed::WithoutTime).or_default() += packets;
+            *self
+                .malformed
+                .entry(MalformedReason::WithoutTime)
+                .or_default() += packets;
         }
     }
 

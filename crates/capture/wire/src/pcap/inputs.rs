@@ -16,7 +16,7 @@ use workload::SourceFile;
 use super::account::PcapSource;
 use super::error::PcapError;
 use super::file::{Damage, NoPackets, Packet, PacketFile};
-use super::stream::{PacketStream, Stop};
+use super::stream::{PacketStream, StopCheck};
 use capture_sink::CountingReader;
 use capture_sink::StreamState;
 use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
@@ -52,7 +52,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Examines all inputs; `-` is standard input, which `stop` ends.
-    pub(super) fn open(paths: &[PathBuf], stop: Option<&Stop>) -> Result<Self, PcapError> {
+    pub(super) fn open(paths: &[PathBuf], stop: Option<&StopCheck>) -> Result<Self, PcapError> {
         if paths.is_empty() {
             return Err(PcapError::NoInput);
         }
@@ -188,7 +188,7 @@ impl Inputs {
 }
 
 impl OpenInput {
-    fn open(path: &Path, stop: Option<&Stop>) -> Result<Self, PcapError> {
+    fn open(path: &Path, stop: Option<&StopCheck>) -> Result<Self, PcapError> {
         let is_stream = path == Path::new("-");
         let name = match is_stream {
             true => "standard input".to_owned(),

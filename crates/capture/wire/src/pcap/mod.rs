@@ -31,10 +31,10 @@ use std::path::{Path, PathBuf};
 
 pub use account::{PcapAccount, PcapReport, PcapSource};
 pub use error::PcapError;
-pub use packet::{Malformed, Passed};
-pub use stream::Stop;
+pub use packet::{MalformedReason, OtherTraffic};
+pub use stream::StopCheck;
 
-use crate::conversation::{Conversations, DecoderOptions, Side};
+use crate::conversation::{DecoderOptions, ProtocolDecoder, Side};
 use account::PcapAccount as Account;
 use capture_sink::{EventSink, SinkError};
 use connection::StreamListener;
@@ -77,7 +77,7 @@ pub struct PcapOptions<'a> {
     pub on_progress: Option<Box<dyn FnMut(Progress) + 'a>>,
     /// Returns true once the user has asked to stop. A capture with standard input then ends in
     /// order; one of files alone fails, since these can be read again.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopCheck>,
 }
 
 /// Captures packet files.
@@ -163,7 +163,7 @@ fn no_traffic_error(account: &Account, ports: &[u16], busiest: Option<(u16, u64)
         None if account.headers_cut > 0 => {
             "their headers were cut by a snap length; capture again with `tcpdump -s 0`".to_owned()
         }
-        None if account.passed.contains_key(&Passed::UnknownLink) => {
+        None if account.passed.contains_key(&OtherTraffic::UnknownLink) => {
             "they are of an interface whose link type is not read here; capture with `tcpdump -i any`".to_owned()
         }
         None => "there is no TCP in them at all; connections over unix sockets have no packets (`rehearse capture proxy` or `capture log` can capture those)".to_owned(),
@@ -177,7 +177,7 @@ fn no_traffic_error(account: &Account, ports: &[u16], busiest: Option<(u16, u64)
 
 /// Turns packets into events.
 struct PacketReader {
-    conversations: Conversations,
+    conversations: ProtocolDecoder,
     connections: Connections,
     account: Account,
     /// Number of packets of other ports, to suggest one.
@@ -188,7 +188,7 @@ struct PacketReader {
 impl PacketReader {
     fn new(ports: &[u16], options: DecoderOptions) -> Self {
         PacketReader {
-            conversations: Conversations::new(options),
+            conversations: ProtocolDecoder::new(options),
             connections: Connections::new(ports),
             account: Account::default(),
             other_ports: BTreeMap::new(),
@@ -203,7 +203,7 @@ impl PacketReader {
     ) -> Result<(), SinkError> {
         if self.last_us.is_none() {
             // A file is recorded from its beginning to its end.
-            self.conversations.record(packet.at_us, sink)?;
+            self.conversations.start_recording(packet.at_us, sink)?;
         }
         self.last_us = self.last_us.max(Some(packet.at_us));
         let content = parse_packet(packet.link, packet.bytes, packet.original);
@@ -248,7 +248,7 @@ impl PacketReader {
         };
         self.connections.end(&mut listener)?;
         if let Some(last_us) = self.last_us {
-            self.conversations.stop(last_us, sink)?;
+            self.conversations.stop_recording(last_us, sink)?;
         }
         self.account.add_connections(self.connections.counts());
         self.account.conversation = self.conversations.account().clone();
@@ -260,7 +260,7 @@ impl PacketReader {
 
 /// Passes the bytes of connections to the conversations.
 struct ConversationListener<'a> {
-    conversations: &'a mut Conversations,
+    conversations: &'a mut ProtocolDecoder,
     sink: &'a mut dyn EventSink,
 }
 
@@ -268,7 +268,7 @@ impl StreamListener for ConversationListener<'_> {
     fn opened(&mut self, connection: u64, client: SocketAddr, at_us: i64, from_the_start: bool) {
         let client = client.to_string();
         self.conversations
-            .opened(connection, &client, at_us, from_the_start);
+            .open_connection(connection, &client, at_us, from_the_start);
     }
 
     fn bytes(
@@ -280,7 +280,7 @@ impl StreamListener for ConversationListener<'_> {
         bytes: &[u8],
     ) -> Result<(), SinkError> {
         self.conversations
-            .bytes(connection, side, at_us, place, bytes, self.sink)
+            .handle_bytes(connection, side, at_us, place, bytes, self.sink)
     }
 
     fn lost(
@@ -291,10 +291,11 @@ impl StreamListener for ConversationListener<'_> {
         bytes: u64,
     ) -> Result<(), SinkError> {
         self.conversations
-            .lost(connection, side, at_us, Some(bytes), self.sink)
+            .handle_loss(connection, side, at_us, Some(bytes), self.sink)
     }
 
     fn closed(&mut self, connection: u64, at_us: i64) -> Result<(), SinkError> {
-        self.conversations.closed(connection, at_us, self.sink)
+        self.conversations
+            .close_connection(connection, at_us, self.sink)
     }
 }

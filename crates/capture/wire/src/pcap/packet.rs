@@ -60,7 +60,7 @@ impl Link {
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Passed {
+pub enum OtherTraffic {
     /// TCP of other ports.
     OtherPort,
     /// IP, but no TCP: UDP, ICMP, tunnels, IPsec.
@@ -76,7 +76,7 @@ pub enum Passed {
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Malformed {
+pub enum MalformedReason {
     /// It is shorter than its headers.
     TooShort,
     /// A length or version in a header is impossible.
@@ -93,8 +93,8 @@ pub(super) enum PacketContent<'a> {
     Fragment,
     /// The snap length cut the packet within its headers.
     HeadersCut,
-    Passed(Passed),
-    Malformed(Malformed),
+    Passed(OtherTraffic),
+    Malformed(MalformedReason),
 }
 
 /// A TCP segment.
@@ -128,14 +128,14 @@ pub(super) fn parse_packet(link: Link, bytes: &[u8], original: u64) -> PacketCon
         Err(NoSegment::Passed(passed)) => PacketContent::Passed(passed),
         Err(NoSegment::Fragment) => PacketContent::Fragment,
         Err(NoSegment::Short) if was_cut => PacketContent::HeadersCut,
-        Err(NoSegment::Short) => PacketContent::Malformed(Malformed::TooShort),
-        Err(NoSegment::Length) => PacketContent::Malformed(Malformed::Length),
+        Err(NoSegment::Short) => PacketContent::Malformed(MalformedReason::TooShort),
+        Err(NoSegment::Length) => PacketContent::Malformed(MalformedReason::Length),
     }
 }
 
 /// Reason why a packet has no segment.
 enum NoSegment {
-    Passed(Passed),
+    Passed(OtherTraffic),
     Fragment,
     /// Its captured bytes end within a header.
     Short,
@@ -178,10 +178,10 @@ fn find_segment(link: Link, bytes: &[u8], original: u64) -> Result<Segment<'_>, 
     let ip = match ether_type {
         ether_type::IPV4 => ipv4(payload)?,
         ether_type::IPV6 => ipv6(payload)?,
-        _ => return Err(NoSegment::Passed(Passed::NotIp)),
+        _ => return Err(NoSegment::Passed(OtherTraffic::NotIp)),
     };
     if ip.payload.ip_number != ip_number::TCP {
-        return Err(NoSegment::Passed(Passed::NotTcp));
+        return Err(NoSegment::Passed(OtherTraffic::NotTcp));
     }
     if ip.payload.fragmented {
         return Err(NoSegment::Fragment);
@@ -227,17 +227,17 @@ fn link_payload(link: Link, bytes: &[u8]) -> Result<(EtherType, &[u8]), NoSegmen
                 2 => Ok((ether_type::IPV4, after(4)?)),
                 // Linux, NetBSD and OpenBSD, FreeBSD, macOS.
                 10 | 24 | 28 | 30 => Ok((ether_type::IPV6, after(4)?)),
-                _ => Err(NoSegment::Passed(Passed::NotIp)),
+                _ => Err(NoSegment::Passed(OtherTraffic::NotIp)),
             },
-            Some(_) => Err(NoSegment::Passed(Passed::NotIp)),
+            Some(_) => Err(NoSegment::Passed(OtherTraffic::NotIp)),
             None => Err(NoSegment::Short),
         },
         Link::Raw => match bytes.first().ok_or(NoSegment::Short)? >> 4 {
             4 => Ok((ether_type::IPV4, bytes)),
             6 => Ok((ether_type::IPV6, bytes)),
-            _ => Err(NoSegment::Passed(Passed::NotIp)),
+            _ => Err(NoSegment::Passed(OtherTraffic::NotIp)),
         },
-        Link::Other(_) => Err(NoSegment::Passed(Passed::UnknownLink)),
+        Link::Other(_) => Err(NoSegment::Passed(OtherTraffic::UnknownLink)),
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Returns true once the user has asked to stop.
-pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type StopCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Time between two checks whether to stop, if no signal comes to this thread.
 const POLL_NS: i64 = 100_000_000;
@@ -27,7 +27,7 @@ const LAST_POLL_NS: i64 = 1_000_000_000;
 /// Standard input.
 pub(super) struct PacketStream {
     input: File,
-    stop: Option<Stop>,
+    stop: Option<StopCheck>,
     clock: SystemClock,
     deadline_ns: Option<i64>,
     /// Whether the stream was left before its end, because the user asked to stop.
@@ -39,7 +39,7 @@ impl PacketStream {
     ///
     /// # Errors
     /// If standard input is closed.
-    pub(super) fn open(stop: Option<Stop>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(super) fn open(stop: Option<StopCheck>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
         // Without the buffer of `io::stdin`, which `poll` cannot see.
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(PacketStream {

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use capture_sink::Counted;
+use capture_sink::EventCounter;
 use capture_wire::pcap::{PcapOptions, capture_reader};
 
 /// Checks that nothing panics, and that every packet and byte is accounted for.
@@ -11,7 +11,7 @@ pub fn any_bytes(data: &[u8]) {
         ports: vec![5432],
         ..PcapOptions::default()
     };
-    let mut counted = Counted::default();
+    let mut counted = EventCounter::default();
     let bytes = Cursor::new(data.to_vec());
     let Ok(report) = capture_reader(bytes, options, &mut counted) else {
         // No packet file, or no packet of the port.

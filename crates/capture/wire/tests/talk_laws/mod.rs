@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use capture_sink::EventCollector;
-use capture_wire::conversation::{Account, Conversations, DecoderOptions, Side};
+use capture_wire::conversation::{DecoderAccount, DecoderOptions, ProtocolDecoder, Side};
 use workload::EventKind;
 
 /// A piece.
@@ -36,23 +36,29 @@ fn pieces(mut data: &[u8]) -> Vec<Piece<'_>> {
 }
 
 /// Decodes the pieces, each cut into `cuts` parts.
-fn hear(pieces: &[Piece<'_>], cuts: usize, from_the_start: bool) -> (EventCollector, Account) {
+fn hear(
+    pieces: &[Piece<'_>],
+    cuts: usize,
+    from_the_start: bool,
+) -> (EventCollector, DecoderAccount) {
     let mut sink = EventCollector::default();
-    let mut all = Conversations::new(DecoderOptions { digest: true });
-    all.record(0, &mut sink).unwrap();
-    all.opened(1, "[local]", 0, from_the_start);
+    let mut all = ProtocolDecoder::new(DecoderOptions { digest: true });
+    all.start_recording(0, &mut sink).unwrap();
+    all.open_connection(1, "[local]", 0, from_the_start);
     for (index, piece) in pieces.iter().enumerate() {
         let at_us = 10 * index as i64;
         if piece.lost {
-            all.lost(1, piece.side, at_us, Some(1), &mut sink).unwrap();
+            all.handle_loss(1, piece.side, at_us, Some(1), &mut sink)
+                .unwrap();
         }
         let part = piece.bytes.len().div_ceil(cuts).max(1);
         for part in piece.bytes.chunks(part) {
-            all.bytes(1, piece.side, at_us, 0, part, &mut sink).unwrap();
+            all.handle_bytes(1, piece.side, at_us, 0, part, &mut sink)
+                .unwrap();
         }
     }
     let end_us = 10 * pieces.len() as i64;
-    all.closed(1, end_us, &mut sink).unwrap();
+    all.close_connection(1, end_us, &mut sink).unwrap();
     (sink, all.account().clone())
 }
 
@@ -74,7 +80,7 @@ pub fn hold(data: &[u8]) {
     }
 }
 
-fn check(pieces: &[Piece<'_>], sink: &EventCollector, account: &Account) {
+fn check(pieces: &[Piece<'_>], sink: &EventCollector, account: &DecoderAccount) {
     let fed: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
     assert_eq!(account.client_bytes + account.server_bytes, fed as u64);
     assert!(account.unreadable_bytes <= fed as u64);

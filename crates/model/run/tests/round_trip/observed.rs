@@ -2,7 +2,7 @@
 
 use run::{
     Activity, Blocking, Counter, LockCount, ObservedWriter, ProbeNote, ProbeState, RunReader,
-    RunStatus, RunWriter, SampleWindow, SeenStatement, StatementStatistics,
+    RunStatus, RunWriter, SampleWindow, SampledStatement, StatementStatistics,
 };
 use sql::{Fingerprint, StatementClass};
 
@@ -33,12 +33,12 @@ fn notes() -> Vec<ProbeNote> {
     notes
 }
 
-fn seen() -> SeenStatement {
-    SeenStatement {
+fn seen() -> SampledStatement {
+    SampledStatement {
         fingerprint: Fingerprint(u64::MAX),
         class: StatementClass::Update,
         sql: "update t set x = $1".to_owned(),
-        cut: true,
+        is_truncated: true,
     }
 }
 
@@ -59,7 +59,7 @@ fn statistics() -> [StatementStatistics; 2] {
         user: Some("app".to_owned()),
         top_level: Some(true),
         entries: 1,
-        anew: true,
+        counts_from_zero: true,
         plans: Some(3),
         plan_ns: Some(4),
         rows: 5,
@@ -146,10 +146,10 @@ fn write(writer: &mut ObservedWriter) {
         writer.note(&note).unwrap();
     }
     // The second time it is known.
-    assert!(!writer.knows(seen().fingerprint));
+    assert!(!writer.has_statement(seen().fingerprint));
     writer.seen(&seen()).unwrap();
     writer.seen(&seen()).unwrap();
-    assert!(writer.knows(seen().fingerprint));
+    assert!(writer.has_statement(seen().fingerprint));
     for row in statistics() {
         writer.statistics(&row).unwrap();
     }
@@ -166,7 +166,7 @@ fn check(reader: &RunReader) {
     reader.verify().unwrap();
     assert!(reader.is_observed());
     assert_eq!(reader.probes().unwrap(), notes());
-    assert_eq!(all(reader.seen_statements()), [seen()]);
+    assert_eq!(all(reader.observed_statements()), [seen()]);
     assert_eq!(all(reader.statement_statistics()), statistics());
     assert_eq!(all(reader.sample_windows()), [WINDOW]);
     assert_eq!(all(reader.activity()), activity());

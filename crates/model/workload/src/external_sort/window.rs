@@ -188,7 +188,7 @@ mod tests {
                 source: 0,
                 line: 0,
                 prelude: false,
-                particulars: None,
+                wire_details: None,
             });
         }
         events

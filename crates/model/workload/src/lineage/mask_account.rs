@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum KeepReason {
     /// It identifies nobody: empty, one character or digit, true and false, infinity, punctuation.
     Small,
     /// A duration.
@@ -27,21 +27,21 @@ pub enum Kept {
     Factor,
     /// The user asked to keep it.
     #[serde(rename = "asked")]
-    Asked,
+    Requested,
 }
 
-impl Kept {
+impl KeepReason {
     /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
-            Kept::Small => "single digits and characters, true, false and the like",
-            Kept::Interval => "lengths of time",
-            Kept::Position => "numbers of rows, columns and elements",
-            Kept::Definition => "type modifiers and numbers in definitions",
-            Kept::Setting => "settings, and statements without data",
-            Kept::Instruction => "names, formats and paths for functions and operators",
-            Kept::Factor => "small factors",
-            Kept::Asked => "kept as asked for",
+            KeepReason::Small => "single digits and characters, true, false and the like",
+            KeepReason::Interval => "lengths of time",
+            KeepReason::Position => "numbers of rows, columns and elements",
+            KeepReason::Definition => "type modifiers and numbers in definitions",
+            KeepReason::Setting => "settings, and statements without data",
+            KeepReason::Instruction => "names, formats and paths for functions and operators",
+            KeepReason::Factor => "small factors",
+            KeepReason::Requested => "kept as asked for",
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct MaskedValues {
     #[serde(default)]
     pub opaque: u64,
     /// Number of kept values by reason.
-    pub kept: BTreeMap<Kept, u64>,
+    pub kept: BTreeMap<KeepReason, u64>,
 }
 
 impl MaskedValues {

@@ -42,17 +42,17 @@ pub struct RewriteAccount {
 
 impl RewriteAccount {
     /// Returns the number of statements after the rewriting.
-    pub fn made(&self) -> u64 {
+    pub fn statements_after(&self) -> u64 {
         self.unchanged + self.reworded + self.moved + self.batches + self.added
     }
 
     /// Returns the number of statements that were changed.
-    pub fn touched(&self) -> u64 {
+    pub fn statements_changed(&self) -> u64 {
         self.reworded + self.moved + self.merged + self.dropped + self.cached + self.opened
     }
 
     /// Whether every statement is accounted for. Callers may assert it.
     pub fn adds_up(&self) -> bool {
-        self.statements == self.unchanged + self.touched()
+        self.statements == self.unchanged + self.statements_changed()
     }
 }

@@ -106,7 +106,7 @@ impl SliceAccount {
     }
 
     /// Counts events left out for this reason.
-    pub fn leave_out(&mut self, reason: ExclusionReason, events: u64) {
+    pub fn exclude(&mut self, reason: ExclusionReason, events: u64) {
         if events > 0 {
             *self.left_out.entry(reason).or_default() += events;
         }

@@ -203,7 +203,7 @@ impl SessionStateTracker {
                 }
             }
             Some(_)
-                if !failed && !open.failed && !effects.iter().all(Effect::is_of_transaction) =>
+                if !failed && !open.failed && !effects.iter().all(Effect::is_transaction_local) =>
             {
                 self.objects.add_uncommitted_temporary(effects);
                 let mut event = recorded.event();
@@ -449,7 +449,7 @@ pub(super) fn event_bytes(event: &Event) -> usize {
             .sum(),
         _ => 0,
     };
-    let particulars = event.particulars.as_ref();
+    let particulars = event.wire_details.as_ref();
     let values = values + particulars.map_or(0, |particulars| particulars.bytes());
     size_of::<Event>() + event.kind.sql().map_or(0, |sql| sql.len()) + values
 }

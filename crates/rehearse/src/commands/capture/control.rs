@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use capture_proxy::{RecordingControl, Watch};
+use capture_proxy::{RecordingControl, StatusReader};
 use report::to_document;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ impl ControlServer {
         wanted: SocketAddr,
         token: ControlToken,
         control: RecordingControl,
-        watch: Watch,
+        watch: StatusReader,
     ) -> Result<Self, Failure> {
         let site = ControlSite {
             token,
@@ -56,7 +56,7 @@ impl ControlServer {
 struct ControlSite {
     token: ControlToken,
     control: RecordingControl,
-    watch: Watch,
+    watch: StatusReader,
 }
 
 impl Site for ControlSite {

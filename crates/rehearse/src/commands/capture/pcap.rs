@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use capture_sink::{Counted, EventSink, MaskSink, SliceSink, WorkloadOutput};
+use capture_sink::{EventCounter, EventSink, MaskSink, SliceSink, WorkloadOutput};
 use capture_wire::conversation::DecoderOptions;
 use capture_wire::pcap;
 use capture_wire::pcap::{PcapError, PcapOptions, PcapReport, Progress};
@@ -55,7 +55,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
                 }
                 tell(&bar, progress);
             })),
-            stop: Some(Arc::new(move || interrupt.is_asked())),
+            stop: Some(Arc::new(move || interrupt.is_requested())),
         };
         pcap::capture(pcap_options, sink)
     });
@@ -89,11 +89,11 @@ fn capture(
 ) -> Result<CaptureReport<PcapReport>, Failure> {
     let slicer = options.slice.slice()?.map(|slice| Slicer::new(slice, None));
     let masker = options.masking.masker()?;
-    let recipients = keys::recipients(&options.encryption.encrypt)?;
+    let recipients = keys::read_recipients(&options.encryption.encrypt)?;
     let mut masked = None;
     let (report, span_us, statements, account) = match &options.output {
         None => {
-            let mut sink = SliceSink::new(Counted::default(), slicer);
+            let mut sink = SliceSink::new(EventCounter::default(), slicer);
             let report = read(&mut sink).map_err(failure)?;
             check_readable(&report)?;
             let (counted, account) = sink.finish()?;
@@ -104,7 +104,7 @@ fn capture(
             let output_writer = WorkloadOutput::create(output, has_stream, &recipients)?;
             let partial = archive::partial_path(output);
             if has_stream {
-                interrupt.leaves(partial.clone());
+                interrupt.set_partial(partial.clone());
             }
             let mut sink = SliceSink::new(MaskSink::new(output_writer, masker), slicer);
             let report = match read(&mut sink) {

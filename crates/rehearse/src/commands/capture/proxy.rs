@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capture_proxy::{
-    Finished, Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus,
-    Recording, RecordingState, ServerTls,
+    FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
+    ProxyStatus, Recording, RecordingState, ServerTls,
 };
 use capture_sink::{EventSink, MaskSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
@@ -58,7 +58,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             .masking
             .masker()?
             .map(|masker| masker.mask().clone()),
-        recipients: keys::recipients(&options.encryption.encrypt)?,
+        recipients: keys::read_recipients(&options.encryption.encrypt)?,
     };
     let upstream = upstream(options)?;
     let by_socket = upstream
@@ -72,7 +72,8 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             // Recording has not started yet, so that an error leaves nothing to undo.
             let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
             let file = token.file().display().to_string();
-            let server = ControlServer::start(address, token, proxy.control(), proxy.watch())?;
+            let server =
+                ControlServer::start(address, token, proxy.control(), proxy.status_reader())?;
             Some((server, file))
         }
         None => None,
@@ -98,9 +99,9 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         false => terminal::note("Ctrl-C ends the proxy and completes the workload"),
     }
     let mut narrator = Narrator::default();
-    while !interrupt.is_asked() && !proxy.is_broken() {
+    while !interrupt.is_requested() && !proxy.is_broken() {
         std::thread::sleep(LOOK_EVERY);
-        narrator.tell(proxy.happened());
+        narrator.tell(proxy.take_events());
         if toggled.swap(false, Ordering::Relaxed) {
             toggle(&proxy);
         }
@@ -155,7 +156,7 @@ fn start(
     let listen = options
         .listen
         .iter()
-        .map(|text| Listen::parse(text).map_err(Failure::usage))
+        .map(|text| ListenAddress::parse(text).map_err(Failure::usage))
         .collect::<Result<Vec<_>, _>>()?;
     let tls = match (&options.tls_cert, &options.tls_key) {
         (Some(certificate), Some(key)) => {
@@ -175,7 +176,7 @@ fn start(
             tls,
             threads: usize::from(options.threads),
             buffer_bytes: (options.buffer as usize) << 20,
-            by_ring: !options.without_io_uring,
+            use_io_uring: !options.without_io_uring,
             conversation: DecoderOptions { digest },
             options: shaping,
         },
@@ -212,7 +213,7 @@ fn drain(proxy: &Proxy, limit: Duration, narrator: &mut Narrator) {
     let until = Instant::now() + limit;
     while Instant::now() < until && proxy.status().connections > 0 && !proxy.is_broken() {
         std::thread::sleep(LOOK_EVERY);
-        narrator.tell(proxy.happened());
+        narrator.tell(proxy.take_events());
     }
     let cut = proxy.status().connections;
     if cut > 0 {
@@ -232,16 +233,16 @@ fn failure(error: ProxyError) -> Failure {
 }
 
 /// Completes a recording that ended early, if the disk now allows that.
-fn recover(finished: &mut Finished) {
+fn recover(finished: &mut FinishedRecording) {
     let partial = partial(Path::new(&finished.name));
     if finished.state != RecordingState::Partial {
         return;
     }
     // A directory that cannot be looked at may be there.
     if matches!(partial.try_exists(), Ok(false)) {
-        finished.set_gone();
+        finished.mark_gone();
     } else if let Ok((_, info)) = workload::recover_as(&partial, finished.provenance.clone()) {
-        finished.set_recovered(&info);
+        finished.mark_recovered(&info);
     }
 }
 
@@ -260,7 +261,7 @@ fn exit_status(status: &ProxyStatus) -> ExitStatus {
 
 /// Starts or stops recording on a separate thread, since a disk may be slow.
 fn toggle(proxy: &Proxy) {
-    let (control, watch) = (proxy.control(), proxy.watch());
+    let (control, watch) = (proxy.control(), proxy.status_reader());
     std::thread::spawn(move || {
         let recording = watch.status().capture.recording.is_some();
         let result = match recording {
@@ -282,7 +283,7 @@ struct Narrator {
 }
 
 impl Narrator {
-    fn tell(&mut self, happened: Vec<Happening>) {
+    fn tell(&mut self, happened: Vec<ProxyEvent>) {
         let now = Instant::now();
         if self
             .second
@@ -297,26 +298,26 @@ impl Narrator {
         }
         for happening in happened {
             let line = match happening {
-                Happening::Refused { reason } => Err(format!("a client was refused: {reason}")),
-                Happening::NoRoom { reason } => {
+                ProxyEvent::ClientRefused { reason } => Err(format!("a client was refused: {reason}")),
+                ProxyEvent::AcceptingPaused { reason } => {
                     Err(format!("no further client can be taken for now: {reason}"))
                 }
-                Happening::BindingRemoved => Ok(
+                ProxyEvent::BindingRemoved => Ok(
                     "the server offers channel binding, which cannot hold through this proxy: clients are not told of it (docs/reference/capture-proxy.md)"
                         .to_owned(),
                 ),
-                Happening::Recording { name } => Ok(format!("recording {name}")),
-                Happening::Finished(finished) => Ok(format!(
+                ProxyEvent::RecordingStarted { name } => Ok(format!("recording {name}")),
+                ProxyEvent::RecordingFinished(finished) => Ok(format!(
                     "recorded {}: {} statements",
                     finished.name, finished.statements
                 )),
-                Happening::Losing => Ok(
+                ProxyEvent::CopiesDropped => Ok(
                     "recording cannot keep up: copies are dropped, forwarding continues".to_owned(),
                 ),
-                Happening::Failed { name, reason } => Ok(format!(
+                ProxyEvent::RecordingFailed { name, reason } => Ok(format!(
                     "recording {name} has failed: {reason}; forwarding continues, and what is left of it is completed when the proxy ends"
                 )),
-                Happening::BrokenDown { reason } => Ok(format!(
+                ProxyEvent::CapturePanicked { reason } => Ok(format!(
                     "the capture has broken down: {reason}; forwarding continues, and nothing is recorded; this is an error of ours, please report it"
                 )),
             };
@@ -412,9 +413,9 @@ impl Recording for WorkloadRecording {
         self.path.display().to_string()
     }
 
-    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+    fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
         let writer = self.sink.inner_mut();
-        writer.make_safe(up_to_us).map_err(SinkError::new)
+        writer.checkpoint(up_to_us).map_err(SinkError::new)
     }
 
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {

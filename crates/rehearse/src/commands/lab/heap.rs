@@ -18,7 +18,7 @@ use report::CaseReport;
 use run::RunReader;
 use study::proof::Change;
 use study::proof::ProofReport;
-use transform::Rewriting;
+use transform::Rewrite;
 use workload::{WorkloadInfo, WorkloadReader};
 
 use super::proving::ProofWanted;
@@ -30,7 +30,7 @@ use study::diagnosis_inputs;
 use study::profile_samples::phase_account;
 use study::proof::sides;
 use study::rewrite_workload;
-use study::target_snapshot::Asked;
+use study::target_snapshot::ObservationPlan;
 
 /// Connections of the ingester's pool; rows of a table come to all of them.
 const POOL: usize = 16;
@@ -134,7 +134,7 @@ impl Profiled {
 }
 
 fn of_event(account: &PhaseAccount, phase: Phase, each: SampleTime, events: u64) -> f64 {
-    account.all().of(phase) as f64 * each.ns / 1e3 / events.max(1) as f64
+    account.all().samples(phase) as f64 * each.ns / 1e3 / events.max(1) as f64
 }
 
 fn largest(account: &PhaseAccount) -> Option<Phase> {
@@ -151,7 +151,7 @@ struct Seen {
     scale: Scale,
     version: String,
     store: Store,
-    asked: Vec<heap::Asked>,
+    asked: Vec<heap::QueryResult>,
     captured: IngestCounts,
     costs: Vec<Cost>,
     patterns: Vec<PatternCost>,
@@ -182,7 +182,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     stage.step(
         "Customers ask: how often, by how many users, and how many of these went on.".to_owned(),
     )?;
-    let asked = heap::ask(&mut client, &store, 4).map_err(Failure::could_not)?;
+    let asked = heap::run_queries(&mut client, &store, 4).map_err(Failure::could_not)?;
     drop(client);
     let version = stage.version();
     stage.loaded()?;
@@ -201,23 +201,27 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     stage.step("The captured workload is replayed and looked at, and diagnosed.".to_owned())?;
     let (before, _) =
         stage.replay_asked(&workload, "single-rows.run", &at_once(), looks(), none)?;
-    let evidence = diagnosis_inputs::of_run(
+    let evidence = diagnosis_inputs::read_run_evidence(
         &RunReader::open(&before)?,
-        diagnosis_inputs::Asked::default(),
+        diagnosis_inputs::QueriedFacts::default(),
     )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     stage.step(format!("It is rewritten ({REWRITE}), and replayed again."))?;
     let path = stage.directory.join("batches.workload");
-    let rewriting: Rewriting = REWRITE.parse().map_err(Failure::could_not)?;
-    let rewritten =
-        rewrite_workload::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
+    let rewriting: Rewrite = REWRITE.parse().map_err(Failure::could_not)?;
+    let rewritten = rewrite_workload::rewrite_workload(
+        &workload,
+        &[rewriting],
+        (&path, &[]),
+        &stage.interrupt,
+    )?;
     let batched = WorkloadReader::open(&path)?;
     let (after, _) = stage.replay_asked(&batched, "batches.run", &at_once(), looks(), none)?;
     let account = |path: &Path| phase_account(RunReader::open(path)?);
     let replays = [account(&before)?, account(&after)?];
 
     stage.step("What the diagnosis suggests is proved: by turns with single rows and with batches, each time from the same state and with caches that know nothing.".to_owned())?;
-    let sides = sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?;
+    let sides = sides::sides_of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?;
     let wanted = ProofWanted {
         within: plan.within,
         noise_runs: plan.noise_runs,
@@ -253,8 +257,8 @@ fn at_once() -> Options {
     }
 }
 
-fn looks() -> Asked {
-    Asked {
+fn looks() -> ObservationPlan {
+    ObservationPlan {
         facts: true,
         plans: None,
         profile: Some(ProfileOptions {
@@ -286,7 +290,7 @@ fn capture(
                 number: 0,
                 reason: error.to_string(),
             })?;
-            heap::ask(&mut client, store, 2).map(drop)
+            heap::run_queries(&mut client, store, 2).map(drop)
         });
         let pool = Pool::open(&connect, POOL)?;
         let done = heap::ingest(&pool, store, store.next_event, PARTITIONS, each)?;
@@ -317,7 +321,7 @@ fn costs(stage: &mut Stage, store: &Store, plan: &Plan) -> Result<Vec<Cost>, Fai
                 (Caches::Warm, _) => 2,
             };
             let first = store.next_event + APART * (1 + costs.len() as u64);
-            let measured = heap::cost(
+            let measured = heap::measure_cost(
                 &connect,
                 &time,
                 store,
@@ -340,7 +344,7 @@ fn patterns(stage: &mut Stage, plan: &Plan) -> Result<Vec<PatternCost>, Failure>
     let (mut client, time) = (stage.client()?, stage.processor_time());
     let mut all = Vec::new();
     for count in PATTERNS {
-        let measured = heap::patterns(&mut client, &time, count, plan.patterns);
+        let measured = heap::measure_patterns(&mut client, &time, count, plan.patterns);
         all.extend(measured.map_err(Failure::could_not)?);
     }
     Ok(all)
@@ -351,7 +355,7 @@ fn cleared(stage: &mut Stage, store: &Store, plan: &Plan) -> Result<(f64, Backlo
     let pool = Pool::open(&stage.connecting(), POOL).map_err(Failure::could_not)?;
     let first = store.next_event + APART * 100;
     let time = plan.single / 3;
-    let rate = heap::single_row_rate(&pool, store, first, PARTITIONS, time);
+    let rate = heap::measure_single_row_rate(&pool, store, first, PARTITIONS, time);
     let rate = rate.map_err(Failure::could_not)?;
     stage.step(format!(
         "The consumers can write {rate:.0} single rows a second. {MORE} times as many are produced, for {} s; then they write up to {BATCH} rows of a table at once, of those that wait.",
@@ -364,7 +368,7 @@ fn cleared(stage: &mut Stage, store: &Store, plan: &Plan) -> Result<(f64, Backlo
         batched: plan.batched,
         rows: BATCH as usize,
     };
-    let done = heap::backlog(&pool, store, first + APART, wanted);
+    let done = heap::measure_backlog(&pool, store, first + APART, wanted);
     Ok((rate, done.map_err(Failure::could_not)?))
 }
 
@@ -394,7 +398,7 @@ fn profiled(
         1 => None,
         _ => {
             let pool = fresh().map_err(Failure::could_not)?;
-            let visited = pool.visit(store, first + APART / 2);
+            let visited = pool.warm_caches(store, first + APART / 2);
             visited.map_err(Failure::could_not)?;
             Some(pool)
         }
@@ -402,7 +406,7 @@ fn profiled(
     let ingested = stage.profiled(&name, || {
         let pool = known.map_or_else(fresh, Ok)?;
         let how = (PARTITIONS, rows as usize);
-        heap::for_a_while(&pool, store, first, how, plan.profiled)
+        heap::ingest_for(&pool, store, first, how, plan.profiled)
     })?;
     let ingested = match ingested {
         Ok(ingested) => ingested.map_err(Failure::could_not)?,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use diagnose::{Diagnosis, Thresholds, diagnose};
 use lab::planning;
-use lab::planning::{COUNTINGS, Counting, Headroom, PlanCounts, Protocol, Statistics};
+use lab::planning::{COUNTINGS, Counting, ExtensionSamples, Headroom, PlanCounts, Protocol};
 use lab::{LabError, Scale};
 use replay::Target;
 use report::CaseReport;
@@ -100,7 +100,7 @@ fn up_to(processors: u32, steps: u32) -> Vec<u32> {
 
 /// Stacks while sessions read as fast as they can, in one way of counting.
 struct Stacks {
-    statistics: Statistics,
+    statistics: ExtensionSamples,
     /// Reads meanwhile.
     calls: u64,
 }
@@ -248,7 +248,7 @@ fn stacks_of(
     let connect = stage.connecting();
     let sessions = plan.clients.last().copied().unwrap_or(1);
     let calls = stage.profiled(&run, || {
-        planning::busy(&connect, sessions, planning::account, plan.profiled)
+        planning::run_load(&connect, sessions, planning::account_query, plan.profiled)
     })?;
     stage.server.stop(sandbox::Stop::Fast)?;
     let calls = match calls {
@@ -262,7 +262,7 @@ fn stacks_of(
     let run = stage.directory.join(run);
     let folded = flame::leave(&run, &stage.directory.join(stem), &title)?;
     Ok(Ok(Stacks {
-        statistics: planning::statistics(folded.iter().map(String::as_str)),
+        statistics: planning::count_samples(folded.iter().map(String::as_str)),
         calls,
     }))
 }
@@ -292,7 +292,7 @@ fn counted(stage: &mut Stage, plan: &Plan) -> Result<[PlanCounts; 2], Failure> {
     let mut client = extension(stage)?;
     let connect = stage.connecting();
     let mut of = |protocol| {
-        planning::plans(&mut client, &connect, protocol, (SESSIONS, plan.calls))
+        planning::count_plans(&mut client, &connect, protocol, (SESSIONS, plan.calls))
             .map_err(Failure::could_not)
     };
     let counted = [of(Protocol::Simple)?, of(Protocol::Prepared)?];
@@ -330,7 +330,7 @@ fn headroom(
         output: Some(output.clone()),
         json: false,
         looks: LookArgs {
-            sample_rate: observe::HZ,
+            sample_rate: observe::DEFAULT_SAMPLE_RATE_HZ,
             custom_query: None,
             custom_query_every: None,
         },
@@ -339,7 +339,7 @@ fn headroom(
     std::thread::scope(|scope| -> Result<(), Failure> {
         let working = scope.spawn(|| -> Result<(), LabError> {
             while !over.load(Ordering::Relaxed) {
-                planning::application(&connect, APPLICATION_PER_S, Duration::from_millis(500))?;
+                planning::run_application(&connect, APPLICATION_PER_S, Duration::from_millis(500))?;
             }
             Ok(())
         });
@@ -350,9 +350,9 @@ fn headroom(
         worked.map_err(Failure::could_not)
     })?;
     stage.server.stop(sandbox::Stop::Fast)?;
-    let evidence = diagnosis_inputs::of_run(
+    let evidence = diagnosis_inputs::read_run_evidence(
         &RunReader::open(&output)?,
-        diagnosis_inputs::Asked::default(),
+        diagnosis_inputs::QueriedFacts::default(),
     )?;
     let most = evidence
         .statements

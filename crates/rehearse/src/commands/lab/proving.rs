@@ -13,7 +13,7 @@ use study::proof::{
     perform_runs,
 };
 use study::{LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
-use transform::Moment;
+use transform::TimeBound;
 use workload::{Literals, WorkloadReader};
 
 use super::stage::{DATABASE, LOADED, Stage};
@@ -104,14 +104,20 @@ impl Stage {
         name: &str,
         seconds: u32,
     ) -> Result<WorkloadReader, Failure> {
-        let until = Moment::parse(&format!("+{seconds}s"));
+        let until = TimeBound::parse(&format!("+{seconds}s"));
         let wanted = SliceArgs {
             to: Some(until.map_err(Failure::could_not)?),
             ..SliceArgs::default()
         };
         let path = self.directory.join(name);
         if let Some(cut) = wanted.slice()? {
-            slice_workload::cut(workload, cut, wanted.given(), (&path, &[]), &self.interrupt)?;
+            slice_workload::write_slice(
+                workload,
+                cut,
+                wanted.given(),
+                (&path, &[]),
+                &self.interrupt,
+            )?;
         }
         Ok(WorkloadReader::open(&path)?)
     }
@@ -125,7 +131,7 @@ impl Stage {
         self.server.stop(Stop::Fast)?;
         self.server.restore(LOADED)?;
         let version = self.version();
-        let conditions = sides::conditions(&wanted.sides)?;
+        let conditions = sides::side_conditions(&wanted.sides)?;
         let lease = SandboxLease::acquire(self.server, DATABASE, LeasePurpose::Proof, None)?;
         let plan = ProofPlan {
             sides: wanted.sides.clone(),

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use lab::queue;
 use lab::queue::{
-    Amplification, COMPOSITE, Deployment, DrainResult, Driven, KeyCosts, KillCondition, LockClause,
-    Migration, Plan, Queue,
+    Amplification, COMPOSITE, Deployment, DrainResult, KeyCosts, KillCondition, LockClause,
+    Migration, Queue, SystemPlan, SystemResult,
 };
 use lab::{LabError, Scale};
 use report::CaseReport;
@@ -75,9 +75,9 @@ impl Size {
     }
 
     /// As the system is set in its everyday work.
-    fn plan(&self, made: &Queue) -> Plan {
+    fn plan(&self, made: &Queue) -> SystemPlan {
         let batch = made.batch(self.arrivals_per_s, self.instances);
-        Plan {
+        SystemPlan {
             instances: self.instances,
             workers: self.workers,
             batch,
@@ -87,13 +87,13 @@ impl Size {
             arrivals_per_s: self.arrivals_per_s,
             upkeep_every: Duration::from_secs(3),
             reap_after: Duration::from_secs(600),
-            spells: true,
+            has_error_periods: true,
         }
     }
 
     /// Greedy pollers, no limit, no errors but those of the links: whatever collides does.
-    fn race(&self, locks: LockClause) -> Plan {
-        Plan {
+    fn race(&self, locks: LockClause) -> SystemPlan {
+        SystemPlan {
             instances: 4,
             workers: 8,
             batch: 40,
@@ -103,13 +103,13 @@ impl Size {
             arrivals_per_s: 0,
             upkeep_every: PATIENCE,
             reap_after: Duration::from_secs(600),
-            spells: false,
+            has_error_periods: false,
         }
     }
 
     /// Two instances, and a reaper that comes soon.
-    fn kill(&self) -> Plan {
-        Plan {
+    fn kill(&self) -> SystemPlan {
+        SystemPlan {
             instances: 2,
             upkeep_every: Duration::from_millis(500),
             reap_after: Duration::from_secs(3),
@@ -123,13 +123,13 @@ struct Seen {
     scale: Scale,
     version: String,
     made: Queue,
-    plan: Plan,
-    trouble: Driven,
+    plan: SystemPlan,
+    trouble: SystemResult,
     /// What a diagnosis of the trouble itself, watched, says of its workers.
     starved: Option<String>,
     diagnosed: Diagnosed,
     proved: Proved,
-    cured: Driven,
+    cured: SystemResult,
     unlocked: DrainResult,
     locked: DrainResult,
     killed: DrainResult,
@@ -197,22 +197,23 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     ))?;
     stage.server.restore(GROWN)?;
     stage.endpoint = stage.server.start()?;
-    queue::build(&mut stage.client()?, &COMPOSITE).map_err(could_not)?;
+    queue::create_index(&mut stage.client()?, &COMPOSITE).map_err(could_not)?;
     let grown = Queue {
         links: made.links + trouble.counts.arrived as u32,
         ..made
     };
-    let cured = queue::drive(&deployment(&stage), &grown, &plan, size.cured).map_err(could_not)?;
+    let cured =
+        queue::run_system(&deployment(&stage), &grown, &plan, size.cured).map_err(could_not)?;
 
     let drain = |stage: &mut Stage,
-                 plan: &Plan,
+                 plan: &SystemPlan,
                  kill: Option<KillCondition>|
      -> Result<DrainResult, Failure> {
         let mut client = stage.client()?;
-        queue::settle(&mut client).map_err(could_not)?;
+        queue::postpone_all(&mut client).map_err(could_not)?;
         queue::make_due(&mut client, size.drained).map_err(could_not)?;
         drop(client);
-        queue::drain(&deployment(stage), &grown, plan, kill, PATIENCE).map_err(could_not)
+        queue::drain_queue(&deployment(stage), &grown, plan, kill, PATIENCE).map_err(could_not)
     };
     stage.step(format!(
         "{} links are due, and four instances claim them without FOR UPDATE SKIP LOCKED; then as many with it.",
@@ -230,9 +231,9 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     stage.server.restore(LOADED)?;
     stage.endpoint = stage.server.start()?;
     let mut client = stage.client()?;
-    let keys = queue::key_costs(&mut client, scale).map_err(could_not)?;
-    let migration = queue::migrate(&mut client, scale).map_err(could_not)?;
-    let amplification = queue::amplification(&mut client, scale).map_err(could_not)?;
+    let keys = queue::measure_keys(&mut client, scale).map_err(could_not)?;
+    let migration = queue::measure_migration(&mut client, scale).map_err(could_not)?;
+    let amplification = queue::measure_amplification(&mut client, scale).map_err(could_not)?;
     drop(client);
     let (directory, done) = stage.end()?;
     let seen = Seen {

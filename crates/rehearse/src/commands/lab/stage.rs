@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
+use ::sandbox::{Dirs, Endpoint, Options as SandboxOptions, Sandbox, Stop};
 use clock::{Clock, SystemClock};
 use cpu_profile::ProfileOptions;
 use lab::LabError;
@@ -22,7 +22,7 @@ use study::Interrupt;
 use study::capture_log::capture_files;
 use study::observed_replay;
 use study::record_profile::record_profile;
-use study::target_snapshot::Asked;
+use study::target_snapshot::ObservationPlan;
 
 /// Says that a folder is a case's, from its beginning on.
 const MARK: &str = ".rehearse-lab";
@@ -52,7 +52,7 @@ impl Stage {
             None => Path::new("rehearse-lab").join(case.name),
         };
         let directory = make_directory(&wanted)?;
-        let places = Places::from_environment()?;
+        let places = Dirs::from_environment()?;
         let found = sandbox::find(&args.server.requirements(), &places)?;
         let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
         let endpoint = server.start()?;
@@ -75,7 +75,7 @@ impl Stage {
 
     /// Says what is done next, and keeps it for the page.
     pub(super) fn step(&mut self, what: String) -> Result<(), Failure> {
-        if self.interrupt.is_asked() {
+        if self.interrupt.is_requested() {
             return Err(Failure::could_not(
                 "the case was stopped; its server is deleted, what it made so far is left",
             ));
@@ -126,7 +126,7 @@ impl Stage {
         options: &Options,
         change: impl FnOnce(&mut Client) -> Result<(), LabError>,
     ) -> Result<(PathBuf, RunInfo), Failure> {
-        let asked = Asked {
+        let asked = ObservationPlan {
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,
@@ -141,7 +141,7 @@ impl Stage {
         workload: &WorkloadReader,
         name: &str,
         options: &Options,
-        asked: Asked,
+        asked: ObservationPlan,
         change: impl FnOnce(&mut Client) -> Result<(), LabError>,
     ) -> Result<(PathBuf, RunInfo), Failure> {
         self.server.restore(LOADED)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ::compare::Comparison;
 use lab::stall;
-use lab::stall::{Plan, Rates, Shop};
+use lab::stall::{SendRates, Shop, TrafficPlan};
 use lab::{LabError, Scale};
 use replay::{Options, SendOrder};
 use report::CaseReport;
@@ -20,7 +20,7 @@ use self::proved::Proved;
 use super::stage::Stage;
 use crate::options::lab::CaseArgs;
 use study::Failure;
-use study::compare_runs::{Request, compare_runs};
+use study::compare_runs::{ComparisonRequest, compare_runs};
 
 /// How many times as long as its interval a search takes without its index.
 const SLOWER: u32 = 3;
@@ -34,13 +34,13 @@ struct Seen {
     scale: Scale,
     version: String,
     shop: Shop,
-    plan: Plan,
+    plan: TrafficPlan,
     /// What the untouched sessions sent: with the index …
-    control: Rates,
+    control: SendRates,
     /// … without it, a session each …
-    session: Rates,
+    session: SendRates,
     /// … and in one order for all.
-    global: Rates,
+    global: SendRates,
     /// Of the replay without the index with the control.
     comparison: Comparison,
     proved: Proved,
@@ -62,7 +62,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         Scale::Small => Duration::from_secs(4),
         Scale::Full => Duration::from_secs(600),
     };
-    let plan = Plan::for_shop(&shop, SLOWER, duration);
+    let plan = TrafficPlan::for_shop(&shop, SLOWER, duration);
     stage.step(format!(
         "For {} s {} programs read single orders, every {} ms each; one searches for a customer's, every {:.1} ms. The server logs it.",
         duration.as_secs(),
@@ -70,7 +70,8 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         plan.read_every.as_millis(),
         plan.search_every.as_secs_f64() * 1e3,
     ))?;
-    let driven = stall::drive(&stage.connecting(), &shop, &plan).map_err(Failure::could_not)?;
+    let driven =
+        stall::run_programs(&stage.connecting(), &shop, &plan).map_err(Failure::could_not)?;
     stage.step(format!(
         "The log of {} reads and {} searches becomes a workload.",
         driven.reads, driven.searches
@@ -133,10 +134,10 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         control: rates(&control)?,
         session: rates(&session)?,
         global: rates(&global)?,
-        comparison: compare_runs(&Request {
+        comparison: compare_runs(&ComparisonRequest {
             before: vec![control],
             after: vec![session],
-            ..Request::default()
+            ..ComparisonRequest::default()
         })?,
         proved,
         soak,
@@ -157,9 +158,13 @@ fn searchers(workload: &WorkloadReader) -> Result<HashSet<u64>, Failure> {
     Ok(found)
 }
 
-fn rates_of(run: &Path, touched: &HashSet<u64>) -> Result<Rates, Failure> {
+fn rates_of(run: &Path, touched: &HashSet<u64>) -> Result<SendRates, Failure> {
     let executions: Vec<_> = RunReader::open(run)?
         .executions()?
         .collect::<Result<_, _>>()?;
-    Ok(Rates::of(executions.iter(), touched, WINDOW_NS))
+    Ok(SendRates::from_executions(
+        executions.iter(),
+        touched,
+        WINDOW_NS,
+    ))
 }

@@ -33,7 +33,7 @@ impl StartUp<'_> {
         if !self.is_closed {
             let mut goodbye = Vec::new();
             Terminate.encode(&mut goodbye);
-            self.channel.say_goodbye(&goodbye);
+            self.channel.terminate(&goodbye);
         }
     }
 

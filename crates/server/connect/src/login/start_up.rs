@@ -14,7 +14,7 @@ use protocol::{PROTOCOL_3_0, backend, next_frame};
 use super::{Dialer, Failure, Login, LoginError, NO_PASSWORD, NO_POSTGRESQL, ServerFacts};
 use crate::dial::{Channel, is_timeout};
 use crate::tls::end_point;
-use crate::{Binding, Method, Server, SessionAttributes};
+use crate::{AuthMethod, ChannelBindingMode, Server, SessionAttributes};
 
 /// Maximum size of a start-up reply. A PostgreSQL server sends none that is larger.
 const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -176,7 +176,7 @@ impl<'a> StartUp<'a> {
     pub(super) fn authenticate(&mut self, login: &Login) -> Result<(), Failure> {
         let mut scram: Option<Scram> = None;
         // The method that the server requested.
-        let mut method = Method::None;
+        let mut method = AuthMethod::None;
         loop {
             let reply = self.receive()?;
             if reply.tag == backend::tag::NEGOTIATE_PROTOCOL_VERSION {
@@ -201,14 +201,14 @@ impl<'a> StartUp<'a> {
                     return Ok(());
                 }
                 Authentication::CleartextPassword => {
-                    method = Method::Password;
+                    method = AuthMethod::Password;
                     self.check_binding(false, method)?;
                     self.check_method(method)?;
                     let password = self.password(login)?;
                     self.send_password(password.as_bytes())?;
                 }
                 Authentication::Md5Password { salt } => {
-                    method = Method::Md5;
+                    method = AuthMethod::Md5;
                     self.check_binding(false, method)?;
                     self.check_method(method)?;
                     let password = self.password(login)?;
@@ -216,7 +216,7 @@ impl<'a> StartUp<'a> {
                     self.send_password(hashed.as_bytes())?;
                 }
                 Authentication::Sasl { mechanisms } => {
-                    method = Method::Scram;
+                    method = AuthMethod::Scram;
                     self.check_method(method)?;
                     scram = Some(self.begin_scram(&mechanisms, login)?);
                 }
@@ -270,7 +270,7 @@ impl<'a> StartUp<'a> {
         }
         let (mechanism, binding) = self.mechanism(offers(SCRAM_SHA_256_PLUS));
         let is_bound = mechanism == SCRAM_SHA_256_PLUS;
-        self.check_binding(is_bound, Method::Scram)?;
+        self.check_binding(is_bound, AuthMethod::Scram)?;
         if !offers(mechanism) {
             return Err(self.violated("it offers SCRAM-SHA-256-PLUS alone").into());
         }
@@ -293,7 +293,7 @@ impl<'a> StartUp<'a> {
     /// Returns the mechanism and its channel binding. If binding is possible and the server does not offer
     /// it, the server is notified, so that it can detect an attacker who removed the offer.
     fn mechanism(&self, offers_plus: bool) -> (&'static str, ChannelBinding) {
-        let wanted = self.dialer.target.security.binding != Binding::Disable;
+        let wanted = self.dialer.target.security.binding != ChannelBindingMode::Disable;
         let end_point = self.channel.tls().filter(|_| wanted).and_then(end_point);
         match end_point {
             Some(hash) if offers_plus => (
@@ -305,13 +305,13 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    fn check_binding(&self, is_bound: bool, method: Method) -> Result<(), LoginError> {
-        if is_bound || self.dialer.target.security.binding != Binding::Require {
+    fn check_binding(&self, is_bound: bool, method: AuthMethod) -> Result<(), LoginError> {
+        if is_bound || self.dialer.target.security.binding != ChannelBindingMode::Require {
             return Ok(());
         }
         let why = match (self.channel.tls(), method) {
             (None, _) => "the connection has no TLS".to_owned(),
-            (_, Method::Scram) => "its server or its certificate does not allow it".to_owned(),
+            (_, AuthMethod::Scram) => "its server or its certificate does not allow it".to_owned(),
             (_, method) => format!("the server asks for {}", method.name()),
         };
         Err(LoginError::new(
@@ -323,7 +323,7 @@ impl<'a> StartUp<'a> {
         ))
     }
 
-    fn check_method(&self, method: Method) -> Result<(), LoginError> {
+    fn check_method(&self, method: AuthMethod) -> Result<(), LoginError> {
         match &self.dialer.target.security.methods {
             Some(allowed) if !allowed.contains(&method) => Err(LoginError::new(
                 NO_PASSWORD,

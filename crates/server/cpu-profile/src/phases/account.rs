@@ -26,18 +26,18 @@ impl PhaseSums {
     }
 
     /// Returns the samples of a phase.
-    pub fn of(&self, phase: Phase) -> u64 {
+    pub fn samples(&self, phase: Phase) -> u64 {
         self.counts[phase as usize]
     }
 
     /// Returns the number of all samples.
-    pub fn all(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// Returns the phases that have samples, the largest first.
     pub fn largest_first(&self) -> Vec<(Phase, u64)> {
-        let with = Phase::ALL.iter().map(|&phase| (phase, self.of(phase)));
+        let with = Phase::ALL.iter().map(|&phase| (phase, self.samples(phase)));
         let mut with: Vec<_> = with.filter(|(_, count)| *count > 0).collect();
         with.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         with
@@ -94,7 +94,7 @@ impl PhaseAccount {
             sums: sums.clone(),
         };
         let mut statements: Vec<_> = self.statements.iter().map(of).collect();
-        statements.sort_by_key(|one| (std::cmp::Reverse(one.sums.all()), one.fingerprint));
+        statements.sort_by_key(|one| (std::cmp::Reverse(one.sums.total()), one.fingerprint));
         statements
     }
 

@@ -52,9 +52,9 @@ fn sums(recorded: &str) -> PhaseSums {
 fn stacks_of_six_versions_have_the_expected_phases() {
     for (version, recorded) in RECORDED {
         let sums = sums(recorded);
-        let percent = |phase| sums.of(phase) as f64 * 100.0 / sums.all() as f64;
+        let percent = |phase| sums.samples(phase) as f64 * 100.0 / sums.total() as f64;
         let told = || format!("{version}: {:?}", sums.largest_first());
-        assert!(sums.all() > 1_500, "{}", told());
+        assert!(sums.total() > 1_500, "{}", told());
         assert!(percent(Unplaced) < 3.0, "{}", told());
         // Each known activity of these loads has a similar share in each version. An activity that is spread
         // over many stacks, such as planning, has a smaller share of the most frequent stacks.

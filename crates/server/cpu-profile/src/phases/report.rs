@@ -87,8 +87,8 @@ impl PhaseReport {
         let statement = |one: &super::StatementPhases| StatementSamples {
             fingerprint: one.fingerprint,
             sql: texts.get(&one.fingerprint).map(|text| text.sql.clone()),
-            samples: one.sums.all(),
-            cpu_ns: one.sums.all() as f64 * each.ns,
+            samples: one.sums.total(),
+            cpu_ns: one.sums.total() as f64 * each.ns,
             phases: phases(&one.sums, each),
         };
         let spin_locks = account.spin_locks().into_iter();
@@ -97,9 +97,9 @@ impl PhaseReport {
             profile: info.clone(),
             sample_ns: each.ns,
             is_weighed: each.weight.is_some(),
-            samples: account.all().all(),
+            samples: account.all().total(),
             others,
-            statement_samples: statements.iter().map(|one| one.sums.all()).sum(),
+            statement_samples: statements.iter().map(|one| one.sums.total()).sum(),
             phases: phases(account.all(), each),
             spin_locks: spin_locks
                 .map(|(taken_by, samples)| SpinLockSamples { taken_by, samples })

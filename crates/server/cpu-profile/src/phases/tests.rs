@@ -191,9 +191,9 @@ fn spin_lock_has_the_function_that_took_it() {
     account.add(placed, Some(Fingerprint(7)));
     account.add(rules.place(V18), None);
     assert_eq!(account.spin_locks(), [("pgss_store".to_owned(), 1)]);
-    assert_eq!(account.all().all(), 2);
+    assert_eq!(account.all().total(), 2);
     assert_eq!(account.all().largest_first().len(), 2);
-    assert_eq!(account.statements()[0].sums.of(SpinLock), 1);
+    assert_eq!(account.statements()[0].sums.samples(SpinLock), 1);
 }
 
 #[test]

@@ -300,7 +300,7 @@ impl StatementsProbe {
             user: Some(key.user.clone()),
             top_level: key.top_level,
             entries: gained.entries,
-            anew,
+            counts_from_zero: anew,
             calls: count(CALLS),
             plans: self.tracking.planning.then(|| count(PLANS)),
             plan_ns: self.tracking.planning.then(|| ns(2)),

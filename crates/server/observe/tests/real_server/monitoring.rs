@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clock::{Clock, SystemClock};
-use observe::{MonitorOptions, ProbeStatus, Watch};
+use observe::{Monitor, MonitorOptions, ProbeStatus};
 use postgres::Client;
 use run::{
     Activity, Blocking, Counter, ProbeNote, ProbeState, RunInfo, RunReader, RunStatus, RunWriter,
-    SampleWindow, SeenStatement, StatementStatistics, TargetInfo, WorkloadRef,
+    SampleWindow, SampledStatement, StatementStatistics, TargetInfo, WorkloadRef,
 };
 use sql::{Fingerprint, Fingerprinter};
 
@@ -23,7 +23,7 @@ const WITH_STATEMENTS: [(&str, &str); 2] = [
 struct Observations {
     statuses: Vec<ProbeStatus>,
     notes: Vec<ProbeNote>,
-    statements: Vec<SeenStatement>,
+    statements: Vec<SampledStatement>,
     statistics: Vec<StatementStatistics>,
     windows: Vec<SampleWindow>,
     activity: Vec<Activity>,
@@ -63,7 +63,7 @@ fn watched(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let observed = writer.observed().unwrap();
     let target = server.target();
-    let watch = Watch::begin(&target, &[login(user)], options, &clock, observed);
+    let watch = Monitor::begin(&target, &[login(user)], options, &clock, observed);
     let statuses = watch.statuses().to_vec();
     let start_ns = clock.now_ns();
     watch.start(Arc::new(move || clock.now_ns() - start_ns));
@@ -77,7 +77,7 @@ fn watched(
     Observations {
         statuses,
         notes: reader.probes().unwrap(),
-        statements: all(reader.seen_statements()),
+        statements: all(reader.observed_statements()),
         statistics: all(reader.statement_statistics()),
         windows: all(reader.sample_windows()),
         activity: all(reader.activity()),
@@ -142,7 +142,7 @@ fn client(server: &Server, user: &str) -> Client {
 fn options() -> MonitorOptions {
     MonitorOptions {
         hz: 20,
-        queue: Some("SELECT count(*) AS waiting, 'orders' AS queue FROM orders;".to_owned()),
+        custom_query: Some("SELECT count(*) AS waiting, 'orders' AS queue FROM orders;".to_owned()),
         ..MonitorOptions::default()
     }
 }
@@ -404,7 +404,7 @@ fn a_probe_that_is_lost_comes_back_and_one_that_cannot_work_says_why() {
         "postgres",
         &MonitorOptions {
             hz: 50,
-            queue: Some("DELETE FROM orders".to_owned()),
+            custom_query: Some("DELETE FROM orders".to_owned()),
             ..MonitorOptions::default()
         },
         |_| {

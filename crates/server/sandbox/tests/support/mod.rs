@@ -1,7 +1,7 @@
 //! Shared helpers of the tests: servers, directories, and a separate process.
 #![allow(dead_code, missing_docs)]
 
-use sandbox::{Installation, Places, ServerRequirements};
+use sandbox::{Dirs, Installation, ServerRequirements};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -11,20 +11,20 @@ use tempfile::TempDir;
 
 /// A server of this major version: installed, or fetched once into the usual cache.
 pub fn server(major: u16) -> Installation {
-    let places = Places::from_environment().unwrap();
+    let places = Dirs::from_environment().unwrap();
     sandbox::find(&ServerRequirements::major(major), &places, &mut |_| ()).unwrap()
 }
 
 /// Places that nobody else uses, and that the user that runs the server can reach.
-pub fn places() -> (TempDir, Places) {
+pub fn places() -> (TempDir, Dirs) {
     let top = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(top.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let places = places_in(top.path());
     (top, places)
 }
 
-pub fn places_in(top: &Path) -> Places {
-    Places {
+pub fn places_in(top: &Path) -> Dirs {
+    Dirs {
         cache: top.join("cache"),
         state: top.join("state"),
     }

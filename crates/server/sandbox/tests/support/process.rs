@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox::{Installation, Options, Places, Progress, Sandbox, ServerRequirements, fetch_from};
+use sandbox::{Dirs, Installation, Options, Progress, Sandbox, ServerRequirements, fetch_from};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,20 +19,20 @@ fn main() {
     }
 }
 
-fn places_in(top: &str) -> Places {
+fn places_in(top: &str) -> Dirs {
     let top = PathBuf::from(top);
-    Places {
+    Dirs {
         cache: top.join("cache"),
         state: top.join("state"),
     }
 }
 
 fn server() -> Installation {
-    let places = Places::from_environment().unwrap();
+    let places = Dirs::from_environment().unwrap();
     sandbox::find(&ServerRequirements::major(17), &places, &mut |_| ()).unwrap()
 }
 
-fn fetch(places: &Places, mirror: &str) {
+fn fetch(places: &Dirs, mirror: &str) {
     let mut report = |step: &Progress| println!("step: {step}");
     let found = fetch_from(Some(mirror), 17, places, &mut report).unwrap();
     assert_eq!(found.version, "17.99");
@@ -50,7 +50,7 @@ fn hold(top: &Path) {
     }
 }
 
-fn up(places: &Places) {
+fn up(places: &Dirs) {
     let options = Options {
         settings: vec![("work_mem".to_owned(), "7MB".to_owned())],
         ..Options::default()

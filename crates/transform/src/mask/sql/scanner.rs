@@ -9,7 +9,7 @@ use super::{ParameterRole, parameter_number};
 use crate::mask::number::Number;
 use crate::mask::rules;
 use crate::mask::rules::StatementContext;
-use workload::Kept;
+use workload::KeepReason;
 
 /// Maximum number of digits of a factor, position or modifier.
 const SMALL_DIGITS_MAX: usize = 4;
@@ -359,7 +359,7 @@ impl<'a> SqlScanner<'a> {
             _ => None,
         };
         match self.kept_reason(index, Spelling::Placeholder, "") {
-            _ if counts => ParameterRole::Kept(Kept::Position),
+            _ if counts => ParameterRole::Kept(KeepReason::Position),
             None if named_by.is_some() => {
                 named_by.map_or(ParameterRole::Data, ParameterRole::SettingOf)
             }
@@ -376,34 +376,36 @@ impl<'a> SqlScanner<'a> {
         index: usize,
         spelling: Spelling<'_>,
         value: &str,
-    ) -> Option<Kept> {
+    ) -> Option<KeepReason> {
         let frame = self.frame();
         let before = self.word(self.previous);
         let next = self.next(index);
         match self.statement {
-            Some(StatementContext::Setting) if !self.custom => return Some(Kept::Setting),
-            Some(StatementContext::NoData) => return Some(Kept::Setting),
+            Some(StatementContext::Setting) if !self.custom => return Some(KeepReason::Setting),
+            Some(StatementContext::NoData) => return Some(KeepReason::Setting),
             Some(StatementContext::Copy)
                 if frame.options || self.after_copied && self.frames.len() == 1 =>
             {
-                return Some(Kept::Instruction);
+                return Some(KeepReason::Instruction);
             }
-            Some(StatementContext::Definition) if frame.options => return Some(Kept::Definition),
+            Some(StatementContext::Definition) if frame.options => {
+                return Some(KeepReason::Definition);
+            }
             _ => {}
         }
         if frame.word.eq_ignore_ascii_case("set_config")
             && (frame.argument != 1 || frame.setting == SettingName::BuiltIn)
         {
-            return Some(Kept::Setting);
+            return Some(KeepReason::Setting);
         }
         let alone = frame.argument == 0 && next.is_some_and(|next| self.text(next) == ")");
         let extracted = frame.word.eq_ignore_ascii_case("extract") && frame.after_from;
         if rules::is_instruction(frame.word, frame.argument, alone) && !extracted {
-            return Some(Kept::Instruction);
+            return Some(KeepReason::Instruction);
         }
         let operator = self.operator();
         if rules::is_path_operator(operator) {
-            return Some(Kept::Instruction);
+            return Some(KeepReason::Instruction);
         }
         if spelling == Spelling::Number {
             return self.kept_number_reason(index, value, operator);
@@ -417,40 +419,40 @@ impl<'a> SqlScanner<'a> {
                     .next(next)
                     .is_some_and(|kind| rules::is_naming_type(self.text(kind)))
         });
-        (casts || rules::precedes_instruction(before)).then_some(Kept::Instruction)
+        (casts || rules::precedes_instruction(before)).then_some(KeepReason::Instruction)
     }
 
-    fn kept_number_reason(&self, index: usize, value: &str, operator: &str) -> Option<Kept> {
+    fn kept_number_reason(&self, index: usize, value: &str, operator: &str) -> Option<KeepReason> {
         let frame = self.frame();
         let before = self.word(self.previous);
         let next = self.next(index);
         if rules::precedes_row_count(before) || rules::follows_row_count(self.word(next)) {
-            return Some(Kept::Position);
+            return Some(KeepReason::Position);
         }
         let number = Number::parse(value)?;
         if self.statement == Some(StatementContext::Definition) {
-            return Some(Kept::Definition);
+            return Some(KeepReason::Definition);
         }
         let small = number.whole_digits() <= SMALL_DIGITS_MAX;
         if !small {
             return None;
         }
         if frame.kind == BracketKind::Subscript {
-            return Some(Kept::Position);
+            return Some(KeepReason::Position);
         }
         let begins_item = before.eq_ignore_ascii_case("by")
             || self
                 .previous
                 .is_some_and(|previous| self.text(previous) == ",");
         if frame.ordering && begins_item && number.is_integer() {
-            return Some(Kept::Position);
+            return Some(KeepReason::Position);
         }
         if rules::has_modifiers(frame.word) && number.is_integer() {
-            return Some(Kept::Definition);
+            return Some(KeepReason::Definition);
         }
         let is_factor = |operator: &str| matches!(operator, "*" | "/" | "%");
         if is_factor(operator) || next.is_some_and(|next| is_factor(self.text(next))) {
-            return Some(Kept::Factor);
+            return Some(KeepReason::Factor);
         }
         None
     }

@@ -5,14 +5,15 @@ use super::*;
 #[test]
 fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
     let mut sink = EventCollector::default();
-    let mut all = Conversations::new(DecoderOptions::default());
-    all.record(0, &mut sink).unwrap();
-    let say = |all: &mut Conversations, number, at_us, talk: &Talk, sink: &mut EventCollector| {
+    let mut all = ProtocolDecoder::new(DecoderOptions::default());
+    all.start_recording(0, &mut sink).unwrap();
+    let say = |all: &mut ProtocolDecoder, number, at_us, talk: &Talk, sink: &mut EventCollector| {
         for (side, bytes) in &talk.0 {
-            all.bytes(number, *side, at_us, 0, bytes, sink).unwrap();
+            all.handle_bytes(number, *side, at_us, 0, bytes, sink)
+                .unwrap();
         }
     };
-    all.opened(1, "[local]", 0, true);
+    all.open_connection(1, "[local]", 0, true);
     say(
         &mut all,
         1,
@@ -21,7 +22,7 @@ fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
         &mut sink,
     );
     for (number, key) in [(2, b"wxyz"), (3, b"????")] {
-        all.opened(number, "[local]", 5, true);
+        all.open_connection(number, "[local]", 5, true);
         let cancel = Talk::default().client(|out| {
             let secret_key = &key[..];
             let process_id = 7;
@@ -33,12 +34,12 @@ fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
             .unwrap();
         });
         say(&mut all, number, 5, &cancel, &mut sink);
-        all.closed(number, 6, &mut sink).unwrap();
+        all.close_connection(number, 6, &mut sink).unwrap();
     }
     let canceled = b"SERROR\0VERROR\0C57014\0Mcanceling\0\0";
     let answer = Talk::default().server(&[(b'E', canceled), (b'Z', b"I")]);
     say(&mut all, 1, 9, &answer, &mut sink);
-    all.closed(1, 10, &mut sink).unwrap();
+    all.close_connection(1, 10, &mut sink).unwrap();
     let events: Vec<String> = sink.events.iter().map(said).collect();
     assert_eq!(events[1], "simple SELECT pg_sleep(9) 57014");
     assert_eq!((&*events[2], &*events[3]), ("cancel ", "disconnect "));
@@ -48,19 +49,20 @@ fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
 }
 
 /// Records a conversation from one piece up to another.
-fn recorded_from(talk: &Talk, from: usize, to: usize) -> (EventCollector, Account) {
+fn recorded_from(talk: &Talk, from: usize, to: usize) -> (EventCollector, DecoderAccount) {
     let mut sink = EventCollector::default();
-    let mut all = Conversations::new(DecoderOptions::default());
-    all.opened(1, "[local]", 0, true);
+    let mut all = ProtocolDecoder::new(DecoderOptions::default());
+    all.open_connection(1, "[local]", 0, true);
     for (index, (side, bytes)) in talk.0.iter().enumerate() {
         let at_us = 1000 * index as i64;
         if index == from {
-            all.record(at_us, &mut sink).unwrap();
+            all.start_recording(at_us, &mut sink).unwrap();
         }
         if index == to {
-            all.stop(at_us, &mut sink).unwrap();
+            all.stop_recording(at_us, &mut sink).unwrap();
         }
-        all.bytes(1, *side, at_us, 0, bytes, &mut sink).unwrap();
+        all.handle_bytes(1, *side, at_us, 0, bytes, &mut sink)
+            .unwrap();
     }
     (sink, all.account().clone())
 }
@@ -120,13 +122,14 @@ fn after_a_loss_a_session_is_followed_from_its_next_question() {
         .server(&[(b'1', b""), (b'Z', b"I")])
         .query("SELECT 1");
     let mut sink = EventCollector::default();
-    let mut all = Conversations::new(DecoderOptions::default());
-    all.record(0, &mut sink).unwrap();
-    all.opened(1, "[local]", 0, true);
+    let mut all = ProtocolDecoder::new(DecoderOptions::default());
+    all.start_recording(0, &mut sink).unwrap();
+    all.open_connection(1, "[local]", 0, true);
     for (side, bytes) in &talk.0 {
-        all.bytes(1, *side, 10, 0, bytes, &mut sink).unwrap();
+        all.handle_bytes(1, *side, 10, 0, bytes, &mut sink).unwrap();
     }
-    all.lost(1, Side::Server, 20, Some(100), &mut sink).unwrap();
+    all.handle_loss(1, Side::Server, 20, Some(100), &mut sink)
+        .unwrap();
     let after = Talk::default()
         .server(&[(b'C', b"SELECT 1\0")])
         .query("SELECT 'unseen'")
@@ -138,9 +141,9 @@ fn after_a_loss_a_session_is_followed_from_its_next_question() {
         })
         .server(&[(b'2', b""), (b'C', b"SELECT 1\0"), (b'Z', b"I")]);
     for (side, bytes) in &after.0 {
-        all.bytes(1, *side, 30, 0, bytes, &mut sink).unwrap();
+        all.handle_bytes(1, *side, 30, 0, bytes, &mut sink).unwrap();
     }
-    all.closed(1, 40, &mut sink).unwrap();
+    all.close_connection(1, 40, &mut sink).unwrap();
     let events: Vec<String> = sink.events.iter().map(said).collect();
     assert_eq!(
         events,
@@ -169,13 +172,13 @@ fn a_session_that_was_there_before_is_found() {
         .query("SELECT 2")
         .server(&[(b'C', b"SELECT 1\0"), (b'Z', b"I")]);
     let mut sink = EventCollector::default();
-    let mut all = Conversations::new(DecoderOptions::default());
-    all.record(0, &mut sink).unwrap();
-    all.opened(1, "10.0.0.1:5000", 0, false);
+    let mut all = ProtocolDecoder::new(DecoderOptions::default());
+    all.start_recording(0, &mut sink).unwrap();
+    all.open_connection(1, "10.0.0.1:5000", 0, false);
     for (side, bytes) in &talk.0 {
-        all.bytes(1, *side, 10, 3, bytes, &mut sink).unwrap();
+        all.handle_bytes(1, *side, 10, 3, bytes, &mut sink).unwrap();
     }
-    all.closed(1, 40, &mut sink).unwrap();
+    all.close_connection(1, 40, &mut sink).unwrap();
     let events: Vec<String> = sink.events.iter().map(said).collect();
     assert_eq!(
         events,
@@ -195,7 +198,7 @@ fn what_is_no_session_is_counted() {
     });
     let (sink, account) = hear(&replication.query("IDENTIFY_SYSTEM"));
     assert!(sink.events.is_empty());
-    assert_eq!(account.unreadable[&Unreadable::Replication], 1);
+    assert_eq!(account.unreadable[&UnreadableReason::Replication], 1);
     let mut refused = Talk::begun();
     refused.0.truncate(1);
     let refused = refused.server(&[(b'E', b"SFATAL\0C28P01\0Mno\0\0")]);
@@ -206,7 +209,7 @@ fn what_is_no_session_is_counted() {
     assert_eq!(account.empty, 1);
     let http = Talk::default().client(|out| out.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n"));
     let (_, account) = hear(&http);
-    assert_eq!(account.unreadable[&Unreadable::NotTheProtocol], 1);
+    assert_eq!(account.unreadable[&UnreadableReason::NotTheProtocol], 1);
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn what_is_asked_before_the_server_is_ready_is_recorded() {
     let commit: [(u8, &[u8]); 2] = [(b'C', b"COMMIT\0"), ready];
     let talk = hasty(asks, &[&rows[..], &[ready], &begin, &commit].concat());
     let events = talk.events();
-    let digest = |event: &Event| event.particulars.clone().unwrap_or_default().result_digest;
+    let digest = |event: &Event| event.wire_details.clone().unwrap_or_default().result_digest;
     assert!(digest(&events[1]).is_some());
     let said = |events: &[Event]| events.iter().map(said).collect::<Vec<_>>();
     assert_eq!(

@@ -6,7 +6,7 @@ use protocol::frontend::{
 };
 use protocol::{Format, PROTOCOL_3_0};
 use workload::{
-    Boundary, Event, EventKind, Parameter, Particulars, ResultFormat, RowDigest, Unreplayable,
+    Boundary, Event, EventKind, Parameter, ResultFormat, RowDigest, Unreplayable, WireDetails,
 };
 
 mod connections;
@@ -66,15 +66,15 @@ impl Talk {
     }
 
     /// Decodes the traffic, with each piece a millisecond after the previous one.
-    fn hear(&self) -> (EventCollector, Account) {
+    fn hear(&self) -> (EventCollector, DecoderAccount) {
         self.hear_cut(&Side::Client, 0, usize::MAX)
     }
 
-    fn hear_cut(&self, side: &Side, piece: usize, cut: usize) -> (EventCollector, Account) {
+    fn hear_cut(&self, side: &Side, piece: usize, cut: usize) -> (EventCollector, DecoderAccount) {
         let mut sink = EventCollector::default();
-        let mut conversations = Conversations::new(DecoderOptions { digest: true });
-        conversations.record(0, &mut sink).unwrap();
-        conversations.opened(1, "10.0.0.1:5000", 0, true);
+        let mut conversations = ProtocolDecoder::new(DecoderOptions { digest: true });
+        conversations.start_recording(0, &mut sink).unwrap();
+        conversations.open_connection(1, "10.0.0.1:5000", 0, true);
         for (index, (whose, bytes)) in self.0.iter().enumerate() {
             let at_us = 1000 * index as i64;
             let cut = match index == piece && whose == side {
@@ -83,12 +83,14 @@ impl Talk {
             };
             for part in [&bytes[..cut], &bytes[cut..]] {
                 conversations
-                    .bytes(1, *whose, at_us, 0, part, &mut sink)
+                    .handle_bytes(1, *whose, at_us, 0, part, &mut sink)
                     .unwrap();
             }
         }
         let end_us = 1000 * self.0.len() as i64;
-        conversations.closed(1, end_us, &mut sink).unwrap();
+        conversations
+            .close_connection(1, end_us, &mut sink)
+            .unwrap();
         (sink, conversations.account().clone())
     }
 
@@ -143,7 +145,7 @@ fn execute(portal: &str, rows_max: i32, out: &mut Vec<u8>) {
 
 /// Summarises an event: the request and its result.
 fn said(event: &Event) -> String {
-    let particulars = event.particulars.clone().unwrap_or_default();
+    let particulars = event.wire_details.clone().unwrap_or_default();
     let mut said = format!("{} ", event.kind.name());
     if let EventKind::Execute {
         statement,
@@ -197,7 +199,7 @@ fn what_backslashes_mean_is_known_from_the_servers_word() {
         ])
     };
     let settings = |talk: Talk| {
-        let particulars = talk.events()[0].particulars.clone();
+        let particulars = talk.events()[0].wire_details.clone();
         particulars.map_or_else(Vec::new, |known| known.settings.clone())
     };
     assert_eq!(
@@ -218,7 +220,7 @@ fn a_query_has_its_rows_times_and_digest() {
     let events = talk.events();
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(kinds, ["connect", "simple", "disconnect"]);
-    let connect = events[0].particulars.as_ref().unwrap();
+    let connect = events[0].wire_details.as_ref().unwrap();
     assert_eq!(connect.settings, [("TimeZone".into(), "UTC".into())]);
     let select = &events[1];
     assert_eq!(
@@ -227,11 +229,11 @@ fn a_query_has_its_rows_times_and_digest() {
     );
     assert_eq!(select.outcome.rows, Some(2));
     let digest = RowDigest::of(ROW).wrapping_mul(2);
-    let particulars = Particulars {
+    let particulars = WireDetails {
         result_digest: Some(digest),
-        ..Particulars::default()
+        ..WireDetails::default()
     };
-    assert_eq!(select.particulars.as_deref(), Some(&particulars));
+    assert_eq!(select.wire_details.as_deref(), Some(&particulars));
     assert_eq!(events[2].due_us, 5000);
     let (sink, account) = talk.hear();
     let session = &sink.sessions[0];
@@ -252,7 +254,7 @@ fn rows_that_are_copied_out_are_summed_up_in_any_order() {
             .server(&[(b'c', b""), (b'C', b"COPY 3\0"), (b'Z', b"I")]);
         let copy = talk.events().remove(1);
         assert_eq!(copy.outcome.rows, Some(3));
-        copy.particulars.unwrap().result_digest.unwrap()
+        copy.wire_details.unwrap().result_digest.unwrap()
     };
     let sum = [&b"1\n"[..], b"2\n", b"2\n"].map(RowDigest::of);
     let sum = sum.into_iter().fold(0, u64::wrapping_add);
@@ -424,7 +426,7 @@ fn portals_are_fetched_from_and_closed() {
             "fetch SELECT * FROM t rows=1",
         ]
     );
-    let rows_max = |event: &Event| event.particulars.as_ref().unwrap().rows_max;
+    let rows_max = |event: &Event| event.wire_details.as_ref().unwrap().rows_max;
     assert_eq!(
         (rows_max(&events[2]), rows_max(&events[3])),
         (Some(2), Some(2))
@@ -477,7 +479,7 @@ fn copy_data_belong_to_their_statement_in_either_protocol() {
         ]
     );
     let copied = |event: &Event| {
-        let copy = event.particulars.as_ref().unwrap().copy.as_ref();
+        let copy = event.wire_details.as_ref().unwrap().copy.as_ref();
         copy.map(|copy| copy.data.to_vec())
     };
     assert_eq!(copied(&events[1]), Some(b"1\n2\n".to_vec()));
@@ -534,7 +536,7 @@ fn copy_data_that_come_unasked_are_kept_for_what_asks_for_them() {
         ]
     );
     let copied = |event: &Event| {
-        let copy = event.particulars.as_ref().unwrap().copy.as_ref();
+        let copy = event.wire_details.as_ref().unwrap().copy.as_ref();
         copy.map(|copy| copy.data.to_vec())
     };
     let copied: Vec<_> = events[1..6].iter().map(copied).collect();
@@ -550,7 +552,7 @@ fn a_copy_whose_end_was_not_seen_is_not_one_that_was_done() {
             .server(&[(b'G', b"\0\0\x01\0\0")])
             .client(|out| CopyData { data: b"1\n" }.encode(out).unwrap())
     };
-    let copy = |event: &Event| event.particulars.as_ref().unwrap().copy.clone();
+    let copy = |event: &Event| event.wire_details.as_ref().unwrap().copy.clone();
     // The server rejects the rest: a replay fails in the same way.
     let failed = begins().server(&[(b'E', ERROR), (b'Z', b"I")]).events();
     assert_eq!(said(&failed[1]), "simple COPY t FROM STDIN 42P01");
@@ -565,7 +567,7 @@ fn a_copy_whose_end_was_not_seen_is_not_one_that_was_done() {
         .query("SELECT id FROM t")
         .server(&[(b'T', ID), (b'D', ROW)])
         .events();
-    let particulars = cut[1].particulars.as_ref().unwrap();
+    let particulars = cut[1].wire_details.as_ref().unwrap();
     assert_eq!(
         (particulars.result_digest, cut[1].outcome.rows),
         (None, None)
@@ -605,7 +607,7 @@ fn types_forms_and_made_up_values_are_kept() {
             (b'Z', b"I"),
         ]);
     let events = talk.events();
-    let particulars = events[2].particulars.as_ref().unwrap();
+    let particulars = events[2].wire_details.as_ref().unwrap();
     assert_eq!(particulars.parameter_types, [23]);
     assert_eq!(particulars.result_formats, [ResultFormat::Binary]);
     let row = particulars.first_row.as_ref().unwrap();

@@ -52,7 +52,7 @@ fn every_link_layer_leads_to_the_payload() {
     let ip = segment(false).ip();
     assert_eq!(
         parse_packet(Link::of(147), &ip, ip.len() as u64),
-        PacketContent::Passed(Passed::UnknownLink)
+        PacketContent::Passed(OtherTraffic::UnknownLink)
     );
 }
 
@@ -107,14 +107,14 @@ fn other_traffic_is_told() {
     let length = udp.len() as u64;
     assert_eq!(
         parse_packet(Link::Raw, &udp, length),
-        PacketContent::Passed(Passed::NotTcp)
+        PacketContent::Passed(OtherTraffic::NotTcp)
     );
     let mut arp = framed(1, &[], &segment(false).ip());
     arp[12..14].copy_from_slice(&[8, 6]);
     let length = arp.len() as u64;
     assert_eq!(
         parse_packet(Link::Ethernet, &arp, length),
-        PacketContent::Passed(Passed::NotIp)
+        PacketContent::Passed(OtherTraffic::NotIp)
     );
     for (at, value) in [(6, 0x20), (7, 1)] {
         let mut fragment = segment(false).ip();
@@ -131,7 +131,7 @@ fn other_traffic_is_told() {
         let length = wrong.len() as u64;
         assert_eq!(
             parse_packet(Link::Raw, &wrong, length),
-            PacketContent::Malformed(Malformed::Length)
+            PacketContent::Malformed(MalformedReason::Length)
         );
     }
 }
@@ -175,6 +175,6 @@ fn extension_headers_are_followed() {
     let bytes = with(&[(50, &hop)]);
     assert_eq!(
         parse_packet(Link::Raw, &bytes, length),
-        PacketContent::Passed(Passed::NotTcp)
+        PacketContent::Passed(OtherTraffic::NotTcp)
     );
 }

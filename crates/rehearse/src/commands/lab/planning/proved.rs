@@ -21,7 +21,7 @@ use super::super::stage::Stage;
 use super::{settings, start};
 use study::Failure;
 use study::diagnosis_inputs;
-use study::target_snapshot::Asked;
+use study::target_snapshot::ObservationPlan;
 
 /// What is captured, its replay, and the proof.
 pub const WORKLOAD: &str = "texts.workload";
@@ -84,10 +84,10 @@ pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> 
     ))?;
     let logging = LOGGING.map(|(name, value)| (name.to_owned(), value.to_owned()));
     start(&mut stage, logging.into())?;
-    let captured = planning::busy(
+    let captured = planning::run_load(
         &stage.connecting(),
         SESSIONS,
-        planning::account_with_branch,
+        planning::account_join_query,
         (size.reads, PATIENCE),
     )
     .map_err(Failure::could_not)?;
@@ -98,7 +98,7 @@ pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> 
             .to_owned(),
     )?;
     stage.server.set(settings(COUNTINGS[2]))?;
-    let looks = Asked {
+    let looks = ObservationPlan {
         facts: true,
         plans: None,
         profile: None,
@@ -110,8 +110,10 @@ pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> 
             .map_err(LabError::server("pg_stat_statements cannot be made"))
     };
     let (run, _) = stage.replay_asked(&workload, RUN, &as_fast_as_it_goes(), looks, counted)?;
-    let evidence =
-        diagnosis_inputs::of_run(&RunReader::open(&run)?, diagnosis_inputs::Asked::default())?;
+    let evidence = diagnosis_inputs::read_run_evidence(
+        &RunReader::open(&run)?,
+        diagnosis_inputs::QueriedFacts::default(),
+    )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
 
     stage.step(format!(

@@ -33,7 +33,7 @@ pub fn view(seen: &Seen) -> CaseReport {
             seen.headroom.calls_per_s,
             seen.headroom.ceiling_per_s,
             seen.headroom.distance(),
-            seen.headroom.advice().words(),
+            seen.headroom.advice().text(),
             verdict(seen.proved.prepared())
         ),
         checks,
@@ -113,7 +113,7 @@ fn measured(seen: &Seen) -> Vec<String> {
         seen.headroom.calls_per_s,
         seen.headroom.ceiling_per_s,
         seen.headroom.distance(),
-        seen.headroom.advice().words()
+        seen.headroom.advice().text()
     ));
     debug_assert_eq!(simple.sessions, prepared.sessions);
     let proved = &seen.proved;

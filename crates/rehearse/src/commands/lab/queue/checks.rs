@@ -2,7 +2,7 @@
 
 use compare::proof::Verdict;
 use diagnose::SuspectVerdict;
-use lab::queue::{COMPOSITE, Driven, Key, OBVIOUS};
+use lab::queue::{COMPOSITE, Key, OBVIOUS, SystemResult};
 use report::CaseCheck;
 
 use super::super::check;
@@ -48,7 +48,7 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
         .unwrap_or_default();
     let suspect = diagnosed.suspect();
     let (before, after) = stalled(&seen.cured.samples);
-    let per_s = |driven: &Driven| driven.served.requests as f64 / driven.took.as_secs_f64();
+    let per_s = |driven: &SystemResult| driven.served.requests as f64 / driven.took.as_secs_f64();
     let (slow, fast) = (per_s(&seen.trouble), per_s(&seen.cured));
     let ratio = |index| seen.proved.ratio(index).unwrap_or(f64::NAN);
     vec![
@@ -76,11 +76,11 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
         check(
             "the limiter, whom everybody suspected, is cleared",
             suspect.is_some_and(|one| one.verdict == SuspectVerdict::Cleared)
-                && seen.trouble.counts.put_off > 0,
+                && seen.trouble.counts.postponed > 0,
             match suspect {
                 Some(one) => format!(
                     "it put off {} of {} links that were claimed; {}: at most {} to win",
-                    seen.trouble.counts.put_off,
+                    seen.trouble.counts.postponed,
                     seen.trouble.counts.claimed,
                     one.verdict.words(),
                     percent(one.max_gain)
@@ -105,7 +105,7 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
             after * 2 < before && fast > slow * MORE,
             format!(
                 "stalled goes from {before} to {after}; {fast:.0} attempts a second beside {slow:.0} without it, while {} links came in and {} were put off",
-                seen.cured.counts.arrived, seen.cured.counts.put_off
+                seen.cured.counts.arrived, seen.cured.counts.postponed
             ),
         ),
     ]
@@ -117,7 +117,7 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
         &seen.cured.served,
         &seen.locked.served,
     ]
-    .map(|served| served.twice);
+    .map(|served| served.duplicates);
     let killed = &seen.killed;
     let expected = seen.made.links / 1_000;
     vec![
@@ -134,10 +134,10 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
         ),
         check(
             "without it some are",
-            seen.unlocked.served.twice > 0,
+            seen.unlocked.served.duplicates > 0,
             format!(
                 "{} of {} requests",
-                seen.unlocked.served.twice, seen.unlocked.served.requests
+                seen.unlocked.served.duplicates, seen.unlocked.served.requests
             ),
         ),
         check(

@@ -18,7 +18,7 @@ use workload::WorkloadReader;
 use super::super::stage::{DATABASE, LOADED, Stage};
 use crate::display::Display;
 use study::Failure;
-use study::target_snapshot::Asked;
+use study::target_snapshot::ObservationPlan;
 use study::{diagnosis_inputs, observed_replay};
 
 /// The run, and what was made of it.
@@ -63,7 +63,8 @@ pub fn look(
     let run = replayed(stage, workload, look_every)?;
     let thresholds = Thresholds::default();
     let run = RunReader::open(&run)?;
-    let evidence = diagnosis_inputs::of_run(&run, diagnosis_inputs::Asked::default())?;
+    let evidence =
+        diagnosis_inputs::read_run_evidence(&run, diagnosis_inputs::QueriedFacts::default())?;
     // In the order of commits statements wait for those of others as nobody did: response times are not users'.
     let suspects = vec![suspect(&evidence, SUSPECT, None, &thresholds)];
     let diagnosis = diagnose(&evidence, &thresholds);
@@ -105,13 +106,13 @@ fn replayed(
         workload,
         &target,
         &options,
-        Asked {
+        ObservationPlan {
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,
             watch: Some(MonitorOptions {
-                queue: Some(queue::SERIES.to_owned()),
-                queue_every: look_every,
+                custom_query: Some(queue::SERIES.to_owned()),
+                custom_query_interval: look_every,
                 ..MonitorOptions::default()
             }),
         },

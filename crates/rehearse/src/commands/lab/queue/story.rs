@@ -1,7 +1,7 @@
 //! The case, told: what was believed, what was measured, and the published numbers beside ours.
 
 use lab::queue;
-use lab::queue::{COMPOSITE, Driven, Index, Key, OBVIOUS, PARTIAL, Sample};
+use lab::queue::{COMPOSITE, Index, Key, OBVIOUS, PARTIAL, Sample, SystemResult};
 use report::{CaseChart, CaseLine, CaseNumber, CaseReport, quantity};
 use statistics::Unit;
 use study::proof::ProofNumber;
@@ -35,7 +35,7 @@ pub fn stalled(samples: &[Sample]) -> (i64, i64) {
 }
 
 /// Attempts to download, each second.
-pub fn downloads_per_s(driven: &Driven) -> f64 {
+pub fn downloads_per_s(driven: &SystemResult) -> f64 {
     driven.served.requests as f64 / driven.took.as_secs_f64()
 }
 
@@ -132,7 +132,7 @@ fn measured(seen: &Seen) -> Vec<String> {
     if let Some(suspect) = seen.diagnosed.suspect() {
         told.push(format!(
             "The limiter put off {} of the {} links that were claimed, with {} of all statements. Asked for it, the diagnosis says: {}, at most {} to win.",
-            counts.put_off,
+            counts.postponed,
             counts.claimed,
             percent(suspect.calls_share),
             suspect.verdict.words(),
@@ -147,7 +147,7 @@ fn measured(seen: &Seen) -> Vec<String> {
         seen.cured.took.as_secs_f64(),
         seen.cured.counts.arrived,
         seen.cured.served.requests,
-        seen.cured.counts.put_off,
+        seen.cured.counts.postponed,
     ));
     told.push(format!(
         "The indexes have their price: {}.",
@@ -167,9 +167,9 @@ fn measured(seen: &Seen) -> Vec<String> {
     told.push(format!(
         "Of {} links that were due, four instances without FOR UPDATE SKIP LOCKED made {} of {} downloads once more than was due; with it {} of {}.",
         seen.unlocked.due,
-        seen.unlocked.served.twice,
+        seen.unlocked.served.duplicates,
         seen.unlocked.served.requests,
-        seen.locked.served.twice,
+        seen.locked.served.duplicates,
         seen.locked.served.requests
     ));
     told.push(format!(
@@ -185,7 +185,7 @@ fn measured(seen: &Seen) -> Vec<String> {
             .iter()
             .map(|one| format!(
                 "{}: {} of WAL for {} rows, an index of {} ({} packed anew)",
-                one.key.words(),
+                one.key.text(),
                 bytes(one.wal_bytes),
                 one.inserted,
                 bytes(one.index_bytes),
@@ -278,7 +278,7 @@ fn numbers(seen: &Seen) -> Vec<CaseNumber> {
 }
 
 fn charts(seen: &Seen) -> Vec<CaseChart> {
-    let line = |name: &str, driven: &Driven, of: &dyn Fn(&Sample) -> f64| CaseLine {
+    let line = |name: &str, driven: &SystemResult, of: &dyn Fn(&Sample) -> f64| CaseLine {
         name: name.to_owned(),
         points: driven
             .samples

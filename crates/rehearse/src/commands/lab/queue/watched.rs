@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use diagnose::{Thresholds, diagnose};
 use lab::queue;
-use lab::queue::{Driven, Plan, Queue};
+use lab::queue::{Queue, SystemPlan, SystemResult};
 use replay::Target;
 use run::RunReader;
 
@@ -26,9 +26,9 @@ pub const RUN: &str = "observed.run";
 pub fn drive(
     stage: &Stage,
     made: &Queue,
-    plan: &Plan,
+    plan: &SystemPlan,
     (span, look_every): (Duration, Option<Duration>),
-) -> Result<(Driven, Option<String>), Failure> {
+) -> Result<(SystemResult, Option<String>), Failure> {
     let url = stage.endpoint.url(DATABASE);
     let target = Target::parse(&url, |_| None)?;
     let output = stage.directory.join(RUN);
@@ -38,22 +38,22 @@ pub fn drive(
         output: Some(output.clone()),
         json: false,
         looks: LookArgs {
-            sample_rate: observe::HZ,
+            sample_rate: observe::DEFAULT_SAMPLE_RATE_HZ,
             custom_query: Some(queue::SERIES.to_owned()),
             custom_query_every: look_every,
         },
     };
     let deployed = deployment(stage);
-    let driven = std::thread::scope(|scope| -> Result<Driven, Failure> {
-        let driving = scope.spawn(|| queue::drive(&deployed, made, plan, span));
+    let driven = std::thread::scope(|scope| -> Result<SystemResult, Failure> {
+        let driving = scope.spawn(|| queue::run_system(&deployed, made, plan, span));
         let watched = observing::watch(&watching, &target, &output, &stage.interrupt);
         let driven = driving.join().expect("the system does not panic");
         watched?;
         driven.map_err(could_not)
     })?;
-    let evidence = diagnosis_inputs::of_run(
+    let evidence = diagnosis_inputs::read_run_evidence(
         &RunReader::open(&output)?,
-        diagnosis_inputs::Asked::default(),
+        diagnosis_inputs::QueriedFacts::default(),
     )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     let starved = diagnosis

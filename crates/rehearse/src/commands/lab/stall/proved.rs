@@ -55,8 +55,10 @@ pub fn prove(
     workload: &WorkloadReader,
     (seconds, blocks): (u32, u32),
 ) -> Result<(Stage, Proved), Failure> {
-    let evidence =
-        diagnosis_inputs::of_run(&RunReader::open(run)?, diagnosis_inputs::Asked::default())?;
+    let evidence = diagnosis_inputs::read_run_evidence(
+        &RunReader::open(run)?,
+        diagnosis_inputs::QueriedFacts::default(),
+    )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     let suggested = diagnosis
         .findings

@@ -3,7 +3,7 @@
 use compare::Comparison;
 use compare::proof::Verdict;
 use lab::stall;
-use lab::stall::Rates;
+use lab::stall::SendRates;
 use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport};
 use study::proof::ProofSideReport;
 
@@ -33,8 +33,8 @@ pub fn view(seen: &Seen) -> CaseReport {
             ),
             format!(
                 "In one order for all sessions every statement waits until all that was due before it has been sent, and each search holds up everybody: of what the untouched sessions were to send, {} was sent in its time. With a session each it is {}.",
-                percent(seen.global.kept()),
-                percent(seen.session.kept())
+                percent(seen.global.share_in_time()),
+                percent(seen.session.share_in_time())
             ),
             format!(
                 "With a session each the run says what is wrong, and not only that all is late: the diagnosis begins with \"{}\", and suggests {}",
@@ -53,7 +53,7 @@ pub fn view(seen: &Seen) -> CaseReport {
             number(
                 "the untouched sessions' send rate in one order for all",
                 None,
-                percent(seen.global.kept()),
+                percent(seen.global.share_in_time()),
                 "The write-up tells of bursts and silence, without a number. Here a search takes as many times its interval as was chosen, so that about a third is left.",
             ),
             number(
@@ -107,28 +107,28 @@ fn files(seen: &Seen) -> Vec<CaseFile> {
 fn checks(seen: &Seen) -> Vec<CaseCheck> {
     let (control, session, global) = (&seen.control, &seen.session, &seen.global);
     let slowest = slowest(&seen.comparison);
-    let kept = |rates: &Rates| {
+    let kept = |rates: &SendRates| {
         format!(
             "{} of {} statements were sent in their time: {}",
             rates.sent_in_time,
             rates.due,
-            percent(rates.kept())
+            percent(rates.share_in_time())
         )
     };
     let mut checks = vec![
         check(
             "with the index the untouched sessions send what they are to send",
-            control.kept() >= HOLDS,
+            control.share_in_time() >= HOLDS,
             kept(control),
         ),
         check(
             "in one order for all, without the index, they send less than half of it",
-            global.kept() < FALLS,
+            global.share_in_time() < FALLS,
             kept(global),
         ),
         check(
             "with a session each, without the index, they send it within 2 %",
-            session.kept() >= HOLDS,
+            session.share_in_time() >= HOLDS,
             kept(session),
         ),
         check(
@@ -212,9 +212,9 @@ fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
     Some((found.sql.clone()?, ratio))
 }
 
-fn chart(session: &Rates, global: &Rates) -> CaseChart {
+fn chart(session: &SendRates, global: &SendRates) -> CaseChart {
     let seconds = WINDOW_NS as f64 / 1e9;
-    let line = |name: &str, rates: &Rates, of: &dyn Fn(&stall::Window) -> u64| CaseLine {
+    let line = |name: &str, rates: &SendRates, of: &dyn Fn(&stall::Window) -> u64| CaseLine {
         name: name.to_owned(),
         points: rates
             .windows
@@ -228,8 +228,8 @@ fn chart(session: &Rates, global: &Rates) -> CaseChart {
         unit: "statements a second".to_owned(),
         alt_text: format!(
             "with a session each {:.0} % is sent in its time, in one order for all {:.0} %",
-            session.kept() * 100.0,
-            global.kept() * 100.0
+            session.share_in_time() * 100.0,
+            global.share_in_time() * 100.0
         ),
         x_categories: None,
         durations: false,
