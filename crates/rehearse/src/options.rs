@@ -167,6 +167,11 @@ pub struct CaptureLog {
     /// Read files in this format [default: detected].
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// Read times whose zone the log does not tell, such as CST or syslog's, in this log_timezone: a
+    /// name such as Asia/Kolkata, or an offset such as +08 [default: as the log shows, else as
+    /// PostgreSQL reads the abbreviation].
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    pub log_timezone: Option<String>,
     /// Follow a log that is still being written, from its end and through rotation, until Ctrl-C
     /// or for --duration. Of a directory or a pattern, follow the file written last.
     #[arg(long)]
@@ -265,6 +270,14 @@ pub enum Format {
     Azure,
     /// JSON lines of CloudNativePG.
     Cnpg,
+    /// Lines with a name before each: Kubernetes' CRI format, or the output of `docker compose logs`,
+    /// `kubectl logs --prefix`, `stern` or `grep -H`.
+    Container,
+    /// JSON records with one line of the server each: Docker's json-file, filebeat, Fluent Bit, Loki,
+    /// Log Analytics, or `journalctl -o json`.
+    Shipper,
+    /// Heroku's log drain.
+    Heroku,
 }
 
 impl From<Format> for capture_log::LogFormat {
@@ -278,6 +291,9 @@ impl From<Format> for capture_log::LogFormat {
             Format::Cloudsql => Self::CloudSql,
             Format::Azure => Self::Azure,
             Format::Cnpg => Self::Cnpg,
+            Format::Container => Self::Container,
+            Format::Shipper => Self::Shipper,
+            Format::Heroku => Self::Heroku,
         }
     }
 }

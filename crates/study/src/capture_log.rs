@@ -105,6 +105,7 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
             "format",
             request.log.format.map(|format| format.name().to_owned()),
         ),
+        ("log_timezone", request.log.time_zone.clone()),
     ];
     // The file may be gone after it is no longer followed.
     let is_stream = request.log.follow.is_some();
@@ -191,6 +192,9 @@ impl From<LogError> for Failure {
             | LogError::PrefixMatchesNothing { .. }
             | LogError::NotThatFormat { .. }
             | LogError::NoOnePrefix { .. }
+            | LogError::TimeZoneUnknown { .. }
+            | LogError::Unsupported { .. }
+            | LogError::SyslogWithoutProcess { .. }
             | LogError::PrefixLacks { .. } => Failure::usage(error),
             LogError::Sink(inner) => Failure::could_not(inner),
             _ => Failure::could_not(error),

@@ -18,6 +18,7 @@ use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
 use super::timestamp::TimestampParser;
+use super::zones::ZoneReading;
 use crate::reconcile::Location;
 
 /// Number of columns that every version has.
@@ -68,6 +69,14 @@ enum Failure {
 }
 
 impl Reader for CsvReader {
+    fn times(&self) -> &TimestampParser {
+        &self.times
+    }
+
+    fn set_zones(&mut self, reading: &ZoneReading) {
+        self.times.set_reading(reading.clone());
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,
@@ -104,8 +113,14 @@ impl Reader for CsvReader {
 impl CsvReader {
     /// Parses the timestamp and comma at the start of a record.
     fn parse_start(&mut self, bytes: &[u8], complete: bool) -> Result<i64, Failure> {
-        match self.times.read(bytes) {
-            Some(stamp) if bytes.get(stamp.length) == Some(&b',') => Ok(stamp.wall_us),
+        // Programs that write a csvlog anew quote every field.
+        let quoted = usize::from(bytes.first() == Some(&b'"'));
+        let end: &[u8] = match quoted {
+            0 => b",",
+            _ => b"\",",
+        };
+        match self.times.read(&bytes[quoted..]) {
+            Some(stamp) if bytes[quoted + stamp.length..].starts_with(end) => Ok(stamp.wall_us),
             _ if !complete && line_end(bytes, 0).is_none() => Err(Failure::More),
             _ => Err(Failure::Reason(UnreadableReason::NoRecord)),
         }
@@ -151,9 +166,11 @@ impl CsvReader {
         })?;
         let (started, session_pid) = parse_session_id(value(column::SESSION).as_bytes())
             .map_or((0, 0), |(start, pid, _)| (start, pid));
-        let backend = match value(column::LEADER_PID) {
-            "" => Backend::parse(value(column::BACKEND_TYPE)),
-            _ => Backend::ParallelWorker,
+        // The type says more than the leader's process, whose column other programs' files may lack.
+        let backend = match (value(column::BACKEND_TYPE), value(column::LEADER_PID)) {
+            ("", "" | "0") => Backend::Client,
+            ("", _) => Backend::ParallelWorker,
+            (backend, _) => Backend::parse(backend),
         };
         Ok(Entry {
             wall_us,
@@ -174,6 +191,7 @@ impl CsvReader {
             context: value(column::CONTEXT),
             statement: value(column::STATEMENT),
             positioned: !value(column::POSITION).is_empty(),
+            cut: false,
             place,
             lines,
         })

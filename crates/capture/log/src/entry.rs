@@ -6,6 +6,8 @@ use super::prefix::Fields;
 use super::reconcile::Location;
 use super::severity::Severity;
 use super::text::Text;
+use super::timestamp::TimestampParser;
+use super::zones::ZoneReading;
 
 /// Kind of the process that wrote an entry, as far as the log says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub(super) struct Entry<'a> {
     pub statement: &'a str,
     /// The error points at a position in the statement.
     pub positioned: bool,
+    /// The log holds only a part of its text.
+    pub cut: bool,
     pub place: Location,
     /// Number of physical lines.
     pub lines: u64,
@@ -146,6 +150,12 @@ pub(super) trait Reader {
         complete: bool,
         place: Location,
     ) -> (ReadResult<'a>, usize);
+
+    /// The parser of its times.
+    fn times(&self) -> &TimestampParser;
+
+    /// Reads time zones as `reading` says.
+    fn set_zones(&mut self, reading: &ZoneReading);
 
     /// Notes for the user about the input, once it is read; each a sentence.
     fn notes(&self) -> Vec<String> {

@@ -92,6 +92,24 @@ pub enum LogError {
         /// Name as the user gave it.
         name: String,
     },
+    /// The log has a known format that is not read.
+    #[error("{name} is {what}; {advice}")]
+    Unsupported {
+        /// Name as the user gave it.
+        name: String,
+        /// Description of the format.
+        what: &'static str,
+        /// Way to a log that is read.
+        advice: &'static str,
+    },
+    /// A syslog's lines have no process.
+    #[error(
+        "{name} is a syslog whose tag has no process number, as in 'postgres[123]:', and the server's log_line_prefix has none (%p) either, so that sessions cannot be told apart; set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ', or have the daemon write the tag as the server sends it"
+    )]
+    SyslogWithoutProcess {
+        /// Name as the user gave it.
+        name: String,
+    },
     /// An input is binary.
     #[error(
         "{name} is no PostgreSQL log: its beginning is binary data; give a server log as text, or compressed with gzip, zstd, bzip2 or xz"
@@ -156,6 +174,14 @@ pub enum LogError {
         /// Name as the user gave it.
         name: String,
         /// Time zone as the log prints it.
+        zone: String,
+    },
+    /// The given time zone is unknown.
+    #[error(
+        "the time zone '{zone}' is not known; give --log-timezone a name such as Asia/Kolkata, or an offset such as +08"
+    )]
+    TimeZoneUnknown {
+        /// Time zone as the user gave it.
         zone: String,
     },
     /// A log was written with another `lc_messages`.

@@ -216,6 +216,12 @@ fn check_values(account: &Reconciliation, findings: &mut Vec<Finding>) {
             of_values: tallies.values,
         });
     }
+    if tallies.statements_cut > 0 {
+        findings.push(Finding::StatementsCut {
+            statements: tallies.statements_cut,
+            of: tallies.statements,
+        });
+    }
     if tallies.copies > 0 {
         findings.push(Finding::CopyData {
             statements: tallies.copies,

@@ -20,7 +20,8 @@ use std::time::Duration;
 use super::input::{Input, Window};
 use super::recognise::{RecognisedFormat, recognise};
 use super::selection::{empty_directory_error, expand_pattern, is_pattern, list_directory};
-use super::sources::Source;
+use super::sources::{Source, resolve_zones};
+use super::zones::ZoneReading;
 use super::{LogError, LogFormat};
 use capture_sink::compression::{FileFormat, detect};
 use rotation::{FileId, file_id};
@@ -88,6 +89,8 @@ pub(super) struct LogFollower {
     kind: FollowedInput,
     format: Option<LogFormat>,
     prefix: Option<String>,
+    /// The time zone that the user gives.
+    zone: ZoneReading,
     /// Format of the last file; the next file most likely has the same.
     last: Option<RecognisedFormat>,
     number: usize,
@@ -105,11 +108,13 @@ impl FollowOptions {
         self,
         format: Option<LogFormat>,
         prefix: Option<&str>,
+        zone: &ZoneReading,
     ) -> Result<LogFollower, LogError> {
         let mut following = LogFollower {
             kind: FollowedInput::Stream(None),
             format,
             prefix: prefix.map(str::to_owned),
+            zone: zone.clone(),
             last: None,
             number: 0,
         };
@@ -269,7 +274,7 @@ impl LogFollower {
         waits: &mut dyn FnMut(),
         begins: &mut dyn FnMut(&str),
     ) -> Result<Option<Source>, LogError> {
-        let (name, notes, mut window) = match &mut self.kind {
+        let (name, mut notes, mut window) = match &mut self.kind {
             FollowedInput::Stream(stream) => match stream.take() {
                 Some(stream) => (
                     "-".into(),
@@ -287,7 +292,7 @@ impl LogFollower {
             }
         };
         begins(&name.display().to_string());
-        let recognised = match (&self.last, self.number) {
+        let mut recognised = match (&self.last, self.number) {
             // The existing lines have shown the format; the first new line may take long to
             // come.
             (Some(last), 0) => Some(RecognisedFormat {
@@ -296,6 +301,10 @@ impl LogFollower {
             }),
             _ => self.wait_until_recognised(&name, &mut window, waits)?,
         };
+        if let Some(recognised) = &mut recognised {
+            let zone_notes = resolve_zones(recognised, &self.zone, window.bytes(), false);
+            notes.extend(zone_notes);
+        }
         self.last = recognised.clone().or(self.last.take());
         self.number += 1;
         let input = match name.to_str() {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use super::LogError;
 use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
 use super::text::{Buffer, Text};
+use crate::line_ends::without_carriage_returns;
 use capture_sink::CountingReader;
 use capture_sink::StreamState;
 use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
@@ -143,7 +144,10 @@ impl Window {
         }
         let whole = Cursor::new(magic).chain(watched);
         Ok(match file_format {
-            FileFormat::Plain => Self::new(ByteSource::Sample(Box::new(whole)), raw),
+            FileFormat::Plain => {
+                let reader = without_carriage_returns(Box::new(whole)).map_err(failed)?;
+                Self::new(ByteSource::Sample(reader), raw)
+            }
             FileFormat::Compressed(compression) => {
                 let decoder = compression.decoder(whole).map_err(failed)?;
                 Window {

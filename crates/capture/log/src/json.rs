@@ -1,5 +1,5 @@
 //! Reads jsonlog: one object a line, from version 15 on. Unset keys are absent; unknown ones are
-//! ignored.
+//! ignored. Objects that a program printed over several lines are read as well.
 
 mod fast_path;
 
@@ -12,10 +12,12 @@ use workload::Sqlstate;
 use super::entry::{
     Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, trim_line_end,
 };
+use super::envelopes::{Record, split_record};
 use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
 use super::timestamp::TimestampParser;
+use super::zones::ZoneReading;
 use super::{SkipReason, UnreadableReason};
 use crate::reconcile::Location;
 
@@ -68,6 +70,14 @@ pub(super) struct JsonReader {
 }
 
 impl Reader for JsonReader {
+    fn times(&self) -> &TimestampParser {
+        &self.times
+    }
+
+    fn set_zones(&mut self, reading: &ZoneReading) {
+        self.times.set_reading(reading.clone());
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,
@@ -101,7 +111,7 @@ impl Reader for JsonReader {
             Some(row) => row,
             None => match serde_json::from_str(text) {
                 Ok(row) => row,
-                Err(_) => return (unreadable(UnreadableReason::NoRecord), end),
+                Err(_) => return self.next_printed(bytes, complete, place),
             },
         };
         match self.entry(row, place) {
@@ -112,6 +122,42 @@ impl Reader for JsonReader {
 }
 
 impl JsonReader {
+    /// Reads a record that is not one line: an object over several lines, or brackets around them.
+    #[cold]
+    fn next_printed<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+        complete: bool,
+        place: Location,
+    ) -> (ReadResult<'a>, usize) {
+        let Some((record, length)) = split_record(bytes, complete) else {
+            return (ReadResult::More, 0);
+        };
+        let lines = memchr::memchr_iter(b'\n', &bytes[..length]).count() as u64
+            + u64::from(!bytes[..length].ends_with(b"\n"));
+        let unreadable = |reason| (ReadResult::Unreadable { lines, reason }, length);
+        let json = match record {
+            Record::Json(json) => json,
+            Record::Enclosing(reason) => {
+                return (ReadResult::Skipped { lines, reason }, length);
+            }
+            Record::Unreadable(UnreadableReason::CutAtEnd) => {
+                return unreadable(UnreadableReason::CutAtEnd);
+            }
+            Record::Unreadable(_) => return unreadable(UnreadableReason::NoRecord),
+        };
+        match serde_json::from_slice(json) {
+            Ok(row) => match self.entry(row, place) {
+                Ok(mut entry) => {
+                    entry.lines = lines;
+                    (ReadResult::Entry(entry), length)
+                }
+                Err(reason) => unreadable(reason),
+            },
+            Err(_) => unreadable(UnreadableReason::NoRecord),
+        }
+    }
+
     /// Converts a row to an entry.
     pub(super) fn entry<'a>(
         &'a mut self,
@@ -198,6 +244,7 @@ impl JsonReader {
             context,
             statement,
             positioned: row.cursor_position.is_some(),
+            cut: false,
             place,
             lines: 1,
         })

@@ -28,6 +28,7 @@ mod fitness;
 mod follow;
 mod input;
 mod json;
+mod line_ends;
 mod message;
 mod parameters;
 mod prefix;
@@ -36,6 +37,7 @@ mod read_ahead;
 mod read_loop;
 mod recognise;
 mod reconcile;
+mod refusal;
 mod rotation_name;
 mod scan;
 mod selection;
@@ -47,8 +49,10 @@ mod severity;
 mod sources;
 mod statement;
 mod stderr;
+mod stray_lines;
 mod text;
 mod timestamp;
+mod zones;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,7 +64,8 @@ use input::Window;
 use read_loop::{ReadTask, read};
 use recognise::{RecognisedFormat, recognise};
 use series::{Series, SourceTurn};
-use sources::{Source, order_sources};
+use sources::{Source, order_sources, resolve_zones};
+use zones::ZoneReading;
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, LogQuality, LogUse, LogUses};
@@ -97,11 +102,18 @@ pub enum LogFormat {
     Azure,
     /// CloudNativePG's JSON lines.
     Cnpg,
+    /// Lines with a container's or a file's name before them: CRI, `docker compose logs`, `kubectl
+    /// logs --prefix`, `stern`.
+    Container,
+    /// JSON records with a line each: Docker's json-file, log shippers, `journalctl -o json`.
+    Shipper,
+    /// Heroku's log drain.
+    Heroku,
 }
 
 impl LogFormat {
     /// All formats.
-    pub const ALL: [LogFormat; 8] = [
+    pub const ALL: [LogFormat; 11] = [
         LogFormat::Stderr,
         LogFormat::Csv,
         LogFormat::Json,
@@ -110,6 +122,9 @@ impl LogFormat {
         LogFormat::CloudSql,
         LogFormat::Azure,
         LogFormat::Cnpg,
+        LogFormat::Container,
+        LogFormat::Shipper,
+        LogFormat::Heroku,
     ];
 
     /// Name in `log_destination`, or that of the envelope.
@@ -123,6 +138,9 @@ impl LogFormat {
             LogFormat::CloudSql => "cloudsql",
             LogFormat::Azure => "azure",
             LogFormat::Cnpg => "cnpg",
+            LogFormat::Container => "container",
+            LogFormat::Shipper => "shipper",
+            LogFormat::Heroku => "heroku",
         }
     }
 
@@ -158,6 +176,9 @@ pub struct LogOptions<'a> {
     pub prefix: Option<String>,
     /// The format; recognised if not given.
     pub format: Option<LogFormat>,
+    /// The server's `log_timezone`, for times whose zone the log does not tell: a name such as
+    /// `Asia/Kolkata`, or an offset such as `+08`.
+    pub time_zone: Option<String>,
     /// Receives the progress.
     pub on_progress: Option<OnProgress<'a>>,
     /// Receives the name of each file that is followed.
@@ -213,12 +234,16 @@ pub struct LogReport {
 /// they are in the report.
 pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogReport, LogError> {
     let (format, prefix) = (options.format, options.prefix.as_deref());
+    let zone = match &options.time_zone {
+        Some(name) => ZoneReading::parse(name)?,
+        None => ZoneReading::default(),
+    };
     let mut on_source = options.on_source;
     let mut follower = None;
     let (mut queue, left_out) = match options.follow {
-        None => order_sources(&options.inputs, format, prefix)?,
+        None => order_sources(&options.inputs, format, prefix, &zone)?,
         Some(follow) => {
-            follower = Some(follow.begin(format, prefix)?);
+            follower = Some(follow.begin(format, prefix, &zone)?);
             Default::default()
         }
     };
@@ -360,8 +385,8 @@ impl LogCapture<'_, '_> {
     /// Settles all sessions, and returns the report of the capture.
     fn finish(mut self, left_out: Vec<ExcludedFile>) -> Result<LogReport, LogError> {
         self.series.release(&mut self.assembler)?;
-        let sessions = self.assembler.sessions();
         let mut reconciliation = self.assembler.finish()?;
+        let sessions = reconciliation.tallies.sessions;
         let prefixes = self
             .reports
             .iter()
@@ -393,7 +418,9 @@ pub fn capture_bytes(
     prefix: Option<&str>,
     sink: &mut dyn EventSink,
 ) -> Result<LogReport, LogError> {
-    let recognised = recognise("-", bytes.as_ref(), format, prefix)?;
+    let mut recognised = recognise("-", bytes.as_ref(), format, prefix)?;
+    let given = ZoneReading::default();
+    let notes = resolve_zones(&mut recognised, &given, bytes.as_ref(), true);
     let mut report = SourceReport {
         file: SourceFile {
             name: "-".to_owned(),
@@ -405,6 +432,7 @@ pub fn capture_bytes(
             .as_ref()
             .map(|prefix| prefix.text().to_owned()),
         prefix_recognised: prefix.is_none(),
+        notes,
         ..SourceReport::default()
     };
     let mut assembler = Assembler::new(sink);
@@ -421,8 +449,8 @@ pub fn capture_bytes(
         notes: &mut report.notes,
     };
     read(recognised, task)?;
-    let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
+    let sessions = reconciliation.tallies.sessions;
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
     Ok(LogReport {
         sources: vec![report],

@@ -39,8 +39,8 @@ pub(super) enum Message<'a> {
         database: &'a str,
         application: &'a str,
     },
-    /// `replication connection authorized`, or a command of the replication protocol.
-    Replication,
+    /// `replication connection authorized`, or `received replication command` with the command.
+    Replication { command: Option<&'a str> },
     /// The session ended.
     Disconnected { user: &'a str, database: &'a str },
     /// The server starts, or lost all its processes; all sessions end.
@@ -180,11 +180,13 @@ fn text_between<'a>(text: &'a str, key: &str, ends: &[&str]) -> &'a str {
 
 fn classify_other(text: &str) -> Message<'_> {
     let starts = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
-    if starts(&[
-        "replication connection authorized: ",
-        "received replication command: ",
-    ]) {
-        return Message::Replication;
+    if text.starts_with("replication connection authorized: ") {
+        return Message::Replication { command: None };
+    }
+    if let Some(command) = text.strip_prefix("received replication command: ") {
+        return Message::Replication {
+            command: Some(command),
+        };
     }
     if starts(&[
         "starting PostgreSQL ",
@@ -350,7 +352,7 @@ mod tests {
             ),
             (
                 "replication connection authorized: user=r",
-                Message::Replication,
+                Message::Replication { command: None },
             ),
             (
                 "disconnection: session time: 0:00:00.005 user=app database=shop host=[local]",

@@ -50,6 +50,8 @@ pub struct QualityCounters {
     pub values_cut: u64,
     /// Number of statements with a truncated value.
     pub cut: u64,
+    /// Number of statements of which the log holds only a part.
+    pub statements_cut: u64,
     /// Number of successful statements without the values of their parameters.
     pub valueless: u64,
     /// Number of failed statements without the values of their parameters.
@@ -73,6 +75,7 @@ impl QualityCounters {
     /// Number of statements that can be replayed as they were.
     pub fn replayable(&self) -> u64 {
         let not = self.cut
+            + self.statements_cut
             + self.valueless
             + self.valueless_failed
             + self.valueless_refused
@@ -134,6 +137,7 @@ impl QualityCounters {
                 self.valueless_refused += 1;
             }
             (Unreplayable::ParametersMissing, Some(_)) => self.valueless_failed += 1,
+            (Unreplayable::StatementCut, _) => self.statements_cut += 1,
             (Unreplayable::CopyDataMissing, _) => self.copies += 1,
             (Unreplayable::PortalFetch, _) => self.fetches += 1,
             // Reasons of the wire, which a log does not have.

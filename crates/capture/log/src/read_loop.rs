@@ -11,7 +11,8 @@ use super::json::JsonReader;
 use super::recognise::RecognisedFormat;
 use super::series::SourceTurn;
 use super::stderr::StderrReader;
-use super::{LogError, LogFormat, SkipReason};
+use super::zones::ZoneReading;
+use super::{LogError, LogFormat, SkipReason, UnreadableReason};
 use crate::reconcile::Location;
 
 /// One input to read, and the objects that reading it needs.
@@ -30,13 +31,41 @@ pub(super) struct ReadTask<'a, 's> {
     pub notes: &'a mut Vec<String>,
 }
 
+/// Joins lines to the last entry of the previous file if they are its rest; returns their number.
+/// They are accounted for with that entry.
+fn join_to_previous_file(
+    result: &ReadResult<'_>,
+    bytes: &[u8],
+    turn: &mut SourceTurn,
+) -> Option<u64> {
+    if !turn.is_holding() {
+        return None;
+    }
+    let (pid, reason, lines) = match *result {
+        ReadResult::Detached { pid, lines, .. } => (Some(pid), None, lines),
+        ReadResult::Unreadable { lines, reason } => (None, Some(reason), lines),
+        // The newline of a line that the previous file holds without it.
+        ReadResult::Skipped {
+            lines,
+            reason: SkipReason::Blank,
+        } if turn.is_holding_torn() => (None, None, lines),
+        _ => return None,
+    };
+    turn.continue_held(pid, reason, bytes, lines)
+        .then_some(lines)
+}
+
 /// Accounts for lines that are not at the start of the window.
 fn account_detached(
     what: ReadResult<'_>,
     place: Location,
     excerpt: &[u8],
     assembler: &mut Assembler<'_>,
+    turn: &mut SourceTurn,
 ) -> u64 {
+    if let Some(lines) = join_to_previous_file(&what, excerpt, turn) {
+        return lines;
+    }
     match what {
         ReadResult::Skipped { lines, reason } => {
             assembler.account().skip(reason, lines, place);
@@ -73,13 +102,16 @@ fn account_other(
     assembler: &mut Assembler<'_>,
     turn: &mut SourceTurn,
 ) -> u64 {
+    if let Some(lines) = join_to_previous_file(&result, bytes, turn) {
+        return lines;
+    }
     match result {
         ReadResult::Held => 0,
         ReadResult::Elsewhere {
             place,
             excerpt,
             what,
-        } => account_detached(*what, place, excerpt, assembler),
+        } => account_detached(*what, place, excerpt, assembler, turn),
         ReadResult::Entry(_) | ReadResult::More => unreachable!("handled by the loop"),
         ReadResult::Skipped { lines, reason } => {
             assembler.account().skip(reason, lines, place);
@@ -99,6 +131,9 @@ fn account_other(
             lines
         }
         ReadResult::Unreadable { lines, reason } => {
+            if reason == UnreadableReason::CutAtEnd && turn.hold_torn(bytes, place) {
+                return lines;
+            }
             let account = assembler.account();
             match turn.is_duplicate_unreadable(bytes, lines) {
                 true => account.skip(SkipReason::Duplicate, lines, place),
@@ -114,36 +149,71 @@ pub(super) fn read(
     recognised: RecognisedFormat,
     reading: ReadTask<'_, '_>,
 ) -> Result<i64, LogError> {
+    let zones = recognised.zones;
     // The loop is compiled for each reader: a dynamic call would copy every entry.
     match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => {
             let reader = CsvReader::default();
-            read_with(reader, reading)
+            read_with(reader, &zones, reading)
         }
         (LogFormat::Json, _) => {
             let reader = JsonReader::default();
-            read_with(reader, reading)
+            read_with(reader, &zones, reading)
         }
         (LogFormat::Stderr, prefix) => {
             let prefix = prefix.expect("a stderr log is recognised by its prefix");
             reading.turn.expect_truncation(&prefix);
             let reader = StderrReader::new(prefix);
-            read_with(reader, reading)
+            read_with(reader, &zones, reading)
         }
         (LogFormat::Cnpg, _) => {
             let reader = CnpgReader::of(recognised.envelope.server);
-            read_with(reader, reading)
+            read_with(reader, &zones, reading)
         }
         (_, prefix) => {
             let prefix = prefix.expect("what wraps a stderr log is recognised by its prefix");
+            if recognised.envelope.keeps_lines() && prefix.has_time() && prefix.has_process() {
+                reading.turn.expect_truncation(&prefix);
+            }
             let reader = EnvelopeReader::new(recognised.envelope, prefix);
-            read_with(reader, reading)
+            read_with(reader, &zones, reading)
         }
     }
 }
 
+/// Time before the latest one from which an entry counts as out of order.
+const DISORDER_US: i64 = 5_000_000;
+
+/// Returns the note about entries out of order. Envelopes have one of their own.
+fn disorder_note(disordered: u64) -> Option<String> {
+    (disordered > 0).then(|| {
+        format!(
+            "{disordered} of its messages come after ones that are more than 5 s younger: the clock was set back, or time zones are read wrongly (--log-timezone gives it); their statements are due at once"
+        )
+    })
+}
+
+/// Returns the note about an abbreviation of several meanings that the beginning of the log does not
+/// have.
+fn late_zone_note(reader: &impl Reader, notes: &[String]) -> Option<String> {
+    let zone = reader.times().unresolved_zone()?;
+    let known = notes
+        .iter()
+        .any(|note| note.starts_with("its times are in "));
+    (!known).then(|| {
+        format!(
+            "times in it are in {zone}, which several countries use, and are read as in PostgreSQL's default set; give --log-timezone with the server's log_timezone"
+        )
+    })
+}
+
 #[inline(never)]
-fn read_with(mut reader: impl Reader, reading: ReadTask<'_, '_>) -> Result<i64, LogError> {
+fn read_with(
+    mut reader: impl Reader,
+    zones: &ZoneReading,
+    reading: ReadTask<'_, '_>,
+) -> Result<i64, LogError> {
+    reader.set_zones(zones);
     let ReadTask {
         window,
         source,
@@ -156,12 +226,15 @@ fn read_with(mut reader: impl Reader, reading: ReadTask<'_, '_>) -> Result<i64, 
     let settles = reader.supports_idle();
     let mut place = Location { source, line: 1 };
     let mut last_us = i64::MIN;
+    let mut disordered = 0;
     // The log is idle, and the available bytes are treated as complete.
     let mut settling = false;
     loop {
         if window.bytes().is_empty() {
             if window.is_at_end() {
                 notes.extend(reader.notes());
+                notes.extend(late_zone_note(&reader, notes));
+                notes.extend(disorder_note(disordered));
                 return Ok(last_us);
             }
             window.fill().map_err(to_error)?;
@@ -169,10 +242,11 @@ fn read_with(mut reader: impl Reader, reading: ReadTask<'_, '_>) -> Result<i64, 
             continue;
         }
         let complete = window.is_at_end() || settling;
-        let next = reader.next(window.text(), complete, place);
+        let mut next = reader.next(window.text(), complete, place);
         let length = next.1;
         // By reference: an entry is large, and nearly all results are entries.
-        if let ReadResult::Entry(entry) = &next.0 {
+        if let ReadResult::Entry(entry) = &mut next.0 {
+            disordered += u64::from(entry.wall_us < last_us.saturating_sub(DISORDER_US));
             last_us = last_us.max(entry.wall_us);
             let last = complete && length == window.bytes().len();
             if turn.is_duplicate(entry, last)
@@ -180,7 +254,9 @@ fn read_with(mut reader: impl Reader, reading: ReadTask<'_, '_>) -> Result<i64, 
             {
                 let account = assembler.account();
                 account.skip(SkipReason::Duplicate, entry.lines, place);
-            } else if !(last && turn.hold_last(entry, window.bytes())) {
+            } else if !(last && turn.hold_last(entry)) {
+                // The rest of a damaged file is lost.
+                entry.cut |= last && window.damage().is_some();
                 assembler.handle_entry(entry)?;
             }
             let lines = entry.lines;

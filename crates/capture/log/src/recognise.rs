@@ -4,10 +4,13 @@
 use super::entry::trim_line_end;
 use super::envelopes;
 use super::envelopes::Envelope;
+use super::json::Row;
 use super::prefix;
 use super::prefix::{Prefix, find_label};
+use super::refusal::{journal_refusal, refusal};
 use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::TimestampParser;
+use super::zones::ZoneReading;
 use super::{LogError, LogFormat};
 
 /// Maximum number of lines examined.
@@ -26,6 +29,8 @@ pub(super) struct RecognisedFormat {
     pub first_us: i64,
     /// Properties of the envelope, if the format is one.
     pub envelope: Envelope,
+    /// Meaning of its time zones.
+    pub zones: ZoneReading,
 }
 
 impl RecognisedFormat {
@@ -35,6 +40,7 @@ impl RecognisedFormat {
             prefix,
             first_us,
             envelope: Envelope::default(),
+            zones: ZoneReading::default(),
         }
     }
 
@@ -122,6 +128,9 @@ impl<'a> Sample<'a> {
                 advice: format_advice(self.name, self.bytes),
             };
         }
+        if let Some(error) = refusal(self.name, self.bytes) {
+            return error;
+        }
         let severities = self.lines().filter(|line| find_label(line).is_some());
         match severities.count() * 2 > self.lines().count() {
             true => LogError::NoOnePrefix { name },
@@ -157,6 +166,27 @@ fn recognise_with_prefix(sample: Sample<'_>, prefix: &str) -> Result<RecognisedF
     }
 }
 
+/// Returns the objects of a document that is printed over many lines, each as one line.
+fn printed_objects(sample: &[u8]) -> Vec<Vec<u8>> {
+    let mut objects = Vec::new();
+    if !sample.trim_ascii_start().starts_with(b"{\n")
+        && !sample.trim_ascii_start().starts_with(b"[\n")
+    {
+        return objects;
+    }
+    let mut at = 0;
+    while at < sample.len() && objects.len() < LINES_MAX {
+        let Some((record, length)) = envelopes::split_record(&sample[at..], true) else {
+            break;
+        };
+        if let envelopes::Record::Json(json) = record {
+            objects.push(json.iter().copied().filter(|byte| *byte != b'\n').collect());
+        }
+        at += length;
+    }
+    objects
+}
+
 /// Number of a sample's records in one format, and the time of the first.
 #[derive(Default)]
 struct RecordCount {
@@ -176,10 +206,15 @@ fn recognise_by_lines(
     sample: Sample<'_>,
     format: Option<LogFormat>,
 ) -> Result<RecognisedFormat, LogError> {
+    if let Some(error) = journal_refusal(sample.name, sample.bytes) {
+        return Err(error);
+    }
     let mut times = TimestampParser::default();
     let (mut json, mut csv) = (RecordCount::default(), RecordCount::default());
     let (mut word, mut foreign_records) = (None, 0);
-    for line in sample.lines() {
+    let printed = printed_objects(sample.bytes);
+    let lines = sample.lines().chain(printed.iter().map(Vec::as_slice));
+    for line in lines {
         let (count, record) = if let Some(record) = parse_json_line(line, &mut times) {
             (&mut json, record)
         } else if let Some(record) = parse_csv_line(line, &mut times) {
@@ -196,7 +231,9 @@ fn recognise_by_lines(
     let word = word.filter(|_| is_most_foreign(foreign_records, json.records + csv.records));
     let is_allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
     let inferred = match is_allowed(LogFormat::Stderr) {
-        true => prefix::infer(sample.lines()),
+        // No server writes a prefix that begins like JSON or a quoted line.
+        true => prefix::infer(sample.lines())
+            .filter(|inferred| !inferred.prefix.text().starts_with(['{', '"'])),
         false => None,
     };
     let stderr_lines = inferred.as_ref().map_or(0, |inferred| inferred.lines);
@@ -317,15 +354,37 @@ fn foreign_start(message: &str) -> Option<String> {
     is_foreign_message(message).then(|| start().trim_end().to_owned())
 }
 
+/// As [`parse_json_line`], for a line that a JSON library wrote anew: with blanks, or with the keys
+/// in another order.
+fn parse_rewritten_json_line(
+    line: &[u8],
+    times: &mut TimestampParser,
+) -> Option<(i64, Option<String>)> {
+    if !line.starts_with(b"{") || memchr::memmem::find(line, b"\"error_severity\"").is_none() {
+        return None;
+    }
+    let row: Row<'_> = serde_json::from_slice(line).ok()?;
+    let stamp = times.read(row.timestamp.as_bytes())?;
+    let word = is_foreign_label(&row.error_severity)
+        .then(|| row.error_severity.clone().into_owned())
+        .or_else(|| foreign_start(&row.message));
+    (word.is_some() || Severity::parse(&row.error_severity).is_some())
+        .then_some((stamp.wall_us, word))
+}
+
 fn shown_line(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(LINE_SHOWN_MAX)]).into_owned()
 }
 
 /// Returns the time of a csvlog line, and its severity or message if it is translated.
 fn parse_csv_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Option<String>)> {
+    let (line, end): (_, &[u8]) = match line.strip_prefix(b"\"") {
+        Some(quoted) => (quoted, b"\","),
+        None => (line, b","),
+    };
     let stamp = times.read(line).filter(|stamp| stamp.milliseconds)?;
     let rest = line.get(stamp.length..)?;
-    if rest.first() != Some(&b',') {
+    if !rest.starts_with(end) {
         return None;
     }
     // Eleven columns precede the severity, and only quoted ones contain commas. A column without
@@ -333,8 +392,11 @@ fn parse_csv_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Opti
     let rest = String::from_utf8_lossy(rest);
     let (ended, _) = rest.rsplit_once(',')?;
     ended.split(',').skip(10).take(30).find_map(|column| {
+        let column = column.trim_matches('"');
         if Severity::parse(column).is_some() {
-            let message = rest.split_once(",00000,\"");
+            let message = rest
+                .split_once(",00000,\"")
+                .or_else(|| rest.split_once(",\"00000\",\""));
             let word = message.and_then(|(_, message)| foreign_start(message));
             return Some((stamp.wall_us, word));
         }
@@ -344,7 +406,9 @@ fn parse_csv_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Opti
 
 /// Returns the time of a jsonlog line, and its severity or message if it is translated.
 fn parse_json_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Option<String>)> {
-    let rest = line.strip_prefix(b"{\"timestamp\":\"")?;
+    let Some(rest) = line.strip_prefix(b"{\"timestamp\":\"") else {
+        return parse_rewritten_json_line(line, times);
+    };
     let stamp = times.read(rest)?;
     let rest = String::from_utf8_lossy(rest);
     let (_, after) = rest.split_once("\"error_severity\":\"")?;

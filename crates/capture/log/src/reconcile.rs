@@ -68,6 +68,8 @@ reasons! {
         Translated = "messages in another language; set lc_messages = 'C'",
         /// DETAIL, CONTEXT or STATEMENT without the message that they belong to.
         Detached = "lines that belong to a message which does not stand before them",
+        /// Memory dumps of out-of-memory errors.
+        MemoryContexts = "memory contexts of an out-of-memory error",
         /// Lines that another file has, too.
         Duplicate = "lines that another of the files has as well; they count once",
         /// Brackets around records, other lines of a command.
@@ -88,6 +90,8 @@ reasons! {
         PartMissing = "a part of the message is missing between its other parts",
         /// It continues an entry that is missing.
         LooseContinuation = "it continues an entry whose beginning is not there",
+        /// Two processes wrote at once.
+        Torn = "another process's message is written into it",
         /// It is no record of the format.
         NoRecord = "it is no record of this format",
         /// It has an unknown number of columns.

@@ -35,6 +35,18 @@ pub(super) fn rotation_number(name: &str) -> Option<u32> {
     }
 }
 
+/// Returns whether one numbered file of a series directly precedes another (`log.2`, `log.1`,
+/// `log`); `None` if they are not numbered.
+pub(super) fn is_next_file(before: &str, after: &str) -> Option<bool> {
+    if stem(before) != stem(after) {
+        return None;
+    }
+    match (rotation_number(before), rotation_number(after)) {
+        (Some(before), after) => Some(before == after.unwrap_or(0) + 1),
+        (None, _) => None,
+    }
+}
+
 /// Removes what rotation puts into a name. The result is equal for all files of one log.
 pub(super) fn stem(name: &str) -> String {
     let mut name = unpacked(name);

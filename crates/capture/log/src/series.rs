@@ -26,11 +26,12 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::assemble::Assembler;
-use super::entry::Entry;
+use super::entry::{Entry, SessionIdentity};
 use super::prefix::Prefix;
-use super::rotation_name::{rotation_number, stem};
+use super::rotation_name::{is_next_file, rotation_number, stem};
 use super::sources::Source;
-use super::{LogError, LogFormat};
+use super::{LogError, LogFormat, UnreadableReason};
+use crate::reconcile::Location;
 use boundary_messages::{BoundaryMessages, DISORDER_US, HeldEntry};
 
 /// Tolerated overlap of two files of one series, since lines are slightly out of time order.
@@ -194,6 +195,8 @@ pub(super) struct SourceTurn {
     at_start: bool,
     /// The last entry of the previous file.
     held: Option<HeldEntry>,
+    /// The file begins where the previous one ends, with none between them.
+    continues: bool,
     /// Set if the last entry of the file may be truncated.
     prefix: Option<Prefix>,
     unit_us: i64,
@@ -220,6 +223,7 @@ impl SourceTurn {
             compared: false,
             at_start: true,
             held: None,
+            continues: false,
             prefix: None,
             unit_us: 1_000,
             watches: Vec::new(),
@@ -244,8 +248,8 @@ impl SourceTurn {
         self.compare(entry, last)
     }
 
-    /// Declares that other files follow: the file's last entry may be truncated here and whole in
-    /// one of them.
+    /// Declares that other files follow: the file's last entry may be truncated here, and whole in
+    /// one of them or continued there.
     pub(super) fn expect_truncation(&mut self, prefix: &Prefix) {
         if !self.watches.is_empty() {
             self.prefix = Some(prefix.clone());
@@ -254,13 +258,58 @@ impl SourceTurn {
 
     /// Holds an entry that is the last of its file, if a following file may have it whole.
     #[cold]
-    pub(super) fn hold_last(&mut self, entry: &Entry<'_>, bytes: &[u8]) -> bool {
+    pub(super) fn hold_last(&mut self, entry: &Entry<'_>) -> bool {
+        let SessionIdentity::InLine { text, .. } = entry.who else {
+            return false;
+        };
         let Some(prefix) = self.prefix.take() else {
             return false;
         };
         self.boundary.forget_last(EntryKey::of(entry), self.unit_us);
-        self.held = Some(HeldEntry::new(self.stream, entry, bytes, prefix));
+        self.held = Some(HeldEntry::new(self.stream, entry, text.as_bytes(), prefix));
         true
+    }
+
+    /// Holds lines within which the file ends, if a following file may have their rest.
+    pub(super) fn hold_torn(&mut self, lines: &[u8], place: Location) -> bool {
+        let prefix = self.prefix.take();
+        self.held = prefix.and_then(|prefix| HeldEntry::torn(self.stream, lines, prefix, place));
+        self.held.is_some()
+    }
+
+    /// Takes lines at the start of the file that are the rest of the previous file's last entry:
+    /// text after a newline (`pid` is `None`), or a line such as DETAIL of that process. If the
+    /// lines may be that rest but need not be, the entry counts as cut.
+    pub(super) fn continue_held(
+        &mut self,
+        pid: Option<u32>,
+        reason: Option<UnreadableReason>,
+        bytes: &[u8],
+        lines: u64,
+    ) -> bool {
+        let Some(held) = self.held.as_mut().filter(|_| !self.compared) else {
+            return false;
+        };
+        let fits = match (pid, reason) {
+            (Some(pid), _) => held.is_of(pid) && !held.is_torn(),
+            (None, Some(UnreadableReason::LooseContinuation)) => true,
+            (None, Some(UnreadableReason::NoPrefix)) => held.is_torn(),
+            (None, None) => held.is_torn(),
+            (None, Some(_)) => false,
+        };
+        if fits && self.continues {
+            held.append(bytes, lines);
+            return true;
+        }
+        if pid.is_none_or(|pid| held.is_of(pid)) {
+            held.mark_cut();
+        }
+        false
+    }
+
+    /// Returns whether the last line of the previous file has no end.
+    pub(super) fn is_holding_torn(&self) -> bool {
+        self.held.as_ref().is_some_and(HeldEntry::is_torn)
     }
 
     /// Returns whether the last entry of the previous file is held; it goes first.
@@ -484,6 +533,8 @@ impl Series {
                 (None, streams) => streams.len(),
             };
             if let Some(stream) = self.streams.get(turn.stream) {
+                turn.continues = is_next_file(&stream.name, &name)
+                    .unwrap_or(first_us - stream.last_us < GAP_MIN_US);
                 self.joints.push(Gap {
                     before: stream.name.clone(),
                     after: name.clone(),

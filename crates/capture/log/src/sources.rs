@@ -12,6 +12,7 @@ use super::rotation_name::stem;
 use super::selection::{ExcludedFile, empty_directory_error};
 use super::series::{EntryKey, SAMPLE_ENTRIES};
 use super::stderr::StderrReader;
+use super::zones::{ZoneEvidence, ZoneReading, resolve};
 use super::{LogError, LogFormat};
 use crate::reconcile::Location;
 use capture_sink::compression::{TAR, is_tar};
@@ -47,12 +48,13 @@ pub(super) fn order_sources(
     inputs: &[Input],
     format: Option<LogFormat>,
     prefix: Option<&str>,
+    zone: &ZoneReading,
 ) -> Result<(VecDeque<Source>, Vec<ExcludedFile>), LogError> {
     let mut sources = Vec::new();
     let mut left_out = Vec::new();
     let mut damaged = None;
     for (number, input) in inputs.iter().enumerate() {
-        let looked = examine(number, input, format, prefix, inputs.len() > 1);
+        let looked = examine(number, input, (format, prefix, zone), inputs.len() > 1);
         match looked {
             Ok((source, damage)) => {
                 if let (None, Some(damage)) = (&source.recognised, damage) {
@@ -160,8 +162,7 @@ fn exclusion_reason(error: &LogError) -> Option<String> {
 fn examine(
     number: usize,
     input: &Input,
-    format: Option<LogFormat>,
-    prefix: Option<&str>,
+    (format, prefix, zone): (Option<LogFormat>, Option<&str>, &ZoneReading),
     compared: bool,
 ) -> Result<(Source, Option<String>), LogError> {
     let name = input.name();
@@ -173,13 +174,15 @@ fn examine(
     if is_tar(window.bytes()) {
         return Err(LogError::foreign(&name, TAR));
     }
-    let recognised = match window.bytes() {
+    let mut recognised = match window.bytes() {
         [] => None,
         sample => Some(
             recognise(&name, sample, format, prefix)?.with_modification_time(input.modified_us()),
         ),
     };
-    if let Some(recognised) = &recognised {
+    let mut zone_notes = Vec::new();
+    if let Some(recognised) = &mut recognised {
+        zone_notes = resolve_zones(recognised, zone, window.bytes(), window.is_at_end());
         let plain = matches!(
             recognised.format,
             LogFormat::Stderr | LogFormat::Csv | LogFormat::Json
@@ -197,7 +200,7 @@ fn examine(
     };
     let damage = window.damage().map(str::to_owned);
     let notes = match (&recognised, &damage) {
-        (Some(_), _) => Vec::new(),
+        (Some(_), _) => zone_notes,
         (None, Some(damage)) => vec![format!("nothing of it can be read: {damage}")],
         (None, None) => vec!["it is empty".to_owned()],
     };
@@ -226,7 +229,8 @@ fn is_newest_first(marks: &[EntryKey]) -> bool {
 }
 
 fn create_reader(recognised: RecognisedFormat) -> Box<dyn Reader> {
-    match (recognised.format, recognised.prefix) {
+    let zones = recognised.zones.clone();
+    let mut reader: Box<dyn Reader> = match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => Box::new(CsvReader::default()),
         (LogFormat::Json, _) => Box::new(JsonReader::default()),
         (LogFormat::Cnpg, _) => Box::new(CnpgReader::of(recognised.envelope.server)),
@@ -237,7 +241,65 @@ fn create_reader(recognised: RecognisedFormat) -> Box<dyn Reader> {
             recognised.envelope,
             prefix.expect("what wraps a stderr log is recognised by its prefix"),
         )),
+    };
+    reader.set_zones(&zones);
+    reader
+}
+
+/// Number of entries of a log's beginning that show its time zone.
+const ZONE_ENTRIES: usize = 2_000;
+
+/// Resolves the time zone of a log by its first bytes, and corrects its first time. Returns notes
+/// for the user.
+pub(super) fn resolve_zones(
+    recognised: &mut RecognisedFormat,
+    given: &ZoneReading,
+    mut bytes: &[u8],
+    complete: bool,
+) -> Vec<String> {
+    let sample = bytes;
+    let mut reader = create_reader(recognised.clone());
+    let mut evidence = ZoneEvidence::default();
+    let mut entries = 0;
+    while entries < ZONE_ENTRIES && !bytes.is_empty() {
+        let (found, length) = reader.next(bytes.into(), complete, Location::default());
+        match found {
+            ReadResult::More => break,
+            ReadResult::Entry(entry) => {
+                entries += 1;
+                let started = i64::try_from(entry.started).unwrap_or(0);
+                if started > 0 {
+                    let age_us = entry.wall_us - started.saturating_mul(1_000_000);
+                    evidence.age_min_us = Some(
+                        evidence
+                            .age_min_us
+                            .map_or(age_us, |least| least.min(age_us)),
+                    );
+                }
+            }
+            _ => (),
+        }
+        bytes = &bytes[length..];
     }
+    evidence.seen = reader.times().seen_zones().to_vec();
+    evidence.offset_minutes = reader.times().offset_minutes();
+    let (zones, notes) = resolve(given, &evidence);
+    recognised.zones = zones;
+    let mut reader = create_reader(recognised.clone());
+    let mut bytes = sample;
+    while !bytes.is_empty() {
+        let (found, length) = reader.next(bytes.into(), complete, Location::default());
+        match found {
+            ReadResult::More => break,
+            ReadResult::Entry(entry) => {
+                recognised.first_us = entry.wall_us;
+                break;
+            }
+            _ => (),
+        }
+        bytes = &bytes[length..];
+    }
+    notes
 }
 
 /// Returns the first entries, as far as the window shows them.

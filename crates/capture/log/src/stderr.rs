@@ -11,8 +11,12 @@ use super::entry::{Backend, Entry, ReadResult, Reader, SessionIdentity};
 use super::prefix::{LineMatch, MatchCache, Prefix};
 use super::reconcile::Location;
 use super::severity::{Label, Severity, foreign_word, label};
+use super::stray_lines::{
+    PIECE_BYTES, continues_message, holds_other_message, is_memory_context, is_truncated,
+};
 use super::text::Text;
 use super::timestamp::TimestampParser;
+use super::zones::ZoneReading;
 use super::{SkipReason, UnreadableReason};
 
 /// Reads stderr logs with one prefix.
@@ -124,6 +128,8 @@ struct EntryLines<'a> {
     count: u64,
     /// One of them is a LOCATION.
     located: bool,
+    /// The line after them is no line of the server's.
+    cut: bool,
 }
 
 impl<'a> EntryLines<'a> {
@@ -203,6 +209,7 @@ impl<'a> EntryLines<'a> {
             context: part(2),
             statement: part(3),
             positioned,
+            cut: self.cut || is_truncated(message) || is_truncated(text.trim_end()),
             place: self.place,
             lines,
         };
@@ -231,6 +238,10 @@ impl StderrReader {
             let reason = SkipReason::Blank;
             return ReadResult::Skipped { lines, reason };
         }
+        if is_memory_context(first) {
+            let reason = SkipReason::MemoryContexts;
+            return ReadResult::Skipped { lines, reason };
+        }
         let reason = Self::unmatched_reason(first);
         ReadResult::Unreadable { lines, reason }
     }
@@ -246,6 +257,14 @@ fn trim_line_end(bytes: &[u8]) -> &[u8] {
 }
 
 impl Reader for StderrReader {
+    fn times(&self) -> &TimestampParser {
+        &self.times
+    }
+
+    fn set_zones(&mut self, reading: &ZoneReading) {
+        self.times.set_reading(reading.clone());
+    }
+
     #[inline(never)]
     fn next<'a>(
         &'a mut self,
@@ -255,8 +274,7 @@ impl Reader for StderrReader {
     ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
         let ahead = self.next_match.take();
-        let first_end = text.line_end(0, 0).or(complete.then_some(bytes.len()));
-        let Some(first_end) = first_end else {
+        let Some(first_end) = text.line_end(0, 0).or(complete.then_some(bytes.len())) else {
             return (ReadResult::More, 0);
         };
         let first = trim_line_end(&bytes[..first_end]);
@@ -274,12 +292,9 @@ impl Reader for StderrReader {
         };
         let head_prefix = &first[..head.label_at];
         let mut texts = Texts::default();
-        let mut current = match head.label {
-            Label::Head(_) => 0,
-            label => slot(label),
-        };
+        let mut current = slot(head.label);
         texts.set(current, head.text, first.len());
-        let (mut end, mut count, mut located) = (first_end, 1, false);
+        let (mut end, mut count, mut located, mut cut) = (first_end, 1, false, false);
         loop {
             if end == bytes.len() {
                 if !complete {
@@ -299,13 +314,19 @@ impl Reader for StderrReader {
                     Some(found) => found,
                     None => {
                         let (times, seen) = (&mut self.times, &mut self.seen);
-                        let found = self.prefix.matches_into(line, times, seen, next);
+                        let found = matches_or_learns(&mut self.prefix, line, times, seen, next);
                         let belongs = found
                             && !matches!(next.label, Label::Head(_))
                             && next.fields.pid == head.fields.pid;
                         if !belongs {
                             // The next entry, another process's line, or a line outside the
                             // format.
+                            let Some(continues) =
+                                is_continued(found, (bytes, end), complete, times)
+                            else {
+                                return (ReadResult::More, 0);
+                            };
+                            cut = continues;
                             self.next_match = Some(NextLineMatch {
                                 index: found.then_some(1 - head_place),
                             });
@@ -322,13 +343,15 @@ impl Reader for StderrReader {
             end = next_end;
         }
         let lines = count as u64;
+        let unreadable = |reason| (ReadResult::Unreadable { lines, reason }, end);
         if complete && end == bytes.len() && bytes.last() != Some(&b'\n') {
-            let reason = UnreadableReason::CutAtEnd;
-            return (ReadResult::Unreadable { lines, reason }, end);
+            return unreadable(UnreadableReason::CutAtEnd);
         }
         let Some(text) = text.first_as_str(end) else {
-            let reason = UnreadableReason::Encoding;
-            return (ReadResult::Unreadable { lines, reason }, end);
+            return unreadable(UnreadableReason::Encoding);
+        };
+        let Some(cut) = check_torn(cut, text, &self.prefix, &mut self.times) else {
+            return unreadable(UnreadableReason::Torn);
         };
         let lines = EntryLines {
             head,
@@ -337,6 +360,7 @@ impl Reader for StderrReader {
             place,
             count: lines,
             located,
+            cut,
         };
         lines.to_result(&mut self.unfolded)
     }
@@ -344,6 +368,44 @@ impl Reader for StderrReader {
     fn notes(&self) -> Vec<String> {
         self.prefix.learnt_note().into_iter().collect()
     }
+}
+
+/// Returns whether the line after an entry, which ends at `end`, is a lost line of it. `None` if more
+/// bytes are needed.
+#[inline]
+fn is_continued(
+    matched: bool,
+    (bytes, end): (&[u8], usize),
+    complete: bool,
+    times: &mut TimestampParser,
+) -> Option<bool> {
+    match matched {
+        true => Some(false),
+        false => continues_message(bytes, &bytes[end..], complete, times),
+    }
+}
+
+/// Returns whether an entry is cut: it was before, or another message begins within it. `None` if
+/// both hold: then it is torn.
+#[inline]
+fn check_torn(cut: bool, text: &str, prefix: &Prefix, times: &mut TimestampParser) -> Option<bool> {
+    if !cut && text.len() <= PIECE_BYTES || !holds_other_message(text, prefix, times) {
+        return Some(cut);
+    }
+    (!cut).then_some(true)
+}
+
+/// Matches a line, also under a prefix that the line shows to have `%q`.
+#[inline(always)]
+fn matches_or_learns(
+    prefix: &mut Prefix,
+    line: &[u8],
+    times: &mut TimestampParser,
+    seen: &mut MatchCache,
+    found: &mut LineMatch,
+) -> bool {
+    prefix.matches_into(line, times, seen, found)
+        || prefix.learn_quit(line, times) && prefix.matches_into(line, times, seen, found)
 }
 
 /// Handles the hot case of a line that continues an entry: it has exactly the prefix of the entry's

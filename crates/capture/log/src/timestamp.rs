@@ -2,7 +2,10 @@
 //!
 //! The time zone is printed as in `log_timezone`: an abbreviation, or an offset such as `+02`.
 //! Every line has its own, so a log stays in order across a change of daylight saving time.
-//! Abbreviations that several countries use are read as in PostgreSQL's default set.
+//! Abbreviations that several countries use are resolved by [`super::zones`], otherwise read as in
+//! PostgreSQL's default set.
+
+use super::zones::{ZoneReading, is_ambiguous};
 
 const US_PER_SECOND: i64 = 1_000_000;
 const US_PER_DAY: i64 = 86_400 * US_PER_SECOND;
@@ -99,7 +102,15 @@ pub(super) struct TimestampParser {
     zone_mask: u64,
     offset_us: i64,
     unknown_zone: Option<String>,
+    reading: ZoneReading,
+    /// The first abbreviations of the input, for [`super::zones::resolve`].
+    seen: Vec<String>,
+    /// An abbreviation that was read as one of its meanings.
+    unresolved: Option<String>,
 }
+
+/// Maximum number of abbreviations kept.
+const SEEN_MAX: usize = 4;
 
 /// A parsed timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +124,29 @@ pub(super) struct Timestamp {
 }
 
 impl TimestampParser {
+    /// Reads abbreviations as `reading` says.
+    pub(super) fn set_reading(&mut self, reading: ZoneReading) {
+        self.reading = reading;
+        // The next time resolves its zone again.
+        (self.zone_length, self.zone_mask) = (0, 0);
+        (self.hours, self.minutes) = Default::default();
+    }
+
+    /// The first abbreviations of the input.
+    pub(super) fn seen_zones(&self) -> &[String] {
+        &self.seen
+    }
+
+    /// The offset of the last zone, in minutes east of UTC.
+    pub(super) fn offset_minutes(&self) -> i32 {
+        (self.offset_us / (60 * US_PER_SECOND)) as i32
+    }
+
+    /// An abbreviation that was read as one of its meanings, although nothing decides.
+    pub(super) fn unresolved_zone(&self) -> Option<&str> {
+        self.unresolved.as_deref()
+    }
+
     /// The last unknown time zone, if there was one.
     pub(super) fn unknown_zone(&self) -> Option<&str> {
         self.unknown_zone.as_deref()
@@ -207,7 +241,7 @@ impl TimestampParser {
         let zone = zone_length(&text[length + 1..])?;
         let zone_text = &text[length + 1..length + 1 + zone];
         if *zone_text != self.zone[..self.zone_length] {
-            self.learn_zone(zone_text)?;
+            self.learn_zone(zone_text, wall_us)?;
         }
         self.hours.copy_from_slice(&fixed[..8]);
         self.minutes.copy_from_slice(&fixed[8..16]);
@@ -219,12 +253,25 @@ impl TimestampParser {
         })
     }
 
-    fn learn_zone(&mut self, zone: &[u8]) -> Option<()> {
+    /// Sets the zone of the times from `local_us` on, which is the time as printed.
+    fn learn_zone(&mut self, zone: &[u8], local_us: i64) -> Option<()> {
         let text = std::str::from_utf8(zone).ok()?;
-        let Some(minutes) = offset_minutes(text) else {
+        let before = std::str::from_utf8(&self.zone[..self.zone_length]).unwrap_or("");
+        let numeric = text.starts_with(['+', '-']);
+        let resolved = match numeric {
+            true => None,
+            false => self.reading.offset_minutes(text, before, local_us),
+        };
+        let Some(minutes) = resolved.or_else(|| offset_minutes(text)) else {
             self.unknown_zone = Some(text.to_owned());
             return None;
         };
+        if resolved.is_none() && is_ambiguous(text) {
+            self.unresolved.get_or_insert_with(|| text.to_owned());
+        }
+        if self.seen.len() < SEEN_MAX && !self.seen.iter().any(|seen| seen == text) {
+            self.seen.push(text.to_owned());
+        }
         self.offset_us = i64::from(minutes) * 60 * US_PER_SECOND;
         self.zone = [0; ZONE_BYTES_MAX];
         self.zone[..zone.len()].copy_from_slice(zone);
@@ -244,16 +291,38 @@ fn zone_length(text: &[u8]) -> Option<usize> {
             .take_while(|byte| byte.is_ascii_digit())
             .count()
     } else {
-        text.iter()
+        let letters = text
+            .iter()
             .take(ZONE_BYTES_MAX)
             .take_while(|byte| byte.is_ascii_alphabetic())
-            .count()
+            .count();
+        // `GMT+3`, which log_timezone = '<GMT+3>-3' prints.
+        let offset = match text.get(letters..) {
+            Some([b'+' | b'-', rest @ ..]) if letters == 3 => {
+                let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                match digits {
+                    1..=4 => 1 + digits,
+                    _ => 0,
+                }
+            }
+            _ => 0,
+        };
+        letters + offset
     };
     // The server never writes `+2`.
     (length > usize::from(first == b'+' || first == b'-') * 2).then_some(length)
 }
 
 fn offset_minutes(zone: &str) -> Option<i32> {
+    // The name's sign is that of ISO 8601, not of POSIX.
+    if let Some(offset) = zone.strip_prefix("GMT").or(zone.strip_prefix("UTC"))
+        && let Some(digits) = offset.strip_prefix(['+', '-'])
+    {
+        return match digits.len() {
+            1 => offset_minutes(&format!("{}0{digits}", &offset[..1])),
+            _ => offset_minutes(offset),
+        };
+    }
     if let Some(digits) = zone.strip_prefix(['+', '-']) {
         let (hours, minutes) = digits.split_at_checked(2)?;
         let hours: i32 = hours.parse().ok()?;
@@ -335,6 +404,8 @@ mod tests {
             ("2026-07-01 10:00:00 +0530", 5.5),
             ("2026-07-01 10:00:00 EDT", -4.0),
             ("2026-07-01 10:00:00 JST", 9.0),
+            ("2026-07-01 10:00:00 GMT+3", 3.0),
+            ("2026-07-01 10:00:00 UTC-0330", -3.5),
         ] {
             assert_eq!(
                 utc - wall_us(text).unwrap(),
@@ -351,6 +422,10 @@ mod tests {
         let before = read("2026-10-25 02:59:59.000 CEST");
         let after = read("2026-10-25 02:00:00.000 CET");
         assert_eq!(after - before, 1_000_000);
+        // Ireland's summer time has the abbreviation of Israel's winter time.
+        let before = read("2026-03-29 00:59:59.500 GMT");
+        let after = read("2026-03-29 02:00:00.000 IST");
+        assert_eq!(after - before, 500_000);
         let before = read("2026-03-29 01:59:59.500 CET");
         let after = read("2026-03-29 03:00:00.000 CEST");
         assert_eq!(after - before, 500_000);

@@ -78,6 +78,7 @@ fn checked(bytes: Vec<u8>) -> Option<(EventCollector, LogReport)> {
             LogError::NotALog { .. }
             | LogError::NotThatFormat { .. }
             | LogError::NoOnePrefix { .. }
+            | LogError::Unsupported { .. }
             | LogError::Binary { .. },
         ) => return None,
         Err(error) => panic!("{error}"),

@@ -188,6 +188,9 @@ pub enum Unreplayable {
     ParametersMissing,
     /// The source truncated a value (`log_parameter_max_length`).
     ParametersCut,
+    /// The log holds only a part of the statement: its other lines were lost, could not be read, or belong to
+    /// another message.
+    StatementCut,
     /// `COPY … FROM STDIN`: the data is not in the source.
     CopyDataMissing,
     /// A further fetch from an open portal. The replayed execution fetches all rows at once.
@@ -206,9 +209,10 @@ pub enum Unreplayable {
 
 impl Unreplayable {
     /// All reasons.
-    pub const ALL: [Unreplayable; 8] = [
+    pub const ALL: [Unreplayable; 9] = [
         Unreplayable::ParametersMissing,
         Unreplayable::ParametersCut,
+        Unreplayable::StatementCut,
         Unreplayable::CopyDataMissing,
         Unreplayable::PortalFetch,
         Unreplayable::StatementUnknown,
@@ -222,6 +226,7 @@ impl Unreplayable {
         match self {
             Unreplayable::ParametersMissing => "parameters_missing",
             Unreplayable::ParametersCut => "parameters_cut",
+            Unreplayable::StatementCut => "statement_cut",
             Unreplayable::CopyDataMissing => "copy_data_missing",
             Unreplayable::PortalFetch => "portal_fetch",
             Unreplayable::StatementUnknown => "statement_unknown",
@@ -239,6 +244,9 @@ impl Unreplayable {
             }
             Unreplayable::ParametersCut => {
                 "its parameters were cut in the log; set log_parameter_max_length = -1"
+            }
+            Unreplayable::StatementCut => {
+                "the log holds only a part of it: lines after it were lost, could not be read, or are another message's; capture whole files of the server"
             }
             Unreplayable::CopyDataMissing => {
                 "the data of COPY FROM STDIN is not in the source (a log never has it)"

@@ -92,6 +92,7 @@ fn capture(
             on_source: follow.is_some().then(|| announce_sources(&bar)),
             follow,
             prefix: options.prefix.clone(),
+            time_zone: options.log_timezone.clone(),
             format: options.format.map(LogFormat::from),
             on_progress: Some(Box::new(|progress| show_progress(&bar, &progress))),
         },

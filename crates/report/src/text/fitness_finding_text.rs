@@ -36,6 +36,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
         ValuesMissing { statements, of } => format!("{} executions with parameters have no values, and a replay skips them", share(statements, of)),
         ValuesMissingOnFailure { statements } => format!("{} parameters without values, and a replay skips them", agree(statements, "failed statement", ["has", "have"])),
         ValuesCut { statements, of, values, of_values } => format!("{} values of parameters are cut, in {} executions; a replay skips these", share(values, of_values), share(statements, of)),
+        StatementsCut { statements, of } => format!("Of {} statements the log holds only a part, since lines after them were lost, could not be read or are another message's; a replay skips these. Capture whole files of the server (of RDS, download them complete)", share(statements, of)),
         CopyData { statements } => format!("The data of {} is in no log, and a replay skips them: rows that they loaded are missing, unless the target has them already", counted(statements, "COPY … FROM STDIN command")),
         FastPath { lines } => format!("{} of fast-path function calls, whose arguments are in no log; a replay leaves them out", lines_are(lines)),
         Fetches { statements } => format!("{} left out: a replay fetches all rows of a portal at the first", agree(statements, "further fetch", are).replace("fetchs", "fetches")),

@@ -16,8 +16,9 @@
 //!   dates the exchange only if the bind follows within [`SAME_MESSAGE_US`], since a client may
 //!   prepare statements at its start and use them an hour later. The duration of the parse counts
 //!   in any case: a replay prepares at the first execution, too.
-//! - The duration is known if the execution's own is. A slow parse or bind whose execution was
-//!   faster than the threshold is an execution of unknown duration.
+//! - The duration is known if the execution's own is. A slow bind whose execution was faster than the
+//!   threshold is an execution with the bind's duration: the execution's own was shorter than that.
+//!   If the execution was logged at its start, its duration is unknown.
 //! - A finished exchange is held until its session does something else: a deferred constraint may
 //!   still make it fail.
 
@@ -97,6 +98,8 @@ pub(super) struct Exchange {
     /// It includes the execution's own duration.
     pub timed: bool,
     pub sqlstate: Option<Sqlstate>,
+    /// The log holds only a part of one of its lines.
+    pub cut: bool,
     pub lines: u64,
     pub place: Location,
 }
@@ -123,6 +126,7 @@ impl Exchange {
             duration_us: 0,
             timed: false,
             sqlstate: None,
+            cut: false,
             lines: 0,
             place: Location::default(),
         }
@@ -181,6 +185,7 @@ impl Exchange {
 
     pub(super) fn add_step(&mut self, entry: &Entry<'_>, duration_us: Option<u64>) {
         self.lines += entry.lines;
+        self.cut |= entry.cut;
         self.seen_us = entry.wall_us;
         self.duration_us += duration_us.unwrap_or(0);
         self.take_parameters(list_in_detail(entry.detail));
@@ -252,6 +257,7 @@ impl Output<'_> {
         one.due_us = start_time_us(entry, duration_us);
         one.seen_us = entry.wall_us;
         one.duration_us = duration_us.unwrap_or(0);
+        one.cut = entry.cut;
         one.lines = entry.lines;
         one.place = entry.place;
         exchange

@@ -148,7 +148,10 @@ fn belongs_to(pending: &Exchange, entry: &Entry<'_>) -> bool {
         // A failed bind precedes its execution's line: the running execution is the previous
         // one.
         Stage::Running if is_bind_error(entry.context) => false,
-        _ if named => pending.is_text(entry.statement),
+        _ if named => {
+            pending.is_text(entry.statement)
+                || entry.cut && pending.sql().starts_with(entry.statement)
+        }
         // An error that ends an idle session names no statement either.
         _ => entry.severity == Severity::Error,
     }
@@ -170,5 +173,17 @@ fn is_bind_error(context: &str) -> bool {
 }
 
 fn context_list<'a>(entry: &Entry<'a>) -> Option<&'a str> {
-    list_in_context(entry.context).map(|(_, list)| list)
+    match list_in_context(entry.context) {
+        Some((_, list)) => Some(list),
+        None => refused_value(entry),
+    }
+}
+
+/// Returns the only parameter of a statement, as the error of its input function has it: `$1 =
+/// 'x'`. It may be truncated (`log_parameter_max_length_on_error`); then it is unknown.
+fn refused_value<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    let line = entry.context.lines().find(|line| is_bind_error(line))?;
+    let at = line.find("parameter $1 = ")? + "parameter ".len();
+    let whole = !line.ends_with("...'") && count_placeholders(entry.statement) == 1;
+    whole.then(|| &line[at..])
 }

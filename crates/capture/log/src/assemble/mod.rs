@@ -11,6 +11,7 @@
 
 mod exchange;
 mod failure;
+mod held_entries;
 mod long_text;
 mod prepared;
 mod server;
@@ -31,6 +32,9 @@ use super::severity::{Severity, is_foreign_message};
 use crate::reconcile::Location;
 use capture_sink::{EventSink, SinkError};
 use exchange::Exchange;
+use held_entries::{
+    ended_process, is_first_of_walreceiver, is_replication_command, is_replication_failure,
+};
 use session::{LiveSession, PendingConnection};
 use sessions::Sessions;
 
@@ -89,11 +93,6 @@ impl<'s> Assembler<'s> {
         &mut self.output.account
     }
 
-    /// Number of sessions so far.
-    pub(super) fn sessions(&self) -> u64 {
-        self.output.sessions
-    }
-
     /// Handles the next entry.
     #[inline]
     pub(super) fn handle_entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
@@ -141,6 +140,20 @@ impl<'s> Assembler<'s> {
     #[inline]
     fn handle_log(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         let message = classify(entry.message);
+        if (self.live.has_held() || is_first_of_walreceiver(&message))
+            && self.hold_or_release(entry, &message)?
+        {
+            return Ok(());
+        }
+        self.handle_classified(entry, message)
+    }
+
+    #[inline]
+    fn handle_classified(
+        &mut self,
+        entry: &Entry<'_>,
+        message: Message<'_>,
+    ) -> Result<(), SinkError> {
         if matches!(message, Message::ServerStarts)
             && entry.statement.is_empty()
             && entry.context.is_empty()
@@ -161,7 +174,9 @@ impl<'s> Assembler<'s> {
         }
         // The server's messages about a statement's progress hide the statement and have no
         // context.
-        if !entry.statement.is_empty() || !entry.context.is_empty() {
+        if (!entry.statement.is_empty() || !entry.context.is_empty())
+            && !is_replication_command(entry, &message)
+        {
             self.output.skip(SkipReason::Forged, entry);
             return Ok(());
         }
@@ -174,7 +189,7 @@ impl<'s> Assembler<'s> {
         }
         let ends = matches!(message, Message::Disconnected { .. });
         let (live, output) = self.find_session(entry, ends)?;
-        if live.replication || matches!(message, Message::Replication) {
+        if live.replication || matches!(message, Message::Replication { .. }) {
             live.replication = true;
             let lines = live
                 .connection
@@ -213,7 +228,7 @@ impl<'s> Assembler<'s> {
                 live.handle_disconnected(&mut self.output, entry, user, database)
             }
             Message::Received { .. }
-            | Message::Replication
+            | Message::Replication { .. }
             | Message::ServerStarts
             | Message::Other(_) => {
                 unreachable!("taken above")
@@ -225,10 +240,18 @@ impl<'s> Assembler<'s> {
         if self.handle_server_failure(entry)? {
             return Ok(());
         }
-        if let Some(reason) = skipped_backend(entry.backend) {
+        if let Some(reason) = skipped_backend(entry.backend).or_else(|| ended_process(entry)) {
             self.output.skip(reason, entry);
             return Ok(());
         }
+        if self.hold_or_release_failure(entry)? {
+            return Ok(());
+        }
+        self.handle_client_failure(entry)
+    }
+
+    /// Handles an error of a client's backend.
+    fn handle_client_failure(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         let fatal = entry.severity != Severity::Error;
         if entry.statement.is_empty() && self.live.index_of(entry.pid).is_none() {
             // If connections are not logged, a refused one leaves only this line.
@@ -240,7 +263,8 @@ impl<'s> Assembler<'s> {
             return Ok(());
         }
         let (live, output) = self.find_session(entry, false)?;
-        if live.replication {
+        if live.replication || is_replication_failure(entry) {
+            live.replication = true;
             output.skip(SkipReason::Replication, entry);
             return Ok(());
         }
@@ -347,6 +371,7 @@ impl<'s> Assembler<'s> {
     }
 
     fn end_all_sessions(&mut self) -> Result<(), SinkError> {
+        self.release_all_held()?;
         let mut all = self.live.drain();
         all.sort_by_key(|live| live.serial);
         self.expiring.clear();

@@ -3,9 +3,10 @@
 //! This runs for every entry, and a process that wrote one often writes the next: a small table of
 //! recent numbers avoids the map.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::held_entries::OwnedEntry;
 use super::session::LiveSession;
 
 /// Hasher for process numbers, which are small and not chosen by anybody, so one multiplication
@@ -44,6 +45,8 @@ pub(super) struct Sessions {
     free: Vec<u32>,
     /// Process number and index, by the last bits of the process number.
     recent: Box<[(u32, u32); RECENT_SLOTS]>,
+    /// Entries of processes that may be no clients.
+    pub(super) held: BTreeMap<u32, Vec<OwnedEntry>>,
 }
 
 impl Default for Sessions {
@@ -53,11 +56,18 @@ impl Default for Sessions {
             lives: Vec::new(),
             free: Vec::new(),
             recent: Box::new([(0, NO_INDEX); RECENT_SLOTS]),
+            held: BTreeMap::new(),
         }
     }
 }
 
 impl Sessions {
+    /// Returns whether entries are held.
+    #[inline(always)]
+    pub(super) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Returns the index of a process's session.
     #[inline(always)]
     pub(super) fn index_of(&mut self, pid: u32) -> Option<u32> {

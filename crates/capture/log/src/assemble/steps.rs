@@ -21,6 +21,10 @@ use capture_sink::SinkError;
 /// Maximum number of bound and unexecuted portals held for a session.
 const BOUND_MAX: usize = 16;
 
+/// Duration from which a bind was logged because it was slow. If durations are sampled, those of
+/// quick binds are logged alone, too.
+const SLOW_BIND_US: u64 = 10_000;
+
 /// Stage of an exchange after each [`Step`].
 const STAGES: [Stage; 4] = {
     let mut stages = [Stage::Running; 4];
@@ -60,7 +64,10 @@ impl LiveSession {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
                 output.account.tallies.count_start(pending.sql());
+                let cut = pending.cut;
                 pending.add_step(entry, Some(duration_us));
+                // Lines lost after a bare duration are no part of its statement.
+                pending.cut = cut;
                 pending.mark_executed(Some(duration_us));
             }
             _ => {
@@ -275,8 +282,13 @@ impl LiveSession {
         if exchange.stage == Stage::Running {
             output.account.tallies.count_start(exchange.sql());
         }
+        // An execution below the threshold is not logged: what is known of its exchange is the
+        // duration of its slow bind, and its own was shorter.
+        let slow_bind = exchange.stage == Stage::Bound
+            && exchange.duration_us >= SLOW_BIND_US
+            && exchange.sqlstate.is_none();
         let outcome = Outcome {
-            duration_us: exchange.timed.then_some(exchange.duration_us),
+            duration_us: (exchange.timed || slow_bind).then_some(exchange.duration_us),
             sqlstate: exchange.sqlstate,
             ..Outcome::default()
         };
@@ -323,6 +335,9 @@ impl LiveSession {
                 }
             }
         };
+        if exchange.cut {
+            unreplayable = Some(Unreplayable::StatementCut);
+        }
         self.emit(
             output,
             kind,

@@ -9,6 +9,8 @@ use crate::entry::{ReadResult, Reader, split_host_and_port, trim_line_end};
 use crate::json::{JsonReader, Row};
 use crate::reconcile::Location;
 use crate::text::Text;
+use crate::timestamp::TimestampParser;
+use crate::zones::ZoneReading;
 use crate::{SkipReason, UnreadableReason};
 
 /// Reads CloudNativePG's lines.
@@ -43,8 +45,13 @@ pub(super) struct OperatorLine<'a> {
 /// Any other line of the operator.
 #[derive(Debug, Deserialize)]
 struct OtherLine<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     logger: Cow<'a, str>,
+    /// The operator's own message; a line without `logger` is the manager's.
+    #[serde(borrow, default)]
+    msg: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    level: Option<Cow<'a, str>>,
 }
 
 /// The content of a line.
@@ -68,8 +75,12 @@ pub(super) fn parse_line(line: &[u8]) -> LineContent<'_> {
         // message either.
         Err(_) => match serde_json::from_slice::<OtherLine>(object) {
             Ok(other) if other.logger == "pgaudit" => LineContent::Other(SkipReason::Audit),
-            Ok(_) => LineContent::Other(SkipReason::OtherProgram),
-            Err(_) => LineContent::Unreadable,
+            Ok(other)
+                if !other.logger.is_empty() || other.msg.is_some() && other.level.is_some() =>
+            {
+                LineContent::Other(SkipReason::OtherProgram)
+            }
+            Ok(_) | Err(_) => LineContent::Unreadable,
         },
     }
 }
@@ -124,6 +135,14 @@ fn find_object(line: &[u8]) -> Option<&[u8]> {
 }
 
 impl Reader for CnpgReader {
+    fn times(&self) -> &TimestampParser {
+        self.inner.times()
+    }
+
+    fn set_zones(&mut self, reading: &ZoneReading) {
+        self.inner.set_zones(reading);
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,

@@ -15,7 +15,7 @@ use crate::{SkipReason, UnreadableReason};
 
 /// The record at the start of some bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Record<'a> {
+pub(crate) enum Record<'a> {
     /// An object, or an array of objects.
     Json(&'a [u8]),
     /// Brackets around records, or other lines of a command.
@@ -64,7 +64,7 @@ pub(super) fn trim_newlines(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// Splits the record off the start of `bytes`; returns it and its length, or `None` if it may
 /// continue.
-pub(super) fn split_record(bytes: &[u8], complete: bool) -> Option<(Record<'_>, usize)> {
+pub(crate) fn split_record(bytes: &[u8], complete: bool) -> Option<(Record<'_>, usize)> {
     let end = line_end(bytes, 0).or(complete.then_some(bytes.len()))?;
     let whole = trim_line_end(&bytes[..end]);
     let line = whole.trim_ascii();

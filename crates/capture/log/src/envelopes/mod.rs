@@ -2,7 +2,7 @@
 //! of their own.
 //!
 //! ```text
-//! bytes ─► unwrapper (syslog, cloudwatch, cloudsql, azure) ─► parts ─► reassemble
+//! bytes ─► unwrapper (syslog, cloudwatch, container, shipper, …) ─► parts ─► reassemble
 //!               ─► the server's own lines ─► StderrReader ─► entry
 //! bytes ─► cnpg ─► entry
 //! ```
@@ -21,9 +21,12 @@ mod azure;
 mod cloudsql;
 mod cloudwatch;
 mod cnpg;
+mod container;
+mod heroku;
 mod json_records;
 mod reassemble;
 mod recognise;
+mod shipper;
 mod syslog;
 mod time;
 
@@ -33,9 +36,13 @@ use super::stderr::StderrReader;
 use super::text::Text;
 use super::{SkipReason, UnreadableReason};
 use crate::reconcile::Location;
+use crate::timestamp::TimestampParser;
+use crate::zones::ZoneReading;
+use jiff::tz::TimeZone;
 use reassemble::{MessageGroup, Part, Reassembler, ReassemblyError};
 
 pub(super) use cnpg::CnpgReader;
+pub(crate) use json_records::{Record, split_record};
 pub(super) use recognise::{Envelope, recognise};
 
 /// Result of an unwrapper for a record, in addition to its parts.
@@ -58,6 +65,9 @@ trait Unwrap {
         complete: bool,
         parts: &mut dyn FnMut(Part<'a>),
     ) -> Option<(RecordContent, usize)>;
+
+    /// Reads times without a zone in the server's time zone.
+    fn set_time_zone(&mut self, _zone: &TimeZone) {}
 
     /// Returns whether records mark their own end, so that one without a newline may be whole.
     fn marks_its_end(&self) -> bool {
@@ -87,6 +97,7 @@ pub(super) struct EnvelopeReader {
     learnt: bool,
     latest_us: i64,
     disordered: u64,
+    zones: ZoneReading,
 }
 
 impl EnvelopeReader {
@@ -104,6 +115,7 @@ impl EnvelopeReader {
             learnt: false,
             latest_us: i64::MIN,
             disordered: 0,
+            zones: ZoneReading::default(),
         }
     }
 
@@ -253,6 +265,19 @@ impl Reader for EnvelopeReader {
         false
     }
 
+    fn times(&self) -> &TimestampParser {
+        self.inner.times()
+    }
+
+    fn set_zones(&mut self, reading: &ZoneReading) {
+        self.zones = reading.clone();
+        self.inner.set_zones(reading);
+        self.reassembler.set_zones(reading);
+        if let Some(zone) = reading.given() {
+            self.unwrap.set_time_zone(zone);
+        }
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,
@@ -271,6 +296,7 @@ impl Reader for EnvelopeReader {
         self.learnt |= learns;
         if std::mem::take(&mut self.needs_reread) || learns {
             self.inner = StderrReader::new(self.reassembler.prefix().clone());
+            self.inner.set_zones(&self.zones);
         }
         let EnvelopeReader {
             inner,
@@ -294,6 +320,7 @@ impl Reader for EnvelopeReader {
                     debug_assert_eq!(length, group.text.len());
                     *needs_reread = length != group.text.len();
                     (entry.place, entry.lines) = (place, lines);
+                    entry.cut |= group.cut;
                     add_envelope_fields(&mut entry, group, reassembler.prefix());
                     return (ReadResult::Entry(entry), taken);
                 }

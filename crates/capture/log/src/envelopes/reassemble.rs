@@ -12,7 +12,9 @@ use workload::Sqlstate;
 
 use crate::prefix::{LineMatch, MatchCache, Prefix};
 use crate::severity::{Label, foreign_word};
+use crate::stray_lines::is_memory_context;
 use crate::timestamp::TimestampParser;
+use crate::zones::ZoneReading;
 use crate::{SkipReason, UnreadableReason};
 
 /// Maximum number of physical lines after a message's last part for which the message waits. The
@@ -42,6 +44,8 @@ pub(super) enum PartKind {
 #[derive(Debug, Clone)]
 pub(super) struct Part<'a> {
     pub chunk: PartKind,
+    /// It continues the line before it, without a newline between them.
+    pub joined: bool,
     /// The process, if the envelope has it.
     pub pid: Option<u32>,
     /// The time, if the envelope has it, in microseconds since 1970-01-01 UTC.
@@ -58,6 +62,7 @@ impl<'a> Part<'a> {
     pub(super) fn new(chunk: PartKind, text: impl Into<Cow<'a, [u8]>>) -> Self {
         Part {
             chunk,
+            joined: false,
             pid: None,
             wall_us: None,
             server: Cow::Borrowed(""),
@@ -97,6 +102,8 @@ pub(super) struct MessageGroup {
     pub line: u64,
     pub lines: u64,
     last_line: u64,
+    /// Lines that cannot be read follow it.
+    pub cut: bool,
     closed: bool,
     message: Option<u64>,
     part: u64,
@@ -142,6 +149,11 @@ impl Reassembler {
         &self.prefix
     }
 
+    /// Reads time zones as `reading` says.
+    pub(super) fn set_zones(&mut self, reading: &ZoneReading) {
+        self.times.set_reading(reading.clone());
+    }
+
     /// Number of waiting groups.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -178,6 +190,7 @@ impl Reassembler {
     pub(super) fn add_error(&mut self, spoilt: ReassemblyError, text: &[u8], line: u64) -> u64 {
         if matches!(spoilt, ReassemblyError::Unreadable(_)) {
             // The damaged text may have belonged to any message.
+            self.mark_last_cut();
             self.close_all();
             self.last = None;
         }
@@ -189,6 +202,13 @@ impl Reassembler {
             .text
             .extend_from_slice(&text[..text.len().min(EXCERPT_BYTES)]);
         number
+    }
+
+    /// Marks the message of the last physical line as cut, since what follows may be its rest.
+    fn mark_last_cut(&mut self) {
+        if let Some(number) = self.last.filter(|number| *number >= self.first) {
+            self.group(number).cut = true;
+        }
     }
 
     /// Adds physical lines to a waiting group.
@@ -225,6 +245,12 @@ impl Reassembler {
     /// Adds the part of a record that starts at physical line `line`. Returns the number of its
     /// group.
     pub(super) fn add(&mut self, part: Part<'_>, line: u64) -> u64 {
+        if part.joined
+            && let Some(number) = self.last.filter(|last| *last >= self.first)
+        {
+            self.add_joined(number, &part.text, line);
+            return number;
+        }
         let first_line = first_line(&part.text);
         let mut matched = LineMatch::default();
         let times = &mut self.times;
@@ -269,7 +295,11 @@ impl Reassembler {
                 }
             },
         };
-        self.last = Some(number);
+        // An empty line may belong to the message around it.
+        let blank = ReassemblyError::Skipped(SkipReason::Blank);
+        if self.peek(number).error != Some(blank) {
+            self.last = Some(number);
+        }
         number
     }
 
@@ -416,11 +446,23 @@ impl Reassembler {
         }
     }
 
+    /// Adds the rest of a line.
+    fn add_joined(&mut self, number: u64, text: &[u8], line: u64) {
+        let group = self.group(number);
+        group.last_line = line;
+        if group.text.last() == Some(&b'\n') {
+            group.text.pop();
+        }
+        group.text.extend_from_slice(text);
+        group.text.push(b'\n');
+    }
+
     /// Adds text that belongs to no message.
     fn add_loose_text(&mut self, part: &Part<'_>, pid: Option<u32>, line: u64) -> u64 {
         let text = first_line(&part.text);
         let reason = match std::str::from_utf8(text) {
             _ if text.is_empty() => ReassemblyError::Skipped(SkipReason::Blank),
+            _ if is_memory_context(text) => ReassemblyError::Skipped(SkipReason::MemoryContexts),
             _ if text.starts_with(b"\t") || part.chunk == PartKind::Continues => {
                 ReassemblyError::Unreadable(UnreadableReason::LooseContinuation)
             }
@@ -430,6 +472,14 @@ impl Reassembler {
             }
             Ok(_) => ReassemblyError::Unreadable(UnreadableReason::NoPrefix),
         };
+        if matches!(
+            reason,
+            ReassemblyError::Unreadable(
+                UnreadableReason::LooseContinuation | UnreadableReason::NoPrefix
+            )
+        ) {
+            self.mark_last_cut();
+        }
         let (message, at) = numbers(part.chunk);
         let number = self.begin_group(line);
         if let Some(pid) = pid.filter(|_| at > 0) {
@@ -441,7 +491,8 @@ impl Reassembler {
         (group.message, group.part, group.pid) = (message, at, pid);
         group.closed = at == 0;
         group.error = Some(reason);
-        group.text.extend_from_slice(text);
+        group.text.extend_from_slice(&part.text);
+        group.text.push(b'\n');
         number
     }
 

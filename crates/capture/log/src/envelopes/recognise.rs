@@ -8,7 +8,12 @@ use super::azure::Azure;
 use super::cloudsql::CloudSql;
 use super::cloudwatch::CloudWatch;
 use super::cnpg;
+use super::container::{Container, Layout};
+use super::heroku;
+use super::heroku::Heroku;
 use super::reassemble::{Part, PartKind};
+use super::shipper;
+use super::shipper::Shipper;
 use super::syslog;
 use super::syslog::Syslog;
 use super::time::{YearAssigner, YearlessTime};
@@ -21,7 +26,21 @@ use crate::recognise::{
 };
 use crate::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use crate::timestamp::TimestampParser;
+use crate::zones::ZoneReading;
 use crate::{LogError, LogFormat, SkipReason, UnreadableReason};
+
+/// Form of an envelope that has several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Usual,
+    /// CloudWatch: a stream's name follows the time.
+    Stream,
+    /// Container: the form of the text before each line.
+    Named(Layout),
+    /// Shipper: texts end with a newline, unless they are pieces of a line.
+    Terminated,
+}
 
 /// Properties of an envelope that are known before the log is read.
 #[derive(Debug, Clone, Default)]
@@ -30,10 +49,11 @@ pub(crate) struct Envelope {
     /// The server whose lines are read, if the file may have several servers and programs.
     pub server: String,
     program: String,
-    /// CloudWatch: a stream's name follows the time.
-    stream: bool,
+    form: Form,
     /// syslog: the first time, if it has no year, and an upper bound for it.
     yearless: Option<YearlessTime>,
+    /// syslog: a time without a year is on February 29.
+    leap_day: bool,
     bound_us: Option<i64>,
     /// The prefix has no time of its own.
     timed: bool,
@@ -43,12 +63,24 @@ impl Envelope {
     pub(super) fn unwrapper(&self) -> Box<dyn Unwrap> {
         match self.format {
             Some(LogFormat::CloudWatch) => Box::new(CloudWatch {
-                stream: self.stream,
+                stream: self.form == Form::Stream,
             }),
             Some(LogFormat::CloudSql) => Box::new(CloudSql),
             Some(LogFormat::Azure) => Box::new(Azure::default()),
-            _ => Box::new(Syslog::new(self.bound_us)),
+            Some(LogFormat::Heroku) => Box::new(Heroku::default()),
+            Some(LogFormat::Shipper) => Box::new(Shipper::new(self.form == Form::Terminated)),
+            Some(LogFormat::Container) => Box::new(Container::new(match self.form {
+                Form::Named(layout) => layout,
+                _ => Layout::Cri,
+            })),
+            _ => Box::new(Syslog::new(self.bound_us, self.leap_day)),
         }
+    }
+
+    /// Returns whether a message's lines are those that stderr would have, so that the lines of two
+    /// files can be joined.
+    pub(crate) fn keeps_lines(&self) -> bool {
+        matches!(self.format, Some(LogFormat::Container | LogFormat::Shipper))
     }
 
     /// Returns why a part does not belong to the server that is read.
@@ -68,7 +100,7 @@ impl Envelope {
     pub(crate) fn set_modification_time(&mut self, modified_us: Option<i64>) -> Option<i64> {
         self.bound_us = modified_us;
         let first = self.yearless.filter(|_| self.timed)?;
-        YearAssigner::new(first, modified_us).instant(first)
+        YearAssigner::new(first, modified_us, self.leap_day).instant(first)
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
@@ -80,7 +112,7 @@ impl Envelope {
         let Some(first) = self.yearless.filter(|_| self.timed) else {
             return Vec::new();
         };
-        let year = YearAssigner::new(first, self.bound_us).year;
+        let year = YearAssigner::new(first, self.bound_us, self.leap_day).year;
         let by = match self.bound_us {
             Some(_) => "the newest with which it does not lie after the file's last change",
             None => "since there is no better bound",
@@ -112,12 +144,16 @@ struct SampleScan {
 }
 
 /// The envelopes, the most demanding first.
-const ENVELOPES: [LogFormat; 5] = [
+const ENVELOPES: [LogFormat; 8] = [
     LogFormat::Cnpg,
     LogFormat::Azure,
     LogFormat::CloudSql,
+    LogFormat::Heroku,
+    LogFormat::Container,
     LogFormat::Syslog,
     LogFormat::CloudWatch,
+    // The key `message` is CloudWatch's, too.
+    LogFormat::Shipper,
 ];
 
 /// Recognises an envelope by a log's first bytes; `None` if it has none, or not the wanted one.
@@ -131,12 +167,17 @@ pub(crate) fn recognise(
         if format.is_some_and(|format| format != wanted) {
             continue;
         }
-        let found = match wanted {
-            LogFormat::Cnpg => recognise_cnpg(name, sample)?,
-            _ => recognise_as(name, sample, wanted, prefix)?,
-        };
-        if found.is_some() {
-            return Ok(found);
+        if wanted == LogFormat::Cnpg {
+            if let Some(found) = recognise_cnpg(name, sample)? {
+                return Ok(Some(found));
+            }
+            continue;
+        }
+        for envelope in candidates(wanted, sample) {
+            let found = recognise_as(name, sample, wanted, envelope, prefix)?;
+            if found.is_some() {
+                return Ok(found);
+            }
         }
     }
     match format.filter(|format| ENVELOPES.contains(format)) {
@@ -149,19 +190,38 @@ pub(crate) fn recognise(
     }
 }
 
+/// Returns the forms that an envelope may have.
+fn candidates(format: LogFormat, sample: &[u8]) -> Vec<Envelope> {
+    let envelope = Envelope {
+        format: Some(format),
+        ..Envelope::default()
+    };
+    match format {
+        LogFormat::Container => Layout::ALL
+            .into_iter()
+            .map(|layout| Envelope {
+                form: Form::Named(layout),
+                ..envelope.clone()
+            })
+            .collect(),
+        LogFormat::Shipper if shipper::is_terminated(sample) => vec![Envelope {
+            form: Form::Terminated,
+            ..envelope
+        }],
+        _ => vec![envelope],
+    }
+}
+
 fn recognise_as(
     name: &str,
     sample: &[u8],
     format: LogFormat,
+    mut envelope: Envelope,
     given: Option<&str>,
 ) -> Result<Option<RecognisedFormat>, LogError> {
-    let mut envelope = Envelope {
-        format: Some(format),
-        ..Envelope::default()
-    };
     let mut look = scan_sample(&envelope, sample);
     if format == LogFormat::CloudWatch && is_after_word(&look.texts) {
-        envelope.stream = true;
+        envelope.form = Form::Stream;
         look = self::scan_sample(&envelope, sample);
     }
     if look.texts.is_empty() || look.own < look.other {
@@ -189,30 +249,12 @@ fn recognise_as(
     };
 
     let prefix = match given {
-        Some(given) => {
-            let prefix = Prefix::compile(given);
-            if texts().all(|text| prefix.matches(text, &mut times).is_none()) {
-                return Err(
-                    match (translated_word(texts()), unknown_zone(b"", &times)) {
-                        (Some(word), _) => translated(word),
-                        (None, Some(zone)) => LogError::Zone {
-                            name: named(),
-                            zone: zone.to_owned(),
-                        },
-                        (None, None) => LogError::PrefixMatchesNothing {
-                            name: named(),
-                            prefix: given.to_owned(),
-                            line: String::from_utf8_lossy(texts().next().unwrap_or_default())
-                                .into_owned(),
-                            advice: prefix_advice(texts()),
-                        },
-                    },
-                );
-            }
-            prefix
-        }
+        Some(given) => check_given_prefix(name, given, &look.texts, &mut times)?,
         None => {
-            let guessed = infer_prefix(&look.texts);
+            let guessed = match format {
+                LogFormat::Heroku => heroku_prefix(name, &look.texts)?,
+                _ => infer_prefix(&look.texts),
+            };
             match (translated_word(texts()), guessed) {
                 (Some(word), _) => return Err(translated(word)),
                 (None, Some(prefix)) => prefix,
@@ -222,6 +264,16 @@ fn recognise_as(
     };
     let knows_time = look.texts.iter().all(|text| text.wall_us.is_some());
     let knows_process = look.texts.iter().all(|text| text.pid.is_some());
+    // A name may also be a part of the prefix.
+    let uncertain = Layout::ALL[2..]
+        .iter()
+        .any(|layout| envelope.form == Form::Named(*layout));
+    if uncertain && !(prefix.has_time() && prefix.has_process()) {
+        return Ok(None);
+    }
+    if format == LogFormat::Syslog && !knows_process && !prefix.has_process() {
+        return Err(LogError::SyslogWithoutProcess { name: named() });
+    }
     let prefix = check_prefix(prefix, knows_time, knows_process)?;
     envelope.timed = !prefix.has_time();
     let mut walls = Vec::new();
@@ -234,16 +286,51 @@ fn recognise_as(
         });
     }
     refuse_newest_first(name, format, &walls)?;
-    envelope.yearless = sample
+    let mut yearless = sample
         .split(|byte| *byte == b'\n')
         .filter(|_| format == LogFormat::Syslog)
-        .find_map(syslog::parse_yearless);
+        .filter_map(syslog::parse_yearless);
+    envelope.yearless = yearless.next();
+    envelope.leap_day = envelope
+        .yearless
+        .into_iter()
+        .chain(yearless)
+        .any(|time| (time.month, time.day) == (2, 29));
     Ok(walls.first().map(|first_us| RecognisedFormat {
         format,
         prefix: Some(prefix),
         first_us: *first_us,
         envelope,
+        zones: ZoneReading::default(),
     }))
+}
+
+/// Checks that a given prefix matches any of the texts.
+fn check_given_prefix(
+    name: &str,
+    given: &str,
+    look: &[ServerLine],
+    times: &mut TimestampParser,
+) -> Result<Prefix, LogError> {
+    let texts = || look.iter().map(|text| &text.bytes[..]);
+    let name = name.to_owned();
+    let prefix = Prefix::compile(given);
+    if texts().any(|text| prefix.matches(text, times).is_some()) {
+        return Ok(prefix);
+    }
+    Err(match (translated_word(texts()), unknown_zone(b"", times)) {
+        (Some(word), _) => LogError::Translated { name, word },
+        (None, Some(zone)) => LogError::Zone {
+            name,
+            zone: zone.to_owned(),
+        },
+        (None, None) => LogError::PrefixMatchesNothing {
+            name,
+            prefix: given.to_owned(),
+            line: String::from_utf8_lossy(texts().next().unwrap_or_default()).into_owned(),
+            advice: prefix_advice(texts()),
+        },
+    })
 }
 
 /// Removes an envelope from the sample.
@@ -259,9 +346,12 @@ fn scan_sample(envelope: &Envelope, sample: &[u8]) -> SampleScan {
             let is_log = match envelope.format {
                 Some(LogFormat::Azure) => azure::is_server_log(&part.program),
                 Some(LogFormat::CloudSql) => part.program == super::cloudsql::LOG,
-                // The server always writes its process.
-                Some(LogFormat::Syslog) => part.pid.is_some(),
-                _ => true,
+                Some(LogFormat::Heroku) => part.text.starts_with(heroku::PREFIX_START),
+                // A time looks like a host and a tag without a process.
+                Some(LogFormat::Syslog) => {
+                    part.pid.is_some() || part.program.starts_with(|c: char| c.is_alphabetic())
+                }
+                _ => !part.joined,
             };
             let first = part
                 .text
@@ -322,19 +412,26 @@ fn infer_prefix(texts: &[ServerLine]) -> Option<Prefix> {
     if let Some(guessed) = prefix::infer(texts.iter().map(|text| &text.bytes[..])) {
         return Some(guessed.prefix);
     }
-    // A time and a process before each text make it a line that can be guessed.
-    const BEFORE: &str = "%m [%p] ";
+    // A time, and a process if the envelope has it, before each text make it a line that can be
+    // guessed.
+    let knows_process = texts.iter().any(|text| text.pid.is_some());
+    let before = match knows_process {
+        true => "%m [%p] ",
+        false => "%m ",
+    };
     let full: Vec<Vec<u8>> = texts
         .iter()
         .map(|text| {
-            let mut full =
-                format!("2000-01-01 00:00:00.000 UTC [{}] ", text.pid.unwrap_or(1)).into_bytes();
+            let mut full = b"2000-01-01 00:00:00.000 UTC ".to_vec();
+            if knows_process {
+                full.extend_from_slice(format!("[{}] ", text.pid.unwrap_or(1)).as_bytes());
+            }
             full.extend_from_slice(&text.bytes);
             full
         })
         .collect();
     let guessed = prefix::infer(full.iter().map(|line| &line[..]))?;
-    let own = guessed.prefix.text().strip_prefix(BEFORE)?;
+    let own = guessed.prefix.text().strip_prefix(before)?;
     let prefix = Prefix::compile(own);
     // A second number was taken for the line's, but may repeat the process's.
     let mut times = TimestampParser::default();
@@ -350,6 +447,23 @@ fn infer_prefix(texts: &[ServerLine]) -> Option<Prefix> {
         true => Prefix::compile(&own.replacen("%l", "%p", 1)),
         false => prefix,
     })
+}
+
+/// Returns Heroku's prefix if its server writes processes, which its small plans do not.
+fn heroku_prefix(name: &str, texts: &[ServerLine]) -> Result<Option<Prefix>, LogError> {
+    let prefix = Prefix::compile(heroku::PREFIX);
+    let mut times = TimestampParser::default();
+    let any = texts
+        .iter()
+        .any(|text| prefix.matches(&text.bytes, &mut times).is_some());
+    match any {
+        true => Ok(Some(prefix)),
+        false => Err(LogError::Unsupported {
+            name: name.to_owned(),
+            what: "a log drain of Heroku whose lines have no process (pid=\"…\"), so that sessions cannot be told apart",
+            advice: "capture from a plan of Heroku Postgres whose lines have it, or record with `rehearse capture proxy`",
+        }),
+    }
 }
 
 /// Refuses logs with the newest record first.
@@ -435,5 +549,6 @@ fn recognise_cnpg(name: &str, sample: &[u8]) -> Result<Option<RecognisedFormat>,
             server: pod.clone(),
             ..Envelope::default()
         },
+        zones: ZoneReading::default(),
     }))
 }

@@ -10,15 +10,24 @@ use std::borrow::Cow;
 
 use super::reassemble::{Part, PartKind};
 use super::time::{YEARLESS_BYTES, YearAssigner, YearlessTime, parse_iso};
-use super::{RecordContent, Unwrap};
+use super::{DISORDER_US, RecordContent, Unwrap};
 use crate::entry::{line_end, trim_line_end};
+use crate::timestamp::TimestampParser;
+use crate::zones::to_utc;
 use crate::{SkipReason, UnreadableReason};
+use jiff::tz::TimeZone;
 
 /// Removes syslog's header.
 #[derive(Debug, Default)]
 pub(super) struct Syslog {
     years: Option<YearAssigner>,
     bound_us: Option<i64>,
+    /// The log has a February 29.
+    leap_day: bool,
+    /// The server's time zone, for times without one.
+    zone: Option<TimeZone>,
+    /// The last such time, in microseconds since 1970-01-01 UTC.
+    last_us: i64,
     /// Tabs are written as `^I`.
     carets: bool,
 }
@@ -38,20 +47,23 @@ struct Header<'a> {
 enum Time {
     Instant(i64),
     Yearless(YearlessTime),
+    /// Time since the system's start (`journalctl -o short-monotonic`).
+    Unknown,
 }
 
 /// Returns the first time without a year, if the line has one.
 pub(super) fn parse_yearless(line: &[u8]) -> Option<YearlessTime> {
     match parse_header(line)?.time {
-        Time::Instant(_) => None,
+        Time::Instant(_) | Time::Unknown => None,
         Time::Yearless(time) => Some(time),
     }
 }
 
 impl Syslog {
-    pub(super) fn new(bound_us: Option<i64>) -> Self {
+    pub(super) fn new(bound_us: Option<i64>, leap_day: bool) -> Self {
         Syslog {
             bound_us,
+            leap_day,
             ..Syslog::default()
         }
     }
@@ -59,15 +71,28 @@ impl Syslog {
     fn instant(&mut self, time: Time) -> Option<i64> {
         match time {
             Time::Instant(wall_us) => Some(wall_us),
-            Time::Yearless(time) => self
-                .years
-                .get_or_insert_with(|| YearAssigner::new(time, self.bound_us))
-                .instant(time),
+            Time::Unknown => None,
+            Time::Yearless(time) => {
+                let years = self
+                    .years
+                    .get_or_insert_with(|| YearAssigner::new(time, self.bound_us, self.leap_day));
+                let local_us = years.instant(time)?;
+                let Some(zone) = &self.zone else {
+                    return Some(local_us);
+                };
+                let wall_us = to_utc(zone, local_us, self.last_us - DISORDER_US)?;
+                self.last_us = self.last_us.max(wall_us);
+                Some(wall_us)
+            }
         }
     }
 }
 
 impl Unwrap for Syslog {
+    fn set_time_zone(&mut self, zone: &TimeZone) {
+        (self.zone, self.last_us) = (Some(zone.clone()), i64::MIN + DISORDER_US);
+    }
+
     fn record<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -119,6 +144,10 @@ fn parse_header(line: &[u8]) -> Option<Header<'_>> {
             Time::Instant(wall_us)
         }
         None if versioned => return None,
+        None if let Some((time, length)) = parse_journal_time(rest) => {
+            at += length;
+            time
+        }
         None => {
             let mut time = YearlessTime::read(rest)?;
             at += YEARLESS_BYTES;
@@ -190,6 +219,37 @@ fn parse_header(line: &[u8]) -> Option<Header<'_>> {
     })
 }
 
+/// Parses the times of `journalctl -o short-full`, `with-unit`, `short-unix`, `short-monotonic` and
+/// `short-delta` at the start of `text`; returns also their length.
+fn parse_journal_time(text: &[u8]) -> Option<(Time, usize)> {
+    match *text.first()? {
+        b'[' => {
+            let close = memchr::memchr(b']', text)?;
+            let is_clock = text[1..close]
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || b" .<>+".contains(byte));
+            (is_clock && close > 4 && text[1..close].contains(&b'.'))
+                .then_some((Time::Unknown, close + 1))
+        }
+        b'0'..=b'9' => {
+            let (seconds, digits) = number(text)?;
+            let fraction = text.get(digits..)?.strip_prefix(b".")?;
+            let (us, length) = number(fraction)?;
+            let seconds = i64::try_from(seconds).ok()?.checked_mul(1_000_000)?;
+            (digits == 10 && length == 6)
+                .then_some((Time::Instant(seconds + us as i64), digits + 1 + length))
+        }
+        _ => {
+            let days: [&[u8]; 7] = [
+                b"Mon ", b"Tue ", b"Wed ", b"Thu ", b"Fri ", b"Sat ", b"Sun ",
+            ];
+            days.iter().find(|day| text.starts_with(day))?;
+            let stamp = TimestampParser::default().read(&text[4..])?;
+            Some((Time::Instant(stamp.wall_us), 4 + stamp.length))
+        }
+    }
+}
+
 /// Returns the start of the text after RFC 5424's structured data, which starts at `at`.
 fn skip_structured_data(line: &[u8], mut at: usize) -> Option<usize> {
     if line.get(at) == Some(&b'-') {
@@ -218,7 +278,7 @@ fn skip_structured_data(line: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// Parses the server's own numbers before a text; also returns their length in bytes.
-fn parse_part_number(text: &[u8]) -> (PartKind, usize) {
+pub(super) fn parse_part_number(text: &[u8]) -> (PartKind, usize) {
     let found = || {
         let rest = text.strip_prefix(b"[")?;
         let (first, length) = number(rest)?;

@@ -73,6 +73,13 @@ pub(super) struct YearlessTime {
     pub of_day_us: i64,
 }
 
+/// The start of February 29.
+const LEAP_DAY: YearlessTime = YearlessTime {
+    month: 2,
+    day: 29,
+    of_day_us: 0,
+};
+
 /// Length of `Mar  1 09:30:05` in bytes.
 pub(super) const YEARLESS_BYTES: usize = 15;
 
@@ -116,6 +123,8 @@ impl YearlessTime {
 pub(super) struct YearAssigner {
     pub year: i64,
     month: i64,
+    /// Days by which later times are moved, after a February 29 in a year without one.
+    leap_days: i64,
 }
 
 /// Year of the first time if nothing bounds it.
@@ -124,19 +133,26 @@ const YEAR_UNKNOWN: i64 = 2000;
 impl YearAssigner {
     /// Creates it from the first time, and a time which it does not exceed by more than a day: an
     /// unknown time zone may differ by that much.
-    pub(super) fn new(first: YearlessTime, bound_us: Option<i64>) -> Self {
+    /// `leap_day` says that the log has a February 29, so that the year is one that has it.
+    pub(super) fn new(first: YearlessTime, bound_us: Option<i64>, leap_day: bool) -> Self {
+        let has_leap_day = |year: i64| {
+            let february = year + i64::from(first.month > 2);
+            LEAP_DAY.in_year(february).is_some()
+        };
         let year = bound_us.and_then(|bound_us| {
             let newest = 1970 + bound_us.div_euclid(US_PER_DAY) / 365;
             // The last leap day is at most eight years ago.
             (newest - 9..=newest).rev().find(|year| {
-                first
-                    .in_year(*year)
-                    .is_some_and(|at| at <= bound_us.saturating_add(US_PER_DAY))
+                (!leap_day || has_leap_day(*year))
+                    && first
+                        .in_year(*year)
+                        .is_some_and(|at| at <= bound_us.saturating_add(US_PER_DAY))
             })
         });
         YearAssigner {
             year: year.unwrap_or(YEAR_UNKNOWN),
             month: first.month,
+            leap_days: 0,
         }
     }
 
@@ -153,7 +169,15 @@ impl YearAssigner {
             }
             _ => self.month = time.month,
         }
-        time.in_year(year)
+        let moved_us = self.leap_days * US_PER_DAY;
+        if let Some(instant) = time.in_year(year) {
+            return Some(instant + moved_us);
+        }
+        // The log is older than its file's time says. Intervals stay right.
+        let eve = YearlessTime { day: 28, ..time }.in_year(year)?;
+        let is_leap_day = time.month == 2 && time.day == 29;
+        self.leap_days = self.leap_days.max(i64::from(is_leap_day));
+        is_leap_day.then_some(eve + US_PER_DAY)
     }
 }
 
@@ -203,17 +227,37 @@ mod tests {
             ("Feb 29 09:30:05", "2026-03-02T00:00:00Z", 2024),
         ] {
             assert_eq!(
-                YearAssigner::new(time(first), bound(until)).year,
+                YearAssigner::new(time(first), bound(until), false).year,
                 year,
                 "{first}"
             );
         }
-        assert_eq!(YearAssigner::new(time("Mar  1 09:30:05"), None).year, 2000);
-        let mut years = YearAssigner::new(time("Dec 31 23:59:59"), bound("2026-01-01T00:00:10Z"));
+        assert_eq!(
+            YearAssigner::new(time("Mar  1 09:30:05"), None, false).year,
+            2000
+        );
+        let mut years = YearAssigner::new(
+            time("Dec 31 23:59:59"),
+            bound("2026-01-01T00:00:10Z"),
+            false,
+        );
         let mut instant = |text| years.instant(time(text)).unwrap();
         let eve = instant("Dec 31 23:59:59");
         assert_eq!(instant("Jan  1 00:00:00") - eve, 1_000_000);
         assert_eq!(instant("Dec 31 23:59:59"), eve);
+        let leap = YearAssigner::new(time("Feb 28 09:30:05"), bound("2026-03-02T00:00:00Z"), true);
+        assert_eq!(leap.year, 2024);
+        // A February 29 that is found too late for the year keeps the intervals.
+        let mut years = YearAssigner::new(
+            time("Feb 28 00:00:00"),
+            bound("2026-03-02T00:00:00Z"),
+            false,
+        );
+        let mut instant = |text| years.instant(time(text)).unwrap();
+        let eve = instant("Feb 28 00:00:00");
+        assert_eq!(instant("Feb 29 00:00:00") - eve, US_PER_DAY);
+        assert_eq!(instant("Feb 29 00:00:00") - eve, US_PER_DAY);
+        assert_eq!(instant("Mar  1 00:00:00") - eve, 2 * US_PER_DAY);
         assert_eq!(YearlessTime::read(b"Mrz  1 09:30:05"), None);
     }
 }

@@ -65,6 +65,13 @@ pub enum Finding {
         /// Number of all values.
         of_values: u64,
     },
+    /// Statements of which the log holds only a part.
+    StatementsCut {
+        /// Number of such statements.
+        statements: u64,
+        /// Number of all statements.
+        of: u64,
+    },
     /// `COPY … FROM STDIN`, whose data no log has.
     CopyData {
         /// Number of statements.
@@ -251,7 +258,8 @@ impl Finding {
             Finding::NoBeginnings { .. } => &[("log_connections", "on")],
             Finding::NoEnds { .. } => &[("log_disconnections", "on")],
             Finding::Nameless { .. } => &[PREFIX, ("log_connections", "on")],
-            Finding::CopyData { .. }
+            Finding::StatementsCut { .. }
+            | Finding::CopyData { .. }
             | Finding::FastPath { .. }
             | Finding::Fetches { .. }
             | Finding::Refused { .. }

@@ -141,12 +141,17 @@ impl BoundaryMessages {
     }
 }
 
-/// The last entry of a stderr log that is followed by other files. If it is truncated between two
-/// of its lines, only the whole entry in the next file shows it.
+/// The last entry of a log of stderr lines that is followed by other files. If it is truncated, only
+/// the next file shows it: it has the whole entry, or the rest.
 #[derive(Debug)]
 pub(crate) struct HeldEntry {
     pub stream: usize,
+    /// Its lines as stderr has them.
     bytes: Vec<u8>,
+    /// The file ended within its last line.
+    torn: bool,
+    /// Its rest is lost, or may be.
+    cut: bool,
     prefix: Prefix,
     place: Location,
     pub(super) mark: EntryKey,
@@ -159,12 +164,54 @@ impl HeldEntry {
         HeldEntry {
             stream,
             bytes: bytes.to_vec(),
+            torn: false,
+            cut: false,
             prefix,
             place: entry.place,
             mark: EntryKey::of(entry),
             message: entry.message.to_owned(),
             lines: entry.lines,
         }
+    }
+
+    /// Holds an entry within whose last line the file ended; `None` if the lines are no entry.
+    pub(super) fn torn(
+        stream: usize,
+        lines: &[u8],
+        prefix: Prefix,
+        place: Location,
+    ) -> Option<Self> {
+        let whole = [lines, b"\n"].concat();
+        let mut reader = StderrReader::new(prefix.clone());
+        let (found, _) = reader.next(whole[..].into(), true, place);
+        let ReadResult::Entry(entry) = found else {
+            return None;
+        };
+        let mut held = HeldEntry::new(stream, &entry, lines, prefix);
+        held.torn = true;
+        Some(held)
+    }
+
+    /// Appends lines that the next file begins with, and that are the entry's rest.
+    pub(super) fn append(&mut self, bytes: &[u8], lines: u64) {
+        self.bytes.extend_from_slice(bytes);
+        self.lines += lines;
+        self.torn = !bytes.ends_with(b"\n");
+    }
+
+    /// Returns whether its last line has no end.
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// Returns whether it is a message of that process.
+    pub(super) fn is_of(&self, pid: u32) -> bool {
+        self.mark.pid == pid
+    }
+
+    /// Records that its rest is lost.
+    pub(super) fn mark_cut(&mut self) {
+        self.cut = true;
     }
 
     /// Returns whether it is the beginning of `next`.
@@ -193,10 +240,22 @@ impl HeldEntry {
 
     /// Passes the entry to the assembler.
     pub(super) fn release(self, assembler: &mut Assembler<'_>) -> Result<(), LogError> {
+        let (lines, place) = (self.lines, self.place);
         let mut reader = StderrReader::new(self.prefix);
-        match reader.next(self.bytes[..].into(), true, self.place) {
-            (ReadResult::Entry(entry), _) => Ok(assembler.handle_entry(&entry)?),
+        match reader.next(self.bytes[..].into(), true, place) {
+            (ReadResult::Entry(mut entry), _) => {
+                entry.lines = lines;
+                // Its file's time zone is known no longer.
+                entry.wall_us = self.mark.wall_us;
+                entry.cut |= self.cut;
+                assembler.handle_entry(&entry)?;
+            }
+            (ReadResult::Unreadable { reason, .. }, _) => {
+                let account = assembler.account();
+                account.unreadable(reason, lines, place, &self.bytes);
+            }
             _ => unreachable!("it was an entry before"),
         }
+        Ok(())
     }
 }

@@ -19,6 +19,7 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         context: "",
         statement: "",
         positioned: false,
+        cut: false,
         place: Location { source: 1, line: 9 },
         lines: 1,
     }
