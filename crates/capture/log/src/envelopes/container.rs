@@ -21,15 +21,18 @@ pub(super) enum Layout {
     Kubectl,
     /// `db-0 postgres …`
     Stern,
+    /// `2026-03-01T09:00:00Z {pod="db-0"} …`, as `logcli` prints it.
+    Labels,
     /// `postgresql.log:…`
     File,
 }
 
 impl Layout {
     /// All layouts, the most demanding first.
-    pub(super) const ALL: [Layout; 5] = [
+    pub(super) const ALL: [Layout; 6] = [
         Layout::Cri,
         Layout::Kubectl,
+        Layout::Labels,
         Layout::Compose,
         Layout::Stern,
         Layout::File,
@@ -118,6 +121,15 @@ fn split(layout: Layout, line: &[u8]) -> Option<NamedLine<'_>> {
                 &rest[..close],
                 text.strip_prefix(b" ").unwrap_or(text),
             ))
+        }
+        Layout::Labels => {
+            let (wall_us, length) = parse_iso(line)?;
+            let rest = line.get(length..)?.trim_ascii_start();
+            let close = memchr::memmem::find(rest, b"\"} ").filter(|_| rest[0] == b'{')?;
+            Some(NamedLine {
+                wall_us: Some(wall_us),
+                ..named(&rest[..close + 2], &rest[close + 3..])
+            })
         }
         Layout::Compose => split_compose(line),
         Layout::Stern => {
@@ -249,6 +261,12 @@ mod tests {
                 "db-7d9f8b6c5-x2x4z postgres x",
                 "db-7d9f8b6c5-x2x4z postgres",
                 "x",
+            ),
+            (
+                Layout::Labels,
+                "2026-03-01T09:00:00Z {app=\"db\", pod=\"db-0\"} \tx",
+                "{app=\"db\", pod=\"db-0\"}",
+                "\tx",
             ),
             (Layout::File, "a/pg.log:\tx", "a/pg.log", "\tx"),
         ] {

@@ -253,7 +253,9 @@ fn recognise_as(
         None => {
             let guessed = match format {
                 LogFormat::Heroku => heroku_prefix(name, &look.texts)?,
-                _ => infer_prefix(&look.texts),
+                // No server writes a prefix that begins like JSON or a quoted line.
+                _ => infer_prefix(&look.texts)
+                    .filter(|prefix| !prefix.text().starts_with(['{', '"'])),
             };
             match (translated_word(texts()), guessed) {
                 (Some(word), _) => return Err(translated(word)),
@@ -265,7 +267,7 @@ fn recognise_as(
     let knows_time = look.texts.iter().all(|text| text.wall_us.is_some());
     let knows_process = look.texts.iter().all(|text| text.pid.is_some());
     // A name may also be a part of the prefix.
-    let uncertain = Layout::ALL[2..]
+    let uncertain = Layout::ALL[3..]
         .iter()
         .any(|layout| envelope.form == Form::Named(*layout));
     if uncertain && !(prefix.has_time() && prefix.has_process()) {

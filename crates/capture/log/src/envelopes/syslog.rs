@@ -171,7 +171,11 @@ fn parse_header(line: &[u8]) -> Option<Header<'_>> {
     if line.get(at) != Some(&b' ') {
         return None;
     }
-    let (host, end) = word(at + 1)?;
+    let (mut host, mut end) = word(at + 1)?;
+    if host.ends_with(b":") {
+        // `journalctl --no-hostname`
+        (host, end) = (b"", at);
+    }
     if versioned {
         let (program, end) = word(end + 1)?;
         let (process, end) = word(end + 1)?;
@@ -387,6 +391,12 @@ mod tests {
                 "postgres",
                 Some(5),
                 "x",
+            ),
+            (
+                "Mar  1 09:30:05 postgres[5]: LOG:  x",
+                "postgres",
+                Some(5),
+                "LOG:  x",
             ),
             (
                 "Mar  1 09:30:05 db1 kernel: [  1.0] x",

@@ -69,6 +69,14 @@ fn container_formats_are_unwrapped() {
             each_line(|line| format!("log/postgresql.log:{line}")),
         ),
         (
+            "container",
+            each_line(|line| format!("2026-03-01T09:00:00Z {{app=\"db\", pod=\"db-0\"}} {line}")),
+        ),
+        (
+            "syslog",
+            each_line(|line| format!("Mar 01 09:00:00 postgres[1]: {line}")),
+        ),
+        (
             "shipper",
             each_line(|line| {
                 format!(
@@ -192,6 +200,10 @@ fn cloud_sql_text_without_a_time_has_the_records_time() {
 #[test]
 fn formats_that_are_not_read_are_named() {
     for (log, words) in [
+        (
+            "{\"log\":\"{\\\"message\\\": \\\"2026-03-01 09:00:00.000 UTC [77] LOG:  statement: select 1\\\"}\\n\",\"stream\":\"stderr\"}\n",
+            "JSON",
+        ),
         (
             "__CURSOR=s=1\n__REALTIME_TIMESTAMP=1772355600000000\nMESSAGE=2026-03-01 09:00:00.000 UTC [77] LOG:  statement: select 1\n_PID=1\n\n",
             "journalctl",
