@@ -1,9 +1,7 @@
 //! `cargo xtask COMMAND`: tools of the project.
 //!
 //! - `tidy [PATH…]` prints the breaches of the rules of ARCHITECTURE.md and of the language rules.
-//! - `tidy --count` prints the number of breaches in each folder, in the format of `xtask/known_breaches.txt`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,24 +13,12 @@ fn main() -> ExitCode {
         .parent()
         .expect("the workspace");
     match arguments.split_first() {
-        Some((command, paths)) if command == "tidy" && paths == ["--count"] => count(root),
         Some((command, paths)) if command == "tidy" => tidy_paths(root, paths),
         _ => {
-            eprintln!("usage: cargo xtask tidy [PATH…] | cargo xtask tidy --count");
+            eprintln!("usage: cargo xtask tidy [PATH…]");
             ExitCode::from(2)
         }
     }
-}
-
-fn count(root: &Path) -> ExitCode {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for breach in tidy::check_workspace(root) {
-        *counts.entry(breach.folder()).or_default() += 1;
-    }
-    for (folder, count) in counts {
-        println!("{folder} {count}");
-    }
-    ExitCode::SUCCESS
 }
 
 fn tidy_paths(root: &Path, paths: &[String]) -> ExitCode {

@@ -36,6 +36,12 @@ impl LabError {
     }
 }
 
+impl From<LabError> for study::Failure {
+    fn from(error: LabError) -> Self {
+        study::Failure::could_not(error)
+    }
+}
+
 /// Returns the server's message, or else the client library's.
 pub(crate) fn reason(error: &postgres::Error) -> String {
     match error.as_db_error() {

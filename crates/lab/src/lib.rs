@@ -1,35 +1,34 @@
 //! Four published cases, each a real program against a real server. A case has a schema, a load, a problem, its fix,
 //! and the queries that show them. The published results are documented next to the measured ones.
 //!
-//! The command `rehearse lab` drives the cases. It captures, replays, compares and reports with the same code as
-//! other commands. This crate contains none of that, and no expected result.
+//! [`run_case`] runs a case in a private server: it runs the system, captures its log, replays, compares, diagnoses and
+//! proves with the operations of `study`, and writes a page with `report`. The program provides the displays. No
+//! expected result is in this crate, only the limits that each check requires.
+//!
+//! Each case has the same modules: `case` (the steps), `measurements`, `checks`, `story` (the report), and those of
+//! its system. [`shop`] is the system of the demo.
 
 #![forbid(unsafe_code)]
 
+mod case;
 mod error;
-pub mod heap;
-pub mod planning;
-pub mod queue;
-mod scale;
+mod heap;
+mod planning;
+mod queue;
+mod report_parts;
+mod run_case;
 pub mod shop;
-pub mod stall;
+mod stage;
+mod stall;
 
+pub use case::{CaseName, CaseRequest, Context, Scale};
 pub use error::LabError;
-pub use scale::Scale;
-
-/// A case, and its publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Case {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// Description in one line.
-    pub title: &'static str,
-    /// Address of the publication.
-    pub source: &'static str,
-}
+pub use queue::run_instance;
+pub use run_case::run_case;
+pub use stage::{LOGGING, server_settings};
 
 /// Opens a connection with the given `application_name`.
 pub type Connect<'c> = dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Sync + 'c;
 
 /// Reads the CPU time that the server's processes have used so far, in nanoseconds; `None` if it is not known.
-pub type ProcessorTime<'t> = dyn Fn() -> Option<u64> + Sync + 't;
+type ProcessorTime<'t> = dyn Fn() -> Option<u64> + Sync + 't;

@@ -16,9 +16,8 @@ use report::{compare_page, compare_text};
 use workload::Literals;
 use workload::WorkloadReader;
 
-use lab::shop;
+use lab::{LOGGING, server_settings, shop};
 
-use crate::commands::lab::LOGGING;
 use crate::commands::{capture, inspect, sandbox};
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
@@ -61,11 +60,7 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     tell(&format!("{sizes}"));
     server.stop(Stop::Fast)?;
     server.snapshot(LOADED)?;
-    server.set(
-        LOGGING
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
-    )?;
+    server.set(server_settings(&LOGGING))?;
     let endpoint = server.start()?;
     stop_if_asked(&interrupt)?;
 

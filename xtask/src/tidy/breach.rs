@@ -22,20 +22,6 @@ impl Breach {
             rule: rule.into(),
         }
     }
-
-    /// Returns the crate, or the folder of the workspace's root, that the file is in.
-    pub fn folder(&self) -> String {
-        let in_crate = ["/src/", "/tests/", "/examples/", "/benches/", "/Cargo.toml"];
-        let end = in_crate
-            .iter()
-            .filter_map(|part| self.path.find(part))
-            .min();
-        match (end, self.path.split_once('/')) {
-            (Some(end), _) => self.path[..end].to_owned(),
-            (None, Some((folder, _))) => folder.to_owned(),
-            (None, None) => ".".to_owned(),
-        }
-    }
 }
 
 impl fmt::Display for Breach {

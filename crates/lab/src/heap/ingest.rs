@@ -101,11 +101,6 @@ pub struct IngestCounts {
 }
 
 impl IngestCounts {
-    /// Returns the mean number of rows of a statement.
-    pub fn rows(&self) -> f64 {
-        self.events as f64 / self.statements.max(1) as f64
-    }
-
     /// Returns the events written a second.
     pub fn per_s(&self) -> f64 {
         self.events as f64 / self.seconds.max(1e-9)

@@ -11,29 +11,46 @@
 //! ```
 
 mod backlog;
+mod case;
+mod checks;
 mod cost;
 mod definition;
 mod event;
 mod ingest;
+mod measurements;
 mod patterns;
 mod questions;
 mod store;
+mod story;
 
 use std::collections::BTreeMap;
 
-pub use backlog::{Backlog, BacklogPlan, LagPoint, measure_backlog, measure_single_row_rate};
-pub use cost::{Caches, Cost, measure_cost};
-pub use definition::Definition;
-pub use event::{Event, Events};
-pub use ingest::{IngestCounts, Pool, ingest, ingest_for, insert};
-pub use patterns::{PatternCost, measure_patterns};
-pub use questions::{QueryResult, run_queries};
-pub use store::{Size, Store, create};
+use backlog::{Backlog, BacklogPlan, measure_single_row_rate};
+pub(crate) use case::run;
+use cost::{Caches, Cost};
+use event::Event;
+use ingest::{IngestCounts, Pool, ingest, ingest_for};
+use patterns::PatternCost;
+use questions::{QueryResult, run_queries};
+use store::{Size, Store, create};
 
-use crate::Case;
+use crate::case::Case;
+
+/// Connections of the ingester's pool, which receive the rows of a table in turn.
+const POOL: usize = 16;
+/// Partitions, each with a consumer.
+const PARTITIONS: usize = 4;
+/// Rows per statement of the fix.
+const BATCH: u32 = 50;
+/// Rewriting of the captured workload. Rows wait for the whole capture, which is short.
+const REWRITE: &str = "batch-inserts=50,window=10m";
+/// Events produced while the backlog grows, as a multiple of those that can be written singly.
+const MORE: f64 = 3.0;
+/// Numbers of regular expressions: as many as a backend keeps compiled (`MAX_CACHED_RES` of `regexp.c`), and more.
+const PATTERNS: [u32; 2] = [32, 34];
 
 /// The case.
-pub const CASE: Case = Case {
+pub(crate) const CASE: Case = Case {
     name: "heap",
     title: "Many partial indexes, and one row at a time",
     source: "How Basic Performance Analysis Saved Us Millions (Heap)",

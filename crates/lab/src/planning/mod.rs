@@ -5,21 +5,30 @@
 //! [`Headroom`] measures how far a server is from that.
 
 mod application;
+mod case;
+mod checks;
 mod counting;
 mod headroom;
+mod measurements;
 mod statistics;
+mod story;
 
-pub use application::run_application;
-pub use counting::{
-    PlanCounts, Protocol, account_join_query, account_query, count_plans, run_load,
-};
-pub use headroom::{Advice, FAR, Headroom, NEAR};
-pub use statistics::{ExtensionSamples, count_samples};
+pub(crate) use case::run;
+use counting::{PlanCounts, Protocol, account_join_query, account_query, run_load};
+use headroom::{Advice, Headroom};
+use statistics::ExtensionSamples;
 
-use crate::Case;
+use crate::case::Case;
+
+/// Captured reads as texts, their replay, and the proof.
+const WORKLOAD: &str = "texts.workload";
+const RUN: &str = "texts.run";
+const PROOF: &str = "prepared.proof";
+/// Rewriting that prepares each text once per session.
+const PREPARE: &str = "prepare";
 
 /// The case.
-pub const CASE: Case = Case {
+pub(crate) const CASE: Case = Case {
     name: "planning",
     title: "The half that nobody measures: planning, and the cliff that speaks against counting it",
     source: "Postgres.FM on pg_stat_statements.track_planning and performance cliffs",
@@ -27,15 +36,22 @@ pub const CASE: Case = Case {
 
 /// A configuration of statement statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counting {
+struct Counting {
     /// Name of the configuration.
-    pub name: &'static str,
+    name: &'static str,
     /// Its settings.
-    pub settings: &'static [(&'static str, &'static str)],
+    settings: &'static [(&'static str, &'static str)],
+}
+
+impl Counting {
+    /// Returns the name in file names.
+    fn file_name(self) -> String {
+        self.name.replace(' ', "-")
+    }
 }
 
 /// Without statistics, with statistics of execution, and with statistics of planning too.
-pub const COUNTINGS: [Counting; 3] = [
+const COUNTINGS: [Counting; 3] = [
     Counting {
         name: "without",
         settings: &[],

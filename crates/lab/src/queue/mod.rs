@@ -10,7 +10,10 @@
 //! link.
 
 mod amplification;
+mod case;
+mod checks;
 mod claim;
+mod diagnosis;
 mod downloader;
 mod feed;
 mod fetch;
@@ -18,35 +21,40 @@ mod instance;
 mod keys;
 mod limiter;
 mod links;
+mod measurements;
 mod messages;
 mod metrics;
 mod process;
 mod schema;
+mod story;
 mod tally;
 mod upkeep;
 mod worker;
 
-pub use amplification::{Amplification, measure_amplification};
-pub use claim::{LockClause, claim_sql};
-pub use downloader::{
-    DrainResult, KillCondition, SystemPlan, SystemResult, drain_queue, run_system,
-};
+use amplification::Amplification;
+pub(crate) use case::run;
+use claim::LockClause;
+use downloader::{DrainResult, KillCondition, SystemPlan, SystemResult, drain_queue, run_system};
 pub use instance::run_instance;
-pub use keys::{Key, KeyCosts, Migration, measure_keys, measure_migration};
-pub use limiter::{Limiter, POSTPONE};
-pub use links::RequestCounts;
-pub use metrics::Sample;
-pub use process::Deployment;
-pub use schema::{
+use keys::{Key, KeyCosts, Migration, measure_keys, measure_migration};
+use metrics::Sample;
+use process::Deployment;
+use schema::{
     COMPOSITE, Index, OBVIOUS, PARTIAL, Queue, SERIES, create, create_index, make_due,
     postpone_all, warm,
 };
-pub use tally::Counts;
 
-use crate::Case;
+use crate::case::Case;
+
+/// Captured workload.
+const WORKLOAD: &str = "downloader.workload";
+/// Part of it that the proof replays.
+const PART: &str = "part.workload";
+/// Proof of the indexes.
+const PROOF: &str = "indexes.proof";
 
 /// The case.
-pub const CASE: Case = Case {
+pub(crate) const CASE: Case = Case {
     name: "queue",
     title: "A work queue without the index of its claim: workers starve, and the suspect is innocent",
     source: "Postgres performance lessons, part 1: missing indexes and random keys (Channable)",

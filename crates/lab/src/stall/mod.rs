@@ -5,18 +5,21 @@
 //! and the target receives a fraction of the traffic. With a connection for each session, only the searching session
 //! is late.
 
+mod case;
 mod rates;
 mod shop;
+mod story;
 mod traffic;
 
-pub use rates::{SendRates, Window};
-pub use shop::{INDEX, Shop, create, drop_index, warm};
-pub use traffic::{QueryCounts, SEARCHER, TrafficPlan, run_programs};
+pub(crate) use case::run;
+use rates::{SendRates, Window};
+use shop::{INDEX, Shop, create, drop_index, warm};
+use traffic::{SEARCHER, TrafficPlan, run_programs};
 
-use crate::Case;
+use crate::case::Case;
 
 /// The case.
-pub const CASE: Case = Case {
+pub(crate) const CASE: Case = Case {
     name: "stall",
     title: "A replay that waits: one slow statement, and everybody in one queue",
     source: "Building a PostgreSQL load tester (pgreplay-go)",

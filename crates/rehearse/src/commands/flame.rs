@@ -91,28 +91,6 @@ pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Success)
 }
 
-/// Writes a run's flame graph and stacks as `STEM.svg` and `STEM.folded`.
-///
-/// # Errors
-/// If the run has no profile, or a file cannot be written.
-pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
-    let folded = folded_stacks(run, &SampleFilter::default())?;
-    let titles = FlameTitles {
-        title: title.to_owned(),
-        unit: "samples".to_owned(),
-        kind: FlameKind::Processor,
-        ..FlameTitles::default()
-    };
-    let svg = flame_svg(&folded, &titles)
-        .map_err(|error| Failure::could_not(format!("there is nothing to draw: {error}")))?;
-    for (extension, text) in [("svg", svg), ("folded", folded.join("\n") + "\n")] {
-        let file = stem.with_extension(extension);
-        std::fs::write(&file, text)
-            .map_err(|error| Failure::could_not(format!("{}: {error}", file.display())))?;
-    }
-    Ok(folded)
-}
-
 /// Stacks to draw.
 struct FlameStacks {
     folded: Vec<String>,

@@ -69,7 +69,7 @@ pub struct CaseNumber {
 }
 
 /// Chart of values over seconds, or over levels.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CaseChart {
     /// Its title.
     pub title: String,

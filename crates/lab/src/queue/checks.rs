@@ -1,57 +1,52 @@
-//! What had to be seen.
+//! Checks of the case *queue*.
 
 use compare::proof::Verdict;
 use diagnose::SuspectVerdict;
-use lab::queue::{COMPOSITE, Key, OBVIOUS, SystemResult};
 use report::CaseCheck;
 
-use super::super::check;
-use super::Seen;
-use super::story::{bytes, costs_of, idle, percent, stalled, verdict, wal_ratio};
+use super::measurements::{Measurements, downloads_per_s, idle_share, stalled};
+use super::story::bytes;
+use super::{COMPOSITE, Key, OBVIOUS};
+use crate::report_parts::{check, finding_text, percent};
 
-/// Nothing is claimed at this share of the looks or more: what the diagnosis goes by, too (`queue-idle-share`).
-const IDLE: f64 = 0.2;
-/// So many times as many downloads a second are attempted, at least, where the claim was what held them up.
-const MORE: f64 = 1.5;
-/// What the issue of the case asks for.
-const WAL_TIMES: f64 = 4.0;
+/// Smallest share of samples without claimed links, as in the diagnosis (`queue-idle-share`).
+const IDLE_MIN: f64 = 0.2;
+/// Smallest factor by which the index increases downloads.
+const DOWNLOADS_MIN: f64 = 1.5;
+/// Smallest factor by which random keys write more WAL than sequential keys.
+const RANDOM_KEY_WAL_MIN: f64 = 4.0;
 
-/// All of it.
-pub fn checks(seen: &Seen) -> Vec<CaseCheck> {
-    let mut all = of_the_queue(seen);
-    all.extend(of_the_index(seen));
-    all.extend(of_claims(seen));
-    all.extend(of_keys(seen));
+/// Returns the checks.
+pub(super) fn checks(seen: &Measurements) -> Vec<CaseCheck> {
+    let mut all = vec![queue_check(seen)];
+    all.extend(diagnosis_checks(seen));
+    all.extend(index_checks(seen));
+    all.extend(claim_checks(seen));
+    all.extend(key_checks(seen));
     all
 }
 
-fn of_the_queue(seen: &Seen) -> Vec<CaseCheck> {
-    let (from, to) = stalled(&seen.trouble.samples);
-    let share = idle(&seen.trouble.samples);
-    vec![check(
+fn queue_check(seen: &Measurements) -> CaseCheck {
+    let samples = &seen.trouble.samples;
+    let (from, to) = stalled(samples);
+    let share = idle_share(samples);
+    check(
         "without the index nothing is claimed, again and again, while what is due grows",
-        share >= IDLE && to > from,
+        share >= IDLE_MIN && to > from,
         format!(
             "queued is 0 at {} of {} looks; stalled goes from {from} to {to}",
             percent(share),
-            seen.trouble.samples.len()
+            samples.len()
         ),
-    )]
+    )
 }
 
-fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
-    let diagnosed = &seen.diagnosed;
-    let first = diagnosed.first();
-    let change = first
-        .and_then(|one| one.changes.first())
-        .and_then(|one| one.form.text())
-        .unwrap_or_default();
-    let suspect = diagnosed.suspect();
-    let (before, after) = stalled(&seen.cured.samples);
-    let per_s = |driven: &SystemResult| driven.served.requests as f64 / driven.took.as_secs_f64();
-    let (slow, fast) = (per_s(&seen.trouble), per_s(&seen.cured));
-    let ratio = |index| seen.proved.ratio(index).unwrap_or(f64::NAN);
-    vec![
+fn diagnosis_checks(seen: &Measurements) -> [CaseCheck; 3] {
+    let first = seen.diagnosis.first_finding();
+    let proposal = seen.diagnosis.proposal().unwrap_or_default();
+    let suspect = seen.diagnosis.suspect();
+    let counts = &seen.trouble.counts;
+    [
         check(
             "the diagnosis's first finding is the claim's index, without being told",
             first.is_some_and(|one| {
@@ -60,11 +55,8 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
                         .subject
                         .name
                         .starts_with("update image_links set queued_at = now() from")
-            }) && change.contains(COMPOSITE.on),
-            match first {
-                Some(one) => format!("{}: {}: {change}", one.rule, one.title),
-                None => "nothing was found".to_owned(),
-            },
+            }) && proposal.contains(COMPOSITE.on),
+            finding_text(first, |_| format!(": {proposal}")),
         ),
         check(
             "the diagnosis of the system itself, watched while it works, says that its workers starve",
@@ -76,42 +68,49 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
         check(
             "the limiter, whom everybody suspected, is cleared",
             suspect.is_some_and(|one| one.verdict == SuspectVerdict::Cleared)
-                && seen.trouble.counts.postponed > 0,
+                && counts.postponed > 0,
             match suspect {
                 Some(one) => format!(
                     "it put off {} of {} links that were claimed; {}: at most {} to win",
-                    seen.trouble.counts.postponed,
-                    seen.trouble.counts.claimed,
+                    counts.postponed,
+                    counts.claimed,
                     one.verdict.words(),
                     percent(one.max_gain)
                 ),
                 None => "it was not asked for".to_owned(),
             },
         ),
+    ]
+}
+
+fn index_checks(seen: &Measurements) -> [CaseCheck; 3] {
+    let (before, after) = stalled(&seen.cured.samples);
+    let (slow, fast) = (downloads_per_s(&seen.trouble), downloads_per_s(&seen.cured));
+    let ratio = |index| seen.cpu_ratio(index).unwrap_or(f64::NAN);
+    [
         check(
             "the composite index is proved",
-            seen.proved
-                .side(&COMPOSITE)
+            seen.side(&COMPOSITE)
                 .is_some_and(|side| side.verdict == Verdict::Won),
-            verdict(seen, &COMPOSITE),
+            seen.verdict_text(&COMPOSITE),
         ),
         check(
             "the index that comes to mind first does not do what the composite one does",
             ratio(&OBVIOUS) > ratio(&COMPOSITE),
-            verdict(seen, &OBVIOUS),
+            seen.verdict_text(&OBVIOUS),
         ),
         check(
             "with the composite index the backlog falls, at the same batch and with the same limiter",
-            after * 2 < before && fast > slow * MORE,
+            after * 2 < before && fast > slow * DOWNLOADS_MIN,
             format!(
-                "stalled goes from {before} to {after}; {fast:.0} attempts a second beside {slow:.0} without it, while {} links came in and {} were put off",
+                "stalled goes from {before} to {after}; {fast:.0} attempts a second compared with {slow:.0} without it, while {} links came in and {} were put off",
                 seen.cured.counts.arrived, seen.cured.counts.postponed
             ),
         ),
     ]
 }
 
-fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
+fn claim_checks(seen: &Measurements) -> [CaseCheck; 4] {
     let twice = [
         &seen.trouble.served,
         &seen.cured.served,
@@ -119,8 +118,8 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
     ]
     .map(|served| served.duplicates);
     let killed = &seen.killed;
-    let expected = seen.made.links / 1_000;
-    vec![
+    let expected = seen.queue.links / 1_000;
+    [
         check(
             "with SKIP LOCKED no link is downloaded twice",
             twice == [0; 3] && seen.locked.lost == 0,
@@ -161,16 +160,16 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
     ]
 }
 
-fn of_keys(seen: &Seen) -> Vec<CaseCheck> {
-    let digest = wal_ratio(seen, Key::Digest);
-    let timed = wal_ratio(seen, Key::TimeOrdered);
-    let index = |key| costs_of(seen, key).map_or(0, |one| one.index_bytes);
+fn key_checks(seen: &Measurements) -> [CaseCheck; 4] {
+    let digest = seen.key_wal_ratio(Key::Digest);
+    let timed = seen.key_wal_ratio(Key::TimeOrdered);
+    let index = |key| seen.key_costs(key).map_or(0, |one| one.index_bytes);
     let migration = &seen.migration;
     let amplified = &seen.amplification;
-    vec![
+    [
         check(
             "random keys write at least 4 times the WAL of those that are counted up",
-            digest >= WAL_TIMES && index(Key::Digest) > index(Key::Identity),
+            digest >= RANDOM_KEY_WAL_MIN && index(Key::Digest) > index(Key::Identity),
             format!(
                 "{digest:.1} times; indexes of {} and {}",
                 bytes(index(Key::Digest)),
@@ -200,7 +199,7 @@ fn of_keys(seen: &Seen) -> Vec<CaseCheck> {
             "a unique index on the link multiplies what a row writes",
             amplified.unique_wal_bytes > 2 * amplified.plain_wal_bytes,
             format!(
-                "{} of WAL beside {}",
+                "{} of WAL compared with {}",
                 bytes(amplified.unique_wal_bytes),
                 bytes(amplified.plain_wal_bytes)
             ),

@@ -1,26 +1,27 @@
-//! What is told of the case *stall*.
+//! Report of the case *stall*.
 
 use compare::Comparison;
 use compare::proof::Verdict;
-use lab::stall;
-use lab::stall::SendRates;
 use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport};
 use study::proof::ProofSideReport;
 
-use super::super::proving::verdict;
-use super::super::{check, file, new_report, number};
-use super::proved;
-use super::proved::Proved;
-use super::{Seen, WINDOW_NS};
+use super::case::{DROPPED, MENDED, Measurements, PART, WINDOW_NS};
+use super::{CASE, SendRates, Window};
+use crate::case::Scale;
+use crate::report_parts::{
+    check, file, files, finding_text, new_report, number, percent, verdict_text,
+};
+use crate::stage::CaseProof;
 
-/// What has to be seen: in one queue the untouched sessions lose more than half, with a
-/// session each no more than this.
-const HOLDS: f64 = 0.98;
-const FALLS: f64 = 0.5;
-/// What mends the change makes it so many times as cheap, at least.
-const MENDS: f64 = 3.0;
-/// Puts it together.
-pub fn view(seen: &Seen) -> CaseReport {
+/// Smallest share of the unrelated sessions' statements that is sent in time with a connection per session.
+const KEPT_MIN: f64 = 0.98;
+/// Largest share that is sent in time with one order for all sessions.
+const STALLED_MAX: f64 = 0.5;
+/// Smallest factor by which the proposed change makes the dropped index cheaper.
+const CURE_MIN: f64 = 3.0;
+
+/// Builds the report, without the steps.
+pub(super) fn report(seen: &Measurements, scale: Scale, version: &str) -> CaseReport {
     CaseReport {
         context: "A load tester that replayed production's log against a new server, with one order for the statements of all sessions. The server was sent bursts, and silence between them.".to_owned(),
         hypothesis: "That the new server was slow: all of its statements came late.".to_owned(),
@@ -38,16 +39,16 @@ pub fn view(seen: &Seen) -> CaseReport {
             ),
             format!(
                 "With a session each the run says what is wrong, and not only that all is late: the diagnosis begins with \"{}\", and suggests {}",
-                seen.proved.first().map_or("nothing was found", |one| one.title.as_str()),
-                seen.proved.suggested.as_deref().unwrap_or("nothing to try")
+                seen.proof.first_finding().map_or("nothing was found", |one| one.title.as_str()),
+                seen.proof.proposed_sql().unwrap_or("nothing to try")
             ),
             format!(
                 "The change, proved before it ships: without the index, {}; without it and with what is suggested, {}.",
-                verdict(seen.proved.dropped()),
-                verdict(seen.proved.mended())
+                verdict_text(seen.proof.side(0)),
+                verdict_text(seen.proof.side(1))
             ),
         ],
-        cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not queue politely behind each other. And for the server: the index that its search needs.".to_owned(),
+        cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not wait politely for each other. And for the server: the index that its search needs.".to_owned(),
         checks: checks(seen),
         numbers: vec![
             number(
@@ -70,41 +71,33 @@ pub fn view(seen: &Seen) -> CaseReport {
             ),
         ],
         charts: vec![chart(&seen.session, &seen.global)],
-        done: seen.steps.clone(),
-        files: files(seen),
-        ..new_report(&stall::CASE, seen.scale, &seen.version)
+        files: case_files(seen),
+        ..new_report(&CASE, scale, version)
     }
 }
 
-fn percent(part: f64) -> String {
-    format!("{:.1} %", part * 100.0)
-}
-
-fn files(seen: &Seen) -> Vec<CaseFile> {
-    let mut all = vec![
+fn case_files(seen: &Measurements) -> Vec<CaseFile> {
+    let mut all = files([
         ("postgresql.csv", "the server's log"),
         ("shop.workload", "what was captured of it"),
         ("control.run", "the replay with the index"),
         ("session.run", "the replay without it, a session each"),
         ("global.run", "the replay without it, in one order for all"),
-        (proved::PART, "the part of the workload on which was proved"),
-        (proved::REPORT, "the proof: every run, and what came of it"),
-        (proved::DROPPED, "the change"),
+        (PART, "the part of the workload on which was proved"),
         (
-            proved::MENDED,
-            "the change, and what the diagnosis suggests",
+            "index.proof/report.html",
+            "the proof: every run, and what came of it",
         ),
-    ];
+        (DROPPED, "the change"),
+        (MENDED, "the change, and what the diagnosis suggests"),
+    ]);
     if seen.soak.is_some() {
-        all.push(("soak.run", "the replay for hours"));
+        all.push(file("soak.run", "the replay for hours"));
     }
-    all.into_iter()
-        .map(|(name, what)| file(name, what))
-        .collect()
+    all
 }
 
-/// All of them.
-fn checks(seen: &Seen) -> Vec<CaseCheck> {
+fn checks(seen: &Measurements) -> Vec<CaseCheck> {
     let (control, session, global) = (&seen.control, &seen.session, &seen.global);
     let slowest = slowest(&seen.comparison);
     let kept = |rates: &SendRates| {
@@ -118,17 +111,17 @@ fn checks(seen: &Seen) -> Vec<CaseCheck> {
     let mut checks = vec![
         check(
             "with the index the untouched sessions send what they are to send",
-            control.share_in_time() >= HOLDS,
+            control.share_in_time() >= KEPT_MIN,
             kept(control),
         ),
         check(
             "in one order for all, without the index, they send less than half of it",
-            global.share_in_time() < FALLS,
+            global.share_in_time() < STALLED_MAX,
             kept(global),
         ),
         check(
             "with a session each, without the index, they send it within 2 %",
-            session.share_in_time() >= HOLDS,
+            session.share_in_time() >= KEPT_MIN,
             kept(session),
         ),
         check(
@@ -142,7 +135,7 @@ fn checks(seen: &Seen) -> Vec<CaseCheck> {
             },
         ),
     ];
-    checks.extend(of_the_change(&seen.proved));
+    checks.extend(change_checks(&seen.proof));
     if let Some(info) = &seen.soak {
         checks.push(check(
             "three hours without a deadlock, and every statement done",
@@ -158,46 +151,33 @@ fn checks(seen: &Seen) -> Vec<CaseCheck> {
     checks
 }
 
-/// What the diagnosis and the proof must say.
-fn of_the_change(proved: &Proved) -> [CaseCheck; 3] {
+/// Checks of the diagnosis and the proof.
+fn change_checks(proof: &CaseProof) -> [CaseCheck; 3] {
     let ratio = |side: Option<&ProofSideReport>| side?.effect.map(|effect| effect.ratio);
-    let (dropped, mended) = (ratio(proved.dropped()), ratio(proved.mended()));
+    let (dropped, mended) = (proof.side(0), proof.side(1));
+    let first = proof.first_finding();
+    let sql = proof.proposed_sql();
     [
         check(
             "the diagnosis's first finding is the search's index, without being told",
-            proved
-                .first()
-                .is_some_and(|one| one.rule == "missing-index")
-                && proved
-                    .suggested
-                    .as_ref()
-                    .is_some_and(|sql| sql.contains("orders (customer)")),
-            match proved.first() {
-                Some(one) => format!(
-                    "{}: {}: {}",
-                    one.rule,
-                    one.title,
-                    proved.suggested.as_deref().unwrap_or("nothing to try")
-                ),
-                None => "nothing was found".to_owned(),
-            },
+            first.is_some_and(|finding| finding.rule == "missing-index")
+                && sql.is_some_and(|sql| sql.contains("orders (customer)")),
+            finding_text(first, |_| format!(": {}", sql.unwrap_or("nothing to try"))),
         ),
         check(
             "dropping the index is proved to lose, before it ships",
-            proved
-                .dropped()
-                .is_some_and(|side| side.verdict == Verdict::Lost),
-            verdict(proved.dropped()),
+            dropped.is_some_and(|side| side.verdict == Verdict::Lost),
+            verdict_text(dropped),
         ),
         check(
             "what is suggested takes most of the loss back",
-            matches!((dropped, mended), (Some(dropped), Some(mended)) if mended < dropped / MENDS),
-            verdict(proved.mended()),
+            matches!((ratio(dropped), ratio(mended)), (Some(dropped), Some(mended)) if mended < dropped / CURE_MIN),
+            verdict_text(mended),
         ),
     ]
 }
 
-/// The statement that added the most time of those that got slower, and how many times as long it takes.
+/// Returns the regressed statement that added the most time, and the factor by which it became slower.
 fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
     let added = |ns: Option<f64>| ns.unwrap_or(0.0);
     let found = comparison
@@ -214,7 +194,7 @@ fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
 
 fn chart(session: &SendRates, global: &SendRates) -> CaseChart {
     let seconds = WINDOW_NS as f64 / 1e9;
-    let line = |name: &str, rates: &SendRates, of: &dyn Fn(&stall::Window) -> u64| CaseLine {
+    let line = |name: &str, rates: &SendRates, of: &dyn Fn(&Window) -> u64| CaseLine {
         name: name.to_owned(),
         points: rates
             .windows
@@ -231,11 +211,10 @@ fn chart(session: &SendRates, global: &SendRates) -> CaseChart {
             session.share_in_time() * 100.0,
             global.share_in_time() * 100.0
         ),
-        x_categories: None,
-        durations: false,
         lines: vec![
             line("sent with a session each", session, &|window| window.sent),
             line("sent in one order for all", global, &|window| window.sent),
         ],
+        ..CaseChart::default()
     }
 }

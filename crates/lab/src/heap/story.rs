@@ -1,36 +1,36 @@
-//! What is told of the case *heap*.
+//! Report of the case *heap*.
 
-use lab::heap;
-use lab::heap::Caches;
+use cpu_profile::phases::Phase;
 use report::{CaseChart, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 
-use super::super::{file, new_report, number};
-use super::checks::{checks, fall, fall_text, percent, phase_words, proof_words, thrashing, us};
-use super::{BATCH, MORE, PARTITIONS, PATTERNS, POOL, Phase, Profiled, REWRITE, Seen};
+use super::checks::{batch_gain_text, checks, phases_text, proof_text, us};
+use super::measurements::{IngestProfile, Measurements};
+use super::{BATCH, CASE, Caches, MORE, PARTITIONS, PATTERNS, POOL, REWRITE};
+use crate::case::Scale;
+use crate::report_parts::{files, new_report, number, percent};
 
-/// Puts it together.
-pub fn view(seen: Seen) -> CaseReport {
+/// Builds the report, without the steps.
+pub(super) fn report(seen: &Measurements, scale: Scale, version: &str) -> CaseReport {
     let mut unseen = Vec::new();
-    let checks = checks(&seen, &mut unseen);
+    let checks = checks(seen, &mut unseen);
     CaseReport {
-        context: "Customer analytics. Every interaction is captured raw; customers define events over the raw data (a “login” is a form submitted on /login), and each definition is a partial index on the customer's table, so that its events come back at once. Tables are sharded by customer. Events come from a queue's partitions, through a pool of connections that take turns, one row a statement. At peak, ingest was hours behind.".to_owned(),
+        context: "Customer analytics. Every interaction is captured raw; customers define events over the raw data (a “login” is a form submitted on /login), and each definition is a partial index on the customer's table, so that its events come back at once. Tables are sharded by customer. Events come from a queue's partitions, through a pool of connections that take turns, one row a statement. At peak, ingest was hours late.".to_owned(),
         hypothesis: "That the regular expressions cost the processor: nearly every definition has a CSS selector, as a regular expression, in its index's predicate.".to_owned(),
-        measured: measured(&seen),
+        measured: measured(seen),
         cure: format!(
             "Rows of one table are collected, and up to {BATCH} are written by one statement: every index is opened once for all of them. The diagnosis suggests it, as a rewriting of the captured workload ({REWRITE}), and the proof replays both by turns."
         ),
         checks,
-        numbers: numbers(&seen),
-        charts: charts(&seen),
-        flames: flames(&seen),
+        numbers: numbers(seen),
+        charts: charts(seen),
+        flames: flames(seen),
         unseen,
-        done: seen.steps.clone(),
-        files: files(&seen),
-        ..new_report(&heap::CASE, seen.scale, &seen.version)
+        files: case_files(seen),
+        ..new_report(&CASE, scale, version)
     }
 }
 
-fn measured(seen: &Seen) -> Vec<String> {
+fn measured(seen: &Measurements) -> Vec<String> {
     let size = seen.store.size;
     let mut all = vec![format!(
         "{} customers with {} definitions each: {} partial indexes, made of the rows of a table. A question over a definition reads that definition's index and nothing else.",
@@ -40,23 +40,23 @@ fn measured(seen: &Seen) -> Vec<String> {
     )];
     all.push(format!(
         "An event costs the server's processors, where backends have not seen its table: {}; where they have: {}.",
-        fall_text(seen, Caches::Cold),
-        fall_text(seen, Caches::Warm)
+        batch_gain_text(seen, Caches::Cold),
+        batch_gain_text(seen, Caches::Warm)
     ));
     if let [Ok(single), Ok(batched)] = &seen.profiles {
         all.push(format!(
             "The suspects were looked at. Opening indexes took {} of an event with single rows and {} in batches; evaluating their predicates, regular expressions among them, {} and {}. It was not the expressions: a predicate's cheap parts stand first, and few rows reach its expression.",
-            us(single.of_event(Phase::OpenIndexes)),
-            us(batched.of_event(Phase::OpenIndexes)),
-            us(single.of_event(Phase::IndexPredicate)),
-            us(batched.of_event(Phase::IndexPredicate)),
+            us(single.us_per_event(Phase::OpenIndexes)),
+            us(batched.us_per_event(Phase::OpenIndexes)),
+            us(single.us_per_event(Phase::IndexPredicate)),
+            us(batched.us_per_event(Phase::IndexPredicate)),
         ));
     }
     all.push(format!(
         "{} single-row inserts were captured from the log, and replayed. In batches the same rows are {} statements, questions among them. {}.",
         seen.captured.events,
         seen.rewritten.statements,
-        proof_words(seen)
+        proof_text(seen)
     ));
     let backlog = &seen.backlog;
     all.push(format!(
@@ -65,23 +65,19 @@ fn measured(seen: &Seen) -> Vec<String> {
         seen.single_row_rate * MORE,
         backlog.batched_per_s
     ));
-    if let Some((fit, more)) = thrashing(seen) {
+    if let Some((kept, exceeded)) = seen.recompilation() {
         let gain = |patterns: u32| {
-            let of = |rows: u32| {
-                let mut all = seen.patterns.iter();
-                let found = all.find(|one| one.patterns == patterns && one.rows == rows);
-                found.map(|one| one.cpu_us)
-            };
-            let times = of(1)? / of(BATCH)?.max(1e-9);
+            let batched = seen.pattern_cost(patterns, BATCH)?;
+            let times = seen.pattern_cost(patterns, 1)? / batched.max(1e-9);
             Some(format!("{times:.1} times with {patterns}"))
         };
         let gains: Vec<String> = PATTERNS.into_iter().filter_map(gain).collect();
         all.push(format!(
             "Expressions can cost as much as was believed, in another place: where every row reaches every expression, {} of them cost {} a row, and {} cost {}, since a backend keeps {} compiled. Batches then win less: {}.",
             PATTERNS[0],
-            us(fit),
+            us(kept),
             PATTERNS[1],
-            us(more),
+            us(exceeded),
             PATTERNS[0],
             gains.join(", ")
         ));
@@ -89,9 +85,9 @@ fn measured(seen: &Seen) -> Vec<String> {
     all
 }
 
-fn numbers(seen: &Seen) -> Vec<CaseNumber> {
-    let in_stacks = |profiled: &Result<Profiled, String>, function: &str| match profiled {
-        Ok(profiled) => percent(profiled.share_within(function)),
+fn numbers(seen: &Measurements) -> Vec<CaseNumber> {
+    let in_stacks = |profile: &Result<IngestProfile, String>, function: &str| match profile {
+        Ok(profile) => percent(profile.share_within(function)),
         Err(_) => "not looked at".to_owned(),
     };
     let [single, batched] = &seen.profiles;
@@ -118,7 +114,7 @@ fn numbers(seen: &Seen) -> Vec<CaseNumber> {
         number(
             "CPU time in batches of 50",
             Some("10 times less"),
-            match (fall(seen, Caches::Cold), fall(seen, Caches::Warm)) {
+            match (seen.batch_gain(Caches::Cold), seen.batch_gain(Caches::Warm)) {
                 (Some((_, _, cold)), Some((_, _, warm))) => {
                     format!("{cold:.1} times less with cold caches, {warm:.1} with warm ones")
                 }
@@ -140,18 +136,18 @@ fn numbers(seen: &Seen) -> Vec<CaseNumber> {
             Some("an hour's, cleared in minutes"),
             match backlog.cleared_s {
                 Some(at) => format!(
-                    "{:.0} s of falling behind, cleared in {:.1} s",
+                    "{:.0} s of growth, cleared in {:.1} s",
                     backlog.switched_s,
                     at - backlog.switched_s
                 ),
                 None => "not cleared".to_owned(),
             },
-            "While it clears, more goes on coming than single rows could take.",
+            "While it clears, more events arrive than single rows could take.",
         ),
     ]
 }
 
-fn charts(seen: &Seen) -> Vec<CaseChart> {
+fn charts(seen: &Measurements) -> Vec<CaseChart> {
     let mut charts = Vec::new();
     let of = |caches: Caches, name: &str| CaseLine {
         name: name.to_owned(),
@@ -166,7 +162,7 @@ fn charts(seen: &Seen) -> Vec<CaseChart> {
         charts.push(CaseChart {
             title: "CPU time of the server for each event".to_owned(),
             unit: "microseconds".to_owned(),
-            alt_text: format!("cold caches: {}", fall_text(seen, Caches::Cold)),
+            alt_text: format!("cold caches: {}", batch_gain_text(seen, Caches::Cold)),
             x_categories: Some("rows a statement".to_owned()),
             durations: true,
             lines: vec![
@@ -186,8 +182,6 @@ fn charts(seen: &Seen) -> Vec<CaseChart> {
             "it grows to {} in all while rows are written singly, and is {} at the end",
             backlog.at_switch, backlog.at_end
         ),
-        x_categories: None,
-        durations: false,
         lines: (0..PARTITIONS)
             .map(|partition| CaseLine {
                 name: format!("partition {partition}"),
@@ -198,16 +192,17 @@ fn charts(seen: &Seen) -> Vec<CaseChart> {
                     .collect(),
             })
             .collect(),
+        ..CaseChart::default()
     });
     charts
 }
 
-fn flames(seen: &Seen) -> Vec<CaseFlame> {
+fn flames(seen: &Measurements) -> Vec<CaseFlame> {
     let [single, batched] = &seen.profiles;
     [(1, single), (BATCH, batched)]
         .into_iter()
-        .filter_map(|(rows, profiled)| {
-            let profiled = profiled.as_ref().ok()?;
+        .filter_map(|(rows, profile)| {
+            let profile = profile.as_ref().ok()?;
             Some(CaseFlame {
                 title: match rows {
                     1 => "Processor time while single rows are written".to_owned(),
@@ -216,47 +211,43 @@ fn flames(seen: &Seen) -> Vec<CaseFlame> {
                 file: format!("flame-rows-{rows}.svg"),
                 alt_text: format!(
                     "ExecOpenIndices is in {} of the stacks. The phases: {}.",
-                    percent(profiled.share_within("ExecOpenIndices")),
-                    phase_words(profiled)
+                    percent(profile.share_within("ExecOpenIndices")),
+                    phases_text(profile)
                 ),
             })
         })
         .collect()
 }
 
-fn files(seen: &Seen) -> Vec<CaseFile> {
-    let mut all = vec![
-        file("postgresql.csv", "the server's log of single rows"),
-        file("events.workload", "what was captured of it"),
-        file(
-            "single-rows.run",
-            format!(
-                "its replay, from a pool of {POOL} connections; `rehearse diagnose` and `rehearse cpu` read it"
-            ),
-        ),
-        file(
-            "batches.workload",
-            format!("the same, rewritten: {REWRITE}"),
-        ),
-        file("batches.run", "its replay"),
-        file(
+fn case_files(seen: &Measurements) -> Vec<CaseFile> {
+    let replay = format!(
+        "its replay, from a pool of {POOL} connections; `rehearse diagnose` and `rehearse cpu` read it"
+    );
+    let rewritten = format!("the same, rewritten: {REWRITE}");
+    let mut all = files([
+        ("postgresql.csv", "the server's log of single rows"),
+        ("events.workload", "what was captured of it"),
+        ("single-rows.run", &replay),
+        ("batches.workload", &rewritten),
+        ("batches.run", "its replay"),
+        (
             "batches.proof/report.html",
             "the proof: both by turns, with the verdict",
         ),
-    ];
+    ]);
     if seen.profiles.iter().all(Result::is_ok) {
-        all.extend([
-            file(
+        all.extend(files([
+            (
                 "rows-1.run",
                 "what was recorded while single rows were written",
             ),
-            file("rows-50.run", "and while batches were"),
-            file(
+            ("rows-50.run", "and while batches were"),
+            (
                 "flame-rows-1.svg",
                 "the flame graph of single rows: click to zoom",
             ),
-            file("flame-rows-50.svg", "the flame graph of batches"),
-        ]);
+            ("flame-rows-50.svg", "the flame graph of batches"),
+        ]));
     }
     all
 }
