@@ -2,4 +2,5 @@
 //!
 //! No crate uses this one.
 
+pub mod tasks;
 pub mod tidy;

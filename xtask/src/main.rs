@@ -1,23 +1,33 @@
-//! `cargo xtask COMMAND`: tools of the project.
+//! `cargo xtask COMMAND`: tools of the project. `cargo xtask --help` lists them.
 //!
-//! - `tidy [PATH…]` prints the breaches of the rules of ARCHITECTURE.md and of the language rules.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use xtask::tidy;
+use xtask::{tasks, tidy};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the workspace");
-    match arguments.split_first() {
-        Some((command, paths)) if command == "tidy" => tidy_paths(root, paths),
-        _ => {
-            eprintln!("usage: cargo xtask tidy [PATH…]");
-            ExitCode::from(2)
+    let Some((command, arguments)) = arguments.split_first() else {
+        eprint!("{}", tasks::help());
+        return ExitCode::from(2);
+    };
+    match command.as_str() {
+        "--help" | "-h" | "help" => {
+            print!("{}", tasks::help());
+            ExitCode::SUCCESS
         }
+        "tidy" => tidy_paths(root, arguments),
+        name => match tasks::run(root, name, arguments) {
+            Some(succeeded) => ExitCode::from(u8::from(!succeeded)),
+            None => {
+                eprint!("unknown command '{name}'\n\n{}", tasks::help());
+                ExitCode::from(2)
+            }
+        },
     }
 }
 

@@ -246,16 +246,25 @@ fn the_printed_settings_suffice(major: u16) {
 
 #[test]
 fn the_printed_settings_suffice_for_13() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     the_printed_settings_suffice(13);
 }
 
 #[test]
 fn the_printed_settings_suffice_for_15() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     the_printed_settings_suffice(15);
 }
 
 #[test]
 fn the_printed_settings_suffice_for_17() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     the_printed_settings_suffice(17);
 }
 
@@ -379,6 +388,9 @@ const LACKS: [Lack; 15] = [
 
 #[test]
 fn whatever_a_setting_takes_away_is_found_and_the_setting_named() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let server = Server::new(17);
     let best = statements(&printed(&["capture", "settings", "--version", "17"]));
     for (index, lack) in LACKS.iter().enumerate() {

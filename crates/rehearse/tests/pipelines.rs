@@ -65,7 +65,7 @@ fn has_psql() -> bool {
     let needed = std::env::var_os("REHEARSE_TEST_PSQL").is_some();
     assert!(found || !needed, "psql is missing");
     if !found {
-        eprintln!("left out: there is no psql");
+        test_support::report_skipped("there is no psql");
     }
     found
 }
@@ -91,6 +91,9 @@ fn validate(name: &str, json: &str) {
 
 #[test]
 fn a_migration_is_rehearsed() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     if !has_psql() {
         return;
     }

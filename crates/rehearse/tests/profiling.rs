@@ -25,8 +25,11 @@ fn succeeds(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns whether `perf` can record on this machine.
+/// Returns whether `perf` is tested in this tier and can record on this machine.
 fn may_record(directory: &Path) -> bool {
+    if !test_support::is_set("REHEARSE_TEST_PERF") && test_support::skip_in_fast_tier() {
+        return false;
+    }
     let output = Command::new("perf")
         .args(["record", "-q", "-e", "cpu-clock", "-o"])
         .arg(directory.join("try.data"))
@@ -41,7 +44,7 @@ fn may_record(directory: &Path) -> bool {
         std::env::var_os("REHEARSE_TEST_PERF").is_none(),
         "REHEARSE_TEST_PERF is set, and perf does not record: {reason}"
     );
-    eprintln!("not tested: perf does not record here: {reason}");
+    test_support::report_skipped(&format!("perf does not record here: {reason}"));
     false
 }
 
@@ -106,7 +109,7 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
             "--json",
         ]);
         if output.status.code() == Some(3) && std::env::var_os("REHEARSE_TEST_PERF").is_none() {
-            eprintln!("not tested: {}", String::from_utf8_lossy(&output.stderr));
+            test_support::report_skipped(&String::from_utf8_lossy(&output.stderr));
             return None;
         }
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -212,6 +215,9 @@ fn works_and_sleeps(directory: &Path) -> String {
 
 #[test]
 fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
+    if !test_support::is_set("REHEARSE_TEST_PERF") && test_support::skip_in_fast_tier() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (_sandbox, endpoint) = test_support::server().major(15).start();
@@ -317,7 +323,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     let is_counted = !phases["profile"]["task_clock_ns"].is_null();
     let must_be = std::env::var_os("REHEARSE_TEST_PERF").is_some();
     if !is_counted && !must_be {
-        eprintln!("not tested: counters of tasks: {}", phases["profile"]);
+        test_support::report_skipped(&format!("counters of tasks: {}", phases["profile"]));
     } else {
         assert!(tasks > 20_000_000, "{phases}");
         assert!(tasks < 4 * scheduler && scheduler < 4 * tasks, "{phases}");

@@ -190,6 +190,9 @@ fn right_answers(major: u16) {
 
 #[test]
 fn version_13_answers_as_it_did() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     right_answers(13);
 }
 

@@ -19,6 +19,9 @@ fn check<'v>(view: &'v Value, what: &str) -> &'v str {
 
 #[test]
 fn workers_starve_for_an_index_the_suspect_is_innocent_and_nothing_is_lost_or_done_twice() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let (directory, view) = shown("queue");
     let cause = check(&view, "first finding");
     assert!(

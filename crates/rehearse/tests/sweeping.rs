@@ -57,6 +57,9 @@ fn major() -> String {
 
 #[test]
 fn a_sweep_that_was_killed_goes_on_where_it_was() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let sweep = directory.path().join("a.sweep");
     let name = sweep.display().to_string();

@@ -150,6 +150,9 @@ fn names(view: &Value, list: &str) -> Vec<String> {
 
 #[test]
 fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path();
     workload(directory);

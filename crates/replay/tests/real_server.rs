@@ -568,6 +568,9 @@ fn transaction_left_open_by_the_workload_blocks_no_session_forever() {
 
 #[test]
 fn many_sessions_come_and_go() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let mut client = database("crowd");
     client.batch_execute("CREATE TABLE t (s int)").unwrap();
     let mut script = Script::new("crowd");

@@ -1,10 +1,13 @@
 //! Servers, builders and fixtures that tests share. A development dependency only.
 //!
-//! Each part needs a feature, so that the tests of a crate build no more than they use:
+//! The tiers of the tests are always there. Each other part needs a feature, so that the tests of a crate build no more than they use:
 //!
 //! - `server`: private servers from cached template clusters.
 
 #[cfg(feature = "server")]
 mod server;
+mod tier;
+
 #[cfg(feature = "server")]
 pub use server::{ServerBuilder, connect, server};
+pub use tier::{cases, is_full_tier, is_set, report_skipped, skip_in_fast_tier, versions};

@@ -592,7 +592,7 @@ fn numbers_count_up(events: &[Event]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(test_support::cases(2_000)))]
 
     /// Checks that a prelude restores the state before the slice, and repeats only the writes of
     /// the open transaction.

@@ -17,7 +17,7 @@ const RESERVED: [(&[&str], &[&str], &str); 3] = [
             "exit",
             "abort",
         ],
-        &["crates/rehearse/", "xtask/"],
+        &["crates/rehearse/", "crates/test-support/", "xtask/"],
         "only the program prints and exits",
     ),
     (

@@ -35,6 +35,9 @@ fn found(said: &[CallCounts]) -> usize {
 
 #[test]
 fn false_alarms_of_equal_runs_are_as_rare_as_stated() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     // At a margin of 10 % hardly ever; without a margin at the stated 5 %: one of 20, and more than
     // 5 occur once in 3,000 times.
     assert_eq!(alarms(&all(Truth::default(), 0.1)), 0);
@@ -97,6 +100,9 @@ fn possible_chance_is_reported_as_such() {
 
 #[test]
 fn differences_between_repeated_runs_are_no_finding() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let noisy = Truth {
         between_runs: 0.06,
         runs: 3,
@@ -136,6 +142,9 @@ fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
 
 #[test]
 fn proof_without_effect_is_same_or_not_proven() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let unchanged = Truth {
         statements: 30,
         between_runs: 0.03,

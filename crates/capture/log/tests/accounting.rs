@@ -96,7 +96,7 @@ fn checked(bytes: Vec<u8>) -> Option<(EventCollector, LogReport)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(test_support::cases(300)))]
 
     #[test]
     fn cutting_a_log_anywhere_loses_at_most_the_cut_entry_and_says_so(format in 0..FORMATS, from in 0usize..20_000, to in 0usize..200_000) {

@@ -67,7 +67,7 @@ fn is_part(line: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(test_support::cases(600)))]
 
     #[test]
     fn an_end_anywhere_loses_the_cut_entry_and_says_so(log in 0usize..3, to in 0usize..1_000_000) {

@@ -157,6 +157,9 @@ fn a_statement_of_two_hours_is_placed_at_its_start() {
 
 #[test]
 fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     // Parts hold 2^20 rows; small texts keep this quick.

@@ -103,6 +103,9 @@ const PARTIAL: &str = "(referenced_at, download_after) WHERE queued_at IS NULL";
 
 #[test]
 fn the_indexes_of_a_queue_are_found_among_their_permutations_and_measured() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
     let sandbox = queue("advising", 24_000);
@@ -204,6 +207,9 @@ fn the_indexes_of_a_queue_are_found_among_their_permutations_and_measured() {
 
 #[test]
 fn what_is_found_is_proved_and_what_cannot_be_tried_stays_a_belief() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
     // Enough rows that the claim's useless reads are most of the server's work.

@@ -4,6 +4,9 @@ use crate::case::shown;
 
 #[test]
 fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let (directory, view) = shown("heap");
     let case = directory.path().join("case");
     let checks = view["checks"].as_array().unwrap();

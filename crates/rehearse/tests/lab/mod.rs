@@ -8,6 +8,9 @@ use crate::case::{rehearse, shown};
 
 #[test]
 fn in_one_queue_a_slow_statement_holds_up_sessions_that_have_nothing_to_do_with_it() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let (directory, view) = shown("stall");
     let cause = &view["checks"][3]["measured"];
     assert!(

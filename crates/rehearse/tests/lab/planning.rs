@@ -4,6 +4,9 @@ use crate::case::shown;
 
 #[test]
 fn planning_is_counted_or_not_and_prepared_statements_have_hardly_any() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let (directory, view) = shown("planning");
     let checks = view["checks"].as_array().unwrap();
     let prepared = checks

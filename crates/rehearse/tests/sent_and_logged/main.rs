@@ -256,21 +256,33 @@ fn exactly_what_was_sent(major: u16) {
 
 #[test]
 fn version_13_logs_exactly_what_was_sent() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     exactly_what_was_sent(13);
 }
 
 #[test]
 fn version_15_logs_exactly_what_was_sent() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     exactly_what_was_sent(15);
 }
 
 #[test]
 fn version_16_logs_exactly_what_was_sent() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     exactly_what_was_sent(16);
 }
 
 #[test]
 fn version_17_logs_exactly_what_was_sent() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     exactly_what_was_sent(17);
 }
 

@@ -233,6 +233,9 @@ fn same_on_the_wire(
 
 #[test]
 fn proxy_packets_and_log_of_version_15_are_the_same() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     three_sources(15);
 }
 

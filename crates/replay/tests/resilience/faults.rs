@@ -396,6 +396,9 @@ fn suspended_server_causes_delay_and_no_loss() {
 
 #[test]
 fn replay_gives_up_a_server_that_does_not_return() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     let (mut sandbox, server) = server(&[]);
     let mut traffic = busy(&server, 10, 60_000);
     let mut stopped = false;

@@ -128,6 +128,9 @@ fn terminated_backends_are_replaced_with_io_uring() {
 
 #[test]
 fn terminated_backends_are_replaced_with_epoll() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     backends_are_terminated(false);
 }
 
@@ -138,6 +141,9 @@ fn restarted_server_is_awaited_with_io_uring() {
 
 #[test]
 fn restarted_server_is_awaited_with_epoll() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
     a_restart_is_waited_for(false);
 }
 

@@ -140,7 +140,7 @@ fn refused(plan: &PlanFact) -> &str {
 
 /// Those whose catalogues differ.
 fn in_versions(check: impl Fn(&Server, u16)) {
-    for major in [13, 15, 16, 17, 18] {
+    for &major in test_support::versions(&[13, 15, 16, 17, 18]) {
         check(&Server::start(major), major);
     }
 }

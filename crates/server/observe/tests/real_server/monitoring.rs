@@ -190,7 +190,7 @@ fn work(server: &Server, lock: Duration) -> Duration {
 
 #[test]
 fn observations_match_the_load() {
-    for major in [13, 18] {
+    for &major in test_support::versions(&[13, 18]) {
         let server = Server::with(major, &WITH_STATEMENTS);
         server
             .client()
