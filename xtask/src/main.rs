@@ -1,5 +1,6 @@
 //! `cargo xtask COMMAND`: tools of the project. `cargo xtask --help` lists them.
 //!
+//! `tidy [PATH…]` checks the sources itself; the other commands run cargo and scripts.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -53,6 +53,9 @@ pub struct CaseRequest {
     pub server: ServerRequirements,
 }
 
+/// Shows the progress of an observation, as [`study::observe_server`] calls it.
+pub type ObservationDisplay = Box<dyn FnMut(Option<i64>)>;
+
 /// Parts of a case that the program provides.
 #[derive(Clone)]
 pub struct Context {
@@ -62,6 +65,6 @@ pub struct Context {
     pub find_installation: FindInstallation,
     /// Creates the display of a replay.
     pub replay_display: fn() -> Box<dyn ReplayDisplay>,
-    /// Creates the display of an observation of this duration, as [`study::observe_server`] calls it.
-    pub observation_display: fn(Option<Duration>) -> Box<dyn FnMut(Option<i64>)>,
+    /// Creates the display of an observation of this duration.
+    pub observation_display: fn(Option<Duration>) -> ObservationDisplay,
 }

@@ -15,12 +15,15 @@ const PAGE: &str = "case.html";
 /// Report in the case's directory.
 const REPORT: &str = "case.json";
 
+/// Function that runs the steps of a case.
+type RunSteps = fn(Stage, Scale) -> Result<CaseReport, Failure>;
+
 /// Runs a case, and writes its page and its report into the case's directory.
 ///
 /// # Errors
 /// If the directory is in use, or a step cannot be carried out.
 pub fn run_case(request: &CaseRequest, context: Context) -> Result<CaseReport, Failure> {
-    let (case, run): (Case, fn(Stage, Scale) -> Result<CaseReport, Failure>) = match request.name {
+    let (case, run): (Case, RunSteps) = match request.name {
         CaseName::Heap => (heap::CASE, heap::run),
         CaseName::Planning => (planning::CASE, planning::run),
         CaseName::Queue => (queue::CASE, queue::run),
