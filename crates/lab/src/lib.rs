@@ -1,7 +1,7 @@
 //! Four published cases, each a real program against a real server. A case has a schema, a load, a problem, its fix,
 //! and the queries that show them. The published results are documented next to the measured ones.
 //!
-//! [`run_case`] runs a case in a private server: it runs the system, captures its log, replays, compares, diagnoses and
+//! [`run_case()`] runs a case in a private server: it runs the system, captures its log, replays, compares, diagnoses and
 //! proves with the operations of `study`, and writes a page with `report`. The program provides the displays. No
 //! expected result is in this crate, only the limits that each check requires.
 //!

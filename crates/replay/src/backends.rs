@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use run::SessionBackend;
 
 /// Session-to-backend assignments since the last call of [`Backends::take`]. Nothing is stored until
-/// [`Backends::want`] is called.
+/// [`Backends::enable`] is called.
 #[derive(Debug, Default)]
 pub struct Backends {
     wanted: AtomicBool,

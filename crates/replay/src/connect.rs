@@ -119,7 +119,7 @@ impl Dialer {
         Ok(found)
     }
 
-    /// As [`login::Dialer::ask`].
+    /// As [`login::Dialer::query`].
     ///
     /// # Errors
     /// As there.
@@ -127,7 +127,7 @@ impl Dialer {
         Ok(self.dialer.query(login, question)?)
     }
 
-    /// As [`login::Dialer::questions`].
+    /// As [`login::Dialer::open_query_connection`].
     ///
     /// # Errors
     /// As there.

@@ -1,7 +1,7 @@
 //! Statistics of a running replay: latency histograms with fine resolution, and totals by statement.
 //!
 //! The recorder thread keeps them, from the records it gets from the workers, and only if
-//! [`crate::Meter::keep_ledger`] was called. Memory is bounded by a number of statements; further statements are
+//! [`crate::Metrics::enable_live_stats`] was called. Memory is bounded by a number of statements; further statements are
 //! counted together. A reader takes differences to get a course over time. The texts of statements are in the
 //! workload.
 
@@ -116,7 +116,7 @@ impl LatencyHistogram {
             .collect()
     }
 
-    /// Restores a histogram from the pairs of [`Self::packed`].
+    /// Restores a histogram from the pairs of [`Self::to_sparse`].
     pub fn from_sparse(packed: &[(u16, u64)]) -> LatencyHistogram {
         let mut times = LatencyHistogram::default();
         for &(cell, count) in packed {

@@ -101,7 +101,7 @@ pub struct LoginMap {
 }
 
 impl LoginMap {
-    /// Restores the map from a run's options ([`crate::Options::described`]).
+    /// Restores the map from a run's options ([`crate::Options::to_manifest`]).
     pub fn from_manifest(described: &BTreeMap<String, String>) -> Self {
         let mapped = |what: &str| -> BTreeMap<String, String> {
             let all = described.iter();

@@ -5,7 +5,7 @@
 //! all add up.
 //!
 //! To add a counter, add one line to the table [`Count`] and a call `metrics.add(worker, Count::It, 1)`. For rare
-//! events of all threads, add one line to `ConnectionEvents::counted`. Every renderer of [`Readings`] then shows
+//! events of all threads, add one line to `ConnectionEvents::counted`. Every renderer of [`MetricsReading`] then shows
 //! it, and the test of the dashboard asks for a panel.
 //!
 //! Metrics formats, and metrics that the operating system has of the process, are left to the program.
@@ -139,8 +139,8 @@ impl Metrics {
         }
     }
 
-    /// Starts keeping statistics of executions ([`Self::times`], [`Self::costliest`]) and counting due statements
-    /// ([`Readings::due`]). Must be called before the first statement is sent.
+    /// Starts keeping statistics of executions ([`Self::latencies`], [`Self::top_statements`]) and counting due statements
+    /// ([`MetricsReading::due`]). Must be called before the first statement is sent.
     pub fn enable_live_stats(&self) {
         self.ledger().get_or_insert_default();
         self.counters.due.enable();
@@ -312,7 +312,7 @@ impl Metrics {
     }
 }
 
-/// Values of a [`Meter`] at one time. Counters only grow; gauges ("now") may also fall.
+/// Values of a [`Metrics`] at one time. Counters only grow; gauges ("now") may also fall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsReading {
     /// Whether the replay still runs.
@@ -325,7 +325,7 @@ pub struct MetricsReading {
     pub last_answer_ns: i64,
     /// Statements of the workload, copies included.
     pub statements: u64,
-    /// Statements that are due so far. `None` if they are not counted ([`Meter::keep_ledger`]); 0 at full speed
+    /// Statements that are due so far. `None` if they are not counted ([`Metrics::enable_live_stats`]); 0 at full speed
     /// and in a closed loop, which have no due times.
     pub due: Option<u64>,
     /// Statements that the server did.

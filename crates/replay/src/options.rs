@@ -14,7 +14,7 @@ use crate::resume::PreviousRun;
 use crate::timeline::Timeline;
 use connect::Target;
 
-/// Default of [`Options::patience`]. A restart takes seconds; a server that is away for a minute needs attention.
+/// Default of [`Options::retry_for`]. A restart takes seconds; a server that is away for a minute needs attention.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options of a replay.

@@ -51,7 +51,7 @@ pub struct CapturedLog {
 /// Captures whole log files into a workload.
 ///
 /// # Errors
-/// As [`capture_log`].
+/// As [`capture_log()`].
 pub fn capture_files(
     files: &[PathBuf],
     output: &Path,

@@ -31,10 +31,10 @@ pub fn write_slice(
         .map(|(info, account, _)| (info, account))
 }
 
-/// Does the same as [`cut`], and masks values.
+/// Does the same as [`write_slice`], and masks values.
 ///
 /// # Errors
-/// As [`cut`].
+/// As [`write_slice`].
 pub fn write_masked_slice(
     reader: &WorkloadReader,
     (slice, given): (Slice, BTreeMap<String, Vec<String>>),

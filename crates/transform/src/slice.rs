@@ -224,7 +224,7 @@ impl Slicer {
         })
     }
 
-    /// Lists the remaining sessions, whose records are still to be passed to [`Self::session`].
+    /// Lists the remaining sessions, whose records are still to be passed to [`Self::finish_session`].
     pub fn remaining_sessions(&self) -> Vec<u64> {
         let mut left: Vec<u64> = self.sessions.keys().copied().collect();
         left.sort_unstable();

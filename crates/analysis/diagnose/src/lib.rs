@@ -8,7 +8,7 @@
 //!
 //! - [`Evidence`]: the input of the rules. Each part may be unavailable, with the reason.
 //! - [`RULES`]: the table of rules, each in its own file. A rule without its evidence returns
-//!   [`Missing`].
+//!   [`Unavailable`].
 //! - [`Thresholds`]: the named numbers that rules use, each with its source.
 //! - [`suspect()`]: the share of the time that a statement can account for.
 //! - [`index_candidates()`]: indexes that may serve the plans, for the planner to choose from.

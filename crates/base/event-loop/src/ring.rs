@@ -246,7 +246,7 @@ impl Ring {
     }
 
     /// Sends a buffer with the next system call, as far as it fits. Until its completion, nothing else may be
-    /// sent to the socket, which must stay open until [`Self::hand_over`].
+    /// sent to the socket, which must stay open until [`Self::submit`].
     ///
     /// # Errors
     /// If the submission fails.

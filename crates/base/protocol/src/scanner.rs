@@ -64,7 +64,7 @@ pub enum ScanEvent<'b> {
         body: &'b [u8],
     },
     /// Part of the body of the message whose header was reported last, after a call of
-    /// [`Scanner::give_pieces`]. The parts together are the body; an empty body has none.
+    /// [`Scanner::report_pieces`]. The parts together are the body; an empty body has none.
     Piece {
         /// Next bytes of the body, at least one.
         bytes: &'b [u8],

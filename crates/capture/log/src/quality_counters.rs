@@ -1,5 +1,5 @@
 //! Counts the properties by which a log's quality is judged, with a few increments an event.
-//! [`super::Fitness`] judges them.
+//! [`super::LogQuality`] judges them.
 //!
 //! The counts are of what the log shows. Two facts are inferred from many statements: whether reads
 //! are logged at their start (`log_statement = all`, not `mod`), and whether transactions end

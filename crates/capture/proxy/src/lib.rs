@@ -13,7 +13,7 @@
 //! The program calls [`Proxy::start`] with typed [`ProxyOptions`] and a function that opens
 //! recordings. It starts and stops recordings ([`RecordingControl::start_recording`],
 //! [`RecordingControl::stop_recording`]), reads the status ([`Proxy::status`]) and the events
-//! ([`Proxy::happened`]), and ends the proxy ([`Proxy::end`]).
+//! ([`Proxy::take_events`]), and ends the proxy ([`Proxy::end`]).
 //!
 //! Forwarding has priority over recording: a capture that is slow, fails or panics never affects a
 //! connection. The proxy is no async program, pools no connections and handles no passwords:

@@ -19,7 +19,7 @@ use crate::LabError;
 pub struct Deployment {
     /// URL of the queue's server.
     pub url: String,
-    /// Path of an instance's program, which calls [`instance`](super::instance()).
+    /// Path of an instance's program, which calls [`instance`](super::run_instance()).
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: &'static [&'static str],

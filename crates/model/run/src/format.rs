@@ -124,7 +124,7 @@ pub struct WorkloadRef {
     pub id: String,
     /// Number of statements to replay: those of the workload, times its copies (`--copies`, `--loops`).
     pub statements: u64,
-    /// Sources as the user named them. [`crate::Place::source`] is an index into them.
+    /// Sources as the user named them. [`crate::SourceLocation::source`] is an index into them.
     #[serde(default)]
     pub sources: Vec<String>,
     /// The source is a log, which names every failure, so a statement without an error succeeded. Runs of

@@ -137,7 +137,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Starts to sum service times by statement, for [`Self::costliest`].
+    /// Starts to sum service times by statement, for [`Self::most_expensive_statements`].
     pub fn sum_up_service_times(&mut self) {
         self.counts.sum_up_service_times();
     }

@@ -28,7 +28,7 @@ pub struct EventRef<'a> {
     pub line: u64,
     /// As [`Event::prelude`].
     pub prelude: bool,
-    /// As [`Event::particulars`].
+    /// As [`Event::wire_details`].
     pub wire_details: Option<&'a Arc<WireDetails>>,
 }
 

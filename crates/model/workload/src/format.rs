@@ -12,7 +12,7 @@ pub const KIND: &str = "workload";
 
 /// Version of the format that this build writes. A reader refuses a higher one.
 /// - 2: events have a column `prelude`. Events of format 1 are no prelude.
-/// - 3: events may have columns with details of a wire capture ([`crate::Particulars`], binary parameters). A
+/// - 3: events may have columns with details of a wire capture ([`crate::WireDetails`], binary parameters). A
 ///   file without them, such as a log's, does not report them.
 pub const FORMAT: u32 = 3;
 

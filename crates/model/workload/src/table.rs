@@ -57,7 +57,7 @@ pub(crate) const EVENT: &[Column] = &[
 /// Number of columns of a file of `events` without wire details.
 const LOG_COLUMNS: usize = 20;
 
-/// Index of the first column of [`Particulars`].
+/// Index of the first column of [`WireDetails`].
 const WIRE_DETAILS_FROM: usize = LOG_COLUMNS + 1;
 
 /// Returns the columns for files of `events` with or without wire details.

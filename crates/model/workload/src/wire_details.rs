@@ -8,12 +8,12 @@ use crate::parameter::Parameter;
 
 /// Setting that makes a backslash in a plain literal an ordinary character.
 pub const STANDARD_CONFORMING_STRINGS: &str = "standard_conforming_strings";
-/// Setting under which the server's report of [`STRINGS`] at the session's start is stored, if it was off.
+/// Setting under which the server's report of [`STANDARD_CONFORMING_STRINGS`] at the session's start is stored, if it was off.
 /// The client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
 pub const REPORTED_STANDARD_CONFORMING_STRINGS: &str = "reported.standard_conforming_strings";
 
 /// Details of an event that a wire capture knows and a log does not. An event of a log has none
-/// ([`crate::Event::particulars`]). An event that was sent in the usual way, without further details, has the
+/// ([`crate::Event::wire_details`]). An event that was sent in the usual way, without further details, has the
 /// default value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireDetails {
@@ -39,7 +39,7 @@ pub struct WireDetails {
     /// Checksum of the result, independent of the order of rows: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Settings that the client sent at `connect` with its user and database, such as `TimeZone` and
-    /// `options`. Also [`REPORTED_STRINGS`].
+    /// `options`. Also [`REPORTED_STANDARD_CONFORMING_STRINGS`].
     pub settings: Vec<Setting>,
 }
 

@@ -67,7 +67,7 @@ pub struct Connection {
     pub backend: BackendHandle,
 }
 
-/// Result of [`Dialer::try_out`].
+/// Result of [`Dialer::probe`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbedServer {
     /// Address of the server.
@@ -134,7 +134,7 @@ pub struct QueryConnection<'a> {
     conversation: StartUp<'a>,
 }
 
-/// Value of a parameter, for [`QueryConnection::ask_with`].
+/// Value of a parameter, for [`QueryConnection::query_with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'v> {
     /// In text form.
@@ -178,7 +178,7 @@ impl QueryConnection<'_> {
     /// of the first parameters. The server infers those that are missing or 0.
     ///
     /// # Errors
-    /// As [`Self::ask`]; also if text, types and values cannot be encoded.
+    /// As [`Self::query`]; also if text, types and values cannot be encoded.
     pub fn query_with(
         &mut self,
         question: &str,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::script::Frame;
 
-/// Maximum number of distinct stacks of a run, and of their bytes. Further stacks become one, [`OTHERS`].
+/// Maximum number of distinct stacks of a run, and of their bytes. Further stacks become one, [`OTHER_STACKS`].
 const STACKS_MAX: usize = 200_000;
 const BYTES_MAX: usize = 64 << 20;
 

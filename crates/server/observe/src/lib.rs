@@ -1,5 +1,5 @@
 //! Observes a target: its settings, extensions, relations and indexes ([`facts()`]), its plans for statements
-//! ([`plans()`]), and its statistics and waits during a replay ([`Watch`]).
+//! ([`plans()`]), and its statistics and waits during a replay ([`Monitor`]).
 //!
 //! The program calls it before a replay's first statement, during the replay, and after its last statement.
 //! Every query runs in a read-only transaction, with timeouts for statements and locks. A role without

@@ -71,7 +71,7 @@ pub struct ProbeStatus {
     pub off: Option<String>,
 }
 
-/// A running monitor. If it is dropped without [`Watch::end`], it stops, and its table stays unfinished.
+/// A running monitor. If it is dropped without [`Monitor::end`], it stops, and its table stays unfinished.
 pub struct Monitor {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

@@ -20,7 +20,7 @@
 //! It touches only servers that it started, and deletes only directories that it created. It prints nothing
 //! and uses no other crate of the workspace.
 //!
-//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Places`]
+//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Dirs`]
 //! are chosen so that these users can access them.
 
 mod dirs;

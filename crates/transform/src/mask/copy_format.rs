@@ -50,7 +50,7 @@ impl CopyFormat {
         Self::parse(sql, BackslashMeaning::Plain)
     }
 
-    /// Parses like [`Self::of`], with the session's meaning of backslashes.
+    /// Parses like [`Self::from_statement`], with the session's meaning of backslashes.
     pub(super) fn parse(sql: &str, backslash: BackslashMeaning) -> Self {
         let escapes = backslash == BackslashMeaning::Escapes;
         let lexer = match escapes {

@@ -103,7 +103,7 @@ impl Rewriter {
     }
 
     /// Returns whether it needs a first pass: each event is then passed to [`Self::survey`] before
-    /// any is passed to [`Self::event`].
+    /// any is passed to [`Self::handle_event`].
     pub fn needs_survey(&self) -> bool {
         matches!(
             self.transformer,

@@ -1,6 +1,6 @@
 //! Table of the rules, each in its own file.
 //!
-//! A rule evaluates the evidence. It returns its findings, nothing if all is well, and [`Missing`]
+//! A rule evaluates the evidence. It returns its findings, nothing if all is well, and [`Unavailable`]
 //! if its evidence is unavailable.
 
 mod checkpoints;

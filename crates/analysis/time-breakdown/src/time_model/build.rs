@@ -71,7 +71,7 @@ pub struct ServerObservations<'s> {
     /// Processor time by phase, from stacks.
     pub stacks: &'s [ProcessorTime],
     /// Full statement of the run for each truncated one
-    /// ([`whole_statements`](super::whole_statements)).
+    /// ([`whole_statements`](super::match_truncated_queries)).
     pub whole: &'s HashMap<Fingerprint, Fingerprint>,
 }
 

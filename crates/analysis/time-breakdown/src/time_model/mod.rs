@@ -21,7 +21,7 @@
 //! without any observation is a separate part ([`TimeCategory::Unobserved`]), never distributed
 //! over the others.
 //!
-//! The server's processor time has a separate breakdown ([`processor_model`]). Waiting is only in
+//! The server's processor time has a separate breakdown ([`break_down_processor_time`]). Waiting is only in
 //! the first breakdown, processor work in both.
 //!
 //! The program passes the content of a run or of several probes. Reading it, and the definition of

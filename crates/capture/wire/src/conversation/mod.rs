@@ -1,13 +1,13 @@
 //! Decodes the protocol between clients and servers: messages in, events out, without I/O.
 //!
 //! A source (a proxy, a packet file) has the bytes of both sides, in the order in which they were
-//! sent. It gives each connection a unique number and calls [`Conversations::opened`],
-//! [`Conversations::bytes`] for every piece, cut anywhere, [`Conversations::lost`] for a missing
-//! piece, and [`Conversations::closed`]. Times are wall time, microseconds since 1970-01-01 UTC,
+//! sent. It gives each connection a unique number and calls [`ProtocolDecoder::open_connection`],
+//! [`ProtocolDecoder::handle_bytes`] for every piece, cut anywhere, [`ProtocolDecoder::handle_loss`] for a missing
+//! piece, and [`ProtocolDecoder::close_connection`]. Times are wall time, microseconds since 1970-01-01 UTC,
 //! and never decrease within a connection.
 //!
 //! Connections are tracked whether they are recorded or not, so that the recording of an earlier
-//! session includes its prepared statements and settings ([`Conversations::record`]).
+//! session includes its prepared statements and settings ([`ProtocolDecoder::start_recording`]).
 //!
 //! Events are made of messages as follows. A Query is a `simple`. An Execute is an `execute` with
 //! the values of its Bind, or a `fetch` if its portal was executed before. A Parse is part of the
@@ -59,7 +59,7 @@ pub enum Side {
 /// Details to record in addition to the statements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Whether to record a checksum of every result ([`workload::Particulars::result_digest`]).
+    /// Whether to record a checksum of every result ([`workload::WireDetails::result_digest`]).
     pub digest: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct ProtocolDecoder {
 }
 
 impl ProtocolDecoder {
-    /// Creates a set without connections; nothing is recorded until [`Self::record`].
+    /// Creates a set without connections; nothing is recorded until [`Self::start_recording`].
     pub fn new(options: DecoderOptions) -> Self {
         ProtocolDecoder {
             options,
