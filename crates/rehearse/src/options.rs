@@ -376,6 +376,10 @@ pub struct Replay {
     /// with SET ROLE.
     #[arg(long)]
     pub set_role: bool,
+    /// Start sessions with these options, such as '-c search_path=app', or only those of
+    /// USER@DATABASE/APPLICATION=OPTIONS. Repeatable.
+    #[arg(long, value_name = "[SESSIONS=]OPTIONS", allow_hyphen_values = true)]
+    pub startup_options: Vec<String>,
     /// Open at most this many connections, which sessions share between transactions [default:
     /// one connection for each session].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

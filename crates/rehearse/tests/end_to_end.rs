@@ -38,7 +38,7 @@ fn json(arguments: &[&str], code: i32) -> serde_json::Value {
 const LOGGING: [(&str, &str); 10] = [
     ("logging_collector", "on"),
     ("log_destination", "stderr,csvlog,jsonlog"),
-    ("log_line_prefix", "%m [%p] %c %e %q%u@%d/%a "),
+    ("log_line_prefix", "%m [%p] %c %v %e %q%u@%d/%a "),
     ("log_min_duration_statement", "0"),
     ("log_connections", "on"),
     ("log_disconnections", "on"),

@@ -107,6 +107,7 @@ struct Counts {
     restore_errors: u64,
     cancels_failed: u64,
     cancels_repeated: u64,
+    transactions_aborted: u64,
     handed_over: u64,
     learned: u64,
     remapped: u64,
@@ -153,6 +154,11 @@ impl ConnectionEvents {
     /// Counts a cancel request that was sent again, since its statement was still running.
     pub(crate) fn cancel_repeated(&self) {
         self.counts().cancels_repeated += 1;
+    }
+
+    /// Counts a transaction that was made to fail, since it had failed in the capture.
+    pub(crate) fn transaction_aborted(&self) {
+        self.counts().transactions_aborted += 1;
     }
 
     /// Counts a session that took over the connection of another.
@@ -208,6 +214,11 @@ impl ConnectionEvents {
                 counts.cancels_repeated,
             ),
             (
+                "transactions_aborted",
+                "Transactions that were made to fail, since they had failed in the capture.",
+                counts.transactions_aborted,
+            ),
+            (
                 "connections_handed_over",
                 "Connections that another session took over.",
                 counts.handed_over,
@@ -238,6 +249,7 @@ impl ConnectionEvents {
         note("connections_handed_over", counts.handed_over);
         note("cancels_failed", counts.cancels_failed);
         note("cancels_repeated", counts.cancels_repeated);
+        note("transactions_aborted", counts.transactions_aborted);
         if info.options.contains_key("remap_generated") {
             // Zero is reported as well, since the option was given.
             for (name, count) in [("learnt", counts.learned), ("remapped", counts.remapped)] {

@@ -15,9 +15,11 @@ use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{
-    Boundary, CopyIn, Event, EventKind, Parameter, ResultFormat, Sqlstate, WireDetails,
+    Boundary, CopyIn, Event, EventKind, Parameter, ResultFormat, Sqlstate, Unreplayable,
+    WireDetails,
 };
 
+use crate::captured_transactions::CapturedTransactions;
 use crate::job::{Action, Job, Messages, NamedStatement, ResumedSession};
 use crate::login::{DefaultEncoding, LoginMap, with_settings_of};
 use crate::portals::{NAME_UNKNOWN, Portals};
@@ -43,6 +45,7 @@ pub(crate) struct Encoder<'a> {
     logins: &'a LoginMap,
     default_encoding: DefaultEncoding,
     portals: Portals,
+    transactions: CapturedTransactions,
     statements: StatementCache,
 }
 
@@ -55,6 +58,7 @@ impl<'a> Encoder<'a> {
             logins,
             default_encoding: DefaultEncoding::Utf8,
             portals: Portals::new(fetch_size),
+            transactions: CapturedTransactions::default(),
             statements: StatementCache::default(),
         }
     }
@@ -84,6 +88,7 @@ impl<'a> Encoder<'a> {
                 self.statements.get(sql).session_effect
             }),
         };
+        let transaction_failed = self.transactions.follow(&event, session_effect);
         let action = match (self.portals.rows_max(&event), &event.kind) {
             (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
             (
@@ -104,7 +109,7 @@ impl<'a> Encoder<'a> {
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
             (Ok(rows_max), kind) => {
-                let sqlstate = event.outcome.sqlstate;
+                let sqlstate = sqlstate_of_messages(&event);
                 match messages_of(kind, particulars, sqlstate, rows_max, &mut self.statements) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
@@ -127,6 +132,7 @@ impl<'a> Encoder<'a> {
                 location: SourceLocation::of(event.source, event.line),
             },
             commits_before: 0,
+            transaction_failed,
             session_effect,
             awaited,
             boundary,
@@ -155,6 +161,7 @@ impl<'a> Encoder<'a> {
             fingerprint: None,
             captured: Captured::default(),
             commits_before: 0,
+            transaction_failed: false,
             session_effect: SessionEffect::default(),
             awaited: true,
             boundary: Boundary::Sync,
@@ -177,7 +184,7 @@ enum ParseMode {
 }
 
 impl ParseMode {
-    /// Chooses the mode. `sqlstate` is the error of the statement in a capture from the wire.
+    /// Chooses the mode. `sqlstate` is the error of the messages in the capture.
     fn of(kind: &EventKind, sqlstate: Option<Sqlstate>) -> Self {
         match kind {
             EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
@@ -209,7 +216,17 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     }
 }
 
-/// Encodes an event that is a statement; no messages for others. `sqlstate` is its error in the capture.
+/// Returns the error in the capture, if it is known to come from the event's messages. An execution in a log may
+/// have the error of an SQL command such as EXECUTE instead.
+fn sqlstate_of_messages(event: &Event) -> Option<Sqlstate> {
+    let is_of_messages = event.wire_details.is_some()
+        || matches!(event.kind, EventKind::Prepare { .. })
+        || event.unreplayable == Some(Unreplayable::StatementUnknown);
+    event.outcome.sqlstate.filter(|_| is_of_messages)
+}
+
+/// Encodes an event that is a statement; no messages for others. `sqlstate` is the error of its messages in the
+/// capture.
 fn messages_of(
     kind: &EventKind,
     particulars: Option<&WireDetails>,
@@ -218,8 +235,6 @@ fn messages_of(
     texts: &mut StatementCache,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
-    // In a log, the code may come from the execution of the statement instead of its preparation.
-    let sqlstate = sqlstate.filter(|_| particulars.is_some());
     let preparing = ParseMode::of(kind, sqlstate);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,

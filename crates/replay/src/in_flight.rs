@@ -91,7 +91,7 @@ impl InFlight {
         is_pending
     }
 
-    /// Forgets the part of the answer that was received, since it answered the read-only guard.
+    /// Forgets the part of the answer that was received, since it answered a preceding message.
     pub(crate) fn reset_answer(&mut self) {
         self.first_byte_ns = None;
         (self.rows, self.uncounted_rows, self.bytes) = (0, 0, 0);

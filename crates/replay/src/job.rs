@@ -26,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) captured: Captured,
     /// Number of commits that must finish first (`--order commit`); 0: it waits for none.
     pub(crate) commits_before: u64,
+    /// Whether its transaction had failed in the capture, so that it was refused or rolled back.
+    pub(crate) transaction_failed: bool,
     /// Effect on the state and the transaction of its session.
     pub(crate) session_effect: SessionEffect,
     /// Whether it waits for the answer to the session's previous event. If not, it is pipelined.
@@ -157,6 +159,7 @@ pub(crate) mod test_jobs {
                     location: run::SourceLocation::of(3, sequence),
                 },
                 commits_before: 7,
+                transaction_failed: sequence % 2 == 0,
                 session_effect: SessionEffect {
                     changes_state: sequence % 2 == 0,
                     begins_transaction: sequence % 3 == 0,

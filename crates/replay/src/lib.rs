@@ -14,6 +14,7 @@
 //! The crate prints nothing and uses no async runtime. Reading logs and judging results are left to other crates.
 
 mod backends;
+mod captured_transactions;
 mod commit_order;
 mod connect;
 mod connection_events;
@@ -50,6 +51,7 @@ mod server_state;
 mod session;
 mod source_server_check;
 mod spill;
+mod startup_options;
 mod statement_cache;
 mod stream;
 mod timeline;
@@ -77,3 +79,4 @@ pub use options::{IoMethod, Options, SendOrder};
 pub use progress::Observer;
 pub use resume::PreviousRun;
 pub use source_server_check::find_source_server;
+pub use startup_options::StartupOptions;

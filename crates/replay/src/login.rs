@@ -8,6 +8,8 @@ use workload::{ArchiveError, WireDetails, WorkloadReader};
 
 pub use connect::login::Login;
 
+use crate::startup_options::StartupOptions;
+
 /// Name of the encoding's startup parameter.
 const ENCODING: &str = "client_encoding";
 
@@ -62,8 +64,13 @@ pub(crate) fn with_settings_of(
     particulars: Option<&WireDetails>,
     encoding: &DefaultEncoding,
 ) -> Login {
-    let mut settings =
-        particulars.map_or_else(Vec::new, |known| known.sent_settings().cloned().collect());
+    // Of several `options`, the first is overridden by the others.
+    let mut settings = login.settings.to_vec();
+    settings.extend(
+        particulars
+            .into_iter()
+            .flat_map(|known| known.sent_settings().cloned()),
+    );
     if let DefaultEncoding::Target(encoding) = encoding
         && !settings
             .iter()
@@ -98,6 +105,8 @@ pub struct LoginMap {
     /// Every session logs in as `user`, or else as the target's user, and sets the role that it would otherwise
     /// log in as.
     pub set_role: bool,
+    /// Options that sessions start with, in addition to those of the capture.
+    pub startup_options: StartupOptions,
 }
 
 impl LoginMap {
@@ -117,12 +126,18 @@ impl LoginMap {
             users: mapped("map_user "),
             databases: mapped("map_database "),
             set_role: described.contains_key("set_role"),
+            startup_options: StartupOptions::of_described(described),
         }
     }
 
     /// Returns the login of a session with this captured user and database. Empty ones come from the target's
     /// user and database. Without any database, it is the one with the user's name, as for libpq.
     pub fn login(&self, target: &Target, user: &str, database: &str, application: &str) -> Login {
+        let options = (self.startup_options).of_session(user, database, application);
+        let settings = match &*options {
+            "" => Arc::default(),
+            options => [("options".into(), options.into())].into(),
+        };
         let choose = |one: &Option<String>,
                       map: &BTreeMap<String, String>,
                       logged: &str,
@@ -157,7 +172,7 @@ impl LoginMap {
                 "" => target.application.as_deref().unwrap_or("").into(),
                 name => name.into(),
             },
-            settings: Arc::default(),
+            settings,
         }
     }
 }
@@ -249,6 +264,7 @@ mod tests {
             users: pair("app user", "app2"),
             databases: pair("shop", "shop2"),
             set_role: true,
+            ..LoginMap::default()
         };
         for logins in [logins, LoginMap::default()] {
             let options = crate::Options {

@@ -226,7 +226,9 @@ impl Options {
             users,
             databases,
             set_role,
+            startup_options,
         } = &self.logins;
+        startup_options.describe(&mut described);
         if *set_role {
             described.insert("set_role".to_owned(), "yes".to_owned());
         }

@@ -24,7 +24,6 @@ const NOT_KEPT: Sqlstate = Sqlstate(*b"25006");
 pub(crate) struct ReadOnlyGuard {
     reports: SettingReports,
     needed: bool,
-    in_flight: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +52,6 @@ impl ReadOnlyGuard {
             None => Ok(ReadOnlyGuard {
                 reports: SettingReports::Unreported,
                 needed: true,
-                in_flight: false,
             }),
             Some(false) => Err(ConnectError {
                 sqlstate: NOT_KEPT,
@@ -81,22 +79,6 @@ impl ReadOnlyGuard {
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.reports != SettingReports::Off
-    }
-
-    /// Whether the next messages, up to ReadyForQuery, answer [`message`].
-    #[inline]
-    pub(crate) fn is_in_flight(&self) -> bool {
-        self.in_flight
-    }
-
-    /// Records that [`message`] was sent.
-    pub(crate) fn mark_sent(&mut self) {
-        self.in_flight = true;
-    }
-
-    /// Whether a ReadyForQuery answers [`message`] and not the statement.
-    pub(crate) fn take_answer(&mut self) -> bool {
-        std::mem::take(&mut self.in_flight)
     }
 }
 
@@ -158,9 +140,7 @@ mod tests {
         assert!(!guard.is_needed());
         guard.parameter_changed(SETTING.as_bytes(), b"off");
         assert!(guard.is_needed());
-        guard.mark_sent();
         // In a failed transaction the server refuses it: it is sent again.
-        assert!(guard.take_answer() && !guard.take_answer());
         assert!(guard.is_needed());
         guard.parameter_changed(SETTING.as_bytes(), b"on");
         assert!(!guard.is_needed());
@@ -169,11 +149,9 @@ mod tests {
     #[test]
     fn guard_without_reports_is_always_needed_and_off_at_start_is_refused() {
         let mut guard = ReadOnlyGuard::new(None).unwrap();
-        for _ in 0..3 {
-            assert!(guard.is_needed());
-            guard.mark_sent();
-            assert!(guard.take_answer());
-        }
+        assert!(guard.is_needed());
+        guard.parameter_changed(SETTING.as_bytes(), b"on");
+        assert!(guard.is_needed());
         assert!(ReadOnlyGuard::new(Some(false)).is_err());
         let mut free = ReadOnlyGuard::default();
         free.parameter_changed(SETTING.as_bytes(), b"off");

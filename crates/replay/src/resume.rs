@@ -14,7 +14,7 @@ use crate::error::ReplayError;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 15] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 16] = [
     "workers",
     "spin_us",
     "patience",
@@ -26,6 +26,7 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 15] = [
     "restore_errors",
     "cancels_failed",
     "cancels_repeated",
+    "transactions_aborted",
     "waits_for_commits",
     "let_go_before_commits",
     "learnt",

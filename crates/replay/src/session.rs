@@ -24,9 +24,10 @@ use protocol::backend::{
 use protocol::{DecodeError, Header, ScanEvent, Scanner, TagSet};
 use workload::{Boundary, RowDigest, Sqlstate};
 
+use crate::captured_transactions::IN_FAILED_TRANSACTION;
 use crate::connect::BackendHandle;
 use crate::in_flight::InFlight;
-use crate::job::Messages;
+use crate::job::{Job, Messages};
 use crate::login::Login;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
@@ -144,6 +145,8 @@ pub(crate) struct Session {
     pub(crate) fatal_error: Option<(Sqlstate, String)>,
     /// Guard that keeps the session read-only, if it must be.
     pub(crate) guard: ReadOnlyGuard,
+    /// Number of messages sent before the statement in flight, whose answers are not its own.
+    pub(crate) preceding: u8,
     /// Login of the session, for another connection.
     pub(crate) login: Option<Box<Login>>,
     /// Backend of its connection, for cancel requests.
@@ -184,6 +187,7 @@ impl Session {
             unsent_from: 0,
             fatal_error: None,
             guard: ReadOnlyGuard::default(),
+            preceding: 0,
             login: None,
             backend: None,
             server_state: ServerState::default(),
@@ -224,6 +228,7 @@ impl Session {
         self.pipeline.aborting = false;
         self.pipeline.group_is_open = false;
         self.guard = ReadOnlyGuard::default();
+        self.preceding = 0;
         self.backend = None;
         self.restoring = 0;
         self.scanner = scanner();
@@ -252,6 +257,19 @@ impl Session {
                 effect.begins_transaction || flight.in_transaction && !effect.ends_transaction
             }
         }
+    }
+
+    /// Whether its transaction is healthy, and nothing in flight may change that.
+    pub(crate) fn may_break_transaction(&self) -> bool {
+        self.in_flight.is_none()
+            && self.server_state.transaction == TransactionStatus::InTransaction
+    }
+
+    /// Whether the capture's server refused a statement that would be executed here, since no transaction is open.
+    pub(crate) fn would_execute_refused(&self, job: &Job) -> bool {
+        job.captured.sqlstate == Some(IN_FAILED_TRANSACTION)
+            && self.in_flight.is_none()
+            && !self.server_state.in_transaction()
     }
 
     /// Whether an operation must end before it runs its next job.
@@ -325,7 +343,7 @@ impl Session {
         now_ns: i64,
     ) -> Result<SessionEvent, DecodeError> {
         while let Some(scanned) = self.scanner.next(unread)? {
-            if self.guard.is_in_flight() && !concerns_session(&scanned) {
+            if self.preceding > 0 && !concerns_session(&scanned) {
                 continue;
             }
             let event = match scanned {
@@ -470,10 +488,11 @@ impl Session {
             return (self.restoring == 0).then_some(SessionEvent::Restored);
         }
         let flight = self.in_flight.as_mut()?;
-        if !self.guard.take_answer() {
+        if self.preceding == 0 {
             return Some(SessionEvent::StatementDone);
         }
-        // That answered the guard's message: the answer to the statement follows.
+        // That answered a preceding message: the answer to the statement follows.
+        self.preceding -= 1;
         flight.reset_answer();
         None
     }
@@ -522,7 +541,7 @@ fn scanner() -> Scanner {
     Scanner::new(DECODED_BODIES, protocol::frame::BODY_BYTES_MAX)
 }
 
-/// Whether a message of the answer to the read-only guard must be processed: reported settings, the end of the
+/// Whether a message of the answer to a preceding message must be processed: reported settings, the end of the
 /// answer, and a fatal error.
 fn concerns_session(scanned: &ScanEvent<'_>) -> bool {
     match scanned {
@@ -541,7 +560,7 @@ fn concerns_session(scanned: &ScanEvent<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::in_flight::Protocol;
-    use crate::job::{Job, NamedStatement};
+    use crate::job::NamedStatement;
     use run::{Captured, StatementKind};
 
     fn session_in_flight(named: Option<NamedStatement>) -> Session {
@@ -561,6 +580,7 @@ mod tests {
             fingerprint: None,
             captured: Captured::default(),
             commits_before: 0,
+            transaction_failed: false,
             session_effect: Default::default(),
             awaited: true,
             boundary: workload::Boundary::Sync,

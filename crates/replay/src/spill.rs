@@ -151,6 +151,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.captured.location.map(|place| place.source.into()));
     put_number(out, job.captured.location.map_or(0, |place| place.line));
     out.push(u8::from(job.awaited));
+    out.push(u8::from(job.transaction_failed));
     put(out, job.boundary.name().as_bytes());
     encode_expected(job.expected.as_deref(), out);
     encode_action(&job.action, out);
@@ -220,6 +221,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let source = option(rest)?;
     let line = number(rest)?;
     let awaited = take(rest, 1)?[0] == 1;
+    let transaction_failed = take(rest, 1)?[0] == 1;
     let boundary = Boundary::from_name(&text(rest)?)?;
     let expected = decode_expected(rest)?;
     let action = decode_action(rest)?;
@@ -239,6 +241,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             location: source.and_then(|source| SourceLocation::of(source as u32, line)),
         },
         commits_before: after,
+        transaction_failed,
         session_effect,
         awaited,
         boundary,

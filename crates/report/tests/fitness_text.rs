@@ -77,6 +77,9 @@ What this log is good for
   pacing     partly  times to the second
   sessions   no      0 of 1 (0.0 %) begin and end in it
   failures   no      0 of 1 (0.0 %) failures have their error code
+  No log has the settings that clients sent when they connected (PGOPTIONS, a search_path in the
+  driver's URL), nor those of ALTER ROLE or DATABASE … SET. If there were any, replay with
+  --startup-options '-c search_path=…'.
 What it lacks, and what to set for the next one
   - 1 of 2 (50.0 %) values of parameters are cut, in 1 of 1 (100 %) executions; a replay skips
     these.

@@ -11,7 +11,7 @@ use workload::Sqlstate;
 use super::UnreadableReason;
 use super::entry::{
     Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, line_end,
-    split_host_and_port, trim_line_end,
+    parse_virtual_transaction, split_host_and_port, trim_line_end,
 };
 use super::scan::find;
 use super::session_id::parse_session_id;
@@ -36,6 +36,7 @@ mod column {
     pub const CLIENT: usize = 4;
     pub const SESSION: usize = 5;
     pub const LINE_NUMBER: usize = 6;
+    pub const VIRTUAL_TRANSACTION: usize = 9;
     pub const SEVERITY: usize = 11;
     pub const SQLSTATE: usize = 12;
     pub const MESSAGE: usize = 13;
@@ -190,6 +191,7 @@ impl CsvReader {
             detail: value(column::DETAIL),
             context: value(column::CONTEXT),
             statement: value(column::STATEMENT),
+            transaction: parse_virtual_transaction(value(column::VIRTUAL_TRANSACTION)),
             positioned: !value(column::POSITION).is_empty(),
             cut: false,
             place,

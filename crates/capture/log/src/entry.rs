@@ -4,6 +4,7 @@ use workload::Sqlstate;
 
 use super::prefix::Fields;
 use super::reconcile::Location;
+use super::scan::parse_number;
 use super::severity::Severity;
 use super::text::Text;
 use super::timestamp::TimestampParser;
@@ -86,6 +87,8 @@ pub(super) struct Entry<'a> {
     pub detail: &'a str,
     pub context: &'a str,
     pub statement: &'a str,
+    /// Local number of the virtual transaction (`%v`): 0 if none is open, or if the log does not say.
+    pub transaction: u64,
     /// The error points at a position in the statement.
     pub positioned: bool,
     /// The log holds only a part of its text.
@@ -174,6 +177,15 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
 pub(super) fn trim_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Parses the local number of a virtual transaction, `BACKEND/NUMBER`; 0 if there is none.
+#[inline]
+pub(super) fn parse_virtual_transaction(text: &str) -> u64 {
+    let number = text
+        .split_once('/')
+        .and_then(|(_, number)| parse_number(number.as_bytes()));
+    number.map_or(0, |(number, _)| number)
 }
 
 /// Splits `host:port` as csvlog writes it; `[local]` has no port.

@@ -165,6 +165,12 @@ fn check_completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
             failed: tallies.failed,
         });
     }
+    if tallies.unaudited > 0 && tallies.audited > 0 {
+        findings.push(Finding::AuditGaps {
+            statements: tallies.unaudited,
+            of: tallies.audited + tallies.unaudited,
+        });
+    }
     if tallies.reads_at_start {
         return;
     }
@@ -179,6 +185,7 @@ fn check_completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
             statements: timed,
         });
     }
+    let untimed = untimed.saturating_sub(tallies.audited);
     if untimed >= WRITES_ONLY_MIN && untimed > timed {
         findings.push(Finding::WritesOnly {
             statements: untimed,
@@ -236,11 +243,50 @@ fn check_values(account: &Reconciliation, findings: &mut Vec<Finding>) {
             statements: tallies.fetches,
         });
     }
+    check_fates(tallies, findings);
     if tallies.valueless_refused > 0 {
         findings.push(Finding::Refused {
             statements: tallies.valueless_refused,
         });
     }
+}
+
+/// Checks whether it is known which statements were committed.
+fn check_fates(tallies: &QualityCounters, findings: &mut Vec<Finding>) {
+    let &QualityCounters {
+        fate_unknown,
+        fate_lost,
+        rolled_back,
+        bind_failed,
+        ..
+    } = tallies;
+    let all = [
+        (
+            Finding::FateUnknown {
+                statements: fate_unknown,
+            },
+            fate_unknown,
+        ),
+        (
+            Finding::FateLost {
+                statements: fate_lost,
+            },
+            fate_lost,
+        ),
+        (
+            Finding::RolledBack {
+                statements: rolled_back,
+            },
+            rolled_back,
+        ),
+        (
+            Finding::BindFailed {
+                statements: bind_failed,
+            },
+            bind_failed,
+        ),
+    ];
+    findings.extend(all.into_iter().filter(|(_, n)| *n > 0).map(|(f, _)| f));
 }
 
 /// Checks whether every line is present and in order.
@@ -271,7 +317,7 @@ fn check_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
         ),
     ];
     findings.extend(all.into_iter().filter(|(_, n)| *n > 0).map(|(f, _)| f));
-    let errors = account.tallies.statementless;
+    let errors = account.tallies.textless;
     if errors > 0 {
         findings.push(Finding::ErrorsWithoutStatement { errors });
     }

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use workload::Sqlstate;
 
 use super::entry::{
-    Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, trim_line_end,
+    Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, parse_virtual_transaction,
+    trim_line_end,
 };
 use super::envelopes::{Record, split_record};
 use super::session_id::parse_session_id;
@@ -59,6 +60,8 @@ pub(super) struct Row<'a> {
     pub backend_type: Cow<'a, str>,
     #[serde(default)]
     pub leader_pid: Option<u32>,
+    #[serde(borrow, default)]
+    pub vxid: Cow<'a, str>,
 }
 
 /// Reads jsonlog.
@@ -243,6 +246,7 @@ impl JsonReader {
             detail,
             context,
             statement,
+            transaction: parse_virtual_transaction(&row.vxid),
             positioned: row.cursor_position.is_some(),
             cut: false,
             place,

@@ -43,6 +43,8 @@ pub(super) enum Message<'a> {
     Replication { command: Option<&'a str> },
     /// The session ended.
     Disconnected { user: &'a str, database: &'a str },
+    /// `AUDIT: …` of pgAudit, without that word.
+    Audit { record: &'a str },
     /// The server starts, or lost all its processes; all sessions end.
     ServerStarts,
     /// A message that no client's action caused.
@@ -195,23 +197,26 @@ fn classify_other(text: &str) -> Message<'_> {
     ]) {
         return Message::ServerStarts;
     }
-    Message::Other(if starts(&["AUDIT: "]) {
-        SkipReason::Audit
-    } else if starts(&["checkpoint ", "checkpoints ", "restartpoint "]) {
-        SkipReason::Checkpoint
-    } else if starts(&["automatic "]) {
-        SkipReason::Autovacuum
-    } else if starts(&["temporary file: "]) {
-        SkipReason::TemporaryFile
-    } else if starts(&["process "])
-        && (text.contains(" still waiting for ") || text.contains(" acquired "))
-    {
-        SkipReason::LockWait
-    } else if starts(&["fastpath function call: "]) {
-        SkipReason::FastPath
-    } else {
-        SkipReason::ServerMessage
-    })
+    if let Some(record) = text.strip_prefix("AUDIT: ") {
+        return Message::Audit { record };
+    }
+    Message::Other(
+        if starts(&["checkpoint ", "checkpoints ", "restartpoint "]) {
+            SkipReason::Checkpoint
+        } else if starts(&["automatic "]) {
+            SkipReason::Autovacuum
+        } else if starts(&["temporary file: "]) {
+            SkipReason::TemporaryFile
+        } else if starts(&["process "])
+            && (text.contains(" still waiting for ") || text.contains(" acquired "))
+        {
+            SkipReason::LockWait
+        } else if starts(&["fastpath function call: "]) {
+            SkipReason::FastPath
+        } else {
+            SkipReason::ServerMessage
+        },
+    )
 }
 
 #[cfg(test)]
@@ -282,10 +287,6 @@ mod tests {
             (
                 "duration: 1.000 ms  plan:\nQuery Text: select 1",
                 SkipReason::Plan,
-            ),
-            (
-                "AUDIT: SESSION,1,1,READ,SELECT,,,select 1,<none>",
-                SkipReason::Audit,
             ),
             ("checkpoint starting: time", SkipReason::Checkpoint),
             (

@@ -93,6 +93,22 @@ pub(super) fn list_in_context(context: &str) -> Option<(&str, &str)> {
     })
 }
 
+/// Returns the refused value within an error's CONTEXT, as a list of one: `$1 = 'x'` of `unnamed
+/// portal parameter $1 = 'x'`. `None` if it is not the first parameter, or has no value.
+pub(super) fn refused_value(context: &str) -> Option<&str> {
+    context
+        .match_indices(" parameter $1 = ")
+        .find_map(|(at, words)| {
+            let line_start = context[..at].rfind('\n').map_or(0, |end| end + 1);
+            let portal = &context[line_start..at];
+            let is_portal = portal == "unnamed portal" || portal.starts_with("portal \"");
+            // The value may contain newlines: it extends to the end.
+            let list = &context[at + words.len() - "$1 = ".len()..];
+            // log_parameter_max_length_on_error may have cut it.
+            (is_portal && !list.ends_with("...'")).then_some(list)
+        })
+}
+
 /// Returns whether an error's CONTEXT shows the extended protocol: a portal's name, or a
 /// parameter's.
 pub(super) fn is_extended(context: &str) -> bool {

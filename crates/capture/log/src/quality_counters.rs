@@ -33,8 +33,6 @@ pub struct QualityCounters {
     pub failed: u64,
     /// Number of failures whose SQLSTATE the log does not show.
     pub uncoded: u64,
-    /// Number of errors within a session that name no statement and belong to no known one.
-    pub statementless: u64,
     /// Number of successful statements with a known duration.
     pub timed: u64,
     /// The shortest of these durations, in microseconds.
@@ -58,6 +56,20 @@ pub struct QualityCounters {
     pub valueless_failed: u64,
     /// Number of such statements that were refused because their transaction had failed before.
     pub valueless_refused: u64,
+    /// Number of failed statements whose Bind failed, so that no setting shows all values.
+    pub bind_failed: u64,
+    /// Number of errors within a session whose statement is not in the log.
+    pub textless: u64,
+    /// Number of statements that an error in their pipeline undid.
+    pub rolled_back: u64,
+    /// Number of statements that an error may have undone.
+    pub fate_unknown: u64,
+    /// Number of statements of pipelines that failed, and were too long to be held until then.
+    pub fate_lost: u64,
+    /// Number of statements that only pgAudit has logged.
+    pub audited: u64,
+    /// Number of statements of the same sessions that pgAudit has numbered and not logged.
+    pub unaudited: u64,
     /// Number of `COPY … FROM STDIN`.
     pub copies: u64,
     /// Number of further fetches from a portal.
@@ -79,6 +91,11 @@ impl QualityCounters {
             + self.valueless
             + self.valueless_failed
             + self.valueless_refused
+            + self.bind_failed
+            + self.textless
+            + self.rolled_back
+            + self.fate_unknown
+            + self.fate_lost
             + self.copies
             + self.fetches;
         self.statements.saturating_sub(not)
@@ -140,14 +157,14 @@ impl QualityCounters {
             (Unreplayable::StatementCut, _) => self.statements_cut += 1,
             (Unreplayable::CopyDataMissing, _) => self.copies += 1,
             (Unreplayable::PortalFetch, _) => self.fetches += 1,
+            (Unreplayable::RolledBack, _) => self.rolled_back += 1,
+            (Unreplayable::FateUnknown, _) => self.fate_unknown += 1,
+            (Unreplayable::BindFailed, _) => self.bind_failed += 1,
+            (Unreplayable::TextMissing, _) => self.textless += 1,
+            // It fails in a replay as it did.
+            (Unreplayable::StatementUnknown, _) => (),
             // Reasons of the wire, which a log does not have.
-            (
-                Unreplayable::StatementUnknown
-                | Unreplayable::NotUtf8
-                | Unreplayable::TooLong
-                | Unreplayable::SecretRemoved,
-                _,
-            ) => (),
+            (Unreplayable::NotUtf8 | Unreplayable::TooLong | Unreplayable::SecretRemoved, _) => (),
         }
     }
 
@@ -193,7 +210,7 @@ pub(super) enum TransactionState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransactionBoundary {
+pub(super) enum TransactionBoundary {
     None,
     Begin,
     End,
@@ -216,7 +233,7 @@ const BOUNDARY_STARTS: [[u8; 2]; 7] = [*b"be", *b"st", *b"co", *b"en", *b"ro", *
 
 /// Returns whether a statement begins or ends a transaction. Two bytes decide nearly all cases.
 #[inline]
-fn transaction_boundary(sql: &str) -> TransactionBoundary {
+pub(super) fn transaction_boundary(sql: &str) -> TransactionBoundary {
     let &[first, second, ..] = sql.as_bytes() else {
         return TransactionBoundary::None;
     };

@@ -47,7 +47,7 @@ reasons! {
         /// Plans of auto_explain.
         Plan = "plans written by auto_explain",
         /// pgAudit's lines.
-        Audit = "audit lines of pgAudit",
+        Audit = "audit lines of pgAudit that hold no statement of a client, or one that is logged otherwise",
         /// Replication connections.
         Replication = "replication connections; they are no clients' traffic",
         /// Parallel workers.

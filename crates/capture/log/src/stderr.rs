@@ -208,6 +208,7 @@ impl<'a> EntryLines<'a> {
             detail: part(1),
             context: part(2),
             statement: part(3),
+            transaction: fields.transaction,
             positioned,
             cut: self.cut || is_truncated(message) || is_truncated(text.trim_end()),
             place: self.place,

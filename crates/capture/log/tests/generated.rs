@@ -60,7 +60,7 @@ fn in_three_formats(profile: Profile, logging: Logging, major: u16) {
         profile,
         logging,
         sessions: 12,
-        prefix: "%m [%p] %c %l %e %q%u@%d %a %r ".to_owned(),
+        prefix: "%m [%p] %c %l %v %e %q%u@%d %a %r ".to_owned(),
         major,
         ..Options::default()
     };

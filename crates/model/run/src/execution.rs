@@ -183,6 +183,8 @@ pub enum SkipReason {
     PipelineAborted,
     /// The replay must not write, and the server could not have prevented it.
     ReadOnly,
+    /// Its transaction had failed in the capture, and none is open here.
+    TransactionFailed,
 }
 
 impl Serialize for SkipReason {
@@ -218,6 +220,7 @@ impl SkipReason {
             SkipReason::TransactionLost => "transaction_lost",
             SkipReason::PipelineAborted => "pipeline_aborted",
             SkipReason::ReadOnly => "read_only",
+            SkipReason::TransactionFailed => "transaction_failed",
         }
     }
 
@@ -237,6 +240,9 @@ impl SkipReason {
                 "something before it in its pipeline failed, and the server passed over the rest"
             }
             SkipReason::ReadOnly => "--read-only: the server could not have kept it from writing",
+            SkipReason::TransactionFailed => {
+                "the captured server refused it in a failed transaction; none is open here, and it would be executed"
+            }
         }
     }
 
@@ -251,6 +257,7 @@ impl SkipReason {
             "transaction_lost" => Some(SkipReason::TransactionLost),
             "pipeline_aborted" => Some(SkipReason::PipelineAborted),
             "read_only" => Some(SkipReason::ReadOnly),
+            "transaction_failed" => Some(SkipReason::TransactionFailed),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }
     }

@@ -205,11 +205,22 @@ pub enum Unreplayable {
     TooLong,
     /// It held a password, which is never written.
     SecretRemoved,
+    /// It succeeded and was rolled back: a later statement before the same Sync failed. Also that later statement, which
+    /// may have failed because of the earlier ones.
+    RolledBack,
+    /// It succeeded, and a statement that may have been sent before the same Sync failed directly after it. The
+    /// source does not show whether it was rolled back. Also that later statement.
+    FateUnknown,
+    /// Its Bind failed. A log has at most the value that was refused, and nothing of a message that broke the protocol.
+    BindFailed,
+    /// It failed, and the source has the error without its text (`log_min_error_statement`; a function call by the
+    /// fast-path protocol).
+    TextMissing,
 }
 
 impl Unreplayable {
     /// All reasons.
-    pub const ALL: [Unreplayable; 9] = [
+    pub const ALL: [Unreplayable; 13] = [
         Unreplayable::ParametersMissing,
         Unreplayable::ParametersCut,
         Unreplayable::StatementCut,
@@ -219,6 +230,10 @@ impl Unreplayable {
         Unreplayable::NotUtf8,
         Unreplayable::TooLong,
         Unreplayable::SecretRemoved,
+        Unreplayable::RolledBack,
+        Unreplayable::FateUnknown,
+        Unreplayable::BindFailed,
+        Unreplayable::TextMissing,
     ];
 
     /// Returns the name under which the reason is stored.
@@ -233,6 +248,10 @@ impl Unreplayable {
             Unreplayable::NotUtf8 => "not_utf8",
             Unreplayable::TooLong => "too_long",
             Unreplayable::SecretRemoved => "secret_removed",
+            Unreplayable::RolledBack => "rolled_back",
+            Unreplayable::FateUnknown => "fate_unknown",
+            Unreplayable::BindFailed => "bind_failed",
+            Unreplayable::TextMissing => "text_missing",
         }
     }
 
@@ -265,6 +284,18 @@ impl Unreplayable {
             }
             Unreplayable::SecretRemoved => {
                 "it had a password in it, which is never written; set passwords on the target yourself"
+            }
+            Unreplayable::RolledBack => {
+                "an error in the same pipeline rolled it back in the capture, so it left nothing"
+            }
+            Unreplayable::FateUnknown => {
+                "an error directly after it rolled it back if both were in one pipeline, which the log does not show; log to csvlog or jsonlog, or add %v to log_line_prefix"
+            }
+            Unreplayable::BindFailed => {
+                "its Bind failed in the capture, and no setting logs all values of a failed Bind"
+            }
+            Unreplayable::TextMissing => {
+                "it failed, and the log has no text for it: set log_min_error_statement = error; no setting shows a fast-path function call"
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::Speed;
-use replay::{IoMethod, LoginMap, Options, PreviousRun, Scale, SendOrder, Target};
+use replay::{IoMethod, LoginMap, Options, PreviousRun, Scale, SendOrder, StartupOptions, Target};
 use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
@@ -192,6 +192,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             users: mapping("--map-user", &options.map_user)?,
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,
+            startup_options: startup_options(&options.startup_options)?,
         },
         order: match pace.order {
             options::ReplayOrder::Session => SendOrder::Session,
@@ -274,6 +275,14 @@ fn dry_run(
         terminal::say(&dry_run_text::render_text(&view, &terminal::style()));
     }
     Ok(ExitStatus::Success)
+}
+
+fn startup_options(given: &[String]) -> Result<StartupOptions, Failure> {
+    let mut options = StartupOptions::default();
+    for one in given {
+        options.add(one).map_err(Failure::usage)?;
+    }
+    Ok(options)
 }
 
 fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {

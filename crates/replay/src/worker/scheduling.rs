@@ -291,6 +291,10 @@ impl Worker {
                 self.record_unsent(&job, outcome, Some(message), now_ns);
             }
             Action::Send(_) if self.skip_aborted(slot, &job, now_ns) => {}
+            Action::Send(_) if self.slots[slot].session.would_execute_refused(&job) => {
+                let outcome = Outcome::Skipped(SkipReason::TransactionFailed);
+                self.record_unsent(&job, outcome, None, now_ns);
+            }
             Action::Send(messages) => return self.send(slot, job, messages, session_lag_ns),
             Action::Connect(_) | Action::Resume(_) => {
                 unreachable!("a session connects once, first of all")

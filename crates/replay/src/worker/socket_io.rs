@@ -10,6 +10,7 @@ use run::{Outcome, SkipReason};
 use workload::{Boundary, Sqlstate};
 
 use super::{Slot, Worker, new_execution};
+use crate::captured_transactions::BREAKER;
 use crate::epoll::Interest;
 use crate::in_flight::{InFlight, Protocol};
 use crate::job::{Job, Messages};
@@ -48,10 +49,24 @@ impl Worker {
         let required = session.required_messages(&messages);
         let mut from = messages.bytes.len() - required.len();
         // An open group is one transaction and keeps its mode; a Query within it would end it.
-        if session.guard.is_needed() && !session.pipeline.group_is_open {
-            messages.bytes = [crate::read_only_guard::message(), required].concat();
+        let needs_guard = session.guard.is_needed() && !session.pipeline.group_is_open;
+        let needs_breaker = job.transaction_failed && session.may_break_transaction();
+        if needs_guard || needs_breaker {
+            let mut preceding = Vec::new();
+            for (is_needed, message) in [
+                (needs_guard, crate::read_only_guard::message()),
+                (needs_breaker, BREAKER),
+            ] {
+                if is_needed {
+                    preceding.push(message);
+                }
+            }
+            session.preceding = preceding.len() as u8;
+            messages.bytes = [&preceding.concat(), required].concat();
             from = 0;
-            session.guard.mark_sent();
+        }
+        if needs_breaker {
+            self.context.events.transaction_aborted();
         }
         // Otherwise unsent bytes go first, such as COPY data that the server did not read to the end.
         let has_room = session.unsent.is_empty();

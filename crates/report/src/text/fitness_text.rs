@@ -8,6 +8,9 @@ use crate::text::line::wrapped;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 
+/// What no log has, whatever its settings.
+const UNKNOWN_SETTINGS: &str = "No log has the settings that clients sent when they connected (PGOPTIONS, a search_path in the driver's URL), nor those of ALTER ROLE or DATABASE … SET. If there were any, replay with --startup-options '-c search_path=…'.";
+
 /// Renders the suitability, ending with a line feed. If the workload is `of_a_part` of the log, the
 /// title says that the whole log is meant.
 pub fn render_text(fitness: &LogQuality, of_a_part: bool, style: &TextStyle) -> String {
@@ -37,6 +40,9 @@ pub fn render_text(fitness: &LogQuality, of_a_part: bool, style: &TextStyle) -> 
     for (line, (.., extent, tone)) in table.lines().iter().zip(uses) {
         let painted = style.paint(tone, extent);
         lines.push(line.replacen(&format!(" {extent} "), &format!(" {painted} "), 1));
+    }
+    if fitness.tallies.statements > 0 {
+        lines.extend(wrapped(UNKNOWN_SETTINGS, "  ", "  ", width));
     }
     if fitness.findings.is_empty() {
         lines.push(String::new());

@@ -20,11 +20,11 @@
 //!   threshold is an execution with the bind's duration: the execution's own was shorter than that.
 //!   If the execution was logged at its start, its duration is unknown.
 //! - A finished exchange is held until its session does something else: a deferred constraint may
-//!   still make it fail.
+//!   still make it fail. [`super::pipelines`] holds it longer if a later error may undo it.
 
 use std::rc::Rc;
 
-use workload::{PackedParameters, Sqlstate};
+use workload::{PackedParameters, Sqlstate, Unreplayable};
 
 use super::super::entry::Entry;
 use super::super::parameters::{list_in_detail, parse_parameters};
@@ -72,6 +72,25 @@ pub(super) enum ValueSource {
     Context,
 }
 
+/// Last statement of a session that pgAudit has logged.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Audited {
+    /// Its statement_id; 0 if there is none.
+    pub number: u64,
+    /// Number of further commands of the same text.
+    pub commands: usize,
+}
+
+/// Lines of pgAudit about an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AuditLines {
+    None,
+    /// Other lines log it as well.
+    Also,
+    /// Nothing else has logged it.
+    Only,
+}
+
 /// One action of a client, as far as it was logged. It is large, so it is kept in a box; boxes are
 /// reused ([`Output::exchange`]) together with their text buffers.
 #[derive(Debug)]
@@ -87,6 +106,13 @@ pub(super) struct Exchange {
     /// Filled unless `value_source` is [`ValueSource::None`].
     pub parameters: PackedParameters,
     pub value_source: ValueSource,
+    /// Reason why it cannot be replayed, if not its text and values decide that.
+    pub unreplayable: Option<Unreplayable>,
+    pub audit: AuditLines,
+    /// Its protocol is only guessed from its text.
+    pub guessed: bool,
+    /// Virtual transaction of its last line; 0 if the log does not say.
+    pub transaction: u64,
     /// The list in the bind's line.
     pub bound_list: String,
     /// Its start or its bind is logged too, not only its slow execution.
@@ -119,6 +145,10 @@ impl Exchange {
             long: None,
             parameters: PackedParameters::default(),
             value_source: ValueSource::None,
+            unreplayable: None,
+            audit: AuditLines::None,
+            guessed: false,
+            transaction: 0,
             bound_list: String::new(),
             in_full: false,
             due_us: 0,
@@ -148,6 +178,13 @@ impl Exchange {
         }
     }
 
+    /// Replaces the text of a simple query.
+    pub(super) fn replace_text(&mut self, text: &str) {
+        (self.shared_sql, self.long) = (None, None);
+        self.own_sql.clear();
+        self.own_sql.push_str(text);
+    }
+
     /// Keeps only the beginning of a long text.
     #[cold]
     fn take_long(&mut self, text: &str) {
@@ -164,6 +201,11 @@ impl Exchange {
                 self.value_source = ValueSource::Context;
             }
         }
+    }
+
+    /// Returns the size of its texts, in bytes.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.own_sql.len() + self.parameters.capacity_bytes() + self.bound_list.len()
     }
 
     /// Takes the values of a list, unless it has some or the list is none.
@@ -187,6 +229,7 @@ impl Exchange {
         self.lines += entry.lines;
         self.cut |= entry.cut;
         self.seen_us = entry.wall_us;
+        self.transaction = self.transaction.max(entry.transaction);
         self.duration_us += duration_us.unwrap_or(0);
         self.take_parameters(list_in_detail(entry.detail));
     }
@@ -260,6 +303,7 @@ impl Output<'_> {
         one.cut = entry.cut;
         one.lines = entry.lines;
         one.place = entry.place;
+        one.transaction = entry.transaction;
         exchange
     }
 
@@ -284,6 +328,9 @@ impl Output<'_> {
         one.value_source = ValueSource::None;
         one.timed = false;
         one.sqlstate = None;
+        one.unreplayable = None;
+        one.guessed = false;
+        one.audit = AuditLines::None;
         self.spare.push(exchange);
     }
 }

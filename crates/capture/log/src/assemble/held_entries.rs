@@ -60,6 +60,7 @@ pub(super) struct OwnedEntry {
     sqlstate: Option<Sqlstate>,
     /// Message, DETAIL, CONTEXT and STATEMENT.
     texts: [String; 4],
+    transaction: u64,
     positioned: bool,
     cut: bool,
     place: Location,
@@ -86,6 +87,7 @@ impl OwnedEntry {
             severity: entry.severity,
             sqlstate: entry.sqlstate,
             texts: [entry.message, entry.detail, entry.context, entry.statement].map(str::to_owned),
+            transaction: entry.transaction,
             positioned: entry.positioned,
             cut: entry.cut,
             place: entry.place,
@@ -114,6 +116,7 @@ impl OwnedEntry {
             detail,
             context,
             statement,
+            transaction: self.transaction,
             positioned: self.positioned,
             cut: self.cut,
             place: self.place,

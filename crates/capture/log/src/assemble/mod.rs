@@ -9,16 +9,20 @@
 //! number is reused, when the server restarts, or with the input. After FATAL only its
 //! `disconnection` may follow.
 
+mod audit;
+mod error_phase;
 mod exchange;
 mod failure;
 mod held_entries;
 mod long_text;
+mod pipelines;
 mod prepared;
 mod server;
 mod server_streams;
 mod session;
 mod sessions;
 mod steps;
+mod uncommitted;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -53,6 +57,8 @@ pub(super) struct Output<'s> {
     sessions: u64,
     empty: Arc<str>,
     no_name: Rc<str>,
+    /// An error named its statement, so `log_min_error_statement` hides none.
+    names_statements: bool,
     /// Boxes for reuse: at most as many as were open at once.
     #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     spare: Vec<Box<Exchange>>,
@@ -79,6 +85,7 @@ impl<'s> Assembler<'s> {
                 sessions: 0,
                 empty: "".into(),
                 no_name: "".into(),
+                names_statements: false,
                 spare: Vec::new(),
             },
             live: Sessions::default(),
@@ -210,6 +217,7 @@ impl<'s> Assembler<'s> {
                 named,
                 duration_us,
             } => live.handle_step(output, entry, step, named, duration_us),
+            Message::Audit { record } => live.handle_audit(output, entry, record),
             Message::Duration { duration_us } => {
                 live.handle_duration(output, entry, duration_us);
                 Ok(())

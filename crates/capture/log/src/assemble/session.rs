@@ -8,8 +8,9 @@ use super::super::entry::Entry;
 use super::super::quality_counters::TransactionState;
 use super::super::reconcile::SkipReason;
 use super::Output;
-use super::exchange::{Exchange, PendingDurations};
+use super::exchange::{Audited, Exchange, PendingDurations};
 use super::prepared::KnownStatements;
+use super::uncommitted::Uncommitted;
 use crate::reconcile::Location;
 use capture_sink::SinkError;
 
@@ -48,9 +49,13 @@ pub(super) struct LiveSession {
     start_seen: bool,
     statements: u64,
     /// State of the transaction, as far as its statements show it.
-    transaction: TransactionState,
+    pub(super) transaction: TransactionState,
     /// The exchange in progress.
     pub(super) pending: Option<Box<Exchange>>,
+    /// Last statement of pgAudit.
+    pub(super) audited: Audited,
+    /// Exchanges that an error before the next Sync would undo, the oldest first.
+    pub(super) uncommitted: Uncommitted,
     /// Exchanges bound to named portals and not yet executed, the oldest first.
     #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     pub(super) bound: Vec<Box<Exchange>>,
@@ -99,6 +104,8 @@ impl LiveSession {
             statements: 0,
             transaction: TransactionState::default(),
             pending: None,
+            audited: Audited::default(),
+            uncommitted: Uncommitted::default(),
             bound: Vec::new(),
             known: KnownStatements::default(),
             unused_parses: 0,
@@ -123,6 +130,11 @@ impl LiveSession {
     /// Returns whether it is a session, not only a connection.
     pub(super) fn is_open(&self) -> bool {
         self.id.is_some()
+    }
+
+    /// Returns whether its beginning is in the log.
+    pub(super) fn is_whole(&self) -> bool {
+        self.start_seen
     }
 
     /// Returns whether it may be dropped after a time.

@@ -11,8 +11,8 @@ use super::super::reconcile::{Location, SkipReason};
 use super::super::statement::{NamedStatement, copies_from_client, count_placeholders, may_copy};
 use super::Output;
 use super::exchange::{
-    BareDuration, Exchange, PendingDurations, Protocol, SAME_MESSAGE_US, Sql, Stage, ValueSource,
-    start_time_us,
+    AuditLines, BareDuration, Exchange, PendingDurations, Protocol, SAME_MESSAGE_US, Sql, Stage,
+    ValueSource, start_time_us,
 };
 use super::prepared::SharedStatement;
 use super::session::LiveSession;
@@ -43,6 +43,7 @@ impl LiveSession {
         duration_us: Option<u64>,
     ) -> Result<(), SinkError> {
         self.open(output, entry, start_time_us(entry, duration_us))?;
+        self.drop_audited(output, sql, duration_us);
         self.finish_pending(output)?;
         self.skip_pending_durations(output);
         let no_name = output.no_name.clone();
@@ -63,7 +64,9 @@ impl LiveSession {
     ) {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
-                output.account.tallies.count_start(pending.sql());
+                if pending.audit != AuditLines::Only {
+                    output.account.tallies.count_start(pending.sql());
+                }
                 let cut = pending.cut;
                 pending.add_step(entry, Some(duration_us));
                 // Lines lost after a bare duration are no part of its statement.
@@ -106,8 +109,9 @@ impl LiveSession {
             return Ok(());
         };
         self.open(output, entry, start_time_us(entry, duration_us))?;
-        if step != Step::Execute {
-            self.skip_pending_durations(output);
+        match step {
+            Step::Execute => self.drop_audited(output, named.sql, duration_us),
+            _ => self.skip_pending_durations(output),
         }
         // A table instead of a match: no branch predictor foresees which step comes next.
         let stage = STAGES[step as usize];
@@ -266,20 +270,34 @@ impl LiveSession {
         for exchange in std::mem::take(&mut self.bound) {
             self.emit_exchange(output, exchange)?;
         }
+        self.commit_pipeline(output)?;
         self.forget_statements(output)?;
         self.skip_pending_durations(output);
         Ok(())
     }
 
-    /// Emits an exchange as an event.
+    /// Emits an exchange as an event, once no later error can undo it.
     #[inline]
     pub(super) fn emit_exchange(
         &mut self,
         output: &mut Output<'_>,
         exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
+        match self.uncommitted.is_empty() && !self.may_be_undone(&exchange) {
+            true => self.emit_settled(output, exchange),
+            false => self.emit_in_pipeline(output, exchange),
+        }
+    }
+
+    /// Emits an exchange as an event.
+    #[inline]
+    pub(super) fn emit_settled(
+        &mut self,
+        output: &mut Output<'_>,
+        exchange: Box<Exchange>,
+    ) -> Result<(), SinkError> {
         output.account.lines_in_events += exchange.lines;
-        if exchange.stage == Stage::Running {
+        if exchange.stage == Stage::Running && exchange.audit != AuditLines::Only {
             output.account.tallies.count_start(exchange.sql());
         }
         // An execution below the threshold is not logged: what is known of its exchange is the
@@ -342,7 +360,7 @@ impl LiveSession {
             output,
             kind,
             outcome,
-            unreplayable,
+            exchange.unreplayable.or(unreplayable),
             exchange.due_us,
             exchange.place,
         )?;

@@ -5,6 +5,7 @@ use workload::{EventKind, ServerEventKind, Session};
 use crate::{Reconciliation, SkipReason, capture_bytes};
 use capture_sink::EventCollector;
 
+mod audits;
 mod failures;
 
 /// Captures lines of the form `SECONDS PID rest`, where rest starts with the severity; others are

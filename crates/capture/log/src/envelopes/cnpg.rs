@@ -101,6 +101,8 @@ pub(super) struct Record<'a> {
     #[serde(borrow, default)]
     session_id: Cow<'a, str>,
     #[serde(borrow, default)]
+    virtual_transaction_id: Cow<'a, str>,
+    #[serde(borrow, default)]
     session_line_num: Cow<'a, str>,
     #[serde(borrow)]
     pub error_severity: Cow<'a, str>,
@@ -216,6 +218,7 @@ impl<'a> Record<'a> {
             application_name: self.application_name,
             backend_type: self.backend_type,
             leader_pid: self.leader_pid.parse().ok(),
+            vxid: self.virtual_transaction_id,
         })
     }
 }

@@ -93,6 +93,33 @@ pub enum Finding {
         /// Number of statements.
         statements: u64,
     },
+    /// Statements that failed in Bind, whose values no setting logs.
+    BindFailed {
+        /// Number of statements.
+        statements: u64,
+    },
+    /// Statements that an error in their pipeline undid.
+    RolledBack {
+        /// Number of statements.
+        statements: u64,
+    },
+    /// Statements that an error directly after them may have undone.
+    FateUnknown {
+        /// Number of statements.
+        statements: u64,
+    },
+    /// Statements of failed pipelines that were too long; a replay commits them.
+    FateLost {
+        /// Number of statements.
+        statements: u64,
+    },
+    /// Statements that pgAudit numbered and did not log.
+    AuditGaps {
+        /// Number of such statements.
+        statements: u64,
+        /// Number of all that it numbered.
+        of: u64,
+    },
     /// Errors of sessions whose statements were not logged.
     ErrorsWithoutStatement {
         /// Number of errors.
@@ -202,7 +229,13 @@ impl Finding {
 
     /// Returns whether it concerns statements that need not be replayed.
     pub fn is_harmless(&self) -> bool {
-        matches!(self, Finding::Fetches { .. } | Finding::Refused { .. })
+        matches!(
+            self,
+            Finding::Fetches { .. }
+                | Finding::Refused { .. }
+                | Finding::BindFailed { .. }
+                | Finding::RolledBack { .. }
+        )
     }
 
     /// Returns whether statements were executed that the log does not have.
@@ -216,6 +249,7 @@ impl Finding {
                 | SlowOnly { .. }
                 | WritesOnly { .. }
                 | Gaps { .. }
+                | AuditGaps { .. }
                 | ErrorsWithoutStatement { .. }
                 | Translated { .. }
                 | OtherEncoding { .. }
@@ -232,7 +266,8 @@ impl Finding {
             | Finding::OnlyFailures { .. }
             | Finding::SlowOnly { .. }
             | Finding::WritesOnly { .. }
-            | Finding::Gaps { .. } => &[EVERY_STATEMENT],
+            | Finding::Gaps { .. }
+            | Finding::AuditGaps { .. } => &[EVERY_STATEMENT],
             Finding::DurationsWithoutStatement { .. } | Finding::DurationsUnknown { .. } => {
                 &[EVERY_STATEMENT, ("log_statement", "none")]
             }
@@ -248,6 +283,9 @@ impl Finding {
                 ("log_parameter_max_length_on_error", "-1"),
             ],
             Finding::ErrorsWithoutStatement { .. } => &[("log_min_error_statement", "error")],
+            Finding::FateUnknown { .. } => {
+                &[("logging_collector", "on"), ("log_destination", "csvlog")]
+            }
             Finding::Translated { .. } => &[("lc_messages", "C")],
             Finding::Interleaved { .. } | Finding::RateLimited { .. } => {
                 &[("logging_collector", "on")]
@@ -263,6 +301,9 @@ impl Finding {
             | Finding::FastPath { .. }
             | Finding::Fetches { .. }
             | Finding::Refused { .. }
+            | Finding::BindFailed { .. }
+            | Finding::RolledBack { .. }
+            | Finding::FateLost { .. }
             | Finding::OtherEncoding { .. }
             | Finding::Unreadable { .. }
             | Finding::BeganBefore { .. }

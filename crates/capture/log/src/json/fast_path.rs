@@ -127,6 +127,10 @@ impl<'a> Parser<'a> {
                 row.leader_pid = Some(to_u32(self.number()?)?);
                 17
             }
+            "vxid" => {
+                row.vxid = self.string()?;
+                18
+            }
             _ => {
                 self.skip_value()?;
                 OTHER

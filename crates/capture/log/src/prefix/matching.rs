@@ -44,6 +44,8 @@ pub(crate) struct Fields {
     pub pid: Option<u32>,
     pub started: u64,
     pub line_number: u64,
+    /// Local number of the virtual transaction.
+    pub transaction: u64,
     pub user: Span,
     pub database: Span,
     pub application: Span,
@@ -383,7 +385,9 @@ pub(super) fn match_typed(
                 if rest.get(length) != Some(&b'/') {
                     return None;
                 }
-                at + length + 1 + parse_number(&rest[length + 1..])?.1
+                let (number, digits) = parse_number(&rest[length + 1..])?;
+                fields.transaction = number;
+                at + length + 1 + digits
             }
         },
         Escape::Session => {

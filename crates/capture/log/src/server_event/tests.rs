@@ -18,6 +18,7 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         detail: "",
         context: "",
         statement: "",
+        transaction: 0,
         positioned: false,
         cut: false,
         place: Location { source: 1, line: 9 },

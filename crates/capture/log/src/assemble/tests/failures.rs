@@ -2,7 +2,7 @@
 
 use super::{log, short};
 use crate::SkipReason;
-use workload::EventKind;
+use workload::{EventKind, Unreplayable};
 
 #[test]
 fn fact_10_a_failure_is_joined_to_its_statement() {
@@ -67,7 +67,11 @@ fn fact_10_a_nameless_failure_is_not_put_upon_a_statement_that_was_only_slow() {
     let slow = "10.199 1 LOG:  duration: 150.000 ms  execute S: select pg_sleep($1)";
     let (collected, account) = log(&format!("{slow}\n{failure}"));
     assert_eq!(collected.events[1].outcome.sqlstate, None);
-    assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 1);
+    assert_eq!(
+        collected.events[2].unreplayable,
+        Some(Unreplayable::TextMissing)
+    );
+    assert_eq!(account.tallies.textless, 1);
     // If everything is logged, the failure belongs to the last one.
     let bind = "10.049 1 LOG:  duration: 0.100 ms  bind S: select pg_sleep($1)";
     let (collected, _) = log(&format!("{bind}\n{slow}\n{failure}"));
@@ -103,12 +107,16 @@ fn fact_10_a_nameless_failure_is_of_what_was_just_parsed_and_not_of_what_was_pre
     assert!(collected.events[1].outcome.sqlstate.is_some());
     assert!(account.skipped.is_empty(), "{account:?}");
     let (collected, account) = log_with("10.300");
+    assert_eq!(
+        collected.events[1].unreplayable,
+        Some(Unreplayable::TextMissing)
+    );
     assert!(matches!(
-        collected.events[1].kind,
+        collected.events[2].kind,
         EventKind::Prepare { .. }
     ));
-    assert_eq!(collected.events[1].outcome.sqlstate, None);
-    assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 1);
+    assert_eq!(collected.events[2].outcome.sqlstate, None);
+    assert_eq!(account.tallies.textless, 1);
 }
 
 #[test]
@@ -148,4 +156,206 @@ fn a_failed_bind_is_not_the_execution_before_it() {
             "0 execute 15001 insert into t values ($1) ?????",
         ]
     );
+}
+
+/// Formats the statements with their code and mark.
+fn fates(lines: &str) -> Vec<String> {
+    let (collected, _) = log(lines);
+    let statements = collected
+        .events
+        .iter()
+        .filter(|event| event.kind.is_statement());
+    let text = |event: &workload::Event| {
+        let code = event.outcome.sqlstate.map_or("", |_| " failed");
+        let mark = event.unreplayable.map_or("", workload::Unreplayable::name);
+        let sql = event.kind.sql().expect("a statement");
+        format!("{} {sql}{code} {mark}", event.kind.name())
+            .trim_end()
+            .to_owned()
+    };
+    statements.map(text).collect()
+}
+
+#[test]
+fn error_about_an_unknown_name_is_not_of_the_statement_before_it() {
+    for (message, expected) in [
+        (
+            "prepared statement \"nosuch\" does not exist",
+            "execute  failed statement_unknown",
+        ),
+        (
+            "portal \"nosuch\" does not exist",
+            "fetch  failed statement_unknown",
+        ),
+        (
+            "invalid large-object descriptor: 7",
+            "simple  failed text_missing",
+        ),
+    ] {
+        for running in [
+            "10.001 1 LOG:  execute S: insert into t values (1)",
+            "10.001 1 LOG:  duration: 1.000 ms  bind S: insert into t values (1)
+             10.001 1 LOG:  duration: 1.000 ms  execute S: insert into t values (1)",
+        ] {
+            let lines = format!(
+                "09.000 1 ERROR:  division by zero\n09.000 1 STATEMENT:  select 1/0
+                09.500 1 LOG:  statement: begin
+                {running}\n10.002 1 ERROR:  {message}"
+            );
+            let expected = ["execute insert into t values (1)", expected];
+            assert_eq!(fates(&lines)[2..], expected, "{message}");
+        }
+    }
+}
+
+#[test]
+fn error_of_a_message_is_not_sent_as_a_simple_query() {
+    for (message, context, expected) in [
+        (
+            "prepared statement \"s\" already exists",
+            "",
+            "prepare insert into t values ($1) failed",
+        ),
+        (
+            "bind message supplies 2 parameters, but prepared statement \"\" requires 1",
+            "",
+            "execute insert into t values ($1) failed bind_failed",
+        ),
+        (
+            "invalid input syntax for type integer: \"x\"",
+            "unnamed portal parameter $1 = 'x'",
+            "execute insert into t values ($1) failed",
+        ),
+        (
+            "invalid input syntax for type integer: \"x\"",
+            "unnamed portal parameter $1",
+            "execute insert into t values ($1) failed parameters_missing",
+        ),
+        (
+            "there is no parameter $1 at character 9",
+            "",
+            "simple insert into t values ($1) failed",
+        ),
+    ] {
+        let mut lines = format!("10.000 1 ERROR:  {message}\n");
+        if !context.is_empty() {
+            lines += &format!("10.000 1 CONTEXT:  {context}\n");
+        }
+        lines += "10.000 1 STATEMENT:  insert into t values ($1)\n";
+        assert_eq!(fates(&lines), [expected], "{message}");
+    }
+    let two = fates(
+        "10.000 1 ERROR:  invalid input syntax for type integer: \"x\"
+        10.000 1 CONTEXT:  portal \"p\" parameter $2 = 'x'
+        10.000 1 STATEMENT:  insert into t values ($1, $2)",
+    );
+    assert_eq!(
+        two,
+        ["execute insert into t values ($1, $2) failed bind_failed"]
+    );
+}
+
+/// Extended executions that wrote, the last of which failed, with the virtual transaction of each.
+fn pipeline(of: &[(&str, &str, &str)]) -> Vec<String> {
+    let mut text = String::new();
+    for (second, transaction, sql) in of {
+        let start = format!("2026-03-01 09:00:{second} UTC [1] {transaction} ");
+        match sql.strip_suffix('!') {
+            Some(sql) => text.push_str(&format!(
+                "{start}ERROR:  duplicate key value violates unique constraint\n{start}STATEMENT:  {sql}\n"
+            )),
+            None => text.push_str(&format!("{start}LOG:  duration: 0.010 ms  execute S: {sql}\n")),
+        }
+    }
+    let mut collected = capture_sink::EventCollector::default();
+    crate::capture_bytes(text, None, Some("%m [%p] %v "), &mut collected).unwrap();
+    let statements = collected
+        .events
+        .iter()
+        .filter(|event| event.kind.is_statement());
+    statements
+        .map(|event| {
+            event
+                .unreplayable
+                .map_or("", workload::Unreplayable::name)
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn virtual_transaction_shows_which_statements_an_error_undid() {
+    let insert = "insert into t values (1)";
+    let failed = "insert into t values (2)!";
+    assert_eq!(
+        pipeline(&[
+            ("10.000", "3/7", insert),
+            ("10.000", "3/8", insert),
+            ("10.900", "3/8", "select f()"),
+            ("10.900", "3/8", failed),
+            ("10.900", "3/9", insert),
+        ]),
+        ["", "rolled_back", "rolled_back", "rolled_back", ""]
+    );
+    // One after the other, or a Bind of an unknown name outside of a transaction.
+    let other = pipeline(&[("10.000", "3/7", insert), ("10.000", "3/8", failed)]);
+    assert_eq!(other, ["", ""]);
+    let other = pipeline(&[("10.000", "3/7", insert), ("10.000", "0/0", failed)]);
+    assert_eq!(other, ["", ""]);
+    // A block decides by its own end.
+    let block = pipeline(&[
+        ("10.000", "3/7", "begin"),
+        ("10.000", "3/7", insert),
+        ("10.000", "3/7", failed),
+    ]);
+    assert_eq!(block, ["", "", ""]);
+}
+
+#[test]
+fn without_virtual_transactions_an_error_directly_after_a_write_leaves_its_fate_open() {
+    let lines = |pause: &str, sql: &str| {
+        fates(&format!(
+            "10.000 1 LOG:  duration: 0.010 ms  execute S: {sql}
+            10.001 1 LOG:  duration: 0.010 ms  execute T: select 1
+            {pause} 1 ERROR:  duplicate key value violates unique constraint
+            {pause} 1 STATEMENT:  insert into t values (2)"
+        ))
+    };
+    assert_eq!(
+        lines("10.002", "insert into t values (1)"),
+        [
+            "execute insert into t values (1) fate_unknown",
+            "execute select 1",
+            "simple insert into t values (2) failed fate_unknown",
+        ]
+    );
+    let failed = "simple insert into t values (2) failed";
+    let expected = [
+        "execute insert into t values (1)",
+        "execute select 1",
+        failed,
+    ];
+    assert_eq!(lines("10.100", "insert into t values (1)"), expected);
+    assert_eq!(
+        lines("10.002", "select 2"),
+        ["execute select 2", "execute select 1", failed]
+    );
+    // A simple query is its own transaction.
+    let simple = "10.000 1 LOG:  duration: 0.010 ms  statement: insert into t values (1)
+        10.000 1 ERROR:  duplicate key value violates unique constraint
+        10.000 1 STATEMENT:  insert into t values (2)";
+    assert_eq!(fates(simple), ["simple insert into t values (1)", failed]);
+}
+
+#[test]
+fn pipeline_that_is_too_long_to_be_held_is_counted_when_it_fails() {
+    let mut lines = String::new();
+    for _ in 0..1_200 {
+        lines += "10.000 1 LOG:  duration: 0.010 ms  execute S: insert into t values (1)\n";
+    }
+    lines += "10.000 1 ERROR:  no\n10.000 1 STATEMENT:  insert into t values (1)\n";
+    let (_, account) = log(&lines);
+    assert_eq!(account.tallies.fate_lost, 200);
+    assert_eq!(account.tallies.fate_unknown, 1_001);
+    assert_eq!(account.tallies.replayable(), 0);
 }

@@ -1,0 +1,135 @@
+//! Settles which statements an error undid: those before the same Sync, outside of a transaction
+//! block.
+//!
+//! Extended statements up to a Sync are one implicit transaction (PostgreSQL documentation, 54.2.4).
+//! No log has Sync. So an extended statement is held until it is known to be committed, and it is
+//! marked if an error came first:
+//!
+//! - If lines have the virtual transaction (csvlog, jsonlog, `%v`), it shows which statements belong
+//!   together. What an error undid is [`Unreplayable::RolledBack`].
+//! - Otherwise a statement that writes and an error within [`super::exchange::SAME_MESSAGE_US`] after it may belong
+//!   together. Both are [`Unreplayable::FateUnknown`].
+//!
+//! The failed statement is marked as well: it may have failed because of what was before it, and
+//! would succeed alone.
+//!
+//! A number of statements and bytes is held for a session. Of a longer pipeline, the oldest are
+//! taken for committed; if it fails after all, they are counted.
+
+use sql::classify;
+use workload::Unreplayable;
+
+use super::super::entry::Entry;
+use super::super::quality_counters::{TransactionBoundary, TransactionState, transaction_boundary};
+use super::Output;
+use super::exchange::{Exchange, Protocol, Stage};
+use super::session::LiveSession;
+use super::uncommitted::Relation;
+use capture_sink::SinkError;
+
+impl LiveSession {
+    /// Returns whether a later error may undo an exchange that is finished.
+    #[inline]
+    pub(super) fn may_be_undone(&self, exchange: &Exchange) -> bool {
+        exchange.protocol == Protocol::Extended
+            && exchange.stage != Stage::Parsed
+            && exchange.sqlstate.is_none()
+            && self.transaction != TransactionState::Open
+            && transaction_boundary(exchange.sql()) == TransactionBoundary::None
+            && (exchange.transaction != 0 || may_write(exchange.sql()))
+    }
+
+    /// Emits an exchange after those that are held, or holds it.
+    pub(super) fn emit_in_pipeline(
+        &mut self,
+        output: &mut Output<'_>,
+        mut exchange: Box<Exchange>,
+    ) -> Result<(), SinkError> {
+        let failed = exchange.sqlstate.is_some();
+        let is_simple = exchange.protocol == Protocol::Simple && !exchange.guessed;
+        let relation = self
+            .uncommitted
+            .relation(exchange.transaction, exchange.due_us, is_simple);
+        if relation == Relation::Separate {
+            self.commit_pipeline(output)?;
+        }
+        if failed {
+            let mark = self.undo_pipeline(output, relation)?;
+            exchange.unreplayable = exchange.unreplayable.or(mark);
+            return self.emit_settled(output, exchange);
+        }
+        let is_held = self.may_be_undone(&exchange)
+            || relation != Relation::Separate && !is_boundary(&exchange);
+        if !is_held {
+            self.commit_pipeline(output)?;
+            return self.emit_settled(output, exchange);
+        }
+        self.uncommitted.push(exchange);
+        while let Some(oldest) = self.uncommitted.pop_excess() {
+            self.emit_settled(output, oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Emits the held statements, which are committed as far as the log says.
+    pub(super) fn commit_pipeline(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        let held = std::mem::take(&mut self.uncommitted).into_held();
+        (held.into_iter()).try_for_each(|held| self.emit_settled(output, held))
+    }
+
+    /// Emits the held statements, which an error undid or may have undone. Returns the mark of the
+    /// statement that failed.
+    fn undo_pipeline(
+        &mut self,
+        output: &mut Output<'_>,
+        relation: Relation,
+    ) -> Result<Option<Unreplayable>, SinkError> {
+        let mark = match relation {
+            Relation::Separate => None,
+            Relation::SameTransaction => Some(Unreplayable::RolledBack),
+            Relation::Unknown => Some(Unreplayable::FateUnknown),
+        };
+        if mark.is_some() {
+            output.account.tallies.fate_lost += self.uncommitted.taken_for_committed();
+        }
+        let mut marked = None;
+        for mut held in std::mem::take(&mut self.uncommitted).into_held() {
+            // What only reads left nothing in any case.
+            if relation == Relation::SameTransaction || may_write(held.sql()) {
+                held.unreplayable = mark;
+                marked = mark;
+            }
+            self.emit_settled(output, held)?;
+        }
+        Ok(marked)
+    }
+
+    /// Handles the end of a session by FATAL, which undoes an implicit transaction.
+    pub(super) fn abort_pipeline(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+    ) -> Result<(), SinkError> {
+        let relation = self
+            .uncommitted
+            .relation(entry.transaction, entry.wall_us, true);
+        match relation {
+            Relation::SameTransaction => self.undo_pipeline(output, relation).map(|_| ()),
+            Relation::Separate | Relation::Unknown => Ok(()),
+        }
+    }
+}
+
+fn is_boundary(exchange: &Exchange) -> bool {
+    transaction_boundary(exchange.sql()) != TransactionBoundary::None
+}
+
+/// Returns whether a statement may write, as far as its first words say.
+#[inline]
+fn may_write(sql: &str) -> bool {
+    let is_select = sql
+        .as_bytes()
+        .get(..6)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"select"));
+    !is_select && classify(sql).may_write()
+}
