@@ -8,7 +8,7 @@ use crate::text::line::wrapped;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 
-/// What no log has, whatever its settings.
+/// Facts that no log has, whatever its settings.
 const UNKNOWN_SETTINGS: &str = "No log has the settings that clients sent when they connected (PGOPTIONS, a search_path in the driver's URL), nor those of ALTER ROLE or DATABASE … SET. If there were any, replay with --startup-options '-c search_path=…'.";
 
 /// Renders the suitability, ending with a line feed. If the workload is `of_a_part` of the log, the

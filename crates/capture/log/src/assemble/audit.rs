@@ -17,7 +17,7 @@ use super::super::entry::Entry;
 use super::super::reconcile::SkipReason;
 use super::super::statement::count_placeholders;
 use super::Output;
-use super::exchange::{AuditLines, Exchange, Protocol, Sql, Stage, ValueSource};
+use super::exchange::{Exchange, LogLines, Protocol, Sql, Stage, ValueSource};
 use super::session::LiveSession;
 use capture_sink::SinkError;
 
@@ -80,7 +80,7 @@ impl LiveSession {
         if let Some(pending) = &mut self.pending
             && is_logged_as(pending, &record)
         {
-            pending.audit = AuditLines::Also;
+            pending.logged = LogLines::StatementAndAudit;
             output.skip(SkipReason::Audit, entry);
             return Ok(());
         }
@@ -104,7 +104,10 @@ impl LiveSession {
     fn is_next_command(&self, record: &Record) -> bool {
         self.audited.commands > 0
             && (self.pending.as_ref()).is_some_and(|pending| {
-                pending.audit != AuditLines::None && pending.is_text(&record.sql)
+                matches!(
+                    pending.logged,
+                    LogLines::StatementAndAudit | LogLines::AuditOnly
+                ) && pending.is_text(&record.sql)
             })
     }
 
@@ -116,7 +119,7 @@ impl LiveSession {
         record: &Record,
     ) -> Result<(), SinkError> {
         match &mut self.pending {
-            Some(pending) if pending.audit == AuditLines::Only => {
+            Some(pending) if pending.logged == LogLines::AuditOnly => {
                 if record.command == "EXECUTE" && starts_with_word(&record.sql, "execute") {
                     pending.replace_text(&record.sql);
                     pending.protocol = Protocol::Simple;
@@ -139,7 +142,7 @@ impl LiveSession {
         duration_us: Option<u64>,
     ) {
         let is_same = |pending: &mut Box<Exchange>| {
-            pending.audit == AuditLines::Only && duration_us.is_some() && pending.is_text(sql)
+            pending.logged == LogLines::AuditOnly && duration_us.is_some() && pending.is_text(sql)
         };
         if let Some(audited) = self.pending.take_if(is_same) {
             output.account.tallies.audited -= 1;
@@ -153,7 +156,9 @@ impl LiveSession {
 fn is_logged_as(pending: &Exchange, record: &Record) -> bool {
     let in_progress = pending.sqlstate.is_none() && pending.stage != Stage::Done;
     let executes = starts_with_word(pending.sql(), "execute");
-    pending.audit == AuditLines::None && in_progress && (executes || pending.is_text(&record.sql))
+    pending.logged == LogLines::Statement
+        && in_progress
+        && (executes || pending.is_text(&record.sql))
 }
 
 fn audited_exchange(output: &mut Output<'_>, entry: &Entry<'_>, record: &Record) -> Box<Exchange> {
@@ -165,8 +170,7 @@ fn audited_exchange(output: &mut Output<'_>, entry: &Entry<'_>, record: &Record)
     };
     let names = (&no_name, &no_name, Sql::Own(&record.sql));
     let mut exchange = output.exchange((protocol, Stage::Running), names, entry, None);
-    exchange.audit = AuditLines::Only;
-    exchange.guessed = true;
+    exchange.logged = LogLines::AuditOnly;
     if record.is_of_execute() {
         exchange.unreplayable = Some(Unreplayable::StatementUnknown);
     } else if count > 0 && parse_values(&record.parameters, count, &mut exchange.parameters) {

@@ -81,14 +81,17 @@ pub(super) struct Audited {
     pub commands: usize,
 }
 
-/// Lines of pgAudit about an exchange.
+/// Lines that log an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AuditLines {
-    None,
-    /// Other lines log it as well.
-    Also,
-    /// Nothing else has logged it.
-    Only,
+pub(super) enum LogLines {
+    /// Those of `log_statement` and of durations.
+    Statement,
+    /// These, and those of pgAudit.
+    StatementAndAudit,
+    /// Those of pgAudit.
+    AuditOnly,
+    /// Those of its error.
+    ErrorOnly,
 }
 
 /// One action of a client, as far as it was logged. It is large, so it is kept in a box; boxes are
@@ -108,9 +111,7 @@ pub(super) struct Exchange {
     pub value_source: ValueSource,
     /// Reason why it cannot be replayed, if not its text and values decide that.
     pub unreplayable: Option<Unreplayable>,
-    pub audit: AuditLines,
-    /// Its protocol is only guessed from its text.
-    pub guessed: bool,
+    pub logged: LogLines,
     /// Virtual transaction of its last line; 0 if the log does not say.
     pub transaction: u64,
     /// The list in the bind's line.
@@ -146,8 +147,7 @@ impl Exchange {
             parameters: PackedParameters::default(),
             value_source: ValueSource::None,
             unreplayable: None,
-            audit: AuditLines::None,
-            guessed: false,
+            logged: LogLines::Statement,
             transaction: 0,
             bound_list: String::new(),
             in_full: false,
@@ -201,6 +201,14 @@ impl Exchange {
                 self.value_source = ValueSource::Context;
             }
         }
+    }
+
+    /// Returns whether its lines show its protocol, which is otherwise guessed from its text.
+    pub(super) fn shows_protocol(&self) -> bool {
+        matches!(
+            self.logged,
+            LogLines::Statement | LogLines::StatementAndAudit
+        )
     }
 
     /// Returns the size of its texts, in bytes.
@@ -329,8 +337,7 @@ impl Output<'_> {
         one.timed = false;
         one.sqlstate = None;
         one.unreplayable = None;
-        one.guessed = false;
-        one.audit = AuditLines::None;
+        one.logged = LogLines::Statement;
         self.spare.push(exchange);
     }
 }

@@ -29,7 +29,7 @@ use super::super::severity::Severity;
 use super::super::statement::count_placeholders;
 use super::Output;
 use super::error_phase::{ErrorPhase, UnknownName, implied_code, unknown_name};
-use super::exchange::{Exchange, Protocol, SAME_MESSAGE_US, Sql, Stage, ValueSource};
+use super::exchange::{Exchange, LogLines, Protocol, SAME_MESSAGE_US, Sql, Stage, ValueSource};
 use super::session::LiveSession;
 use capture_sink::SinkError;
 
@@ -135,7 +135,7 @@ impl LiveSession {
             .map_or_else(|| empty.clone(), |(portal, _)| portal.into());
         let mut exchange =
             output.exchange((protocol, stage), (statement, &portal, sql), entry, None);
-        exchange.guessed = true;
+        exchange.logged = LogLines::ErrorOnly;
         exchange.sqlstate = Some(sqlstate);
         exchange.take_context_parameters(context_list(entry));
         match phase {
@@ -230,7 +230,7 @@ fn emit_nameless(output: &mut Output<'_>, entry: &Entry<'_>, sqlstate: Sqlstate)
         ),
     };
     let mut exchange = output.exchange(kind, (&statement, &portal, Sql::Own("")), entry, None);
-    exchange.guessed = true;
+    exchange.logged = LogLines::ErrorOnly;
     exchange.sqlstate = Some(sqlstate);
     exchange.unreplayable = Some(reason);
     exchange

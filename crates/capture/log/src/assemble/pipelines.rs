@@ -46,7 +46,7 @@ impl LiveSession {
         mut exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
         let failed = exchange.sqlstate.is_some();
-        let is_simple = exchange.protocol == Protocol::Simple && !exchange.guessed;
+        let is_simple = exchange.protocol == Protocol::Simple && exchange.shows_protocol();
         let relation = self
             .uncommitted
             .relation(exchange.transaction, exchange.due_us, is_simple);

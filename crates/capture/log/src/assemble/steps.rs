@@ -11,7 +11,7 @@ use super::super::reconcile::{Location, SkipReason};
 use super::super::statement::{NamedStatement, copies_from_client, count_placeholders, may_copy};
 use super::Output;
 use super::exchange::{
-    AuditLines, BareDuration, Exchange, PendingDurations, Protocol, SAME_MESSAGE_US, Sql, Stage,
+    BareDuration, Exchange, LogLines, PendingDurations, Protocol, SAME_MESSAGE_US, Sql, Stage,
     ValueSource, start_time_us,
 };
 use super::prepared::SharedStatement;
@@ -64,7 +64,7 @@ impl LiveSession {
     ) {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
-                if pending.audit != AuditLines::Only {
+                if pending.logged != LogLines::AuditOnly {
                     output.account.tallies.count_start(pending.sql());
                 }
                 let cut = pending.cut;
@@ -297,7 +297,7 @@ impl LiveSession {
         exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
         output.account.lines_in_events += exchange.lines;
-        if exchange.stage == Stage::Running && exchange.audit != AuditLines::Only {
+        if exchange.stage == Stage::Running && exchange.logged != LogLines::AuditOnly {
             output.account.tallies.count_start(exchange.sql());
         }
         // An execution below the threshold is not logged: what is known of its exchange is the
