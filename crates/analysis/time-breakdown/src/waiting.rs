@@ -82,7 +82,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Sums samples, which are read once. `whole` maps truncated statements to full ones
-    /// ([`whole_statements`](crate::break_down_time::match_truncated_queries)).
+    /// ([`whole_statements`](crate::time_model::match_truncated_queries)).
     ///
     /// # Errors
     /// If the iterator fails; the first error is returned.

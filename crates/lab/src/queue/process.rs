@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    const REPORT: &str = r#"read task; echo '{"held":7,"target_per_s":1.0,"counts":{"claims":1,"claimed":9,"put_off":0,"downloaded":2,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":null,"is_last":false}'; read end"#;
+    const REPORT: &str = r#"read task; echo '{"held":7,"target_per_s":1.0,"counts":{"claims":1,"claimed":9,"postponed":0,"downloaded":2,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":null,"is_last":false}'; read end"#;
 
     #[test]
     fn kill_returns_the_last_report() {
@@ -226,7 +226,7 @@ mod tests {
         assert!(last_report(&["-c", REPORT]).contains("without its last report"));
         assert!(last_report(&["-c", "read task; echo rubbish; read end"]).contains("last report"));
         assert!(last_report(&["-c", "read task; exit 3"]).contains("exit status: 3"));
-        let failed = r#"read task; echo '{"held":0,"target_per_s":1.0,"counts":{"claims":0,"claimed":0,"put_off":0,"downloaded":0,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":"the server is gone","is_last":true}'; exit 3"#;
+        let failed = r#"read task; echo '{"held":0,"target_per_s":1.0,"counts":{"claims":0,"claimed":0,"postponed":0,"downloaded":0,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":"the server is gone","is_last":true}'; exit 3"#;
         let process = started(Box::leak(Box::new(["-c", failed])));
         assert_eq!(reason(process.end().unwrap_err()), "the server is gone");
     }

@@ -650,5 +650,5 @@ fn what_cannot_be_sent_again_says_why() {
         ]
     );
     assert_eq!(talk.hear().1.statements_unknown, 1);
-    assert_eq!(Unreplayable::ALL.len(), 8);
+    assert_eq!(Unreplayable::ALL.len(), 13);
 }
