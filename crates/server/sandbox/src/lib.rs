@@ -3,9 +3,9 @@
 //!
 //! ```no_run
 //! # fn main() -> sandbox::Result<()> {
-//! use sandbox::{Options, Places, Sandbox, ServerRequirements};
+//! use sandbox::{Options, Dirs, Sandbox, ServerRequirements};
 //!
-//! let places = Places::from_environment()?;
+//! let places = Dirs::from_environment()?;
 //! let server = sandbox::find(&ServerRequirements::major(17), &places, &mut |_| ())?;
 //! let mut sandbox = Sandbox::create(&server, Options::default(), &places)?;
 //! let url = sandbox.start()?.url("postgres");
