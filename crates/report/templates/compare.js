@@ -30,7 +30,7 @@ const forest = document.getElementById("forest");
 const percent = `${Math.round(page.margin * 100)} %`;
 forest.replaceChildren(make("p", { class: "quiet" }, changed.length
   ? `How many times as long a call takes after the change, with the ${page.level} % interval; the greatest difference in all first. The band is the margin of ${percent}, within which a difference counts as none.`
-  : leading.length ? `No statement is clearly slower or faster. These are the dearest, with their ${page.level} % intervals; the band is the margin of ${percent}.`
+  : leading.length ? `No statement is clearly slower or faster. These are the most expensive, with their ${page.level} % intervals; the band is the margin of ${percent}.`
     : "No statement has enough calls in both runs to be compared."));
 if (leading.length) forest.append(make("ol", { class: "forest" },
   make("li", { class: "head", "aria-hidden": "true" }, make("span"), axis.axis(), make("span", { class: "number" }, "times as long"), make("span", { class: "number" }, "in all")),

@@ -46,7 +46,7 @@ struct Headline {
     icon: &'static str,
     head: &'static str,
     why: String,
-    dearest: Option<MostExpensive>,
+    most_expensive: Option<MostExpensive>,
     also: String,
 }
 
@@ -163,7 +163,7 @@ fn headline(view: &Comparison) -> Headline {
         icon,
         head,
         why: sentence(&why),
-        dearest: view
+        most_expensive: view
             .statements
             .iter()
             .find(|one| one.regression)

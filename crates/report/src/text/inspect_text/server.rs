@@ -184,7 +184,7 @@ pub(crate) fn upkeep(server: &ServerActivity) -> Vec<(&str, &TableUpkeep)> {
 }
 
 fn autovacuum(server: &ServerActivity) -> Option<String> {
-    let (name, dearest) = *upkeep(server).first()?;
+    let (name, longest) = *upkeep(server).first()?;
     let sum = |of: fn(&TableUpkeep) -> u64| -> u64 { server.tables.values().map(of).sum() };
     let mut text = format!(
         "{}, {} of {}, {}; most for {name}: {}",
@@ -195,7 +195,7 @@ fn autovacuum(server: &ServerActivity) -> Option<String> {
         },
         counted(server.tables.len() as u64, "table"),
         duration(sum(|table| table.time_us) as f64),
-        duration(dearest.time_us as f64)
+        duration(longest.time_us as f64)
     );
     let cancelled = sum(|table| table.cancelled_for_lock);
     if cancelled > 0 {
