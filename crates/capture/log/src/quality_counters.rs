@@ -293,11 +293,14 @@ fn boundary_by_words(sql: &str) -> TransactionBoundary {
     }
 }
 
-/// Returns whether only `log_statement = all` logs such a statement at its start.
+/// Returns whether only `log_statement = all` logs a text at its start, as far as is easily seen. Of
+/// several statements one may write, and `SELECT … INTO` does.
 fn is_read(sql: &str) -> bool {
     ["select", "begin", "commit", "rollback", "set", "show"]
         .iter()
         .any(|word| starts_with_word(sql, word))
+        && !sql.trim_end().trim_end_matches(';').contains(';')
+        && !(starts_with_word(sql, "select") && sql.to_ascii_lowercase().contains("into"))
 }
 
 #[cfg(test)]
@@ -369,6 +372,8 @@ mod tests {
             "settle",
             "drop table t",
             "selected",
+            "select 1; delete from t",
+            "SELECT 1 AS a INTO t",
         ] {
             assert!(!is_read(sql), "{sql}");
         }

@@ -289,7 +289,7 @@ impl Unreplayable {
                 "an error in the same pipeline rolled it back in the capture, so it left nothing"
             }
             Unreplayable::FateUnknown => {
-                "an error directly after it rolled it back if both were in one pipeline, which the log does not show; log to csvlog or jsonlog, or add %v to log_line_prefix"
+                "an error directly after it rolled it back if both were in one transaction without a savepoint between, which the log does not show; log all statements, to csvlog or jsonlog, or add %v to log_line_prefix"
             }
             Unreplayable::BindFailed => {
                 "its Bind failed in the capture, and no setting logs all values of a failed Bind"

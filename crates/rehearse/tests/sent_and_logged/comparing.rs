@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use capture_log::LogFormat;
 use capture_sink::EventCollector;
-use workload::{Event, EventKind, Unreplayable};
+use workload::{Event, EventKind, Sqlstate, Unreplayable};
 
 use super::expected::{Expected, Kind, Values, all_expected, unreplayable};
 use super::mixture::{May, Mixture};
@@ -99,6 +99,8 @@ pub fn compare(
     let mut parsed: Vec<_> = parsed;
     let mut rest = ordered.iter().peekable();
     let (mut canceled, mut merged) = (false, false);
+    // Failure of the last statement, if its event does not have it.
+    let mut failure: Option<Option<Sqlstate>> = None;
     for event in events {
         let Some(kind) = kind(event) else {
             if event.kind == EventKind::Cancel && !std::mem::take(&mut canceled) {
@@ -124,6 +126,16 @@ pub fn compare(
             }
             continue;
         }
+        let nameless = event.unreplayable == Some(Unreplayable::TextMissing);
+        // Only the bind of a failed statement was sampled.
+        if nameless
+            && failure
+                .take()
+                .is_some_and(|code| code == event.outcome.sqlstate)
+        {
+            continue;
+        }
+        failure = None;
         loop {
             let Some((sent, expected)) = rest.peek() else {
                 let late = |(sent, expected): &(&Sent, Expected)| {
@@ -135,6 +147,13 @@ pub fn compare(
                 wrong.push(format!("{place}: nothing such was sent (then): {event:?}"));
                 break;
             };
+            if nameless && expected.nameless_error != May::Never {
+                if event.outcome.sqlstate != expected.sqlstate {
+                    wrong.push(format!("{place}: another failure: {event:?} of {sent:?}"));
+                }
+                rest.next();
+                break;
+            }
             let close_us = resolution_us.max(1_000);
             let same = kind == expected.kind
                 && *sent.sql == **sql
@@ -146,10 +165,14 @@ pub fn compare(
                 details(event, expected, &mut names, resolution_us, &place, wrong);
                 canceled = expected.canceled;
                 merged = expected.sqlstate != event.outcome.sqlstate;
+                failure = (merged && expected.nameless_error == May::Perhaps)
+                    .then_some(expected.sqlstate);
                 rest.next();
                 break;
             }
-            if expected.event == May::Always && !(expected.perhaps_merged && merged) {
+            let is_missing =
+                expected.event == May::Always || expected.nameless_error == May::Always;
+            if is_missing && !(expected.perhaps_merged && merged) {
                 wrong.push(format!(
                     "{place}: found {event:?}\n    where {expected:?}\n    of {sent:?} was to be"
                 ));
@@ -224,7 +247,9 @@ fn details(
         }
         _ => expected.unreplayable,
     };
-    if event.unreplayable != unreplayable && !may_look_cut(event, expected) {
+    let is_explained = may_look_cut(event, expected)
+        || (event.unreplayable).is_some_and(|reason| expected.perhaps_undone.contains(&reason));
+    if event.unreplayable != unreplayable && !is_explained {
         say("its reason not to be replayed is wrong");
     }
     let (statement, portal) = match &event.kind {

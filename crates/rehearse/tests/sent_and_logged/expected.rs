@@ -48,6 +48,11 @@ pub struct Expected {
     /// sampled it may be taken for the one's before it, or for nobody's: `None`.
     pub perhaps_sqlstate: Option<Option<Sqlstate>>,
     pub unreplayable: Option<Unreplayable>,
+    /// Reasons that it may have because the log lacks a `BEGIN` or savepoint before it, so that an
+    /// error seems to undo it.
+    pub perhaps_undone: &'static [Unreplayable],
+    /// Whether the log has an error of it that names no statement, and nothing else.
+    pub nameless_error: May,
     /// A `Cancel` follows.
     pub canceled: bool,
     /// Earliest and latest due time.
@@ -72,10 +77,14 @@ fn shows_more(mixture: &Mixture, format: LogFormat) -> bool {
     format != LogFormat::Stderr || mixture.verbosity != "terse"
 }
 
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
 fn code(mixture: &Mixture, format: LogFormat, code: &str) -> Sqlstate {
     let shown = format != LogFormat::Stderr
         || mixture.verbosity == "verbose"
-        || mixture.prefix.contains("%e");
+        || mixture.prefix.contains("%e")
+        // Its message has always this code.
+        || code == IN_FAILED_TRANSACTION;
     match shown {
         true => Sqlstate::parse(code).unwrap(),
         false => Sqlstate::UNKNOWN,
@@ -198,6 +207,8 @@ fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
         sqlstate: None,
         perhaps_sqlstate: None,
         unreplayable: None,
+        perhaps_undone: perhaps_undone(mixture),
+        nameless_error: May::Never,
         canceled: false,
         due_us: (sent.before_us - early_us, sent.after_us),
         duration_us: (sent.slept_us, elapsed_us + longer_us),
@@ -287,6 +298,19 @@ fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
         }
     }
     expected.unreplayable = unreplayable(expected.kind, &expected.values);
+    match sent.failed {
+        Some((code, Phase::Bind { values_read: false })) if code != IN_FAILED_TRANSACTION => {
+            expected.unreplayable = Some(Unreplayable::BindFailed);
+        }
+        Some((_, Phase::Commit)) if sent.how != How::Simple => {
+            expected.nameless_error = match expected.event {
+                May::Always => May::Never,
+                May::Perhaps => May::Perhaps,
+                May::Never => May::Always,
+            };
+        }
+        _ => (),
+    }
     if expected.unreplayable.is_none()
         && expected.kind != Kind::Prepare
         && sent.sql.contains("FROM STDIN")
@@ -298,6 +322,16 @@ fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
         expected.values = Values::None;
     }
     expected
+}
+
+/// Returns the reasons for which an error may seem to undo a statement. Only sampling, which takes
+/// statements of all kinds, makes it seem certain.
+fn perhaps_undone(mixture: &Mixture) -> &'static [Unreplayable] {
+    match (mixture.logs_everything(), mixture.logs_end(0..=0)) {
+        (true, _) => &[],
+        (false, May::Perhaps) => &[Unreplayable::FateUnknown, Unreplayable::RolledBack],
+        (false, _) => &[Unreplayable::FateUnknown],
+    }
 }
 
 /// Returns why a replay cannot send the statement as it was.

@@ -232,6 +232,11 @@ impl Mixture {
         self.log_statement != Class::None && class <= self.log_statement
     }
 
+    /// Returns whether every statement is logged, however fast.
+    pub fn logs_everything(&self) -> bool {
+        self.logs_start(Class::All) || self.logs_end(0..=0) == May::Always
+    }
+
     /// Whether a step that took so long is logged with its text when it ended, if it was not
     /// logged at its start (`check_log_duration`; where it was, its duration stands alone).
     pub fn logs_end(&self, took_us: RangeInclusive<i64>) -> May {

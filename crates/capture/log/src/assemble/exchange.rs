@@ -36,6 +36,9 @@ use super::long_text::{BEGINNING_BYTES, LongText};
 /// two messages of a pipeline, shorter than a pause that a replay should keep.
 pub(super) const SAME_MESSAGE_US: i64 = 10_000;
 
+/// A statement that took less is logged with its duration only if nearly all are.
+const QUICK_US: u64 = 1_000;
+
 /// Progress of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -304,6 +307,7 @@ impl Output<'_> {
             Sql::Own(text) => one.own_sql.push_str(text),
             Sql::Shared(text) => one.shared_sql = Some(text.clone()),
         }
+        self.logs_quick_statements |= duration_us.is_some_and(|duration| duration < QUICK_US);
         one.in_full = stage != Stage::Running || duration_us.is_none();
         one.due_us = start_time_us(entry, duration_us);
         one.seen_us = entry.wall_us;

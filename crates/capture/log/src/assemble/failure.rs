@@ -64,7 +64,13 @@ impl LiveSession {
             if pending.protocol == Protocol::Extended {
                 // Bind or execute failed: parsing had succeeded.
                 pending.take_context_parameters(context_list(entry));
-                pending.take_refused_value(entry);
+                match ErrorPhase::of(entry) {
+                    ErrorPhase::Bind => pending.take_refused_value(entry),
+                    ErrorPhase::Messages if pending.stage != Stage::Running => {
+                        pending.lose_values();
+                    }
+                    _ => (),
+                }
             }
             pending.transaction = pending.transaction.max(entry.transaction);
             pending.stage = Stage::Done;
@@ -140,7 +146,7 @@ impl LiveSession {
         exchange.take_context_parameters(context_list(entry));
         match phase {
             ErrorPhase::Bind => exchange.take_refused_value(entry),
-            ErrorPhase::Messages => exchange.unreplayable = Some(Unreplayable::BindFailed),
+            ErrorPhase::Messages => exchange.lose_values(),
             ErrorPhase::Simple | ErrorPhase::Parse(_) | ErrorPhase::Execute => (),
         }
         if protocol == Protocol::Extended && stage == Stage::Done {
@@ -194,14 +200,21 @@ impl Exchange {
     /// Takes the value that a parameter's input function refused. It is the only one in the log, so
     /// it must be the only parameter.
     fn take_refused_value(&mut self, entry: &Entry<'_>) {
-        if !is_bind_error(entry.context) || self.value_source != ValueSource::None {
+        if self.value_source != ValueSource::None {
             return;
         }
         match (refused_value(entry.context), count_placeholders(self.sql())) {
             (Some(list), 1) => self.take_context_parameters(Some(list)),
             // log_parameter_max_length_on_error hides the value.
             (None, 1) => (),
-            _ => self.unreplayable = Some(Unreplayable::BindFailed),
+            _ => self.lose_values(),
+        }
+    }
+
+    /// Marks a statement whose values the server could not read.
+    fn lose_values(&mut self) {
+        if self.value_source == ValueSource::None {
+            self.unreplayable = Some(Unreplayable::BindFailed);
         }
     }
 }

@@ -59,6 +59,9 @@ pub(super) struct Output<'s> {
     no_name: Rc<str>,
     /// An error named its statement, so `log_min_error_statement` hides none.
     names_statements: bool,
+    /// The duration of a quick statement came with its text, so `log_min_duration_statement` hides
+    /// none that ends.
+    logs_quick_statements: bool,
     /// Boxes for reuse: at most as many as were open at once.
     #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     spare: Vec<Box<Exchange>>,
@@ -86,6 +89,7 @@ impl<'s> Assembler<'s> {
                 empty: "".into(),
                 no_name: "".into(),
                 names_statements: false,
+                logs_quick_statements: false,
                 spare: Vec::new(),
             },
             live: Sessions::default(),

@@ -6,7 +6,9 @@
 //! marked if an error came first:
 //!
 //! - If lines have the virtual transaction (csvlog, jsonlog, `%v`), it shows which statements belong
-//!   together. What an error undid is [`Unreplayable::RolledBack`].
+//!   together. What an error undid is [`Unreplayable::RolledBack`]. That holds only if the log shows
+//!   `BEGIN` and `SAVEPOINT` too: otherwise a savepoint may have kept the statements before the error,
+//!   and their fate is unknown.
 //! - Otherwise a statement that writes and an error within [`super::exchange::SAME_MESSAGE_US`] after it may belong
 //!   together. Both are [`Unreplayable::FateUnknown`].
 //!
@@ -86,8 +88,10 @@ impl LiveSession {
     ) -> Result<Option<Unreplayable>, SinkError> {
         let mark = match relation {
             Relation::Separate => None,
-            Relation::SameTransaction => Some(Unreplayable::RolledBack),
-            Relation::Unknown => Some(Unreplayable::FateUnknown),
+            Relation::SameTransaction if output.shows_transaction_blocks() => {
+                Some(Unreplayable::RolledBack)
+            }
+            Relation::SameTransaction | Relation::Unknown => Some(Unreplayable::FateUnknown),
         };
         if mark.is_some() {
             output.account.tallies.fate_lost += self.uncommitted.taken_for_committed();
@@ -117,6 +121,13 @@ impl LiveSession {
             Relation::SameTransaction => self.undo_pipeline(output, relation).map(|_| ()),
             Relation::Separate | Relation::Unknown => Ok(()),
         }
+    }
+}
+
+impl Output<'_> {
+    /// Returns whether the log has all statements as far as it shows, and so `BEGIN` and `SAVEPOINT`.
+    fn shows_transaction_blocks(&self) -> bool {
+        self.logs_quick_statements || self.account.tallies.reads_at_start
     }
 }
 
