@@ -138,7 +138,7 @@ pub(super) struct Exchange {
 const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
 
 impl Exchange {
-    fn empty(no_name: &Rc<str>) -> Self {
+    pub(super) fn empty(no_name: &Rc<str>) -> Self {
         Exchange {
             protocol: Protocol::Simple,
             stage: Stage::Running,

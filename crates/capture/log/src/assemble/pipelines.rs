@@ -98,8 +98,9 @@ impl LiveSession {
         }
         let mut marked = None;
         for mut held in std::mem::take(&mut self.uncommitted).into_held() {
-            // What only reads left nothing in any case.
-            if relation == Relation::SameTransaction || may_write(held.sql()) {
+            // What only reads left nothing in any case, and a prepared statement outlives an error.
+            let is_undone = relation == Relation::SameTransaction || may_write(held.sql());
+            if is_undone && held.stage != Stage::Parsed {
                 held.unreplayable = mark;
                 marked = mark;
             }

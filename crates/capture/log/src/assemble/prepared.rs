@@ -13,7 +13,7 @@ use workload::{KindRef, Outcome};
 use super::super::scan::find_near;
 use super::super::statement::{NamedStatement, split_name};
 use super::Output;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Protocol, Stage};
 use super::session::LiveSession;
 use crate::reconcile::Location;
 use capture_sink::SinkError;
@@ -158,10 +158,21 @@ impl LiveSession {
     fn emit_prepare(
         &mut self,
         output: &mut Output<'_>,
-        statement: &str,
-        sql: &str,
+        statement: &Rc<str>,
+        sql: &Rc<str>,
         parse: Parse,
     ) -> Result<(), SinkError> {
+        if !self.uncommitted.is_empty() {
+            // Emitted now, it would overtake the statements that are held, and their times.
+            let mut exchange = Box::new(Exchange::empty(&output.no_name));
+            (exchange.protocol, exchange.stage) = (Protocol::Extended, Stage::Parsed);
+            (exchange.statement, exchange.shared_sql) = (statement.clone(), Some(sql.clone()));
+            (exchange.due_us, exchange.duration_us) = (parse.due_us, parse.duration_us);
+            (exchange.lines, exchange.place) = (parse.lines, parse.place);
+            exchange.timed = true;
+            self.uncommitted.push_prepare(exchange);
+            return Ok(());
+        }
         output.account.lines_in_events += parse.lines;
         let outcome = Outcome {
             duration_us: Some(parse.duration_us),

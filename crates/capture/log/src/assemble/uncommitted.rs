@@ -57,6 +57,14 @@ impl Uncommitted {
         self.held.push_back(exchange);
     }
 
+    /// Holds a Prepare, which keeps its place among the held statements and decides nothing.
+    pub(super) fn push_prepare(&mut self, mut exchange: Box<Exchange>) {
+        if let Some(last) = self.held.back() {
+            (exchange.transaction, exchange.seen_us) = (last.transaction, last.seen_us);
+        }
+        self.push(exchange);
+    }
+
     /// Removes the oldest statement if there are too many.
     pub(super) fn pop_excess(&mut self) -> Option<Box<Exchange>> {
         if self.held.len() <= HELD_MAX && (self.bytes <= HELD_BYTES_MAX || self.held.len() == 1) {

@@ -359,3 +359,24 @@ fn pipeline_that_is_too_long_to_be_held_is_counted_when_it_fails() {
     assert_eq!(account.tallies.fate_unknown, 1_001);
     assert_eq!(account.tallies.replayable(), 0);
 }
+
+#[test]
+fn unused_parse_does_not_overtake_statements_that_an_error_may_undo() {
+    let (collected, _) = log("
+        10.000 1 LOG:  duration: 0.000 ms  execute s1: insert into t values (1)
+        10.002 1 LOG:  duration: 0.000 ms  execute s1: insert into t values (1)
+        10.004 1 LOG:  duration: 0.000 ms  parse <unnamed>: select 3
+        10.006 1 LOG:  duration: 0.000 ms  parse <unnamed>: select 4
+        10.008 1 LOG:  duration: 0.000 ms  execute <unnamed>: select 5
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 execute 10000 insert into t values (1) 0us",
+            "0 execute 10002 insert into t values (1) 0us",
+            "0 prepare 10004 select 3 0us",
+            "0 prepare 10006 select 4 0us",
+            "0 execute 10008 select 5 0us",
+        ]
+    );
+}
