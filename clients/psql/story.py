@@ -210,7 +210,7 @@ def notifications():
 
 
 def large_objects(folder):
-    """By function calls of the protocol, which are no statements."""
+    """By function calls of the protocol."""
     (folder / "object").write_bytes(bytes(range(256)) * 100)
     _, said = psql("objects", f"\\lo_import '{folder}/object'\n\\lo_export :LASTOID '{folder}/back'\nSELECT 1;\n")
     equal((folder / "back").read_bytes(), bytes(range(256)) * 100, "a large object")

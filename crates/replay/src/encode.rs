@@ -9,14 +9,14 @@ use protocol::frontend::target::Target as Of;
 use protocol::frontend::{
     Close, CopyData, CopyDone, CopyFail, Describe, Execute, Flush, Query, Sync,
 };
-use protocol::frontend::{bind, parse};
+use protocol::frontend::{bind, function_call, parse};
 use protocol::{EncodeError, Format};
 use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{
-    Boundary, CopyIn, Event, EventKind, Parameter, ResultFormat, Sqlstate, Unreplayable,
-    WireDetails,
+    Boundary, CopyIn, Event, EventKind, LO_CREAT, LO_CREATE, MessageSet, Parameter, ResultFormat,
+    Sqlstate, Unreplayable, WireDetails,
 };
 
 use crate::captured_transactions::CapturedTransactions;
@@ -35,6 +35,9 @@ const NAME_TAKEN: Sqlstate = Sqlstate(*b"42P05");
 
 /// SQLSTATE class of cancelled statements and terminated sessions.
 const OPERATOR_INTERVENTION: &[u8] = b"57";
+
+/// Hash that stands for no text.
+const NO_SQL: u64 = 0;
 
 /// Most bytes of one CopyData message.
 const COPY_BYTES_MAX: usize = 64 << 10;
@@ -76,8 +79,12 @@ impl<'a> Encoder<'a> {
         fingerprint: Option<Fingerprint>,
         due_ns: i64,
     ) -> Job {
-        let kind = StatementKind::from(&event.kind);
         let particulars = event.wire_details.as_deref();
+        let kind = match particulars.map(|particulars| particulars.messages) {
+            None | Some(MessageSet::Complete) => StatementKind::from(&event.kind),
+            // It executes nothing, and its answer is that of a Describe.
+            Some(MessageSet::Bind | MessageSet::Describe) => StatementKind::Prepare,
+        };
         let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
             (particulars.awaited, particulars.boundary)
         });
@@ -179,13 +186,14 @@ enum ParseMode {
     /// Parse twice. The client prepared a name that was taken, and one of the two fails whether or not the name
     /// is taken here. Without the failure, its transaction would be committed.
     NameTaken,
-    /// Neither. The client bound a name that was not prepared, such as one whose Parse the server had skipped.
+    /// Close alone. The client used a name that was not prepared, such as one that it had closed, or whose Parse the
+    /// server had skipped.
     NameUnknown,
 }
 
 impl ParseMode {
     /// Chooses the mode. `sqlstate` is the error of the messages in the capture.
-    fn of(kind: &EventKind, sqlstate: Option<Sqlstate>) -> Self {
+    fn of(kind: &EventKind, messages: MessageSet, sqlstate: Option<Sqlstate>) -> Self {
         match kind {
             EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
                 if sqlstate == Some(NAME_TAKEN) && !statement.is_empty() =>
@@ -193,6 +201,11 @@ impl ParseMode {
                 ParseMode::NameTaken
             }
             EventKind::Execute { .. } if sqlstate == Some(NAME_UNKNOWN) => ParseMode::NameUnknown,
+            EventKind::Prepare { .. }
+                if sqlstate == Some(NAME_UNKNOWN) && messages == MessageSet::Describe =>
+            {
+                ParseMode::NameUnknown
+            }
             _ => ParseMode::IfNeeded,
         }
     }
@@ -211,6 +224,7 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
+        | EventKind::FunctionCall { .. }
         | EventKind::Cancel
         | EventKind::Disconnect => None,
     }
@@ -235,7 +249,8 @@ fn messages_of(
     texts: &mut StatementCache,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
-    let preparing = ParseMode::of(kind, sqlstate);
+    let set = particulars.map_or(MessageSet::Complete, |particulars| particulars.messages);
+    let preparing = ParseMode::of(kind, set, sqlstate);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
         EventKind::Prepare { statement, sql } => {
@@ -260,7 +275,9 @@ fn messages_of(
             let mut messages = encode_parse(statement, sql, types, preparing, texts, room)?;
             let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
             bind(statement, portal, parameters, formats, &mut messages.bytes)?;
-            execute(portal, rows_max, &mut messages.bytes)?;
+            if set == MessageSet::Complete {
+                execute(portal, rows_max, &mut messages.bytes)?;
+            }
             messages
         }
         EventKind::Fetch { portal, .. } => {
@@ -268,13 +285,22 @@ fn messages_of(
                 extended: true,
                 ..Messages::default()
             };
-            execute(portal, rows_max, &mut messages.bytes)?;
+            match set {
+                MessageSet::Describe => describe_portal(portal, &mut messages.bytes)?,
+                _ => execute(portal, rows_max, &mut messages.bytes)?,
+            }
             messages
         }
+        EventKind::FunctionCall {
+            function,
+            parameters,
+            ..
+        } => call_function(function, parameters, particulars)?,
         EventKind::Connect { .. } | EventKind::Cancel | EventKind::Disconnect => {
             return Ok(Messages::default());
         }
     };
+    messages.reparses = particulars.is_some_and(|particulars| particulars.parsed);
     let boundary = particulars.map_or(Boundary::Sync, |particulars| particulars.boundary);
     let copy = particulars.and_then(|particulars| particulars.copy.as_ref());
     if let Some(copy) = copy {
@@ -337,10 +363,52 @@ fn bind(
         }),
         out,
     )?;
+    describe_portal(portal, out)
+}
+
+fn describe_portal(portal: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Describe {
         target: Of::Portal(portal.as_bytes()),
     }
     .encode(out)
+}
+
+/// Encodes a call of a function by its OID. A large object is created with the OID that it had in the capture, since
+/// later calls and statements use it.
+fn call_function(
+    function: &str,
+    arguments: &[Option<Parameter>],
+    particulars: Option<&WireDetails>,
+) -> Result<Messages, EncodeError> {
+    let mut function: u32 = function.parse().unwrap_or(0);
+    let row = particulars.and_then(|particulars| particulars.first_row.as_ref());
+    let created = row.and_then(|row| row.values.first()?.clone());
+    let created = match function {
+        LO_CREAT | LO_CREATE => created.map(|created| [Some(created)]),
+        _ => None,
+    };
+    if created.is_some() {
+        function = LO_CREATE;
+    }
+    let arguments = created.as_ref().map_or(arguments, |created| &created[..]);
+    let format = particulars.and_then(|particulars| particulars.result_formats.first());
+    let mut messages = Messages::default();
+    function_call::encode(
+        function,
+        arguments.iter().map(|value| match value {
+            Some(Parameter::Binary(_)) => Format::Binary,
+            _ => Format::Text,
+        }),
+        arguments
+            .iter()
+            .map(|value| value.as_ref().map(Parameter::as_bytes)),
+        match format {
+            Some(ResultFormat::Binary) => Format::Binary,
+            _ => Format::Text,
+        },
+        &mut messages.bytes,
+    )?;
+    Ok(messages)
 }
 
 fn execute(portal: &str, rows_max: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -403,9 +471,13 @@ fn encode_parse(
         target: Of::Statement(statement.as_bytes()),
     };
     if preparing == ParseMode::NameUnknown {
-        if statement.is_empty() {
-            // Closes the unnamed statement of another text.
-            close.encode(out)?;
+        // No other text has the name from then on.
+        close.encode(out)?;
+        if !statement.is_empty() {
+            messages.named = Some(NamedStatement {
+                name: texts.get(statement).hash,
+                sql: NO_SQL,
+            });
         }
         return Ok(messages);
     }

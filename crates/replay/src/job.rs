@@ -69,6 +69,8 @@ pub(crate) struct Messages {
     pub(crate) parse_bytes: u32,
     /// The named statement; `None` for simple and unnamed statements.
     pub(crate) named: Option<NamedStatement>,
+    /// Whether the statement is prepared again if the server has it: the client did so.
+    pub(crate) reparses: bool,
     /// Whether they are of the extended protocol, and so end as [`Job::boundary`] says.
     pub(crate) extended: bool,
     /// COPY data for when the server asks for them, with the Sync after them. The messages then end in a Flush,
@@ -133,6 +135,7 @@ pub(crate) mod test_jobs {
                 close_bytes: 10,
                 parse_bytes: 20,
                 named: Some(NamedStatement { name: 1, sql: 2 }),
+                reparses: true,
                 extended: true,
                 copy: Some(b"c\0\0\0\x04".to_vec()),
             }),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use workload::{Event, EventKind, Sqlstate, Unreplayable};
+use workload::{Event, EventKind, MessageSet, Sqlstate, Unreplayable};
 
 /// `invalid_sql_statement_name`
 pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
@@ -43,6 +43,13 @@ impl Portals {
             .wire_details
             .as_ref()
             .and_then(|particulars| particulars.rows_max);
+        let describes = event.wire_details.as_ref();
+        if describes.is_some_and(|known| known.messages == MessageSet::Describe)
+            && event.outcome.sqlstate.is_some()
+        {
+            // The server refused it, and its names are all that it has.
+            return Ok(0);
+        }
         match &event.kind {
             EventKind::Execute { portal, .. } => {
                 let assumed = self.fetch_size.filter(|_| !portal.is_empty());
@@ -77,9 +84,10 @@ impl Portals {
                 self.open.remove(&event.session);
                 event.unreplayable.map_or(Ok(0), Err)
             }
-            EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Cancel => {
-                event.unreplayable.map_or(Ok(0), Err)
-            }
+            EventKind::Simple { .. }
+            | EventKind::Prepare { .. }
+            | EventKind::FunctionCall { .. }
+            | EventKind::Cancel => event.unreplayable.map_or(Ok(0), Err),
         }
     }
 

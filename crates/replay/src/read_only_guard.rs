@@ -9,7 +9,7 @@
 //! messages that one Sync ends: such a group is one transaction, if no statement within it ends that.
 
 use sql::{ReadOnlyTreatment, ends_transaction, read_only};
-use workload::{Boundary, Event, EventKind, Parameter, Sqlstate};
+use workload::{Boundary, Event, EventKind, LargeObjectFunction, Parameter, Sqlstate};
 
 use crate::connect::ConnectError;
 
@@ -97,6 +97,10 @@ pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
         EventKind::Execute {
             sql, parameters, ..
         } => (sql, &parameters[..]),
+        EventKind::FunctionCall { function, .. } => {
+            let function = function.parse().ok().and_then(LargeObjectFunction::of);
+            return function.is_some_and(|function| !function.writes);
+        }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
         | EventKind::Cancel

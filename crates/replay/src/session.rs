@@ -326,6 +326,7 @@ impl Session {
             Some(_) => NameState::Occupied,
         };
         let skip = match state {
+            NameState::Prepared if messages.reparses => 0,
             NameState::Prepared => messages.close_bytes + messages.parse_bytes,
             NameState::Free => messages.close_bytes,
             NameState::Occupied => 0,
@@ -417,8 +418,8 @@ impl Session {
                     self.scanner.report_pieces();
                 }
             }
-            // A row of COPY … TO STDOUT, which the command tag counts.
-            tag::COPY_DATA => {
+            // A row of COPY … TO STDOUT, which the command tag counts; the result of a function call.
+            tag::COPY_DATA | tag::FUNCTION_CALL_RESPONSE => {
                 if let Some(row) = &mut self.digests {
                     row.begin_row(header.body_bytes);
                     self.scanner.report_pieces();
@@ -608,6 +609,7 @@ mod tests {
             close_bytes: 5,
             parse_bytes: 5,
             named: Some(named),
+            reparses: false,
             extended: true,
             copy: None,
         }
@@ -659,6 +661,11 @@ mod tests {
         let closed_and_parsed = [tagged(b'3', b""), tagged(b'1', b"")].concat();
         hear(&mut session, Some(CHANGED), &closed_and_parsed);
         assert_eq!(session.required_messages(&messages(CHANGED)), b"Bind");
+        let again = Messages {
+            reparses: true,
+            ..messages(CHANGED)
+        };
+        assert_eq!(session.required_messages(&again), b"CloseParseBind");
         hear(&mut session, None, &tagged(b'C', b"DEALLOCATE\0"));
         assert_eq!(
             session.required_messages(&messages(CHANGED)),

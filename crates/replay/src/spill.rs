@@ -179,6 +179,7 @@ fn encode_action(action: &Action, out: &mut Vec<u8>) {
             put_number(out, u64::from(messages.parse_bytes));
             put_option(out, messages.named.map(|named| named.name));
             put_option(out, messages.named.map(|named| named.sql));
+            out.push(u8::from(messages.reparses));
             out.push(u8::from(messages.extended));
             out.push(u8::from(messages.copy.is_some()));
             put(out, messages.copy.as_deref().unwrap_or_default());
@@ -280,6 +281,7 @@ fn decode_action(rest: &mut &[u8]) -> Option<Action> {
                 named: name
                     .zip(sql)
                     .map(|(name, sql)| NamedStatement { name, sql }),
+                reparses: take(rest, 1)?[0] == 1,
                 extended: take(rest, 1)?[0] == 1,
                 copy: {
                     let some = take(rest, 1)?[0] == 1;

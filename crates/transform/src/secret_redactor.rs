@@ -52,6 +52,7 @@ impl SecretRedactor {
                 let parameters = redact_parameters(is_relevant.then_some(sql), parameters);
                 (redacted, parameters)
             }
+            KindRef::FunctionCall { parameters, .. } => (None, redact_parameters(None, parameters)),
             _ => (redact_sql(sql), None),
         };
         if redacted.is_none() && parameters.is_none() {
@@ -67,8 +68,10 @@ impl SecretRedactor {
             .to_event(),
             None => event.to_event(),
         };
-        if let (EventKind::Execute { parameters, .. }, Some(redacted)) =
-            (&mut event.kind, parameters)
+        if let (
+            EventKind::Execute { parameters, .. } | EventKind::FunctionCall { parameters, .. },
+            Some(redacted),
+        ) = (&mut event.kind, parameters)
         {
             *parameters = redacted;
         }

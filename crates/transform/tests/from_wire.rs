@@ -7,8 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use transform::{Slice, Slicer};
 use workload::{
-    Boundary, CopyIn, Event, EventKind, FirstRow, NoRedaction, Outcome, Parameter, Provenance,
-    ResultFormat, Unreplayable, WireDetails, WorkloadReader, WorkloadWriter, WriterOptions,
+    Boundary, CopyIn, Event, EventKind, FirstRow, MessageSet, NoRedaction, Outcome, Parameter,
+    Provenance, ResultFormat, Unreplayable, WireDetails, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -50,6 +51,8 @@ fn particulars() -> impl Strategy<Value = WireDetails> {
                         data: data.into(),
                         failed: failed.map(Into::into),
                     }),
+                    parsed: awaited,
+                    messages: MessageSet::Complete,
                     awaited,
                     boundary,
                     first_row: row.map(|row| FirstRow {
@@ -184,6 +187,8 @@ fn full(sequence: u64, kind: EventKind) -> Event {
                 data: b"1\t2\n"[..].into(),
                 failed: Some("no more".into()),
             }),
+            parsed: true,
+            messages: MessageSet::Bind,
             awaited: false,
             boundary: Boundary::Flush,
             first_row: Some(FirstRow {

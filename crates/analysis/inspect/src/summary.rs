@@ -161,7 +161,8 @@ impl SummaryCounter {
             StatementKind::Simple
             | StatementKind::Prepare
             | StatementKind::Execute
-            | StatementKind::Fetch => self.statement(execution),
+            | StatementKind::Fetch
+            | StatementKind::FunctionCall => self.statement(execution),
         }
     }
 

@@ -102,18 +102,20 @@ pub enum StatementKind {
     Prepare,
     Execute,
     Fetch,
+    FunctionCall,
     Cancel,
     Disconnect,
 }
 
 impl StatementKind {
     /// All kinds.
-    pub const ALL: [StatementKind; 7] = [
+    pub const ALL: [StatementKind; 8] = [
         StatementKind::Connect,
         StatementKind::Simple,
         StatementKind::Prepare,
         StatementKind::Execute,
         StatementKind::Fetch,
+        StatementKind::FunctionCall,
         StatementKind::Cancel,
         StatementKind::Disconnect,
     ];
@@ -126,6 +128,7 @@ impl StatementKind {
             StatementKind::Prepare => "prepare",
             StatementKind::Execute => "execute",
             StatementKind::Fetch => "fetch",
+            StatementKind::FunctionCall => "function_call",
             StatementKind::Cancel => "cancel",
             StatementKind::Disconnect => "disconnect",
         }
@@ -145,6 +148,7 @@ impl From<&workload::EventKind> for StatementKind {
             workload::EventKind::Prepare { .. } => StatementKind::Prepare,
             workload::EventKind::Execute { .. } => StatementKind::Execute,
             workload::EventKind::Fetch { .. } => StatementKind::Fetch,
+            workload::EventKind::FunctionCall { .. } => StatementKind::FunctionCall,
             workload::EventKind::Cancel => StatementKind::Cancel,
             workload::EventKind::Disconnect => StatementKind::Disconnect,
         }
@@ -185,6 +189,11 @@ pub enum SkipReason {
     ReadOnly,
     /// Its transaction had failed in the capture, and none is open here.
     TransactionFailed,
+    /// It terminates or cancels a process of the capture, which has no session in the replay now. The process id
+    /// could be that of another session.
+    ProcessUnknown,
+    /// It imports a snapshot that no session of the replay has exported.
+    SnapshotUnknown,
 }
 
 impl Serialize for SkipReason {
@@ -221,6 +230,8 @@ impl SkipReason {
             SkipReason::PipelineAborted => "pipeline_aborted",
             SkipReason::ReadOnly => "read_only",
             SkipReason::TransactionFailed => "transaction_failed",
+            SkipReason::ProcessUnknown => "process_unknown",
+            SkipReason::SnapshotUnknown => "snapshot_unknown",
         }
     }
 
@@ -243,6 +254,12 @@ impl SkipReason {
             SkipReason::TransactionFailed => {
                 "the captured server refused it in a failed transaction; none is open here, and it would be executed"
             }
+            SkipReason::ProcessUnknown => {
+                "it terminates or cancels a process of the capture that is no session of the replay; sent as it is, it could end an innocent one"
+            }
+            SkipReason::SnapshotUnknown => {
+                "it imports a snapshot that no session of the replay has exported"
+            }
         }
     }
 
@@ -258,6 +275,8 @@ impl SkipReason {
             "pipeline_aborted" => Some(SkipReason::PipelineAborted),
             "read_only" => Some(SkipReason::ReadOnly),
             "transaction_failed" => Some(SkipReason::TransactionFailed),
+            "process_unknown" => Some(SkipReason::ProcessUnknown),
+            "snapshot_unknown" => Some(SkipReason::SnapshotUnknown),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }
     }

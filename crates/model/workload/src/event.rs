@@ -84,6 +84,15 @@ pub enum EventKind {
         /// The text of the prepared statement.
         sql: Arc<str>,
     },
+    /// Called a function by its OID (the fast-path interface), as libpq and JDBC do for large objects.
+    FunctionCall {
+        /// The function's OID, in decimal.
+        function: Arc<str>,
+        /// The call in words, such as `lo_open($1, $2)`. The client did not send it.
+        sql: Arc<str>,
+        /// The arguments, `None` for NULL.
+        parameters: Vec<Option<Parameter>>,
+    },
     /// Cancelled the statement that this session was running.
     Cancel,
     /// Ended the session.
@@ -99,6 +108,7 @@ impl EventKind {
             EventKind::Prepare { .. } => "prepare",
             EventKind::Execute { .. } => "execute",
             EventKind::Fetch { .. } => "fetch",
+            EventKind::FunctionCall { .. } => "function_call",
             EventKind::Cancel => "cancel",
             EventKind::Disconnect => "disconnect",
         }
@@ -110,7 +120,8 @@ impl EventKind {
             EventKind::Simple { sql }
             | EventKind::Prepare { sql, .. }
             | EventKind::Execute { sql, .. }
-            | EventKind::Fetch { sql, .. } => Some(sql),
+            | EventKind::Fetch { sql, .. }
+            | EventKind::FunctionCall { sql, .. } => Some(sql),
             EventKind::Connect { .. } | EventKind::Cancel | EventKind::Disconnect => None,
         }
     }
@@ -216,11 +227,13 @@ pub enum Unreplayable {
     /// It failed, and the source has the error without its text (`log_min_error_statement`; a function call by the
     /// fast-path protocol).
     TextMissing,
+    /// It called a user-defined function by its OID, which may be another function's on the target.
+    FunctionUnknown,
 }
 
 impl Unreplayable {
     /// All reasons.
-    pub const ALL: [Unreplayable; 13] = [
+    pub const ALL: [Unreplayable; 14] = [
         Unreplayable::ParametersMissing,
         Unreplayable::ParametersCut,
         Unreplayable::StatementCut,
@@ -234,6 +247,7 @@ impl Unreplayable {
         Unreplayable::FateUnknown,
         Unreplayable::BindFailed,
         Unreplayable::TextMissing,
+        Unreplayable::FunctionUnknown,
     ];
 
     /// Returns the name under which the reason is stored.
@@ -252,6 +266,7 @@ impl Unreplayable {
             Unreplayable::FateUnknown => "fate_unknown",
             Unreplayable::BindFailed => "bind_failed",
             Unreplayable::TextMissing => "text_missing",
+            Unreplayable::FunctionUnknown => "function_unknown",
         }
     }
 
@@ -296,6 +311,8 @@ impl Unreplayable {
             }
             Unreplayable::TextMissing => {
                 "it failed, and the log has no text for it: set log_min_error_statement = error; no setting shows a fast-path function call"
+            Unreplayable::FunctionUnknown => {
+                "it called a user-defined function by its OID, which may be another function's on the target; call it by SQL"
             }
         }
     }

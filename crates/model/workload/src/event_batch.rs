@@ -29,6 +29,7 @@ enum Kind {
     Prepare,
     Execute,
     Fetch,
+    FunctionCall,
     Cancel,
     Disconnect,
 }
@@ -131,6 +132,11 @@ impl EventBatch {
                 portal,
                 sql,
             } => (Kind::Fetch, [sql, statement, portal], none),
+            KindRef::FunctionCall {
+                function,
+                sql,
+                parameters,
+            } => (Kind::FunctionCall, [sql, function, ""], parameters),
             KindRef::Cancel => (Kind::Cancel, [""; 3], none),
             KindRef::Disconnect => (Kind::Disconnect, [""; 3], none),
         };
@@ -245,6 +251,11 @@ impl EventBatch {
             &self.text[start..at]
         };
         let [first, second, third] = head.lengths.map(&mut next);
+        let parameters = Parameters::Packed(PackedValues::new(
+            next(head.values_length),
+            &self.binary[binary_at..binary_at + head.binary_length as usize],
+            &self.ends[ends_at..ends_at + head.ends_count as usize],
+        ));
         let kind = match head.kind {
             Kind::Connect => KindRef::Connect {
                 database: first,
@@ -260,16 +271,17 @@ impl EventBatch {
                 statement: second,
                 portal: third,
                 sql: first,
-                parameters: Parameters::Packed(PackedValues::new(
-                    next(head.values_length),
-                    &self.binary[binary_at..binary_at + head.binary_length as usize],
-                    &self.ends[ends_at..ends_at + head.ends_count as usize],
-                )),
+                parameters,
             },
             Kind::Fetch => KindRef::Fetch {
                 statement: second,
                 portal: third,
                 sql: first,
+            },
+            Kind::FunctionCall => KindRef::FunctionCall {
+                function: second,
+                sql: first,
+                parameters,
             },
             Kind::Cancel => KindRef::Cancel,
             Kind::Disconnect => KindRef::Disconnect,

@@ -59,6 +59,11 @@ pub enum KindRef<'a> {
         portal: &'a str,
         sql: &'a str,
     },
+    FunctionCall {
+        function: &'a str,
+        sql: &'a str,
+        parameters: Parameters<'a>,
+    },
     Cancel,
     Disconnect,
 }
@@ -72,6 +77,7 @@ impl<'a> KindRef<'a> {
             KindRef::Prepare { .. } => "prepare",
             KindRef::Execute { .. } => "execute",
             KindRef::Fetch { .. } => "fetch",
+            KindRef::FunctionCall { .. } => "function_call",
             KindRef::Cancel => "cancel",
             KindRef::Disconnect => "disconnect",
         }
@@ -83,7 +89,8 @@ impl<'a> KindRef<'a> {
             KindRef::Simple { sql }
             | KindRef::Prepare { sql, .. }
             | KindRef::Execute { sql, .. }
-            | KindRef::Fetch { sql, .. } => Some(sql),
+            | KindRef::Fetch { sql, .. }
+            | KindRef::FunctionCall { sql, .. } => Some(sql),
             KindRef::Connect { .. } | KindRef::Cancel | KindRef::Disconnect => None,
         }
     }
@@ -113,6 +120,15 @@ impl<'a> KindRef<'a> {
                 statement,
                 portal,
                 sql,
+            },
+            KindRef::FunctionCall {
+                function,
+                parameters,
+                ..
+            } => KindRef::FunctionCall {
+                function,
+                sql,
+                parameters,
             },
             kind @ (KindRef::Connect { .. } | KindRef::Cancel | KindRef::Disconnect) => kind,
         }
@@ -160,6 +176,14 @@ impl<'a> Parameters<'a> {
             .iter()
             .map(|value| value.as_ref().map(Parameter::borrowed))
             .chain(packed.iter())
+    }
+
+    /// Returns the values, owned.
+    pub fn to_vec(&self) -> Vec<Option<Parameter>> {
+        let values = self.iter();
+        values
+            .map(|value| value.map(ParameterRef::to_parameter))
+            .collect()
     }
 
     /// Whether a value is in binary form.
@@ -372,6 +396,15 @@ impl Event {
                 portal,
                 sql,
             },
+            EventKind::FunctionCall {
+                function,
+                sql,
+                parameters,
+            } => KindRef::FunctionCall {
+                function,
+                sql,
+                parameters: Parameters::Values(parameters),
+            },
             EventKind::Cancel => KindRef::Cancel,
             EventKind::Disconnect => KindRef::Disconnect,
         };
@@ -418,10 +451,7 @@ impl EventRef<'_> {
                 statement: shared(statement),
                 portal: shared(portal),
                 sql: shared(sql),
-                parameters: parameters
-                    .iter()
-                    .map(|value| value.map(ParameterRef::to_parameter))
-                    .collect(),
+                parameters: parameters.to_vec(),
             },
             KindRef::Fetch {
                 statement,
@@ -431,6 +461,15 @@ impl EventRef<'_> {
                 statement: shared(statement),
                 portal: shared(portal),
                 sql: shared(sql),
+            },
+            KindRef::FunctionCall {
+                function,
+                sql,
+                parameters,
+            } => EventKind::FunctionCall {
+                function: shared(function),
+                sql: shared(sql),
+                parameters: parameters.to_vec(),
             },
             KindRef::Cancel => EventKind::Cancel,
             KindRef::Disconnect => EventKind::Disconnect,

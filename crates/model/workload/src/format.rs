@@ -14,7 +14,8 @@ pub const KIND: &str = "workload";
 /// - 2: events have a column `prelude`. Events of format 1 are no prelude.
 /// - 3: events may have columns with details of a wire capture ([`crate::WireDetails`], binary parameters). A
 ///   file without them, such as a log's, does not report them.
-pub const FORMAT: u32 = 3;
+/// - 4: function calls, and the columns `parsed` and `messages`. An event of format 3 has neither.
+pub const FORMAT: u32 = 4;
 
 /// Provenance of a workload: the facts that are known before the capture reads anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

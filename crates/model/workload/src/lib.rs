@@ -20,6 +20,7 @@ mod event_batch;
 mod event_ref;
 mod external_sort;
 mod format;
+mod large_objects;
 mod lineage;
 mod parameter;
 mod reader;
@@ -42,6 +43,7 @@ pub use archive::{
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
+pub use large_objects::{LO_CREAT, LO_CREATE, LargeObjectFunction};
 pub use lineage::{
     ExclusionReason, KeepReason, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote,
     SliceAccount, SliceNote,
@@ -57,7 +59,8 @@ pub use session_state::SessionState;
 pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
 pub use table::StatementText;
 pub use wire_details::{
-    Boundary, CopyIn, FirstRow, REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest,
-    STANDARD_CONFORMING_STRINGS, Setting, WireDetails,
+    Boundary, CopyIn, FirstRow, MessageSet, REPORTED, REPORTED_PROCESS_ID,
+    REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, STANDARD_CONFORMING_STRINGS,
+    Setting, WireDetails,
 };
 pub use writer::{WorkloadWriter, WriterOptions};

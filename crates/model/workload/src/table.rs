@@ -9,7 +9,9 @@ use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::parameter::{Parameter, ParameterRef};
 use crate::session::Session;
-use crate::wire_details::{Boundary, CopyIn, FirstRow, ResultFormat, Setting, WireDetails};
+use crate::wire_details::{
+    Boundary, CopyIn, FirstRow, MessageSet, ResultFormat, Setting, WireDetails,
+};
 use sql::{Fingerprint, StatementClass};
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
@@ -52,6 +54,9 @@ pub(crate) const EVENT: &[Column] = &[
     Column::later("result_values_binary", BytesList),
     Column::later("result_digest", U64),
     Column::later("settings", TextList),
+    // Since format 4.
+    Column::later("parsed", Bool),
+    Column::later("messages", Text).low_cardinality(),
 ];
 
 /// Number of columns of a file of `events` without wire details.
@@ -150,6 +155,11 @@ impl EventTable {
             KindRef::Fetch {
                 statement, portal, ..
             } => (Some(statement), Some(portal), None),
+            KindRef::FunctionCall {
+                function,
+                parameters,
+                ..
+            } => (Some(function), None, Some(parameters)),
             _ => (None, None, None),
         };
         table.text(statement);
@@ -233,6 +243,8 @@ fn write_wire_details(table: &mut TableWriter, particulars: Option<&WireDetails>
                 pairs.flat_map(|(name, value)| [Some(&**name), Some(&**value)])
             }),
     );
+    table.bool(particulars.map(|details| details.parsed));
+    table.name(particulars.map(|details| details.messages.name()));
 }
 
 /// Reads the wire details in a row of [`EVENT`]. An error describes what is wrong.
@@ -247,8 +259,13 @@ fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<WireDetails>, S
         1 => Ok(ResultFormat::Binary),
         other => Err(format!("{other} is no format of a result")),
     };
+    // A workload of format 3 lacks the last two columns.
+    let messages = batch.text(34, row).unwrap_or(MessageSet::Complete.name());
     Ok(Some(WireDetails {
         parameter_types: batch.u32_list(21, row).unwrap_or_default(),
+        parsed: batch.bool(33, row).unwrap_or_default(),
+        messages: MessageSet::from_name(messages)
+            .ok_or_else(|| format!("an event of unknown messages '{messages}'"))?,
         result_formats: formats.into_iter().map(format).collect::<Result<_, _>>()?,
         rows_max: batch.u32(23, row),
         copy: batch.bytes(24, row).map(|data| CopyIn {
@@ -378,6 +395,11 @@ impl EventRows {
                 statement: shared(self, 7),
                 portal: shared(self, 8),
                 sql: shared(self, 9),
+            },
+            "function_call" => EventKind::FunctionCall {
+                function: shared(self, 7),
+                sql: shared(self, 9),
+                parameters: values(batch, row, 10, 20),
             },
             "cancel" => EventKind::Cancel,
             "disconnect" => EventKind::Disconnect,

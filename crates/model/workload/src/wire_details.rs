@@ -20,6 +20,11 @@ pub struct WireDetails {
     /// Parameter types that the client specified when it prepared the statement, as OIDs. 0, and types
     /// missing at the end, leave the choice to the server.
     pub parameter_types: Vec<u32>,
+    /// Whether the client prepared the named statement in the same group of messages. The replay then prepares it
+    /// again, even if the name already has this text. Always false for the unnamed statement.
+    pub parsed: bool,
+    /// Messages that the client sent for it.
+    pub messages: MessageSet,
     /// Formats that the client requested for the result's columns. None: all in text. One: all in this
     /// format. Otherwise one for each column.
     pub result_formats: Vec<ResultFormat>,
@@ -39,9 +44,14 @@ pub struct WireDetails {
     /// Checksum of the result, independent of the order of rows: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Settings that the client sent at `connect` with its user and database, such as `TimeZone` and
-    /// `options`. Also [`REPORTED_STANDARD_CONFORMING_STRINGS`].
+    /// `options`. Also [`REPORTED_STANDARD_CONFORMING_STRINGS`] and [`REPORTED_PROCESS_ID`].
     pub settings: Vec<Setting>,
 }
+
+/// Setting under which the process id of the session's backend in the capture is stored. A replay does not send it.
+pub const REPORTED_PROCESS_ID: &str = "reported.process_id";
+/// Prefix of settings that the server reported, and the client did not send.
+pub const REPORTED: &str = "reported.";
 
 /// Name and value of a setting.
 pub type Setting = (Box<str>, Box<str>);
@@ -50,6 +60,8 @@ impl Default for WireDetails {
     fn default() -> Self {
         WireDetails {
             parameter_types: Vec::new(),
+            parsed: false,
+            messages: MessageSet::Complete,
             result_formats: Vec::new(),
             rows_max: None,
             copy: None,
@@ -66,7 +78,14 @@ impl WireDetails {
     /// Iterates over the settings that the client sent, without those that the server reported.
     pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
-        settings.filter(|(name, _)| **name != *REPORTED_STANDARD_CONFORMING_STRINGS)
+        settings.filter(|(name, _)| !name.starts_with(REPORTED))
+    }
+
+    /// Returns the process id of the session's backend in the capture, if known.
+    pub fn process_id(&self) -> Option<i32> {
+        let mut settings = self.settings.iter();
+        let (_, value) = settings.find(|(name, _)| **name == *REPORTED_PROCESS_ID)?;
+        value.parse().ok()
     }
 
     /// Estimates the memory of the details, in bytes.
@@ -128,6 +147,38 @@ impl Boundary {
         Self::ALL
             .into_iter()
             .find(|boundary| boundary.name() == name)
+    }
+}
+
+/// Messages that a client sent for an event. An incomplete set is recorded only if the server refused it, since it
+/// has no other effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum MessageSet {
+    /// The messages that the event's kind names.
+    #[default]
+    Complete,
+    /// A Bind without an Execute. The event is an `execute`.
+    Bind,
+    /// A Describe alone: of a statement (a `prepare`), or of a portal (a `fetch`).
+    Describe,
+}
+
+impl MessageSet {
+    /// All sets.
+    pub const ALL: [MessageSet; 3] = [MessageSet::Complete, MessageSet::Bind, MessageSet::Describe];
+
+    /// Returns the name under which the set is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            MessageSet::Complete => "complete",
+            MessageSet::Bind => "bind",
+            MessageSet::Describe => "describe",
+        }
+    }
+
+    /// Returns the set stored under `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.name() == name)
     }
 }
 

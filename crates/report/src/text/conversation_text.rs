@@ -64,7 +64,7 @@ pub(crate) fn lines(account: &DecoderAccount, width: usize) -> Vec<String> {
     }
     if account.function_calls > 0 {
         said.push(format!(
-            "{} by message, as for large objects: no events",
+            "{} by OID, as for large objects",
             counted(account.function_calls, "function call")
         ));
     }

@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
-    CopyIn, EventRef, FirstRow, KindRef, PackedParameters, Parameter, ParameterRef, Parameters,
-    REPORTED_STANDARD_CONFORMING_STRINGS, ServerEvent, Session, WireDetails,
+    CopyIn, EventRef, FirstRow, KindRef, LargeObjectFunction, PackedParameters, Parameter,
+    ParameterRef, Parameters, REPORTED, ServerEvent, Session, WireDetails,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -46,6 +46,9 @@ use outcome::MaskOutcome;
 use sql::{ParameterRole, ParameterRoles};
 use words::{TextSyntax, mask_text};
 use workload::{KeepReason, MaskAccount, MaskNote, MaskedValues};
+
+/// OID of the type `bytea`.
+const BYTEA: u32 = 17;
 
 /// Rules and key for masking values.
 #[derive(Debug, Clone)]
@@ -161,6 +164,8 @@ impl Masker {
             }
         }
         let sql = self.sql.as_str();
+        // The result of a function call is recorded only if it identifies a large object.
+        let is_result_kept = kept || matches!(event.kind, KindRef::FunctionCall { .. });
         let particulars = event.wire_details.filter(|particulars| {
             particulars.copy.is_some()
                 || particulars.first_row.is_some()
@@ -171,7 +176,7 @@ impl Masker {
             Arc::new(mask_details(
                 &self.mask,
                 (event.kind.sql().unwrap_or(""), backslash),
-                kept,
+                is_result_kept,
                 particulars,
                 account,
             ))
@@ -226,6 +231,32 @@ impl Masker {
                 portal,
                 sql,
             },
+            KindRef::FunctionCall {
+                function,
+                parameters,
+                ..
+            } => {
+                let called = function.parse().ok().and_then(LargeObjectFunction::of);
+                let types = called.map_or(&[][..], |called| called.arguments);
+                mask_parameters(
+                    &self.mask,
+                    |index| match types.get(index) {
+                        _ if kept => ParameterRole::Kept(KeepReason::Requested),
+                        // Identifiers, positions and lengths; the data are bytes.
+                        Some(&oid) if oid != BYTEA => ParameterRole::Kept(KeepReason::Instruction),
+                        _ => ParameterRole::Data,
+                    },
+                    types,
+                    parameters,
+                    &mut account.parameters,
+                    &mut self.parameters,
+                );
+                KindRef::FunctionCall {
+                    function,
+                    sql,
+                    parameters: self.parameters.borrowed(),
+                }
+            }
             KindRef::Cancel => KindRef::Cancel,
             KindRef::Disconnect => KindRef::Disconnect,
         };
@@ -394,9 +425,7 @@ fn mask_details(
                 *value = words.collect::<Vec<_>>().join(" ").into();
                 MaskOutcome::Kept(KeepReason::Setting)
             }
-            _ if &**name == REPORTED_STANDARD_CONFORMING_STRINGS => {
-                MaskOutcome::Kept(KeepReason::Setting)
-            }
+            _ if name.starts_with(REPORTED) => MaskOutcome::Kept(KeepReason::Setting),
             false => MaskOutcome::Kept(KeepReason::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());

@@ -15,7 +15,8 @@ use super::connection_state::{is_only_set, reason_to_keep};
 use super::insert::Reason;
 use super::session_context::SessionContexts;
 use workload::{
-    Boundary, Event, EventKind, Outcome, RewriteAccount, Session, Setting, WireDetails,
+    Boundary, Event, EventKind, Outcome, REPORTED_PROCESS_ID, RewriteAccount, Session, Setting,
+    WireDetails,
 };
 
 type Emit<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
@@ -105,7 +106,10 @@ impl SessionPooler {
                 seen.key.database = database.clone();
                 seen.key.user = user.clone();
                 if let Some(particulars) = &event.wire_details {
-                    seen.key.settings = particulars.settings.clone();
+                    // Each connection has a process of its own.
+                    let settings = particulars.settings.iter();
+                    let shared = settings.filter(|(name, _)| **name != *REPORTED_PROCESS_ID);
+                    seen.key.settings = shared.cloned().collect();
                 }
             }
             EventKind::Simple { sql } if !seen.is_open && is_only_set(sql) => {
@@ -121,7 +125,9 @@ impl SessionPooler {
                     seen.keeps = reason_to_keep(sql, parameters);
                 }
             }
-            EventKind::Prepare { .. } | EventKind::Fetch { .. } => seen.is_open = true,
+            EventKind::Prepare { .. }
+            | EventKind::Fetch { .. }
+            | EventKind::FunctionCall { .. } => seen.is_open = true,
             EventKind::Cancel | EventKind::Disconnect => {}
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::insert::Reason;
 use sql::{Lexer, Token};
-use workload::{Boundary, Event, EventKind, Parameter, WireDetails};
+use workload::{Boundary, Event, EventKind, MessageSet, Parameter, WireDetails};
 
 /// Builds the simple statement; `None` if the event is no execution.
 ///
@@ -19,6 +19,7 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
             ..
         } => (sql, portal, parameters),
         EventKind::Fetch { .. } => return Some(Err("it fetches from an open portal")),
+        EventKind::FunctionCall { .. } => return Some(Err("it calls a function by its OID")),
         EventKind::Prepare { .. } => return Some(Err("it only prepares")),
         _ => return None,
     };
@@ -28,6 +29,9 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
     }
     if event.unreplayable.is_some() {
         return Some(Err("it cannot be replayed"));
+    }
+    if particulars.is_some_and(|one| one.messages != MessageSet::Complete) {
+        return Some(Err("it was refused before it was executed"));
     }
     if !portal.is_empty() || particulars.is_some_and(|one| one.rows_max.is_some_and(|max| max > 0))
     {
@@ -44,6 +48,7 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
     let particulars = particulars.map(|one| {
         Arc::new(WireDetails {
             parameter_types: Vec::new(),
+            parsed: false,
             result_formats: Vec::new(),
             // The digest may be of results in binary form.
             result_digest: one

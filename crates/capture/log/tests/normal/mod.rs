@@ -47,6 +47,8 @@ pub fn normal_form(collected: &EventCollector) -> String {
                     .collect();
                 write!(text, " {statement:?}/{portal:?} {sql:?} {parameters:?}").unwrap();
             }
+            // A log has none.
+            EventKind::FunctionCall { .. } => (),
             EventKind::Cancel | EventKind::Disconnect => (),
         }
         if event.outcome.duration_us.is_some() {

@@ -53,7 +53,7 @@ pub struct DecoderAccount {
     /// Number of messages longer than the limit (64 MiB), whose effect cannot be replayed.
     #[serde(default)]
     pub too_long: u64,
-    /// Number of FunctionCall messages, as libpq's for large objects: they are no events.
+    /// Number of FunctionCall messages, as libpq's for large objects.
     #[serde(default)]
     pub function_calls: u64,
     /// Number of bytes from clients.

@@ -1,16 +1,22 @@
 //! Decodes the messages of clients.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use protocol::frontend::{Bind, Close, CopyFail, Describe, Execute, Parse, Query, Target, tag};
-use protocol::{DecodeError, Format, Header};
-use workload::{Boundary, ResultFormat, Unreplayable};
+use protocol::frontend::{
+    Bind, Close, CopyFail, Describe, Execute, FunctionCall, Parse, Query, Target, tag,
+};
+use protocol::{DecodeError, Format, Formats, Header, Values};
+use workload::{Boundary, PackedParameters, Unreplayable};
 
 use super::connection::{BodyHandling, Connection, KEPT_BYTES_MAX, Output};
-use super::named_objects::{Portal, PreparedStatement, Statement, generates_values};
-use super::pending_requests::{DescribeTarget, EventRecording, PendingEvent, Request, Step};
+use super::named_objects::{
+    Portal, PreparedStatement, Statement, Unexecuted, UnexecutedRequest, decode_name, decode_text,
+    generates_values,
+};
+use super::pending_requests::{
+    CloseTarget, EventRecording, PendingEvent, Preparation, Request, Step,
+};
 
 impl Connection {
     /// Handles the header of a message; returns what to do with its body.
@@ -26,13 +32,13 @@ impl Connection {
             return BodyHandling::Pass;
         }
         match header.tag {
-            tag::SYNC => self.requests.set_boundary(Boundary::Sync),
-            tag::FLUSH => self.requests.set_boundary(Boundary::Flush),
-            tag::TERMINATE => self.handle_terminate(at_us),
-            tag::FUNCTION_CALL => {
-                out.account.function_calls += 1;
-                self.requests.add_step(Step::Function);
+            tag::SYNC => self.handle_sync(),
+            tag::FLUSH => {
+                self.end_unexecuted();
+                self.requests.set_boundary(Boundary::Flush);
             }
+            tag::TERMINATE => self.handle_terminate(at_us),
+            tag::FUNCTION_CALL => out.account.function_calls += 1,
             protocol::copy::COPY_DONE => self.requests.end_copy(),
             protocol::copy::COPY_DATA if self.requests.copy_destination().is_some() => {
                 return BodyHandling::Pieces;
@@ -42,13 +48,29 @@ impl Connection {
         BodyHandling::Usual
     }
 
+    fn handle_sync(&mut self) {
+        self.end_unexecuted();
+        if self.requests.is_skipping() {
+            self.names.revert_all();
+        }
+        self.requests.set_boundary(Boundary::Sync);
+    }
+
     /// Handles a message that is too long to keep: its names are unknown.
     fn handle_too_long(&mut self, tag: u8, at_us: i64, place: u64, out: &mut Output<'_>) {
         out.account.too_long += 1;
         match tag {
-            tag::QUERY | tag::PARSE => {
+            tag::QUERY | tag::PARSE | tag::FUNCTION_CALL => {
                 let request = match tag {
                     tag::QUERY => Request::Simple { sql: String::new() },
+                    tag::FUNCTION_CALL => {
+                        out.account.function_calls += 1;
+                        Request::FunctionCall {
+                            function: Box::default(),
+                            sql: Box::default(),
+                            parameters: Box::default(),
+                        }
+                    }
                     _ => Request::Prepare {
                         statement: Rc::new(Statement::unknown("", Unreplayable::TooLong)),
                     },
@@ -60,6 +82,10 @@ impl Connection {
                         pending.boundary = Boundary::Sync;
                         self.requests.add_event(pending, Step::Query);
                     }
+                    tag::FUNCTION_CALL => {
+                        pending.boundary = Boundary::Sync;
+                        self.requests.add_event(pending, Step::Function);
+                    }
                     _ => {
                         self.names.handle_loss();
                         self.requests.add_event(pending, Step::Parse);
@@ -68,13 +94,13 @@ impl Connection {
             }
             tag::BIND => {
                 self.names.handle_loss();
-                self.requests.add_step(Step::Bind);
+                self.requests.add_step(Step::Bind(None));
             }
             _ => (),
         }
     }
 
-    fn new_event(&self, request: Request, at_us: i64, place: u64) -> PendingEvent {
+    pub(super) fn new_event(&self, request: Request, at_us: i64, place: u64) -> PendingEvent {
         let mut pending = PendingEvent::new(request, at_us, place);
         pending.recording = EventRecording::new(self.is_recorded());
         pending
@@ -90,6 +116,7 @@ impl Connection {
     ) -> Result<(), DecodeError> {
         match message {
             tag::QUERY => {
+                self.end_unexecuted();
                 let (text, unreplayable) = decode_text(Query::decode(body)?.sql);
                 let wants_row = generates_values(&text);
                 let mut sql = self.buffers.take_text();
@@ -101,28 +128,25 @@ impl Connection {
                 self.requests.add_event(pending, Step::Query);
             }
             tag::PARSE => self.handle_parse(&Parse::decode(body)?, at_us, place),
-            tag::BIND => self.handle_bind(&Bind::decode(body)?),
+            tag::BIND => self.handle_bind(&Bind::decode(body)?, at_us, place),
             tag::EXECUTE => self.handle_execute(&Execute::decode(body)?, at_us, place),
-            tag::DESCRIBE => {
-                let described = match Describe::decode(body)?.target {
-                    Target::Statement(named) => {
-                        let prepared = self.names.prepared(&decode_name(named));
-                        DescribeTarget::Statement(prepared.map(|known| known.statement.clone()))
-                    }
-                    Target::Portal(_) => DescribeTarget::Portal,
-                };
-                self.requests.add_step(Step::Describe(described));
-            }
+            tag::DESCRIBE => self.handle_describe(&Describe::decode(body)?, at_us, place),
             tag::CLOSE => {
-                match Close::decode(body)?.target {
+                self.end_unexecuted();
+                let target = match Close::decode(body)?.target {
                     Target::Statement(named) => {
                         self.names.close_statement(&decode_name(named));
+                        CloseTarget::Statement
                     }
                     Target::Portal(named) => {
                         self.names.close_portal(&decode_name(named));
+                        CloseTarget::Portal
                     }
-                }
-                self.requests.add_step(Step::Close);
+                };
+                self.requests.add_step(Step::Close(target));
+            }
+            tag::FUNCTION_CALL => {
+                self.handle_function_call(&FunctionCall::decode(body)?, at_us, place);
             }
             tag::COPY_FAIL => {
                 let reason = CopyFail::decode(body)?.reason;
@@ -137,6 +161,7 @@ impl Connection {
     }
 
     fn handle_parse(&mut self, parse: &Parse<'_>, at_us: i64, place: u64) {
+        self.end_unexecuted();
         let (sql, unreplayable) = decode_text(parse.sql);
         let statement = Rc::new(Statement {
             name: decode_name(parse.statement).into(),
@@ -152,6 +177,9 @@ impl Connection {
         };
         let mut pending = self.new_event(request, at_us, place);
         pending.unreplayable = unreplayable;
+        if !statement.name.is_empty() {
+            pending.preparation = Preparation::SameGroup;
+        }
         let number = self.requests.add_event(pending, Step::Parse);
         self.names.prepare(PreparedStatement {
             statement,
@@ -159,30 +187,10 @@ impl Connection {
         });
     }
 
-    fn handle_bind(&mut self, bind: &Bind<'_>) {
-        let mut parameters = self.buffers.take_parameters();
-        let mut not_utf8 = None;
-        for (index, value) in bind.parameters.iter().enumerate() {
-            match (value, bind.parameter_formats.of(index)) {
-                (None, _) => parameters.push_null(),
-                (Some(bytes), Some(Format::Text) | None) => match std::str::from_utf8(bytes) {
-                    Ok(text) => {
-                        parameters.push_text(text);
-                        parameters.end_value();
-                    }
-                    Err(_) => {
-                        not_utf8 = Some(Unreplayable::NotUtf8);
-                        parameters.push_text(&String::from_utf8_lossy(bytes));
-                        parameters.end_value();
-                    }
-                },
-                (Some(bytes), Some(_)) => parameters.push_binary(bytes),
-            }
-        }
-        let result_formats = bind.result_formats.iter().map(|format| match format {
-            Format::Text => ResultFormat::Text,
-            _ => ResultFormat::Binary,
-        });
+    fn handle_bind(&mut self, bind: &Bind<'_>, at_us: i64, place: u64) {
+        self.begin_bind();
+        let (parameters, not_utf8) = self.pack_values(bind.parameters, bind.parameter_formats);
+        let result_formats = bind.result_formats.iter().map(super::result_format);
         let result_formats = self.names.formats(result_formats);
         let named = decode_name(bind.statement);
         let (statement, parsed) = match self.names.prepared(&named) {
@@ -199,12 +207,44 @@ impl Connection {
             result_formats,
             parsed,
         };
-        self.names.bind(&decode_name(bind.portal), portal);
-        self.requests.add_step(Step::Bind);
+        let portal_name = decode_name(bind.portal);
+        self.names.bind(&portal_name, portal);
+        self.unexecuted = Some(Unexecuted {
+            request: UnexecutedRequest::Bind {
+                portal: self.names.portal_name(&portal_name),
+            },
+            at_us,
+            place,
+        });
+        self.requests.add_step(Step::Bind(None));
+    }
+
+    /// Packs the values of a Bind or FunctionCall. Also returns why they cannot be replayed, if they cannot.
+    pub(super) fn pack_values(
+        &mut self,
+        values: Values<'_>,
+        formats: Formats<'_>,
+    ) -> (Box<PackedParameters>, Option<Unreplayable>) {
+        let mut parameters = self.buffers.take_parameters();
+        let mut not_utf8 = None;
+        for (index, value) in values.iter().enumerate() {
+            match (value, formats.of(index)) {
+                (None, _) => parameters.push_null(),
+                (Some(bytes), Some(Format::Text) | None) => {
+                    let (text, unreplayable) = decode_text(bytes);
+                    not_utf8 = not_utf8.or(unreplayable);
+                    parameters.push_text(&text);
+                    parameters.end_value();
+                }
+                (Some(bytes), Some(_)) => parameters.push_binary(bytes),
+            }
+        }
+        (parameters, not_utf8)
     }
 
     fn handle_execute(&mut self, execute: &Execute<'_>, at_us: i64, place: u64) {
         let named = decode_name(execute.portal);
+        self.execute_unexecuted(&named);
         let portal_name = self.names.portal_name(&named);
         let group = self.requests.group;
         let mut merges = None;
@@ -259,17 +299,4 @@ impl Connection {
             }
         }
     }
-}
-
-/// Decodes a text; also returns why it cannot be replayed, if it cannot.
-fn decode_text(bytes: &[u8]) -> (Cow<'_, str>, Option<Unreplayable>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.into(), None),
-        Err(_) => (String::from_utf8_lossy(bytes), Some(Unreplayable::NotUtf8)),
-    }
-}
-
-/// Decodes a name.
-fn decode_name(bytes: &[u8]) -> Cow<'_, str> {
-    decode_text(bytes).0
 }

@@ -11,7 +11,7 @@ use workload::{RowDigest, SessionState};
 use super::account::{DecoderAccount, UnreadableReason};
 use super::buffer_pool::BufferPool;
 use super::describe::DetailsCache;
-use super::named_objects::NamedObjects;
+use super::named_objects::{NamedObjects, Unexecuted};
 use super::pending_requests::{EventRecording, PendingEvent, PendingRequests, Request};
 use super::resync::Resync;
 use super::start_up::{StartUp, StartUpResult};
@@ -23,9 +23,9 @@ use capture_sink::{EventSink, SinkError};
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Client messages whose body is needed; for the others the header is enough.
-const CLIENT_WANTED: TagSet = TagSet::of(b"QPBCDEf");
+const CLIENT_WANTED: TagSet = TagSet::of(b"QPBCDEFf");
 /// Server messages whose body is needed.
-const SERVER_WANTED: TagSet = TagSet::of(b"CEKSTZ");
+const SERVER_WANTED: TagSet = TagSet::of(b"CEKSTVZ");
 
 /// Treatment of a message's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +122,7 @@ pub(super) struct Connection {
     pub(super) key: Option<(i32, Box<[u8]>)>,
     pub(super) requests: PendingRequests,
     pub(super) names: NamedObjects,
+    pub(super) unexecuted: Option<Unexecuted>,
     pub(super) buffers: BufferPool,
     /// Column names of the next rows.
     pub(super) columns: Option<Arc<[Box<str>]>>,
@@ -157,6 +158,7 @@ impl Connection {
             key: None,
             requests: PendingRequests::default(),
             names: NamedObjects::default(),
+            unexecuted: None,
             buffers: BufferPool::default(),
             columns: None,
             row: CurrentRow::default(),
@@ -423,6 +425,7 @@ impl Connection {
             recorded.last_us = recorded.last_us.max(at_us);
         }
         self.names.handle_loss();
+        self.unexecuted = None;
         self.phase = Phase::Resync(Resync::default());
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use workload::{CopyIn, Unreplayable, WireDetails};
 
-use super::pending_requests::{PendingEvent, Request};
+use super::pending_requests::{PendingEvent, Preparation, Request};
 
 /// Cache of recent wire details of all connections.
 #[derive(Debug, Default)]
@@ -48,6 +48,7 @@ pub(super) fn describe_event(
     let statement = pending.request.statement();
     let types = statement.map_or(&[][..], |statement| &statement.types);
     let formats = pending.result_formats.as_deref().unwrap_or_default();
+    let parsed = pending.preparation == Preparation::SameGroup;
     let is_like = |other: &WireDetails| {
         copy.is_none()
             && first_row.is_none()
@@ -55,6 +56,8 @@ pub(super) fn describe_event(
             && pending.awaited == other.awaited
             && pending.boundary == other.boundary
             && pending.rows_max == other.rows_max
+            && parsed == other.parsed
+            && pending.messages == other.messages
             && are_same(types, &other.parameter_types)
             && are_same(formats, &other.result_formats)
             && other.copy.is_none()
@@ -74,6 +77,8 @@ pub(super) fn describe_event(
         None => {
             let new = Arc::new(WireDetails {
                 parameter_types: types.to_vec(),
+                parsed,
+                messages: pending.messages,
                 result_formats: formats.to_vec(),
                 rows_max: pending.rows_max,
                 copy,

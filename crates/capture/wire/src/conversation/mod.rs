@@ -11,8 +11,9 @@
 //!
 //! Events are made of messages as follows. A Query is a `simple`. An Execute is an `execute` with
 //! the values of its Bind, or a `fetch` if its portal was executed before. A Parse is part of the
-//! first execution of its group (up to the Sync), or a `prepare` if the group has none. Describe,
-//! Close, Flush and Sync are no events; the one that follows an event is its boundary. `due_us` is
+//! first execution of its group (up to the Sync), or a `prepare` if the group has none. A
+//! FunctionCall is a `function_call`. Close, Flush and Sync are no events; the one that follows an
+//! event is its boundary. A Bind or Describe without an Execute is an event if the server refuses it. `due_us` is
 //! the time of the last byte of the Query or Execute. The duration starts then, or at the end of
 //! the previous answer, and ends with the event's own answer (ReadyForQuery for the last event of a
 //! group).
@@ -21,13 +22,14 @@
 //! longer than 64 MiB, and COPY data beyond that, are skipped and counted.
 //!
 //! This module leaves sockets, TLS and the order of packets to others. Encrypted traffic is counted
-//! by kind. FunctionCall messages are counted and ignored.
+//! by kind.
 
 mod account;
 mod buffer_pool;
 mod client;
 mod connection;
 mod describe;
+mod function_calls;
 mod named_objects;
 mod pending_requests;
 mod recording;
@@ -36,6 +38,7 @@ mod server;
 mod start_up;
 #[cfg(test)]
 mod tests;
+mod unexecuted;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -46,6 +49,8 @@ use describe::DetailsCache;
 use start_up::StartUpResult;
 
 use capture_sink::{EventSink, SinkError};
+use protocol::Format;
+use workload::ResultFormat;
 
 /// Sender of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,6 +87,14 @@ impl Hasher for SequentialHasher {
 
     fn finish(&self) -> u64 {
         self.0
+    }
+}
+
+/// Converts the format of a result.
+fn result_format(format: Format) -> ResultFormat {
+    match format {
+        Format::Text => ResultFormat::Text,
+        _ => ResultFormat::Binary,
     }
 }
 

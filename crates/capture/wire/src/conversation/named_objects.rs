@@ -1,8 +1,9 @@
 //! Tracks the named objects of a session, prepared statements and portals, which later messages
 //! refer to.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -70,6 +71,17 @@ pub(super) struct PreparedStatement {
     pub(super) parsed: Option<(u64, u64)>,
 }
 
+/// A change of a name's statement that the server has not answered yet.
+#[derive(Debug)]
+struct NameChange {
+    name: Box<str>,
+    before: Option<PreparedStatement>,
+    after: Option<Rc<Statement>>,
+}
+
+/// A statement that a later request used, but the server refused to prepare, and the one that its name still has.
+pub(super) type WrongStatement = (Rc<Statement>, Rc<Statement>);
+
 /// A prepared statement with values.
 #[derive(Debug)]
 pub(super) struct Portal {
@@ -90,19 +102,67 @@ pub(super) struct NamedObjects {
     last_used: Option<PreparedStatement>,
     unnamed_portal: Option<Portal>,
     portals: HashMap<Rc<str>, Portal>,
+    /// Changes by Parse and Close, in the order of the requests.
+    unanswered: VecDeque<NameChange>,
     no_name: Rc<str>,
     formats: Rc<[ResultFormat]>,
 }
 
 impl NamedObjects {
     pub(super) fn prepare(&mut self, prepared: PreparedStatement) {
-        let name = &*prepared.statement.name;
+        let name: Box<str> = prepared.statement.name.clone();
+        let after = Some(prepared.statement.clone());
+        let before = self.set(&name, Some(prepared));
+        self.unanswered.push_back(NameChange {
+            name,
+            before,
+            after,
+        });
+    }
+
+    /// Sets or removes the statement of a name. Returns the previous one.
+    fn set(
+        &mut self,
+        name: &str,
+        statement: Option<PreparedStatement>,
+    ) -> Option<PreparedStatement> {
         if name.is_empty() {
-            self.unnamed = Some(prepared);
-            return;
+            return std::mem::replace(&mut self.unnamed, statement);
         }
         self.last_used = None;
-        self.prepared.insert(name.into(), prepared);
+        match statement {
+            Some(statement) => self.prepared.insert(name.into(), statement),
+            None => self.prepared.remove(name),
+        }
+    }
+
+    /// Handles the server's answers to the first `count` changes of names.
+    pub(super) fn confirm(&mut self, count: usize) {
+        self.unanswered.drain(..count.min(self.unanswered.len()));
+    }
+
+    /// Reverts the first `count` changes of names, which the server refused or skipped. Returns the statements that
+    /// later requests were wrongly taken to use.
+    pub(super) fn revert(&mut self, count: usize) -> Vec<WrongStatement> {
+        let count = count.min(self.unanswered.len());
+        let reverted: Vec<NameChange> = self.unanswered.drain(..count).collect();
+        let mut wrong = Vec::new();
+        for change in reverted.into_iter().rev() {
+            if let (Some(before), Some(after)) = (&change.before, &change.after) {
+                wrong.push((after.clone(), before.statement.clone()));
+            }
+            let mut later = self.unanswered.iter_mut();
+            match later.find(|later| later.name == change.name) {
+                Some(later) => later.before = change.before,
+                None => drop(self.set(&change.name, change.before)),
+            }
+        }
+        wrong
+    }
+
+    /// Reverts all changes of names that the server has not answered.
+    pub(super) fn revert_all(&mut self) {
+        self.revert(self.unanswered.len());
     }
 
     pub(super) fn prepared(&mut self, name: &str) -> Option<&PreparedStatement> {
@@ -151,10 +211,12 @@ impl NamedObjects {
     }
 
     pub(super) fn close_statement(&mut self, name: &str) {
-        match name {
-            "" => self.unnamed = None,
-            name => self.forget(name),
-        }
+        let before = self.set(name, None);
+        self.unanswered.push_back(NameChange {
+            name: name.into(),
+            before,
+            after: None,
+        });
     }
 
     fn forget(&mut self, name: &str) {
@@ -180,6 +242,7 @@ impl NamedObjects {
         self.unnamed = None;
         self.unnamed_portal = None;
         self.portals.clear();
+        self.unanswered.clear();
     }
 
     /// Handles an SQL statement that removes names ([`removes_names`]).
@@ -221,6 +284,35 @@ pub(super) fn removes_names(command_tag: &[u8]) -> bool {
         command_tag,
         b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL"
     )
+}
+
+/// The last Bind or Describe of the current group, if no Execute followed it.
+#[derive(Debug)]
+pub(super) struct Unexecuted {
+    pub(super) request: UnexecutedRequest,
+    pub(super) at_us: i64,
+    pub(super) place: u64,
+}
+
+/// Message that no Execute followed.
+#[derive(Debug)]
+pub(super) enum UnexecutedRequest {
+    Bind { portal: Rc<str> },
+    DescribeStatement { statement: Rc<Statement> },
+    DescribePortal { portal: Rc<str> },
+}
+
+/// Decodes a text; also returns why it cannot be replayed, if it cannot.
+pub(super) fn decode_text(bytes: &[u8]) -> (Cow<'_, str>, Option<Unreplayable>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.into(), None),
+        Err(_) => (String::from_utf8_lossy(bytes), Some(Unreplayable::NotUtf8)),
+    }
+}
+
+/// Decodes a name.
+pub(super) fn decode_name(bytes: &[u8]) -> Cow<'_, str> {
+    decode_text(bytes).0
 }
 
 #[cfg(test)]

@@ -7,10 +7,14 @@
 //! An event leaves the queue when it is answered and its boundary is known: at the first answer to
 //! another event, or when the server is ready.
 
+mod incomplete;
+
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{Boundary, FirstRow, PackedParameters, ResultFormat, Sqlstate, Unreplayable};
+use workload::{
+    Boundary, FirstRow, MessageSet, PackedParameters, ResultFormat, Sqlstate, Unreplayable,
+};
 
 use super::named_objects::Statement;
 
@@ -20,11 +24,13 @@ pub(super) enum Step {
     Query(u64),
     /// The Parse's own event, or that of the execution that it is part of.
     Parse(u64),
-    Bind,
-    Describe(DescribeTarget),
+    /// The Bind's own event, if no Execute followed ([`super::unexecuted`]).
+    Bind(Option<u64>),
+    /// The event that an error of the Describe belongs to, if it is not the next one.
+    Describe(DescribeTarget, Option<u64>),
     Execute(u64),
-    Close,
-    Function,
+    Close(CloseTarget),
+    Function(u64),
     Sync {
         /// Its group has an event, which is not complete before the Sync.
         ends_event: bool,
@@ -34,11 +40,25 @@ pub(super) enum Step {
 impl Step {
     fn event(&self) -> Option<u64> {
         match self {
-            Step::Query(number) | Step::Parse(number) | Step::Execute(number) => Some(*number),
-            Step::Bind | Step::Describe(_) | Step::Close | Step::Function | Step::Sync { .. } => {
-                None
-            }
+            Step::Query(number)
+            | Step::Parse(number)
+            | Step::Execute(number)
+            | Step::Function(number) => Some(*number),
+            Step::Bind(_) | Step::Describe(..) | Step::Close(_) | Step::Sync { .. } => None,
         }
+    }
+
+    /// The event that its error belongs to, if it is known before an Execute follows.
+    fn event_of_error(&self) -> Option<u64> {
+        match self {
+            Step::Bind(number) | Step::Describe(_, number) => *number,
+            step => step.event(),
+        }
+    }
+
+    /// Returns whether it changes the statement of a name.
+    fn changes_name(&self) -> bool {
+        matches!(self, Step::Parse(_) | Step::Close(CloseTarget::Statement))
     }
 
     fn is_sync(&self) -> bool {
@@ -46,7 +66,7 @@ impl Step {
     }
 
     fn ends_in_ready(&self) -> bool {
-        self.is_sync() || matches!(self, Step::Query(_) | Step::Function)
+        self.is_sync() || matches!(self, Step::Query(_) | Step::Function(_))
     }
 
     /// Returns whether an event waits for its answer.
@@ -61,6 +81,13 @@ impl Step {
 pub(super) enum DescribeTarget {
     /// `None` if the statement is unknown.
     Statement(Option<Rc<Statement>>),
+    Portal,
+}
+
+/// Subject of a Close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CloseTarget {
+    Statement,
     Portal,
 }
 
@@ -83,6 +110,12 @@ pub(super) enum Request {
         statement: Option<Rc<Statement>>,
         portal: Rc<str>,
     },
+    FunctionCall {
+        /// OID in decimal.
+        function: Box<str>,
+        sql: Box<str>,
+        parameters: Box<PackedParameters>,
+    },
     Cancel,
 }
 
@@ -96,6 +129,7 @@ impl Request {
             Request::Fetch { statement, .. } => {
                 Some(statement.as_ref().map_or("", |statement| &statement.sql))
             }
+            Request::FunctionCall { sql, .. } => Some(sql),
             Request::Cancel => None,
         }
     }
@@ -105,7 +139,7 @@ impl Request {
         match self {
             Request::Prepare { statement } | Request::Execute { statement, .. } => Some(statement),
             Request::Fetch { statement, .. } => statement.as_ref(),
-            Request::Simple { .. } | Request::Cancel => None,
+            Request::Simple { .. } | Request::FunctionCall { .. } | Request::Cancel => None,
         }
     }
 }
@@ -121,6 +155,15 @@ pub(super) struct CopyData {
     pub(super) ended: bool,
     /// Some of the data is missing.
     pub(super) cut: bool,
+}
+
+/// Preparation of an event's named statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Preparation {
+    /// By an earlier group of messages, or the statement has no name.
+    Earlier,
+    /// In the same group.
+    SameGroup,
 }
 
 /// Relation of a future event to the recording.
@@ -157,6 +200,10 @@ pub(super) struct PendingEvent {
     pub(super) recording: EventRecording,
     /// The event that it is part of: a statement that was executed in the group that prepared it.
     pub(super) merged_into: Option<u64>,
+    pub(super) preparation: Preparation,
+    pub(super) messages: MessageSet,
+    /// The event before it in its group, with its boundary if this one fails. Set for incomplete messages.
+    pub(super) follows: Option<(u64, Boundary)>,
     pub(super) unreplayable: Option<Unreplayable>,
     pub(super) result_formats: Option<Rc<[ResultFormat]>>,
     pub(super) rows_max: Option<u32>,
@@ -186,6 +233,9 @@ impl PendingEvent {
             boundary: Boundary::Nothing,
             recording: EventRecording::Unrecorded,
             merged_into: None,
+            preparation: Preparation::Earlier,
+            messages: MessageSet::Complete,
+            follows: None,
             unreplayable: None,
             result_formats: None,
             rows_max: None,
@@ -204,6 +254,13 @@ impl PendingEvent {
 
     fn is_statement(&self) -> bool {
         !matches!(self.request, Request::Cancel)
+    }
+
+    /// Returns whether it does not become an event: it is part of another one, or has incomplete messages that the
+    /// server did not refuse.
+    fn is_dropped(&self) -> bool {
+        self.merged_into.is_some()
+            || self.messages != MessageSet::Complete && self.sqlstate.is_none()
     }
 
     /// Adds a portion of rows, at a command tag or a suspended portal.
@@ -240,6 +297,8 @@ pub(super) struct PendingRequests {
     error: Option<Sqlstate>,
     /// The event whose COPY data the server accepts.
     copying: Option<u64>,
+    /// Number of answered steps that change the statement of a name.
+    name_changes: usize,
     /// Number of steps that events wait for.
     awaited_steps: usize,
     /// The group has an event.
@@ -329,6 +388,16 @@ impl PendingRequests {
         self.pending.push_back(pending);
     }
 
+    /// Returns whether the server skips all messages up to the next Sync.
+    pub(super) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// Returns how many steps that change the statement of a name left the queue since the last call.
+    pub(super) fn take_name_changes(&mut self) -> usize {
+        std::mem::take(&mut self.name_changes)
+    }
+
     /// Adds a message that is no event.
     pub(super) fn add_step(&mut self, step: Step) {
         if !self.skipping {
@@ -344,6 +413,7 @@ impl PendingRequests {
 
     fn pop(&mut self) -> Option<Step> {
         let step = self.steps.pop_front()?;
+        self.name_changes += usize::from(step.changes_name());
         self.awaited_steps -= usize::from(step.is_awaited());
         Some(step)
     }
@@ -358,7 +428,9 @@ impl PendingRequests {
         }
         prepared.merged_into = Some(into);
         let (awaited, sqlstate) = (prepared.awaited, prepared.sqlstate);
+        let preparation = prepared.preparation;
         if let Some(into) = self.get(into) {
+            into.preparation = preparation;
             into.awaited = awaited;
             into.sqlstate = into.sqlstate.or(sqlstate);
         }
@@ -371,11 +443,14 @@ impl PendingRequests {
             return;
         }
         let last = self.pending.iter_mut().rev();
-        let mut last = last.filter(|pending| pending.is_statement());
-        if let Some(pending) = last.find(|pending| pending.merged_into.is_none())
-            && pending.boundary != Boundary::Sync
-        {
-            pending.boundary = boundary;
+        for pending in last.filter(|pending| pending.is_statement()) {
+            if pending.boundary != Boundary::Sync {
+                pending.boundary = boundary;
+            }
+            // The server may accept incomplete messages, which are then no event.
+            if !pending.is_dropped() {
+                break;
+            }
         }
         if boundary == Boundary::Sync {
             self.group += 1;
@@ -398,7 +473,7 @@ impl PendingRequests {
     /// Removes the first `steps` steps, which had no visible answer.
     fn skip_steps(&mut self, steps: usize) {
         for _ in 0..steps {
-            let number = self.pop().and_then(|step| step.event());
+            let number = self.pop().and_then(|step| step.event_of_error());
             if let Some(pending) = number.and_then(|number| self.get(number)) {
                 pending.answered = true;
             }
@@ -432,7 +507,7 @@ impl PendingRequests {
     /// Handles ReadyForQuery: all requests up to here are answered.
     pub(super) fn complete_all(&mut self, at_us: i64) {
         let last = match self.take_answered(Step::ends_in_ready) {
-            Some(Step::Query(number)) => Some(number),
+            Some(Step::Query(number) | Step::Function(number)) => Some(number),
             Some(Step::Sync { .. }) => self.held_back,
             _ => None,
         };
@@ -462,11 +537,11 @@ impl PendingRequests {
         };
         let own = match step {
             Step::Sync { .. } => self.held_back,
-            step => step.event(),
+            step => step.event_of_error(),
         };
-        // An error of Bind or Describe belongs to the next execution of its group.
+        // Any other error of Bind or Describe belongs to the next execution of its group.
         let group = self.steps.iter().take_while(|step| !step.is_sync());
-        let number = own.or_else(|| group.filter_map(Step::event).next());
+        let number = own.or_else(|| group.filter_map(Step::event_of_error).next());
         let number = number.map(|number| match self.get(number) {
             Some(pending) => pending.merged_into.unwrap_or(number),
             None => number,
@@ -475,6 +550,12 @@ impl PendingRequests {
             && let Some(pending) = self.get(number)
         {
             pending.sqlstate.get_or_insert(sqlstate);
+            if let Some((before, boundary)) = pending.follows
+                && let Some(before) = self.get(before)
+            {
+                // Its group continued with this one.
+                before.boundary = boundary;
+            }
         }
         if self.steps.front().is_some_and(Step::ends_in_ready) {
             return number.is_some();
@@ -552,11 +633,11 @@ impl PendingRequests {
             if !front.answered || self.held_back == Some(self.first) {
                 return None;
             }
-            if front.merged_into.is_none() && self.is_awaiting_boundary() {
+            if !front.is_dropped() && self.is_awaiting_boundary() {
                 return None;
             }
             let pending = self.take_first()?;
-            if pending.0.merged_into.is_none() {
+            if !pending.0.is_dropped() {
                 return Some(pending);
             }
         }
@@ -565,8 +646,15 @@ impl PendingRequests {
     /// Returns whether the boundary of the first event is unknown and may still come.
     fn is_awaiting_boundary(&self) -> bool {
         let front = &self.pending[0];
-        let later = self.pending.iter().skip(1).any(PendingEvent::is_statement);
-        front.boundary == Boundary::Nothing && front.is_statement() && !later
+        let mut later = self.pending.iter().skip(1);
+        let is_last = !later.any(|later| later.is_statement() && !later.is_dropped());
+        // After an error, the server skips everything up to a Sync.
+        let is_unknown = match front.boundary {
+            Boundary::Nothing => true,
+            Boundary::Flush => front.sqlstate.is_some(),
+            Boundary::Sync => false,
+        };
+        is_unknown && front.is_statement() && is_last
     }
 
     fn take_first(&mut self) -> Option<(PendingEvent, i64)> {
@@ -589,7 +677,7 @@ impl PendingRequests {
         let free_us = self.free_us;
         self.pending
             .iter_mut()
-            .filter(|pending| pending.merged_into.is_none())
+            .filter(|pending| !pending.is_dropped())
             .map(move |pending| {
                 let begun_us = pending.due_us.max(free_us);
                 (pending, begun_us)
@@ -606,7 +694,7 @@ impl PendingRequests {
         (self.awaited_steps, self.has_event) = (0, false);
         loop {
             let pending = self.take_first()?;
-            if pending.0.merged_into.is_none() {
+            if !pending.0.is_dropped() {
                 return Some(pending);
             }
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use protocol::backend::TransactionStatus;
 use sql::SessionEffect;
-use workload::{EventKind, EventRef, KindRef, Outcome, Parameters, Session, WireDetails};
+use workload::{
+    EventKind, EventRef, KindRef, Outcome, Parameters, REPORTED_PROCESS_ID, Session, WireDetails,
+};
 
 use super::connection::{Connection, Output, RecordingState};
 use super::pending_requests::{EventRecording, PendingEvent, Request};
@@ -43,6 +45,16 @@ impl Connection {
             user: &user,
             application: &application,
         };
+        if let Some((process_id, _)) = &self.key
+            && !self
+                .settings
+                .iter()
+                .any(|(name, _)| **name == *REPORTED_PROCESS_ID)
+        {
+            let process_id = process_id.to_string();
+            self.settings
+                .push((REPORTED_PROCESS_ID.into(), process_id.into()));
+        }
         let settings = (!self.settings.is_empty()).then(|| {
             Arc::new(WireDetails {
                 settings: self.settings.clone(),
@@ -276,6 +288,15 @@ fn kind_of(request: &Request) -> KindRef<'_> {
             statement: (statement.as_ref()).map_or("", |statement| &statement.name),
             portal,
             sql: (statement.as_ref()).map_or("", |statement| &statement.sql),
+        },
+        Request::FunctionCall {
+            function,
+            sql,
+            parameters,
+        } => KindRef::FunctionCall {
+            function,
+            sql,
+            parameters: parameters.borrowed(),
         },
         Request::Cancel => KindRef::Cancel,
     }

@@ -59,20 +59,25 @@ impl Connection {
             }
         }
         match header.tag {
-            tag::PARSE_COMPLETE => self.requests.complete_parse(at_us),
-            tag::BIND_COMPLETE => drop(
+            tag::PARSE_COMPLETE => {
+                self.requests.complete_parse(at_us);
+                self.confirm_names();
+            }
+            tag::BIND_COMPLETE => {
                 self.requests
-                    .take_answered(|step| matches!(step, Step::Bind)),
-            ),
-            tag::CLOSE_COMPLETE => drop(
+                    .complete_incomplete(|step| matches!(step, Step::Bind(_)));
+            }
+            tag::CLOSE_COMPLETE => {
                 self.requests
-                    .take_answered(|step| matches!(step, Step::Close)),
-            ),
+                    .take_answered(|step| matches!(step, Step::Close(_)));
+                self.confirm_names();
+            }
             tag::NO_DATA => {
                 self.columns = None;
                 self.requests
-                    .take_answered(|step| matches!(step, Step::Describe(_)));
+                    .complete_incomplete(|step| matches!(step, Step::Describe(..)));
             }
+            tag::FUNCTION_CALL_RESPONSE => return self.begin_function_result(header, out),
             tag::PORTAL_SUSPENDED => {
                 if let Some(pending) = self.requests.current_event() {
                     let came = pending.rows_came;
@@ -103,7 +108,7 @@ impl Connection {
 
     /// Returns whether the names of the rows' columns are needed.
     fn needs_columns(&mut self) -> bool {
-        if let Some(Step::Describe(DescribeTarget::Statement(statement))) =
+        if let Some(Step::Describe(DescribeTarget::Statement(statement), _)) =
             self.requests.next_step()
         {
             return (statement.as_ref()).is_some_and(|statement| statement.makes_values);
@@ -115,14 +120,36 @@ impl Connection {
 
     /// Handles a description of rows.
     fn handle_description(&mut self, columns: Option<Arc<[Box<str>]>>) {
-        if let Some(Step::Describe(described)) = self.requests.next_step() {
+        if let Some(Step::Describe(described, _)) = self.requests.next_step() {
             if let DescribeTarget::Statement(Some(statement)) = described {
                 statement.columns.replace(columns.clone());
             }
             self.requests
-                .take_answered(|step| matches!(step, Step::Describe(_)));
+                .complete_incomplete(|step| matches!(step, Step::Describe(..)));
         }
         self.columns = columns;
+    }
+
+    /// Handles answers to changes of names.
+    fn confirm_names(&mut self) {
+        self.names.confirm(self.requests.take_name_changes());
+    }
+
+    fn begin_function_result(&mut self, header: Header, out: &Output<'_>) -> BodyHandling {
+        let Some(pending) = self.requests.current_event() else {
+            return BodyHandling::Pass;
+        };
+        if pending.recording != EventRecording::Recorded {
+            return BodyHandling::Pass;
+        }
+        if pending.wants_row && header.body_bytes <= READ_BYTES_MAX {
+            return BodyHandling::Usual;
+        }
+        if !out.options.digest {
+            return BodyHandling::Pass;
+        }
+        self.row.first_row = None;
+        self.digest_row(header)
     }
 
     fn begin_row(&mut self, header: Header, out: &Output<'_>) -> BodyHandling {
@@ -231,8 +258,14 @@ impl Connection {
             tag::ERROR_RESPONSE => {
                 let error = ErrorNotice::decode(Report::Error, body)?;
                 let sqlstate = error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate);
+                self.confirm_names();
                 self.requests.fail(sqlstate, at_us);
+                let skipped = self.requests.take_name_changes();
+                for (wrong, right) in self.names.revert(skipped) {
+                    self.requests.replace_statement(&wrong, &right);
+                }
             }
+            tag::FUNCTION_CALL_RESPONSE => self.handle_function_result(body)?,
             tag::ROW_DESCRIPTION => {
                 let description = RowDescription::decode(body)?;
                 let names = description.iter();

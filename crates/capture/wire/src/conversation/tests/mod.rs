@@ -221,7 +221,13 @@ fn a_query_has_its_rows_times_and_digest() {
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(kinds, ["connect", "simple", "disconnect"]);
     let connect = events[0].wire_details.as_ref().unwrap();
-    assert_eq!(connect.settings, [("TimeZone".into(), "UTC".into())]);
+    assert_eq!(
+        connect.settings,
+        [
+            ("TimeZone".into(), "UTC".into()),
+            ("reported.process_id".into(), "7".into())
+        ]
+    );
     let select = &events[1];
     assert_eq!(
         (select.due_us, select.outcome.duration_us),
@@ -650,5 +656,5 @@ fn what_cannot_be_sent_again_says_why() {
         ]
     );
     assert_eq!(talk.hear().1.statements_unknown, 1);
-    assert_eq!(Unreplayable::ALL.len(), 13);
+    assert_eq!(Unreplayable::ALL.len(), 14);
 }

@@ -1,0 +1,256 @@
+//! Captures sessions whose outcomes only the wire shows, and replays them onto a copy: the same
+//! outcomes, and equal tables, on servers of four versions.
+//!
+//! A client of this test sends the messages through the proxy and keeps the bytes of both sides.
+//! Packets made of them are a second source.
+
+#[path = "../../../capture/wire/tests/packets/mod.rs"]
+#[allow(dead_code)]
+mod made;
+mod raw;
+mod scripts;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use postgres::{Client, NoTls};
+use run::{Outcome, RunReader};
+use sandbox::{Endpoint, Sandbox};
+use tempfile::TempDir;
+use test_support::server;
+use workload::{Event, WorkloadReader};
+
+use raw::Raw;
+
+/// Bytes of both sides of a session.
+type Turns = Vec<(bool, Vec<u8>)>;
+
+/// Runs the program, and returns what it printed.
+#[track_caller]
+fn rehearse(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A running proxy, which is interrupted and awaited.
+struct Proxy(Child, u16);
+
+impl Proxy {
+    fn start(upstream: &str, output: &Path) -> Proxy {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
+            .args(["--upstream", upstream, "--checksum-results", "rows", "-o"])
+            .arg(output)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = said.find_map(|line| line.ok().filter(|line| line.contains("listening at")));
+        let line = line.expect("it listens");
+        let address = line.split("listening at ").nth(1).unwrap();
+        let port = address.split(',').next().unwrap().rsplit(':').next();
+        let port = port.unwrap().trim().parse().unwrap();
+        std::thread::spawn(move || said.for_each(drop));
+        Proxy(child, port)
+    }
+
+    fn end(mut self) {
+        let id = self.0.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(killed.success());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server with the captured database and copies of it.
+struct Room {
+    directory: TempDir,
+    endpoint: Endpoint,
+    _server: Sandbox,
+}
+
+impl Room {
+    fn new(major: u16) -> Room {
+        let (server, endpoint) = server().major(major).settings(&[("fsync", "off")]).start();
+        let room = Room {
+            directory: tempfile::tempdir().unwrap(),
+            endpoint,
+            _server: server,
+        };
+        room.create("captured");
+        room
+    }
+
+    /// Creates a database with the schema. Its types have other OIDs than those of the others.
+    fn create(&self, database: &str) {
+        self.client("postgres")
+            .batch_execute(&format!("CREATE DATABASE {database}"))
+            .unwrap();
+        self.client(database)
+            .batch_execute(scripts::SCHEMA)
+            .unwrap();
+    }
+
+    fn client(&self, database: &str) -> Client {
+        Client::connect(&self.endpoint.url(database), NoTls).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn tables(&self, database: &str) -> Vec<Vec<String>> {
+        let mut client = self.client(database);
+        let all = scripts::TABLES.iter();
+        all.map(|sql| {
+            let rows = client.query(*sql, &[]).unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        })
+        .collect()
+    }
+
+    /// Replays a workload onto a new copy, and returns it.
+    fn replay(&self, workload: &Path, database: &str) -> RunReader {
+        self.create(database);
+        let run = self.path(&format!("{database}.run"));
+        rehearse(&[
+            "replay",
+            workload.to_str().unwrap(),
+            "--target",
+            &self.endpoint.url("postgres"),
+            "--map-database",
+            &format!("captured={database}"),
+            "--allow-captured-server",
+            &format!("127.0.0.1:{}", self.endpoint.port),
+            "--speed",
+            "max",
+            "--checksum-results",
+            "rows",
+            "-o",
+            run.to_str().unwrap(),
+        ]);
+        RunReader::open(&run).unwrap()
+    }
+}
+
+/// Checks that each statement had the captured outcome, or was skipped by the server as captured.
+#[track_caller]
+fn assert_same_outcomes(run: &RunReader) -> usize {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for execution in run.executions().unwrap() {
+        let execution = execution.unwrap();
+        if !execution.is_statement() {
+            continue;
+        }
+        count += 1;
+        let captured = execution.captured.sqlstate;
+        let is_same = match execution.outcome {
+            Outcome::Done => captured.is_none(),
+            Outcome::Failed(sqlstate) => captured == Some(sqlstate),
+            Outcome::Skipped(reason) => reason == run::SkipReason::PipelineAborted,
+        };
+        if !is_same {
+            wrong.push(format!("{execution:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    count
+}
+
+/// Returns a session's events without what differs between two sources of the same bytes.
+fn events(path: &Path) -> BTreeMap<u64, Vec<Event>> {
+    let reader = WorkloadReader::open(path).unwrap();
+    let mut sessions: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
+    for item in reader.events().unwrap() {
+        let (mut event, _) = item.unwrap();
+        (event.due_us, event.line) = (0, 0);
+        event.outcome.duration_us = None;
+        sessions.entry(event.session).or_default().push(event);
+    }
+    sessions
+}
+
+/// Writes the sessions' bytes as packets, and captures them.
+fn capture_packets(room: &Room, sessions: &[Turns]) -> PathBuf {
+    let server: SocketAddr = "10.0.0.2:5432".parse().unwrap();
+    let mut packets = Vec::new();
+    for (number, turns) in sessions.iter().enumerate() {
+        let client = SocketAddr::from(([10, 0, 0, 1], 40_000 + number as u16));
+        let turns: Vec<made::Turn<'_>> =
+            turns.iter().map(|(by, bytes)| (*by, &bytes[..])).collect();
+        packets.extend(made::talk(client, server, [7, 9], &turns, 1_400));
+    }
+    let records = made::records(&packets, 1_700_000_000_000_000);
+    let (file, workload) = (room.path("made.pcap"), room.path("packets.workload"));
+    std::fs::write(&file, made::file(made::CONTAINERS[0], 1, &records)).unwrap();
+    let (from, to) = (file.to_str().unwrap(), workload.to_str().unwrap());
+    rehearse(&[
+        "capture",
+        "pcap",
+        from,
+        "--checksum-results",
+        "rows",
+        "-o",
+        to,
+    ]);
+    workload
+}
+
+fn outcomes_are_replayed(major: u16) {
+    let room = Room::new(major);
+    let workload = room.path("proxied.workload");
+    let proxy = Proxy::start(&room.endpoint.url("captured"), &workload);
+    let mut sessions: Vec<Turns> = Vec::new();
+    for (name, script) in scripts::ALL {
+        let mut raw = Raw::connect(proxy.1, "captured", name);
+        script(&mut raw);
+        sessions.push(raw.end());
+    }
+    proxy.end();
+    let captured = room.tables("captured");
+    let run = room.replay(&workload, "copy");
+    assert!(assert_same_outcomes(&run) > 100);
+    assert_eq!(room.tables("copy"), captured);
+    let packets = capture_packets(&room, &sessions);
+    assert_eq!(events(&packets), events(&workload));
+    let run = room.replay(&packets, "another");
+    assert_same_outcomes(&run);
+    assert_eq!(room.tables("another"), captured);
+}
+
+#[test]
+fn version_13_replays_outcomes_of_the_wire() {
+    outcomes_are_replayed(13);
+}
+
+#[test]
+fn version_15_replays_outcomes_of_the_wire() {
+    outcomes_are_replayed(15);
+}
+
+#[test]
+fn version_17_replays_outcomes_of_the_wire() {
+    outcomes_are_replayed(17);
+}
+
+#[test]
+fn version_18_replays_outcomes_of_the_wire() {
+    outcomes_are_replayed(18);
+}
