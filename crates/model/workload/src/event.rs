@@ -311,6 +311,7 @@ impl Unreplayable {
             }
             Unreplayable::TextMissing => {
                 "it failed, and the log has no text for it: set log_min_error_statement = error; no setting shows a fast-path function call"
+            }
             Unreplayable::FunctionUnknown => {
                 "it called a user-defined function by its OID, which may be another function's on the target; call it by SQL"
             }

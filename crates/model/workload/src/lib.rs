@@ -59,8 +59,8 @@ pub use session_state::SessionState;
 pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
 pub use table::StatementText;
 pub use wire_details::{
-    Boundary, CopyIn, FirstRow, MessageSet, REPORTED, REPORTED_PROCESS_ID,
+    Boundary, CopyIn, FirstRow, MessageSet, REPORTED_PROCESS_ID,
     REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, STANDARD_CONFORMING_STRINGS,
-    Setting, WireDetails,
+    Setting, WireDetails, is_reported,
 };
 pub use writer::{WorkloadWriter, WriterOptions};

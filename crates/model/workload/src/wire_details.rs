@@ -50,8 +50,11 @@ pub struct WireDetails {
 
 /// Setting under which the process id of the session's backend in the capture is stored. A replay does not send it.
 pub const REPORTED_PROCESS_ID: &str = "reported.process_id";
-/// Prefix of settings that the server reported, and the client did not send.
-pub const REPORTED: &str = "reported.";
+
+/// Returns whether the server reported the setting of this name, and the client did not send it.
+pub fn is_reported(name: &str) -> bool {
+    [REPORTED_PROCESS_ID, REPORTED_STANDARD_CONFORMING_STRINGS].contains(&name)
+}
 
 /// Name and value of a setting.
 pub type Setting = (Box<str>, Box<str>);
@@ -78,7 +81,7 @@ impl WireDetails {
     /// Iterates over the settings that the client sent, without those that the server reported.
     pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
-        settings.filter(|(name, _)| !name.starts_with(REPORTED))
+        settings.filter(|(name, _)| !is_reported(name))
     }
 
     /// Returns the process id of the session's backend in the capture, if known.

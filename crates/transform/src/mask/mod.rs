@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
     CopyIn, EventRef, FirstRow, KindRef, LargeObjectFunction, PackedParameters, Parameter,
-    ParameterRef, Parameters, REPORTED, ServerEvent, Session, WireDetails,
+    ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -425,7 +425,7 @@ fn mask_details(
                 *value = words.collect::<Vec<_>>().join(" ").into();
                 MaskOutcome::Kept(KeepReason::Setting)
             }
-            _ if name.starts_with(REPORTED) => MaskOutcome::Kept(KeepReason::Setting),
+            _ if is_reported(name) => MaskOutcome::Kept(KeepReason::Setting),
             false => MaskOutcome::Kept(KeepReason::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());
