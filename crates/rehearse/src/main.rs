@@ -8,7 +8,6 @@ mod commands;
 mod demo;
 mod display;
 mod exit_status;
-mod http;
 mod live;
 mod log;
 mod metrics;

@@ -3,16 +3,15 @@
 //! The server listens before the replay starts, on the given address only. The replay does not
 //! depend on it.
 
-pub mod exposition;
-mod process;
-
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 
+use cpu_profile::own_process;
 use replay::Metrics;
+use report::metrics_text;
 
-use crate::http;
-use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode};
+use http_server as http;
+use http_server::{HttpServer, ListenerOptions, Method, Reply, Request, Site, StatusCode};
 use study::Failure;
 
 /// Media type of the text format, version 0.0.4.
@@ -29,11 +28,11 @@ impl MetricsServer {
     ///
     /// # Errors
     /// If the address is in use, or is not of this machine.
-    pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
+    pub fn start(wanted: SocketAddr, options: ListenerOptions) -> Result<Self, Failure> {
         let meter = Arc::new(OnceLock::<Arc<Metrics>>::new());
         let site = MetricsSite(meter.clone());
         let server = TcpListener::bind(wanted)
-            .and_then(|listener| HttpServer::start(listener, "metrics", site, Limits::default()))
+            .and_then(|listener| HttpServer::start(listener, "metrics", site, options))
             .map_err(|error| {
                 Failure::could_not(format!(
                     "cannot serve metrics at {wanted}: {error}; give another --metrics, such as 0 for any free port of this machine"
@@ -61,7 +60,8 @@ impl Site for MetricsSite {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics") => {
                 let readings = self.0.get().map(|meter| meter.read());
-                let text = exposition::render(readings.as_ref(), process::read().as_ref());
+                let text =
+                    metrics_text::render_text(readings.as_ref(), own_process::read().as_ref());
                 http::typed_reply(StatusCode::OK, CONTENT_TYPE, &text)
             }
             (&Method::GET | &Method::HEAD, "/healthz") => http::text_reply(StatusCode::OK, "ok\n"),

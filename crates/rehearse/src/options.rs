@@ -37,7 +37,7 @@ use facts::{ExplainArgs, FactsArgs};
 use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
-use observing::{LogArgs, MetricsArgs, PageArgs};
+use observing::{AllowHostArgs, LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pcap::CapturePcap;
@@ -411,6 +411,9 @@ pub struct Replay {
     /// Live page.
     #[command(flatten)]
     pub page: PageArgs,
+    /// Host names of both.
+    #[command(flatten)]
+    pub hosts: AllowHostArgs,
     /// Fetch sizes, generated values and checksums.
     #[command(flatten)]
     pub sending: SendingArgs,
@@ -523,25 +526,25 @@ pub enum SchemaOf {
     /// Output of `inspect --json`.
     Inspect,
     /// Output of `show --json` and `replay --json`.
-    Summary,
+    Show,
     /// Output of `replay --dry-run --json`.
     DryRun,
     /// Output of `compare --json`.
     Compare,
-    /// Output of `cpu --json`.
-    Phases,
+    /// Output of `cpu --json` and `profile --json`.
+    Cpu,
     /// Output of `sweep --json`.
     Sweep,
     /// Output of `observe --json`, and `observed` of `show --json`.
     Observe,
     /// Output of `export-evidence --json`, and `evidence.json` in the archive.
-    Evidence,
+    ExportEvidence,
     /// Output of `lab NAME --json`.
     Lab,
     /// Output of `diagnose --json`.
     Diagnose,
-    /// Output of `prove --json`.
-    Proof,
+    /// Output of `prove --json` and `indexes --json`.
+    Prove,
 }
 
 impl SchemaOf {
@@ -553,16 +556,16 @@ impl SchemaOf {
             SchemaOf::CapturePcap => SchemaCommand::CapturePcap,
             SchemaOf::CaptureProxy => SchemaCommand::CaptureProxy,
             SchemaOf::Inspect => SchemaCommand::Inspect,
-            SchemaOf::Summary => SchemaCommand::Summary,
+            SchemaOf::Show => SchemaCommand::Show,
             SchemaOf::DryRun => SchemaCommand::DryRun,
             SchemaOf::Compare => SchemaCommand::Compare,
-            SchemaOf::Phases => SchemaCommand::Phases,
+            SchemaOf::Cpu => SchemaCommand::Cpu,
             SchemaOf::Sweep => SchemaCommand::Sweep,
             SchemaOf::Observe => SchemaCommand::Observe,
-            SchemaOf::Evidence => SchemaCommand::Evidence,
+            SchemaOf::ExportEvidence => SchemaCommand::ExportEvidence,
             SchemaOf::Lab => SchemaCommand::Lab,
             SchemaOf::Diagnose => SchemaCommand::Diagnose,
-            SchemaOf::Proof => SchemaCommand::Proof,
+            SchemaOf::Prove => SchemaCommand::Prove,
         }
     }
 }

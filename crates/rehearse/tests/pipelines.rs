@@ -194,7 +194,7 @@ fn a_migration_is_rehearsed() {
 
     // What was printed as text can be had as JSON, all outputs in one reading of the runs.
     let (before, after) = (path("harmful/before-1.run"), path("harmful/after-1.run"));
-    validate("summary", &done(&["show", &before, "--json"], 0));
+    validate("show", &done(&["show", &before, "--json"], 0));
     let compare = [
         "compare",
         &before,

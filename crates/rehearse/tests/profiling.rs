@@ -407,7 +407,7 @@ fn phases_add_up_to(tasks_ns: u64, run: &str) {
 }
 
 fn is_valid(view: &Value) {
-    let schema: Value = serde_json::from_str(&succeeds(&["schema", "phases"])).unwrap();
+    let schema: Value = serde_json::from_str(&succeeds(&["schema", "cpu"])).unwrap();
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();
     compiler.add_resource("phases.json", schema).unwrap();

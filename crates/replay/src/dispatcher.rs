@@ -5,6 +5,7 @@
 //! speed it opens no more sessions at once than were open at once in the capture. Otherwise sessions that ran
 //! one after the other would all connect together, and the target would refuse most of them.
 
+mod due_shift;
 mod load;
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +32,7 @@ use crate::read_only_guard;
 use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
 use connect::Target;
+use due_shift::DueShift;
 
 /// Time by which a job is encoded before it is due.
 const AHEAD_NS: i64 = 1_000_000_000;
@@ -127,19 +129,19 @@ impl Dispatcher<'_> {
         let mut skip_completed =
             (self.resume_from).map(|(previous, _)| SkipCompleted::new(previous));
         let mut clock_is_paused = self.resume_from.is_some();
-        let (mut round, mut late_ns) = (0, 0);
+        let (mut round, mut shift) = (0, DueShift::default());
         let mut limit = ReadAheadLimit::new();
         let mut builder = self.job_builder()?;
         while let Some(step) = events.next()? {
             let event = step.event;
-            let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
+            let captured_due_ns = timeline.due_ns(event.due_us);
+            let mut due_ns = shift.shifted(captured_due_ns);
             if rounds_wait && step.round != round {
                 if !self.wait_until_idle(&mut batches) {
                     return Ok(self.flush_stopped(batches, summary));
                 }
-                let later_ns = (self.clock.now_ns() - self.start_ns - due_ns).max(0);
-                late_ns += later_ns;
-                due_ns += later_ns;
+                shift.not_before(captured_due_ns, self.clock.now_ns() - self.start_ns);
+                due_ns = shift.shifted(captured_due_ns);
             }
             round = step.round;
             let action = match &mut skip_completed {
@@ -157,8 +159,8 @@ impl Dispatcher<'_> {
                 && let Some((previous, clock)) = self.resume_from
             {
                 // Time resumes at the end of the previous run, or when the first remaining event is due.
-                late_ns = (previous.elapsed_ns() - due_ns).max(0);
-                due_ns += late_ns;
+                shift.not_before(captured_due_ns, previous.elapsed_ns());
+                due_ns = shift.shifted(captured_due_ns);
                 clock.resume_at(self.start_ns + due_ns - LEAD_NS);
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });

@@ -64,25 +64,25 @@ pub enum SchemaCommand {
     /// `rehearse inspect --json`
     Inspect,
     /// `rehearse replay --json` and `rehearse show --json`
-    Summary,
+    Show,
     /// `rehearse replay --dry-run --json`
     DryRun,
     /// `rehearse compare --json`
     Compare,
     /// `rehearse cpu --json`
-    Phases,
+    Cpu,
     /// `rehearse sweep --json`
     Sweep,
     /// `rehearse observe --json`
     Observe,
     /// `rehearse export-evidence --json`
-    Evidence,
+    ExportEvidence,
     /// `rehearse lab NAME --json`
     Lab,
     /// `rehearse diagnose --json`
     Diagnose,
     /// `rehearse prove --json`
-    Proof,
+    Prove,
 }
 
 impl SchemaCommand {
@@ -92,16 +92,16 @@ impl SchemaCommand {
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
         SchemaCommand::Inspect,
-        SchemaCommand::Summary,
+        SchemaCommand::Show,
         SchemaCommand::DryRun,
         SchemaCommand::Compare,
-        SchemaCommand::Phases,
+        SchemaCommand::Cpu,
         SchemaCommand::Sweep,
         SchemaCommand::Observe,
-        SchemaCommand::Evidence,
+        SchemaCommand::ExportEvidence,
         SchemaCommand::Lab,
         SchemaCommand::Diagnose,
-        SchemaCommand::Proof,
+        SchemaCommand::Prove,
     ];
 
     /// Returns its name in `docs/schemas/NAME.schema.json`.
@@ -111,16 +111,16 @@ impl SchemaCommand {
             SchemaCommand::CapturePcap => "capture-pcap",
             SchemaCommand::CaptureProxy => "capture-proxy",
             SchemaCommand::Inspect => "inspect",
-            SchemaCommand::Summary => "summary",
+            SchemaCommand::Show => "show",
             SchemaCommand::DryRun => "dry-run",
             SchemaCommand::Compare => "compare",
-            SchemaCommand::Phases => "phases",
+            SchemaCommand::Cpu => "cpu",
             SchemaCommand::Sweep => "sweep",
             SchemaCommand::Observe => "observe",
-            SchemaCommand::Evidence => "evidence",
+            SchemaCommand::ExportEvidence => "export-evidence",
             SchemaCommand::Lab => "lab",
             SchemaCommand::Diagnose => "diagnose",
-            SchemaCommand::Proof => "proof",
+            SchemaCommand::Prove => "prove",
         }
     }
 
@@ -131,16 +131,16 @@ impl SchemaCommand {
             SchemaCommand::CapturePcap => of::<CaptureReport<PcapReport>>(),
             SchemaCommand::CaptureProxy => document::<ProxyStatus>(),
             SchemaCommand::Inspect => document::<Inspection>(),
-            SchemaCommand::Summary => of::<RunReport>(),
+            SchemaCommand::Show => of::<RunReport>(),
             SchemaCommand::DryRun => of::<DryRun>(),
             SchemaCommand::Compare => document::<Comparison>(),
-            SchemaCommand::Phases => document::<PhaseReport>(),
+            SchemaCommand::Cpu => document::<PhaseReport>(),
             SchemaCommand::Sweep => of::<SweepReport>(),
             SchemaCommand::Observe => document::<Observation>(),
-            SchemaCommand::Evidence => of::<EvidenceReport>(),
+            SchemaCommand::ExportEvidence => of::<EvidenceReport>(),
             SchemaCommand::Lab => of::<CaseReport>(),
             SchemaCommand::Diagnose => of::<DiagnosisReport>(),
-            SchemaCommand::Proof => of::<ProofReport>(),
+            SchemaCommand::Prove => of::<ProofReport>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

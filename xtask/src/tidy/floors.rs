@@ -5,11 +5,12 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 28] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
     ("event-loop", 0),
+    ("http-server", 0),
     ("archive", 0),
     ("workload", 1),
     ("run", 1),
@@ -36,7 +37,9 @@ const FLOORS: [(&str, u8); 27] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 15] = [
+const WITHIN_A_FLOOR: [(&str, &str); 16] = [
+    // Its threads have a low priority.
+    ("http-server", "event-loop"),
     // A run refers to the statements of a workload.
     ("run", "workload"),
     // A capture can slice and mask while it records.
@@ -86,7 +89,7 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
             "tonic",
             "warp",
         ],
-        &["sandbox", "rehearse"],
+        &["sandbox", "http-server", "rehearse"],
         "only fetching a server and the HTTP listeners are async: timers of milliseconds are too coarse to pace a replay",
     ),
     (

@@ -134,6 +134,15 @@ impl ArchiveError {
         }
     }
 
+    /// Creates an error of a file that the Parquet reader refused. An error of our own reader comes back in a wrapper,
+    /// which is removed.
+    pub(crate) fn unreadable(path: &Path, error: parquet::errors::ParquetError) -> Self {
+        match error {
+            parquet::errors::ParquetError::External(inner) => ArchiveError::damaged(path, inner),
+            other => ArchiveError::damaged(path, other),
+        }
+    }
+
     /// Converts an error of the Parquet writer. It is nearly always an `io::Error`, which is extracted.
     pub(crate) fn writing(path: &Path, error: parquet::errors::ParquetError) -> Self {
         let source = match error {
@@ -144,5 +153,21 @@ impl ArchiveError {
             other => io::Error::other(other),
         };
         ArchiveError::io("write", path, source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_names_the_error_without_the_librarys_wrapper() {
+        let inner = io::Error::other("a chunk was altered");
+        let error = parquet::errors::ParquetError::External(Box::new(inner));
+        let text = ArchiveError::unreadable(Path::new("a.parquet"), error).to_string();
+        assert!(
+            text.starts_with("a.parquet is damaged: a chunk was altered;"),
+            "{text}"
+        );
     }
 }

@@ -200,8 +200,14 @@ fn append_footer(path: &Path) -> Result<(), ArchiveError> {
         let mut length = [0; LENGTH_BYTES];
         length.copy_from_slice(&bytes[..LENGTH_BYTES]);
         let failed = |error| ArchiveError::io("recover", path, error);
+        let covered = u64::from_le_bytes(length);
         let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-        file.set_len(u64::from_le_bytes(length)).map_err(failed)?;
+        let on_disk = file.metadata().map_err(failed)?.len();
+        // A longer file would be filled with zeros, and read as if it were whole.
+        if on_disk < covered {
+            return Err(too_short(path, on_disk, covered));
+        }
+        file.set_len(covered).map_err(failed)?;
         file.write_all(&bytes[LENGTH_BYTES..]).map_err(failed)?;
         file.sync_all().map_err(failed)?;
     }
@@ -227,14 +233,23 @@ fn rewrite(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
         let mut rewritten =
             OutputFile::begin(create_private(&fresh)?, Some(&encryption)).map_err(failed)?;
         let content = open_stream(path, keyring)?;
-        io::copy(&mut content.take(on_disk), &mut rewritten)
-            .and_then(|_| rewritten.write_all(tail))
+        let copied = io::copy(&mut content.take(on_disk), &mut rewritten).map_err(failed)?;
+        if copied < on_disk {
+            return Err(too_short(path, copied, on_disk));
+        }
+        rewritten
+            .write_all(tail)
             .and_then(|()| rewritten.write_all(parquet_footer))
             .and_then(|()| rewritten.finish())
             .and_then(|_| fs::rename(&fresh, path))
             .map_err(failed)?;
     }
     fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
+}
+
+fn too_short(path: &Path, on_disk: u64, covered: u64) -> ArchiveError {
+    let reason = format!("it has {on_disk} of the {covered} bytes that its saved footer covers");
+    ArchiveError::damaged(path, reason)
 }
 
 /// Splits a saved footer into the length of the data, the end of the data, and the Parquet footer.
@@ -265,5 +280,27 @@ fn checksum(path: &Path) -> Result<(u64, String), ArchiveError> {
         }
         hash.update(&buffer[..read]);
         bytes += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn footer_for_more_data_than_the_file_has_is_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("executions.parquet");
+        fs::write(&path, b"PAR1 and some").unwrap();
+        let mut saved = 1_000_u64.to_le_bytes().to_vec();
+        saved.extend_from_slice(b"a footer");
+        fs::write(footer_path(&path), &saved).unwrap();
+        let error = append_footer(&path).unwrap_err();
+        assert!(matches!(error, ArchiveError::Damaged { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("13 of the 1000 bytes"), "{text}");
+        // Nothing was changed, so that the rest can be looked at.
+        assert_eq!(fs::read(&path).unwrap(), b"PAR1 and some");
+        assert!(footer_path(&path).exists());
     }
 }

@@ -67,7 +67,7 @@ impl TableReader {
             match file.next_batch(self.columns) {
                 Ok(Some(batch)) => return Ok(Some(batch)),
                 Ok(None) => self.open_next()?,
-                Err(error) => return Err(ArchiveError::damaged(&file.path, error)),
+                Err(error) => return Err(ArchiveError::unreadable(&file.path, error)),
             }
         }
     }
@@ -91,8 +91,8 @@ impl TableReader {
             return Ok(());
         };
         let file = Content::open(&path, &self.keyring)?;
-        let reader =
-            SerializedFileReader::new(file).map_err(|error| ArchiveError::damaged(&path, error))?;
+        let reader = SerializedFileReader::new(file)
+            .map_err(|error| ArchiveError::unreadable(&path, error))?;
         let in_file = reader.metadata().file_metadata().schema_descr().columns();
         let mut found = Vec::with_capacity(self.columns.len());
         for column in self.columns {

@@ -35,11 +35,17 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     let mut engine = engine(options)?;
     let metrics = match options.metrics.metrics {
-        Some(address) if !options.safety.dry_run => Some(MetricsServer::start(address)?),
+        Some(address) if !options.safety.dry_run => Some(MetricsServer::start(
+            address,
+            options.hosts.listener_options(terminal::complain),
+        )?),
         _ => None,
     };
     let mut page = match options.page.ui {
-        Some(address) if !options.safety.dry_run => Some(PageServer::start(address)?),
+        Some(address) if !options.safety.dry_run => Some(PageServer::start(
+            address,
+            options.hosts.listener_options(terminal::complain),
+        )?),
         _ => None,
     };
     if let Some(output) = &options.output {
@@ -75,8 +81,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         ));
     };
     if let Some(metrics) = &metrics {
-        let address = metrics.address();
-        terminal::note(&format!("Metrics are at http://{address}/metrics."));
+        announce_metrics(metrics);
     }
     let reader = &part.reader;
     let mut display = Display::new(metrics.as_ref(), page.as_mut());
@@ -297,4 +302,15 @@ fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, F
             ))),
         })
         .collect()
+}
+
+/// Reports the address of the metrics, and who can read them.
+fn announce_metrics(metrics: &MetricsServer) {
+    let address = metrics.address();
+    terminal::note(&format!("Metrics are at http://{address}/metrics."));
+    if !address.ip().is_loopback() {
+        terminal::note(
+            "That address can be reached from other machines: anyone who reaches it can read the metrics, which are sent in the clear. A tunnel to --metrics of 127.0.0.1 shows them to you alone.",
+        );
+    }
 }

@@ -15,10 +15,12 @@ use report::{live_page, to_json_line};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hub::{Hub, ViewerMessage, ViewerPosition};
-use crate::http;
-use crate::http::header;
-use crate::http::header::HeaderName;
-use crate::http::{HttpServer, Limits, Method, Reply, ReplyBody, Request, Site, StatusCode};
+use http_server as http;
+use http_server::header;
+use http_server::header::HeaderName;
+use http_server::{
+    HttpServer, ListenerOptions, Method, Reply, ReplyBody, Request, Site, StatusCode,
+};
 use study::Failure;
 
 /// Largest number of viewers. Further ones are refused.
@@ -40,7 +42,7 @@ pub struct PageServer {
     listener: Option<TcpListener>,
     server: Option<HttpServer>,
     address: SocketAddr,
-    limits: Limits,
+    options: ListenerOptions,
     secrets: PageSecrets,
     viewers: Arc<Semaphore>,
 }
@@ -59,11 +61,7 @@ impl PageServer {
     ///
     /// # Errors
     /// If the address is in use, or is not of this machine.
-    pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
-        Self::start_with(wanted, Limits::default())
-    }
-
-    fn start_with(wanted: SocketAddr, limits: Limits) -> Result<Self, Failure> {
+    pub fn start(wanted: SocketAddr, options: ListenerOptions) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::could_not(format!(
                 "cannot serve the live page at {wanted}: {error}; give another --ui=ADDRESS, or --ui alone for any free port of this machine"
@@ -81,7 +79,7 @@ impl PageServer {
             listener: Some(listener),
             server: None,
             address,
-            limits,
+            options,
             secrets: PageSecrets { key, secret },
             viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
         })
@@ -110,9 +108,10 @@ impl PageServer {
             hub: hub.clone(),
             viewers: self.viewers.clone(),
         };
-        let server = HttpServer::start(listener, "page", site, self.limits).map_err(|error| {
-            Failure::could_not(format!("the live page cannot be served: {error}"))
-        })?;
+        let server =
+            HttpServer::start(listener, "page", site, self.options.clone()).map_err(|error| {
+                Failure::could_not(format!("the live page cannot be served: {error}"))
+            })?;
         self.server = Some(server);
         Ok(())
     }
@@ -274,11 +273,15 @@ mod tests {
 
     fn serve(hub: &Arc<Hub>, stall_time: Duration) -> PageServer {
         let wanted = "127.0.0.1:0".parse().unwrap();
-        let limits = Limits {
-            stall_time,
-            ..Limits::default()
+        let options = ListenerOptions {
+            limits: http_server::Limits {
+                stall_time,
+                ..http_server::Limits::default()
+            },
+            allowed_hosts: Vec::new(),
+            complain: |message| panic!("{message}"),
         };
-        let mut server = PageServer::start_with(wanted, limits).unwrap();
+        let mut server = PageServer::start(wanted, options).unwrap();
         server.show(hub).unwrap();
         server
     }

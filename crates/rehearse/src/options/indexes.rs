@@ -33,7 +33,7 @@ pub struct Indexes {
     /// select statements and tables. Repeatable.
     #[arg(long, value_name = "NAME=VALUE")]
     pub threshold: Vec<String>,
-    /// Print the result as JSON, as `rehearse schema proof` describes it.
+    /// Print the result as JSON, as `rehearse schema prove` describes it.
     #[arg(long)]
     pub json: bool,
     /// Show values in server messages, and the application's own messages.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use http_server::{Limits, ListenerOptions};
 
 /// Log of every command.
 #[derive(Debug, Clone, Copy, Args)]
@@ -52,6 +53,37 @@ pub struct MetricsArgs {
     pub metrics_linger: Option<Duration>,
 }
 
+/// Names under which HTTP listeners may be addressed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AllowHostArgs {
+    /// Serve HTTP requests to this host name as well, such as the DNS name of this machine. Repeatable
+    /// [default: localhost and IP addresses, since a foreign site could let its own name lead here].
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    pub allow_host: Vec<String>,
+}
+
+impl AllowHostArgs {
+    /// Returns the options of a listener that reports its failure with `complain`.
+    pub fn listener_options(&self, complain: fn(&str)) -> ListenerOptions {
+        ListenerOptions {
+            limits: Limits::default(),
+            allowed_hosts: self.allow_host.clone(),
+            complain,
+        }
+    }
+}
+
+/// Parses a host name, without a port.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    match !text.is_empty() && text.chars().all(is_name) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "it is no host name; give a name without a port, such as replay.example.org".to_owned(),
+        ),
+    }
+}
+
 /// Live page of a replay.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Live page")]
@@ -82,6 +114,17 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn allowed_host_is_a_name_without_a_port() {
+        assert_eq!(
+            host_name("replay.example.org").unwrap(),
+            "replay.example.org"
+        );
+        for wrong in ["", "a:80", "http://a", "a/b", "*"] {
+            assert!(host_name(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_port_alone_is_of_this_machine_only() {

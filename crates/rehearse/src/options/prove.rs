@@ -30,7 +30,7 @@ pub struct Prove {
     /// Resume a proof that was stopped or killed. Give the same options.
     #[arg(long)]
     pub resume: bool,
-    /// Print the result as JSON, as `rehearse schema proof` describes it.
+    /// Print the result as JSON, as `rehearse schema prove` describes it.
     #[arg(long)]
     pub json: bool,
     /// Show values in server messages, and the application's own messages.

@@ -10,7 +10,7 @@ use crate::options::sending::Digest;
 
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
-use super::observing::address;
+use super::observing::{AllowHostArgs, address};
 
 /// Options of `rehearse capture proxy`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub struct CaptureProxy {
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub admin_listen: Option<SocketAddr>,
     /// Read the token for POST /start and POST /stop from this file [default: a new token in
-    /// NAME.workload.control-token].
+    /// NAME.workload.control-token, or NAME.workload.control-token-2 if another proxy uses that].
     #[arg(
         long,
         value_name = "FILE",
@@ -43,6 +43,9 @@ pub struct CaptureProxy {
         hide_env_values = true
     )]
     pub admin_token_file: Option<PathBuf>,
+    /// Host names of the control endpoint.
+    #[command(flatten)]
+    pub hosts: AllowHostArgs,
     /// Present this certificate to clients (PEM, with its chain). Without it, clients connect
     /// without TLS.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

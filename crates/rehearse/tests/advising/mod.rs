@@ -133,7 +133,7 @@ fn the_indexes_of_a_queue_are_found_among_their_permutations_and_measured() {
         "--json",
     ];
     let done = rehearse(&given);
-    let view = validated_as("proof", &done);
+    let view = validated_as("prove", &done);
     let candidates = &view["candidates"];
     // Every order of both columns, whole and partial, was shown to the planner.
     for shape in [

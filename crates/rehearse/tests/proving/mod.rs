@@ -86,7 +86,7 @@ fn workload(at: &dyn Fn(&str) -> String) -> String {
 }
 
 fn validated(output: &Output) -> Value {
-    validated_as("proof", output)
+    validated_as("prove", output)
 }
 
 /// Returns the printed JSON after validating it with its schema.

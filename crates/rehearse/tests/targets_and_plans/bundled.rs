@@ -73,7 +73,7 @@ fn has_secret(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
 /// Checks that every listed item is present, or has a reason why it is missing.
 fn is_whole(files: &BTreeMap<String, Vec<u8>>) -> Value {
     let view = json(std::str::from_utf8(&files["evidence.json"]).unwrap());
-    holds_to_schema("evidence", &view);
+    holds_to_schema("export-evidence", &view);
     let mut listed = vec!["evidence.json"];
     for one in view["artefacts"].as_array().unwrap() {
         let Some(file) = one["file"].as_str() else {

@@ -46,7 +46,7 @@ fn a_target_is_watched_beside_a_replay_and_without_one() {
         ],
     );
     let view = json(&succeeds(&["show", &watched, "--json"]));
-    holds_to_schema("summary", &view);
+    holds_to_schema("show", &view);
     let observed = &view["observed"];
     assert_eq!(probe(observed, "activity")["disabled_reason"], Value::Null);
     let why = probe(observed, "statements")["disabled_reason"]

@@ -145,6 +145,8 @@ impl Worker {
         }
         let restoring = session.begin_restore(Vec::new());
         if restoring.is_empty() {
+            // Otherwise the end of the next restoration would count it again.
+            session.reconnecting = false;
             if is_reconnect {
                 self.context.events.reopened(0);
             }

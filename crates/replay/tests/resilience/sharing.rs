@@ -41,6 +41,38 @@ fn many(server: &Endpoint) -> Traffic {
 }
 
 #[test]
+fn reopened_session_without_state_is_counted_once_when_connections_are_shared() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    traffic.simple(10, 1, "SELECT pg_terminate_backend(pg_backend_pid())");
+    // The connection is opened again, and there is nothing to restore.
+    traffic.simple(300, 1, "SELECT 1");
+    // Another session takes the only connection, and the first takes it back.
+    traffic.connect(400, 2);
+    traffic.simple(410, 2, "SELECT 2");
+    traffic.disconnect(500, 2);
+    traffic.connect(510, 3);
+    traffic.simple(520, 3, "SELECT 3");
+    traffic.simple(700, 1, "SELECT 4");
+    traffic.simple(800, 3, "SELECT 5");
+    traffic.disconnect(900, 1);
+    traffic.disconnect(900, 3);
+    let options = Options {
+        connections_max: Some(1),
+        workers: 1,
+        ..Options::default()
+    };
+    let (info, _) = traffic.replay(&options, |_| ());
+    assert_eq!(info.connections_lost.values().sum::<u64>(), 1, "{info:?}");
+    assert!(
+        info.options.contains_key("connections_handed_over"),
+        "{info:?}"
+    );
+    assert_eq!(info.connections_reopened, 1, "{info:?}");
+}
+
+#[test]
 fn sessions_share_connections_and_see_only_their_own() {
     let (_sandbox, server) = server(&[]);
     let mut traffic = many(&server);

@@ -16,6 +16,7 @@ pub mod inspect_text;
 pub(crate) mod line;
 pub mod live_text;
 pub mod mask_text;
+pub mod metrics_text;
 pub mod observed_text;
 pub mod pcap_text;
 pub mod phases_text;

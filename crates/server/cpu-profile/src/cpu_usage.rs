@@ -23,7 +23,7 @@ impl CpuUsage {
         let postmaster = postmaster.and_then(|pid| u32::try_from(pid).ok());
         let own = proc::process(&read("/proc/self/stat"));
         CpuUsage {
-            client_us: own.map(|own| micros(own.user_s + own.system_s)),
+            client_us: own.map(|own| (own.user_ns + own.system_ns) / 1_000),
             server_us: postmaster.and_then(server_cpu_ns).map(|ns| ns / 1_000),
             machine_us: machine_us(&read("/proc/stat")),
         }
@@ -53,7 +53,8 @@ pub fn postmaster_of(backend: i32, user: &str, database: &str) -> Option<i32> {
         return None;
     }
     let stat = fs::read_to_string(format!("/proc/{backend}/stat")).ok()?;
-    Some(proc::process(&stat)?.parent).filter(|parent| *parent > 1)
+    let parent = i32::try_from(proc::process(&stat)?.parent).ok()?;
+    Some(parent).filter(|parent| *parent > 1)
 }
 
 #[cfg(test)]

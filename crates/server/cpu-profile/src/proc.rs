@@ -4,6 +4,8 @@
 /// `USER_HZ`: unit of CPU time in `/proc`, the same on all machines that PostgreSQL runs on
 /// (`include/asm-generic/param.h`).
 const TICKS_A_SECOND: f64 = 100.0;
+/// Nanoseconds in one of these units.
+const NS_IN_TICK: u64 = 10_000_000;
 const SECTOR_BYTES: f64 = 512.0;
 
 /// Names with their values.
@@ -149,32 +151,44 @@ pub fn pressure(text: &str) -> Series {
 }
 
 /// A process, from `/proc/PID/stat`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// PID of its parent.
-    pub parent: i32,
-    /// CPU time in user mode, in seconds.
-    pub user_s: f64,
-    /// CPU time in the kernel, in seconds.
-    pub system_s: f64,
-    /// CPU time in user mode of children that have ended and been waited for, with their children.
-    pub children_user_s: f64,
-    /// CPU time in the kernel of these children.
-    pub children_system_s: f64,
+    /// Process id.
+    pub pid: u32,
+    /// Name.
+    pub name: String,
+    /// Process id of its parent.
+    pub parent: u32,
+    /// CPU time in user mode, in nanoseconds.
+    pub user_ns: u64,
+    /// CPU time in the kernel, in nanoseconds.
+    pub system_ns: u64,
+    /// CPU time in user mode of children that have ended and been waited for, with their children, in nanoseconds.
+    pub children_user_ns: u64,
+    /// CPU time in the kernel of these children, in nanoseconds.
+    pub children_system_ns: u64,
+    /// Time from the machine's start to that of the process, in nanoseconds.
+    pub started_ns: u64,
 }
 
 /// Parses `/proc/PID/stat`. The name is in parentheses and may contain any, so fields count from the last
 /// one.
 pub fn process(stat: &str) -> Option<Process> {
-    let (_, rest) = stat.rsplit_once(')')?;
+    let (head, rest) = stat.rsplit_once(')')?;
+    let (pid, name) = head.split_once('(')?;
+    // From the third field on: state, parent …
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let ticks = |place: usize| Some(fields.get(place)?.parse::<f64>().ok()? / TICKS_A_SECOND);
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let ns = |field: usize| Some(number(field)? * NS_IN_TICK);
     Some(Process {
-        parent: fields.get(1)?.parse().ok()?,
-        user_s: ticks(11)?,
-        system_s: ticks(12)?,
-        children_user_s: ticks(13)?,
-        children_system_s: ticks(14)?,
+        pid: pid.trim().parse().ok()?,
+        name: name.to_owned(),
+        parent: u32::try_from(number(4)?).ok()?,
+        user_ns: ns(14)?,
+        system_ns: ns(15)?,
+        children_user_ns: ns(16)?,
+        children_system_ns: ns(17)?,
+        started_ns: ns(22)?,
     })
 }
 
@@ -251,9 +265,15 @@ mod tests {
     fn a_process_may_have_any_name() {
         let stat = "12 (a) b) S 7 1 1 0 -1 0 0 0 0 0 150 50 300 400 20 0 1 0 5";
         let process = process(stat).unwrap();
-        assert_eq!(process.parent, 7);
-        assert_eq!((process.user_s, process.system_s), (1.5, 0.5));
-        assert_eq!(process.children_system_s, 4.0);
+        assert_eq!((process.pid, process.parent), (12, 7));
+        assert_eq!(process.name, "a) b");
+        assert_eq!(
+            (process.user_ns, process.system_ns),
+            (1_500_000_000, 500_000_000)
+        );
+        assert_eq!(process.children_user_ns, 3_000_000_000);
+        assert_eq!(process.children_system_ns, 4_000_000_000);
+        assert_eq!(process.started_ns, 50_000_000);
         assert_eq!(super::process("12 (a"), None);
     }
 

@@ -3,56 +3,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Ticks of `/proc` per second: the kernel's `USER_HZ`, which is 100 on all platforms of PostgreSQL but Alpha
-/// and Itanium.
-const TICKS: u64 = 100;
+use crate::proc;
+use crate::proc::Process;
+
 /// Maximum number of attempts to read a server's processes without one ending meanwhile.
 const ATTEMPTS_MAX: u32 = 50;
-const NS_IN_TICK: u64 = 1_000_000_000 / TICKS;
-
-/// Process as described by `/proc/PID/stat`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Process {
-    /// Process id.
-    pub pid: u32,
-    /// Name.
-    pub name: String,
-    /// Process id of the parent.
-    pub parent: u32,
-    /// CPU time in user mode, in nanoseconds.
-    pub user_ns: u64,
-    /// CPU time in the kernel, in nanoseconds.
-    pub system_ns: u64,
-    /// CPU time in user mode of children that have ended, in nanoseconds.
-    pub children_user_ns: u64,
-    /// CPU time in the kernel of these children, in nanoseconds.
-    pub children_system_ns: u64,
-    /// Start time, in seconds since 1970.
-    pub started_s: f64,
-}
 
 /// Reads a process; `None` if there is none.
 pub fn process(pid: u32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parse(&stat, booted_s()?)
+    proc::process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn parse(stat: &str, booted_s: u64) -> Option<Process> {
-    let (head, rest) = stat.rsplit_once(") ")?;
-    let (pid, name) = head.split_once(" (")?;
-    // From the third field on: state, parent …
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some(Process {
-        pid: pid.trim().parse().ok()?,
-        name: name.to_owned(),
-        parent: u32::try_from(number(4)?).ok()?,
-        user_ns: number(14)? * NS_IN_TICK,
-        system_ns: number(15)? * NS_IN_TICK,
-        children_user_ns: number(16)? * NS_IN_TICK,
-        children_system_ns: number(17)? * NS_IN_TICK,
-        started_s: booted_s as f64 + number(22)? as f64 / TICKS as f64,
-    })
+/// Returns the start time of a process, in seconds since 1970.
+pub fn started_s(process: &Process) -> Option<f64> {
+    Some(booted_s()? as f64 + process.started_ns as f64 / 1e9)
 }
 
 /// Returns the start time of the machine, in seconds since 1970.
@@ -64,15 +28,14 @@ fn booted_s() -> Option<u64> {
 
 /// Returns the live children of `parent`.
 pub fn children(parent: u32) -> Vec<Process> {
-    let (Ok(entries), Some(booted_s)) = (fs::read_dir("/proc"), booted_s()) else {
+    let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
     entries
         .flatten()
         .filter_map(|entry| {
-            entry.file_name().to_str()?.parse::<u32>().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            parse(&stat, booted_s)
+            let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+            process(pid)
         })
         .filter(|process| process.parent == parent)
         .collect()
@@ -132,23 +95,6 @@ pub fn paranoid() -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_may_have_anything_in_it() {
-        let stat =
-            "42 (post) gres (x) S 7 1 1 0 -1 4194304 1 2 3 4 250 150 30 20 20 0 1 0 12345 1 2";
-        let process = parse(stat, 1_000_000).unwrap();
-        assert_eq!((process.pid, process.parent), (42, 7));
-        assert_eq!(process.name, "post) gres (x");
-        assert_eq!(process.user_ns, 2_500_000_000);
-        assert_eq!(process.system_ns, 1_500_000_000);
-        assert_eq!(
-            process.children_user_ns + process.children_system_ns,
-            500_000_000
-        );
-        assert!((process.started_s - 1_000_123.45).abs() < 1e-6);
-        assert_eq!(parse("42 (x", 0), None);
-    }
 
     /// The time of an ended process is neither lost nor counted twice, whenever it ends: 24 processes work
     /// briefly and end while their family is read repeatedly.

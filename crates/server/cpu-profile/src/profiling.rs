@@ -24,6 +24,7 @@ use run::{ArchiveError, ProfileInfo, ProfileWriter, ProfiledBackend, SessionBack
 
 use crate::backend_sampler::{BackendSampler, SampledBackends};
 use crate::perf::{self, Recording, RecordingMode, Scope, Unavailable};
+use crate::proc::Process;
 use crate::processes;
 use crate::run_origin::RunOrigin;
 use crate::sample_coverage::{Counts, MachineTime};
@@ -307,7 +308,9 @@ fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Unavailable> {
     };
     // The process id alone may be that of another process of this machine. Both processes must have started
     // at the time that the server reports.
-    let is = |process: &processes::Process, s: f64| (process.started_s - s).abs() < SAME_TIME_S;
+    let is = |process: &Process, s: f64| {
+        processes::started_s(process).is_some_and(|started_s| (started_s - s).abs() < SAME_TIME_S)
+    };
     let backend = processes::process(pid as u32).filter(|one| is(one, began_s));
     let parent = backend.and_then(|one| processes::process(one.parent));
     match parent.filter(|one| is(one, up_s)) {

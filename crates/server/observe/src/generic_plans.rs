@@ -17,7 +17,7 @@ use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
 use workload::Sqlstate;
 
-use crate::plans::PlanResults;
+use crate::plans::{BEGIN, END, PlanResults};
 
 /// Time after which no further plan is queried.
 const TIME: Duration = Duration::from_secs(60);
@@ -26,10 +26,6 @@ const GENERIC_PLAN_VERSION: u32 = 160_000;
 /// First version in which a session can be forced to use generic plans.
 const PLAN_CACHE_MODE_VERSION: u32 = 120_000;
 const NAME: &str = "rehearse_generic_plan";
-
-const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
-     SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
-const END: &str = "ROLLBACK";
 
 /// Queries the generic plans of normal forms one after the other over one connection. The plans are in the
 /// order of the statements.

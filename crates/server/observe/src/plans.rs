@@ -34,9 +34,11 @@ pub const PLANS_TIME: Duration = Duration::from_secs(120);
 /// Time limit for the queries of one connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(180);
 
-const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
+/// Begins a read-only transaction with short limits, in which plans are asked for.
+pub(crate) const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
      SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
-const END: &str = "ROLLBACK";
+/// Ends that transaction.
+pub(crate) const END: &str = "ROLLBACK";
 
 /// First version in which `EXPLAIN` shows the settings that differ from their defaults.
 const SETTINGS_VERSION: u32 = 120_000;

@@ -38,7 +38,7 @@ pub use facts::{RunFacts, SideFacts};
 use parallel::map_in_parallel;
 use statistics::INTERVAL_LEVEL_PERCENT;
 use statistics::LatencySummary;
-use statistics::bootstrap::Draws;
+use statistics::bootstrap::{Draws, MEASURES};
 use statistics::series::Series;
 use times::{Judgement, Measurement, SampledSides, Sides, TestFamily};
 pub use verdict::{NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE};
@@ -95,7 +95,8 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         .zip(measured)
         .zip(judged)
         .map(|((fingerprint, measured), judged)| {
-            comparer.statement_comparison(*fingerprint, measured, judged, all_ns)
+            let margins = family.margins(measured.seed, options.margin);
+            comparer.statement_comparison(*fingerprint, measured, (judged, margins), all_ns)
         })
         .collect();
     sort_by_added_time(&mut statements);
@@ -199,7 +200,7 @@ impl Comparer<'_> {
         &self,
         fingerprint: Fingerprint,
         mut measured: Measurement,
-        judged: Judgement,
+        (judged, margins): (Judgement, [f64; MEASURES]),
         all_ns: f64,
     ) -> StatementComparison {
         let (before, after) = (self.before, self.after);
@@ -228,7 +229,7 @@ impl Comparer<'_> {
             sql: text.map(|text| text.sql.clone()),
             class: text.map(|text| text.class),
             regression: is_regression(&times, all_ns),
-            suspected: is_suspected(&times, all_ns),
+            suspected: is_suspected(&times, margins, all_ns),
             service: times,
             response_before: response(&one),
             response_after: response(&other),

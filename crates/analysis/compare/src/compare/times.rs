@@ -317,7 +317,8 @@ impl<'a> TestFamily<'a> {
         })
     }
 
-    fn margins(&self, seed: u64, margin: f64) -> [f64; MEASURES] {
+    /// Returns the margin of each measure of a statement.
+    pub(super) fn margins(&self, seed: u64, margin: f64) -> [f64; MEASURES] {
         self.noise_model
             .map_or([margin; MEASURES], |model| model.margins(seed, margin))
     }

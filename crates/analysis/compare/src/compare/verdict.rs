@@ -1,9 +1,10 @@
 //! Decides which slower statements are noticeable, and the verdict of a comparison.
 
 use crate::error_change::ErrorChange;
-use crate::judgement::{Finding, InsufficientData, MARGIN_DEFAULT};
+use crate::judgement::{Finding, InsufficientData};
 use statistics::LatencySummary;
 use statistics::Measure;
+use statistics::bootstrap::MEASURES;
 
 use super::comparison::{StatementComparison, TimesComparison, Verdict};
 
@@ -31,16 +32,17 @@ pub(super) fn is_regression(times: &TimesComparison, all_ns: f64) -> bool {
     }
 }
 
-/// Whether a measure's interval is clear of the margin and noticeably slower, but may be chance.
-pub(super) fn is_suspected(times: &TimesComparison, all_ns: f64) -> bool {
+/// Whether a measure's interval is clear of its margin and noticeably slower, but may be chance. `margins` are given by
+/// measure: median, mean, 99th percentile.
+pub(super) fn is_suspected(times: &TimesComparison, margins: [f64; MEASURES], all_ns: f64) -> bool {
     let may_be_chance = Finding::InsufficientData {
         reason: InsufficientData::MayBeChance,
     };
     let measures = [Measure::Median, Measure::Mean, Measure::P99];
     times.finding == may_be_chance
-        && measures.into_iter().any(|measure| {
+        && measures.into_iter().zip(margins).any(|(measure, margin)| {
             let interval = times.ratio(measure).and_then(|ratio| ratio.interval);
-            interval.is_some_and(|interval| interval.low > 1.0 + MARGIN_DEFAULT)
+            interval.is_some_and(|interval| interval.low > 1.0 + margin)
                 && is_noticeable(times, measure, all_ns)
         })
 }
@@ -84,5 +86,50 @@ pub(super) fn verdict(
     let faster = |one: &&StatementComparison| matches!(one.service.finding, Finding::Faster { .. });
     Verdict::NoRegression {
         faster: statements.iter().filter(faster).count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use statistics::{Interval, Ratio};
+
+    /// Times of which the mean is 6 to 9 % longer, which may be chance.
+    fn slightly_slower() -> TimesComparison {
+        let times = |mean_ns: f64| LatencySummary {
+            count: 1_000,
+            total_ns: 1_000.0 * mean_ns,
+            mean_ns,
+            p50_ns: mean_ns as u64,
+            p95_ns: mean_ns as u64,
+            p99_ns: mean_ns as u64,
+            max_ns: mean_ns as u64,
+        };
+        TimesComparison {
+            before: Some(times(10e6)),
+            after: Some(times(10.8e6)),
+            median_ratio: None,
+            mean_ratio: Some(Ratio {
+                value: 1.08,
+                interval: Some(Interval {
+                    low: 1.06,
+                    high: 1.09,
+                }),
+            }),
+            p99_ratio: None,
+            added_ns: Some(800e6),
+            p_value: Some(0.2),
+            finding: Finding::InsufficientData {
+                reason: InsufficientData::MayBeChance,
+            },
+        }
+    }
+
+    #[test]
+    fn suspicion_is_measured_by_the_margin_of_the_comparison() {
+        let times = slightly_slower();
+        assert!(is_suspected(&times, [0.05; MEASURES], 1e9));
+        assert!(!is_suspected(&times, [0.10; MEASURES], 1e9));
+        assert!(!is_suspected(&times, [0.05, 0.10, 0.05], 1e9));
     }
 }

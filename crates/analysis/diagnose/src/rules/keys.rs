@@ -74,11 +74,16 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-/// Returns the first unique index on a random column.
-fn random_key<'e>(
-    evidence: &'e Evidence,
-    table: &RelationFact,
-) -> Option<(&'e IndexFact, String, String)> {
+/// Index whose first column is usually random or a digest.
+struct RandomIndex<'e> {
+    index: &'e IndexFact,
+    column: String,
+    /// Definition of the column.
+    kind: String,
+}
+
+/// Returns the first index on a random column: that of the key, or else a unique one.
+fn random_index<'e>(evidence: &'e Evidence, table: &RelationFact) -> Option<RandomIndex<'e>> {
     let mut indexes: Vec<&IndexFact> = evidence
         .facts
         .as_ref()
@@ -102,13 +107,23 @@ fn random_key<'e>(
         let shape = IndexShape::parse(index);
         let column = shape.columns().first().map(|column| (*column).to_owned())?;
         let kind = may_be_random(table, &column)?;
-        (shape.method == "btree").then_some((index, column, kind))
+        (shape.method == "btree").then_some(RandomIndex {
+            index,
+            column,
+            kind,
+        })
     })
 }
 
 /// Proposes the migrations of a random key to a monotonic one, cheapest first.
 fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str) -> Vec<Change> {
-    if !index.key.is_primary() || IndexShape::parse(index).columns() != [column] {
+    if !index.key.is_primary() {
+        return vec![Change::manual(format!(
+            "drop the index {} if neither a query nor uniqueness needs it, or make the values of {column} in the order of time (UUIDv7: uuidv7() from 18 on), unless they have to be hard to guess",
+            index.name
+        ))];
+    }
+    if IndexShape::parse(index).columns() != [column] {
         return vec![Change::manual(
             "a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)",
         )];
@@ -154,7 +169,11 @@ fn random(
         return None;
     }
     let table = evidence.written_by(one)?;
-    let (index, column, kind) = random_key(evidence, table)?;
+    let RandomIndex {
+        index,
+        column,
+        kind,
+    } = random_index(evidence, table)?;
     let name = format!("{}.{}", table.schema, table.name);
     let wal = counted.wal_bytes.unwrap_or(0) as f64;
     // The WAL without full pages is known; time is assumed to be proportional to WAL.
@@ -165,7 +184,10 @@ fn random(
         rule: "",
         severity: thresholds.severity(share),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
-        title: format!("rows of {name} go all over {}: its key {column} ({kind}) has no order", index.name),
+        title: match index.key.is_primary() {
+            true => format!("rows of {name} go all over {}: its key {column} ({kind}) has no order", index.name),
+            false => format!("rows of {name} go all over its index {}: the column {column} ({kind}), which is not its primary key, has no order", index.name),
+        },
         evidence: vec![
             Fact::new("whole pages in the WAL for each row", pages, Unit::Mean, "wal_fpi of pg_stat_statements")
                 .check("SELECT wal_fpi, wal_bytes, rows, query FROM pg_stat_statements ORDER BY wal_fpi DESC"),
@@ -179,7 +201,10 @@ fn random(
         changes: migrations(table, index, &column, &kind).into_iter().chain([
             Change::setting("fewer checkpoints, so that a page is written as a whole less often", "max_wal_size", "8GB"),
         ]).collect(),
-        risk: "a key goes through the whole application; the index is small again only when it was built anew".to_owned(),
+        risk: match index.key.is_primary() {
+            true => "a key goes through the whole application; the index is small again only when it was built anew",
+            false => "values in the order of time can be guessed in part; the index is small again only when it was built anew",
+        }.to_owned(),
     })
 }
 
@@ -297,6 +322,37 @@ mod tests {
             assert_eq!(first.form, Form::ByHand);
             assert!(!first.words.contains("ALTER TABLE"), "{}", first.words);
         }
+    }
+
+    #[test]
+    fn unique_random_column_is_not_called_the_key() {
+        let made_up = EvidenceBuilder::new()
+            .statement(
+                statement(1, "insert into links (id, token) values ($1, ...)")
+                    .took(10_000, 5.0)
+                    .with_rows(10_000)
+                    .with_counted(|counted| {
+                        counted.wal_full_pages = Some(9_000);
+                        counted.wal_bytes = Some(9_000 * 8_192 + 2_000_000);
+                    }),
+            )
+            .table(table(
+                "links",
+                1_000_000,
+                &["id bigint not null", "token uuid"],
+            ))
+            .index("CREATE UNIQUE INDEX links_pkey ON public.links USING btree (id)")
+            .index("CREATE UNIQUE INDEX links_token_key ON public.links USING btree (token)");
+        let found = made_up.findings(&RULE).remove(0);
+        assert!(!found.title.contains("its key"), "{}", found.title);
+        let part =
+            "its index links_token_key: the column token (uuid), which is not its primary key";
+        assert!(found.title.contains(part), "{}", found.title);
+        assert!(
+            !found.changes[0].words.contains("bigint"),
+            "{}",
+            found.changes[0].words
+        );
     }
 
     #[test]

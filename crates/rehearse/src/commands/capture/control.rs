@@ -10,8 +10,8 @@ use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
-use crate::http;
-use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode, header};
+use http_server as http;
+use http_server::{HttpServer, ListenerOptions, Method, Reply, Request, Site, StatusCode, header};
 use study::Failure;
 
 /// Starts or stops a recording.
@@ -26,7 +26,7 @@ impl ControlServer {
     /// # Errors
     /// If the address is in use.
     pub fn start(
-        wanted: SocketAddr,
+        (wanted, options): (SocketAddr, ListenerOptions),
         token: ControlToken,
         control: RecordingControl,
         watch: StatusReader,
@@ -37,7 +37,7 @@ impl ControlServer {
             watch,
         };
         TcpListener::bind(wanted)
-            .and_then(|listener| HttpServer::start(listener, "control", site, Limits::default()))
+            .and_then(|listener| HttpServer::start(listener, "control", site, options))
             .map(ControlServer)
             .map_err(|error| {
                 Failure::could_not(format!(

@@ -1,13 +1,14 @@
 //! Token for starting and stopping a proxy's recordings, and its file.
 
 use std::fs;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::http;
+use http_server as http;
 use study::Failure;
 
 /// Number of random bytes in a generated token.
@@ -19,8 +20,8 @@ const SHORTEST: usize = 32;
 pub struct ControlToken {
     secret: String,
     file: PathBuf,
-    /// Whether the file was generated here. It is then removed on drop.
-    is_generated: bool,
+    /// The file if it was generated here, with its lock. It is then removed on drop.
+    generated: Option<File>,
 }
 
 impl ControlToken {
@@ -66,16 +67,14 @@ impl ControlToken {
         Ok(ControlToken {
             secret: secret.to_owned(),
             file: file.to_owned(),
-            is_generated: false,
+            generated: None,
         })
     }
 
-    /// Replaces a file that a killed proxy left there.
+    /// Replaces a file that a killed proxy left there. Another proxy with the same output keeps its own.
     fn create(output: &Path) -> Result<Self, Failure> {
-        let mut name = output.as_os_str().to_owned();
-        name.push(".control-token");
-        let file = PathBuf::from(name);
-        let written = http::random_hex::<TOKEN_BYTES>().and_then(|secret| {
+        let first = numbered(output, 1);
+        let created = http::random_hex::<TOKEN_BYTES>().and_then(|secret| {
             let directory = match output.parent() {
                 Some(parent) if parent != Path::new("") => parent,
                 _ => Path::new("."),
@@ -83,20 +82,36 @@ impl ControlToken {
             // Its owner alone can read it from its first byte on.
             let mut temporary = NamedTempFile::new_in(directory)?;
             writeln!(temporary, "{secret}")?;
-            temporary.persist(&file)?;
-            Ok(secret)
+            // The lock marks the file as in use, until the process ends.
+            temporary.as_file().lock()?;
+            let mut number = 1;
+            loop {
+                let file = numbered(output, number);
+                match temporary.persist_noclobber(&file) {
+                    Ok(locked) => {
+                        let token = ControlToken {
+                            secret,
+                            file,
+                            generated: Some(locked),
+                        };
+                        return Ok(token);
+                    }
+                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                        temporary = error.file;
+                        if !remove_unused(&file)? {
+                            number += 1;
+                        }
+                    }
+                    Err(error) => return Err(error.error),
+                }
+            }
         });
-        match written {
-            Ok(secret) => Ok(ControlToken {
-                secret,
-                file,
-                is_generated: true,
-            }),
-            Err(error) => Err(Failure::could_not(format!(
+        created.map_err(|error| {
+            Failure::could_not(format!(
                 "cannot write the control token to {}: {error}; make room there, or give a token with --admin-token-file",
-                file.display()
-            ))),
-        }
+                first.display()
+            ))
+        })
     }
 
     /// Returns the file that contains the token.
@@ -112,12 +127,40 @@ impl ControlToken {
 
 impl Drop for ControlToken {
     fn drop(&mut self) {
-        // Another proxy with the same output may have replaced it.
-        let is_there =
-            || fs::read_to_string(&self.file).is_ok_and(|text| self.matches(text.trim()));
-        if self.is_generated && is_there() {
+        if self.generated.is_some() {
             let _ = fs::remove_file(&self.file);
         }
+    }
+}
+
+/// Returns the name of a token's file: that of the first proxy with this output, or a numbered one.
+fn numbered(output: &Path, number: u32) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".control-token");
+    if number > 1 {
+        name.push(format!("-{number}"));
+    }
+    PathBuf::from(name)
+}
+
+/// Removes a token's file unless a running proxy holds its lock. Returns whether the name is free.
+fn remove_unused(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        file => file?,
+    };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(error),
+        Ok(()) => {}
+    }
+    // Another proxy may have replaced the file before it was locked. Then the name is tried again.
+    let is_same = |now: &fs::Metadata, then: &fs::Metadata| {
+        (now.dev(), now.ino()) == (then.dev(), then.ino())
+    };
+    match fs::metadata(path) {
+        Ok(now) if is_same(&now, &file.metadata()?) => fs::remove_file(path).map(|()| true),
+        _ => Ok(true),
     }
 }
 
@@ -141,12 +184,29 @@ mod tests {
         let secret = text.trim_end();
         assert!(secret.len() == 64 && secret.bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert!(token.matches(secret) && !token.matches("") && !token.matches(&text));
-        let other = ControlToken::new(None, &output).unwrap();
-        assert!(!other.matches(secret));
         drop(token);
-        assert!(path.exists(), "the other's");
-        drop(other);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn proxies_with_one_output_have_tokens_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("a.workload");
+        let read = |token: &ControlToken| fs::read_to_string(token.file()).unwrap();
+        let one = ControlToken::new(None, &output).unwrap();
+        let other = ControlToken::new(None, &output).unwrap();
+        assert_ne!(one.file(), other.file());
+        assert!(one.matches(read(&one).trim()) && other.matches(read(&other).trim()));
+        assert!(other.file().ends_with("a.workload.control-token-2"));
+        drop(one);
+        assert!(other.matches(read(&other).trim()));
+        // The first name is free again.
+        let third = ControlToken::new(None, &output).unwrap();
+        assert!(third.file().ends_with("a.workload.control-token"));
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(files(), 2);
+        drop((other, third));
+        assert_eq!(files(), 0);
     }
 
     #[test]

@@ -72,8 +72,12 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             // Recording has not started yet, so that an error leaves nothing to undo.
             let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
             let file = token.file().display().to_string();
-            let server =
-                ControlServer::start(address, token, proxy.control(), proxy.status_reader())?;
+            let server = ControlServer::start(
+                (address, options.hosts.listener_options(terminal::complain)),
+                token,
+                proxy.control(),
+                proxy.status_reader(),
+            )?;
             Some((server, file))
         }
         None => None,

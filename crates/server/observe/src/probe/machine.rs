@@ -76,7 +76,7 @@ impl MachineProbe {
         };
         all.flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|child| process_of(*child).is_some_and(|process| process.parent == pid))
+            .filter(|child| process_of(*child).is_some_and(|process| process.parent as i32 == pid))
             .collect()
     }
 
@@ -97,7 +97,7 @@ impl MachineProbe {
             let Some(again) = process_of(self.postmaster) else {
                 return;
             };
-            let ended = |one: &proc::Process| (one.children_user_s, one.children_system_s);
+            let ended = |one: &proc::Process| (one.children_user_ns, one.children_system_ns);
             let is_steady = ended(&again) == ended(&postmaster);
             postmaster = again;
             if is_steady {
@@ -105,19 +105,19 @@ impl MachineProbe {
             }
             processes = alive(self);
         }
-        let mut user_s = postmaster.user_s + postmaster.children_user_s;
-        let mut system_s = postmaster.system_s + postmaster.children_system_s;
+        let mut user_ns = postmaster.user_ns + postmaster.children_user_ns;
+        let mut system_ns = postmaster.system_ns + postmaster.children_system_ns;
         let children: Vec<i32> = processes.iter().map(|(pid, _)| *pid).collect();
         for (pid, process) in processes {
-            user_s += process.user_s;
-            system_s += process.system_s;
+            user_ns += process.user_ns;
+            system_ns += process.system_ns;
             // A new process has no title yet.
             let known = self.titles.get(&pid).cloned().or_else(|| title_of(pid));
             let Some(title) = known else { continue };
             self.titles.insert(pid, title.clone());
             let series = vec![
-                ("user_seconds", process.user_s),
-                ("system_seconds", process.system_s),
+                ("user_seconds", seconds(process.user_ns)),
+                ("system_seconds", seconds(process.system_ns)),
             ];
             self.write(log, "process", &format!("{title} {pid}"), series);
         }
@@ -138,8 +138,8 @@ impl MachineProbe {
             }
         }
         let series = vec![
-            ("user_seconds", user_s),
-            ("system_seconds", system_s),
+            ("user_seconds", seconds(user_ns)),
+            ("system_seconds", seconds(system_ns)),
             ("processes", children.len() as f64),
         ];
         self.write(log, "server", "", series);
@@ -218,8 +218,8 @@ impl Probe for MachineProbe {
         // CPU time of this program.
         if let Some(own) = proc::process(&read("/proc/self/stat")) {
             let series = vec![
-                ("user_seconds", own.user_s),
-                ("system_seconds", own.system_s),
+                ("user_seconds", seconds(own.user_ns)),
+                ("system_seconds", seconds(own.system_ns)),
             ];
             self.write(log, "rehearse", "", series);
         }
@@ -248,9 +248,13 @@ pub(crate) fn postmaster_here(known: &ServerInfo) -> Result<i32, String> {
         ));
     }
     match process_of(known.pid) {
-        Some(process) => Ok(process.parent),
+        Some(process) => Ok(process.parent as i32),
         None => Err(elsewhere("the server's process cannot be looked at")),
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 fn process_of(pid: i32) -> Option<proc::Process> {

@@ -22,21 +22,30 @@ const NO_HOST: Refusal = (
 );
 const FOREIGN_HOST: Refusal = (
     StatusCode::FORBIDDEN,
-    "this name is not served, since a foreign site could let it lead here; use localhost, a loopback address, or the IP address that rehearse listens at",
+    "this name is not served, since a foreign site could let it lead here; use localhost or the IP address that rehearse listens at, or start rehearse with --allow-host NAME",
 );
 const FOREIGN_ORIGIN: Refusal = (
     StatusCode::FORBIDDEN,
     "requests from pages of other sites are refused; ask from this site or without a browser",
 );
 
-/// Checks `Host` and `Origin` of a request to a listener at this address.
-pub(super) fn check(request: &Parts, listen: IpAddr) -> Result<(), Refusal> {
+/// Names and addresses under which a listener may be addressed.
+#[derive(Debug)]
+pub(super) struct AllowedHosts {
+    /// Address of the listener.
+    pub(super) listen: IpAddr,
+    /// Further host names.
+    pub(super) names: Vec<String>,
+}
+
+/// Checks `Host` and `Origin` of a request to a listener.
+pub(super) fn check(request: &Parts, hosts: &AllowedHosts) -> Result<(), Refusal> {
     let host = single_value(&request.headers, &HOST).map_err(|_| NO_HOST)?;
     let named = request.uri.authority().map(|authority| authority.as_str());
     if [host, named]
         .into_iter()
         .flatten()
-        .any(|host| !is_allowed_host(host, listen))
+        .any(|host| !hosts.allow(host))
     {
         return Err(FOREIGN_HOST);
     }
@@ -73,17 +82,20 @@ fn is_own_origin(origin: &str, host: &str) -> bool {
     site.is_some_and(|site| site.eq_ignore_ascii_case(host))
 }
 
-/// Returns whether a `Host` is `localhost`, a loopback address, or the address of the listener.
-/// An unspecified listen address allows every address of the machine. The port may differ, as at
-/// the end of a tunnel.
-fn is_allowed_host(host: &str, listen: IpAddr) -> bool {
-    let Some(address) = parse_host_address(host) else {
-        let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));
-        return name.eq_ignore_ascii_case("localhost") && port.parse::<u16>().is_ok();
-    };
-    let address = address.to_canonical();
-    let listen = listen.to_canonical();
-    address.is_loopback() || address == listen || listen.is_unspecified()
+impl AllowedHosts {
+    /// Returns whether a `Host` is `localhost`, a loopback address, the address of the listener, or one of the names.
+    /// An unspecified listen address allows every address of the machine. The port may differ, as at the end of a
+    /// tunnel.
+    fn allow(&self, host: &str) -> bool {
+        let Some(address) = parse_host_address(host) else {
+            let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));
+            let mut names = self.names.iter().map(String::as_str).chain(["localhost"]);
+            return port.parse::<u16>().is_ok() && names.any(|one| name.eq_ignore_ascii_case(one));
+        };
+        let address = address.to_canonical();
+        let listen = self.listen.to_canonical();
+        address.is_loopback() || address == listen || listen.is_unspecified()
+    }
 }
 
 /// Returns the IP address that a `Host` names, with or without a port.
@@ -101,6 +113,13 @@ mod tests {
 
     use super::*;
 
+    fn hosts(listen: &str, names: &[&str]) -> AllowedHosts {
+        AllowedHosts {
+            listen: listen.parse().unwrap(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
     /// The status of the refusal of a request to a listener at 127.0.0.1.
     fn refused(version: Version, uri: &str, headers: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().version(version).uri(uri);
@@ -108,15 +127,14 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let listen = "127.0.0.1".parse().unwrap();
-        check(&parts, listen)
+        check(&parts, &hosts("127.0.0.1", &[]))
             .err()
             .map(|(status, _)| status.as_u16())
     }
 
     #[test]
     fn a_loopback_listener_is_addressed_as_this_machine_only() {
-        let listen = "127.0.0.1".parse().unwrap();
+        let hosts = hosts("127.0.0.1", &[]);
         for host in [
             "127.0.0.1",
             "127.0.0.1:9187",
@@ -127,7 +145,7 @@ mod tests {
             "[::1]:9187",
             "[::ffff:127.0.0.1]:80",
         ] {
-            assert!(is_allowed_host(host, listen), "{host}");
+            assert!(hosts.allow(host), "{host}");
         }
         for host in [
             "",
@@ -142,19 +160,35 @@ mod tests {
             "192.168.1.7:80",
             "0.0.0.0",
         ] {
-            assert!(!is_allowed_host(host, listen), "{host}");
+            assert!(!hosts.allow(host), "{host}");
         }
     }
 
     #[test]
     fn a_listener_beyond_loopback_is_addressed_by_its_own_address_too() {
-        let is_allowed = |host: &str, listen: &str| is_allowed_host(host, listen.parse().unwrap());
+        let is_allowed = |host: &str, listen: &str| hosts(listen, &[]).allow(host);
         assert!(is_allowed("192.168.1.7:80", "192.168.1.7"));
         assert!(is_allowed("localhost", "192.168.1.7"));
         assert!(!is_allowed("192.168.1.8", "192.168.1.7"));
         assert!(is_allowed("192.168.1.8", "0.0.0.0"));
         assert!(is_allowed("[fd00::1]:80", "::"));
         assert!(!is_allowed("attacker.example", "0.0.0.0"));
+    }
+
+    #[test]
+    fn allowed_host_name_is_served_and_others_are_refused() {
+        let hosts = hosts("0.0.0.0", &["replay.example.org", "metrics"]);
+        for host in ["replay.example.org:9187", "REPLAY.example.org", "metrics"] {
+            assert!(hosts.allow(host), "{host}");
+        }
+        for host in [
+            "example.org",
+            "a.replay.example.org",
+            "metrics:x",
+            "metrics.",
+        ] {
+            assert!(!hosts.allow(host), "{host}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! HTTP/1.1 for the program's listeners: metrics, the live page, and the control endpoint of the proxy.
+//! HTTP/1.1 for small listeners of a program whose main work must not be disturbed.
 //!
-//! A listener has one thread with an asynchronous runtime, and no thread per connection. The threads that
-//! forward or replay share nothing with it. hyper parses what clients send, and [`Limits`] bounds what a
+//! A listener has one thread with an asynchronous runtime, and no thread per connection. The program's own
+//! threads share nothing with it. hyper parses what clients send, and [`Limits`] bounds what a
 //! client can occupy. A [`Site`] answers on one of a few handler threads: a handler that blocks or panics
 //! delays no other connection.
 
@@ -67,6 +67,17 @@ impl Default for Limits {
             stall_time: Duration::from_secs(10),
         }
     }
+}
+
+/// Options of a listener.
+#[derive(Debug, Clone)]
+pub struct ListenerOptions {
+    /// Bounds on what clients can occupy.
+    pub limits: Limits,
+    /// Host names under which the listener may be addressed, in addition to `localhost` and IP addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Reports that the listener failed.
+    pub complain: fn(&str),
 }
 
 /// Builds an answer in plain text.

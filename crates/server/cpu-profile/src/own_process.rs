@@ -1,15 +1,14 @@
 //! Linux process statistics for the metrics that Prometheus defines for all programs.
 //!
-//! Source: proc(5). CPU times are in hundredths of a second (`USER_HZ`) on all supported
-//! machines.
+//! Source: proc(5).
 
 use std::fs;
 
-const TICKS_A_SECOND: f64 = 100.0;
+use crate::proc;
 
 /// Statistics of this process.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Process {
+pub struct OwnProcess {
     /// User and system time of all threads, in seconds.
     pub cpu_seconds: f64,
     /// Resident memory, in bytes.
@@ -27,7 +26,7 @@ pub struct Process {
 }
 
 /// Reads the statistics; `None` without `/proc`.
-pub fn read() -> Option<Process> {
+pub fn read() -> Option<OwnProcess> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
@@ -36,10 +35,8 @@ pub fn read() -> Option<Process> {
     parse(&status, &stat, &limits, &boot, open_fds)
 }
 
-fn parse(status: &str, stat: &str, limits: &str, boot: &str, open_fds: u64) -> Option<Process> {
-    // The name, the second field, may hold anything; what follows counts from the third.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |field: usize| -> Option<f64> { fields.get(field - 3)?.parse().ok() };
+fn parse(status: &str, stat: &str, limits: &str, boot: &str, open_fds: u64) -> Option<OwnProcess> {
+    let process = proc::process(stat)?;
     let of = |name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
@@ -55,11 +52,11 @@ fn parse(status: &str, stat: &str, limits: &str, boot: &str, open_fds: u64) -> O
         .find_map(|line| line.strip_prefix("Max open files"))?
         .split_whitespace()
         .next()?;
-    Some(Process {
-        cpu_seconds: (ticks(14)? + ticks(15)?) / TICKS_A_SECOND,
+    Some(OwnProcess {
+        cpu_seconds: (process.user_ns + process.system_ns) as f64 / 1e9,
         resident_bytes: of("VmRSS:")? * 1024,
         virtual_bytes: of("VmSize:")? * 1024,
-        start_seconds: booted + ticks(22)? / TICKS_A_SECOND,
+        start_seconds: booted + process.started_ns as f64 / 1e9,
         open_fds,
         max_fds: max_fds.parse().unwrap_or(u64::MAX),
         threads: of("Threads:")?,
@@ -76,7 +73,7 @@ mod tests {
         let status = "Name:\ta\nVmSize:\t  2048 kB\nVmRSS:\t  1024 kB\nThreads:\t5\n";
         let limits = "Limit  Soft  Hard  Units\nMax open files            1024                 4096                 files\n";
         let process = parse(status, stat, limits, "cpu 1 2\nbtime 1000\n", 9).unwrap();
-        let expected = Process {
+        let expected = OwnProcess {
             cpu_seconds: 2.0,
             resident_bytes: 1 << 20,
             virtual_bytes: 2 << 20,

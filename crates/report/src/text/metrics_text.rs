@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 
 use replay::{BOUNDS_NS, Histogram, MetricsReading};
 
-use super::process::Process;
+use cpu_profile::own_process::OwnProcess;
 
 const NS_IN_SECOND: f64 = 1e9;
 /// Prefix of all metrics except those of the process.
 const PREFIX: &str = "rehearse_";
 
 /// Renders all metrics. Without readings, before a replay, only those of the program.
-pub fn render(readings: Option<&MetricsReading>, process: Option<&Process>) -> String {
+pub fn render_text(readings: Option<&MetricsReading>, process: Option<&OwnProcess>) -> String {
     let mut page = Page::default();
     let version = env!("CARGO_PKG_VERSION");
     page.head("build_info", "gauge", "The program's version; always 1.");
@@ -191,7 +191,7 @@ fn histograms(page: &mut Page, readings: &MetricsReading) {
     }
 }
 
-fn of_process(page: &mut Page, process: &Process) {
+fn of_process(page: &mut Page, process: &OwnProcess) {
     for (name, kind, help, value) in [
         (
             "process_cpu_seconds_total",

@@ -21,10 +21,10 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_io_timeout::TimeoutStream;
 
+use super::access::AllowedHosts;
 use super::body::BusyGuard;
 use super::handler::Handler;
-use super::{Limits, Site};
-use crate::terminal;
+use super::{ListenerOptions, Site};
 
 /// Threads that handlers share.
 const HANDLER_THREADS: usize = 4;
@@ -50,7 +50,7 @@ impl HttpServer {
         listener: std::net::TcpListener,
         name: &'static str,
         site: impl Site,
-        limits: Limits,
+        options: ListenerOptions,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
@@ -67,13 +67,22 @@ impl HttpServer {
         };
         let handler = Arc::new(Handler {
             site: Arc::new(site),
-            listen: address.ip(),
-            limits,
+            hosts: AllowedHosts {
+                listen: address.ip(),
+                names: options.allowed_hosts,
+            },
+            limits: options.limits,
         });
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(runtime, name, serve(listener, handler, stopped)))?;
+            .spawn(move || {
+                if !run(runtime, serve(listener, handler, stopped)) {
+                    (options.complain)(&format!(
+                        "the {name} listener failed and answers no more, everything else continues; this is an error in rehearse, please report it"
+                    ));
+                }
+            })?;
         Ok(HttpServer {
             address,
             stop: Some(stop),
@@ -96,16 +105,13 @@ impl Drop for HttpServer {
     }
 }
 
-/// Serves to the end. A panic ends the listener, and nothing else.
-fn run(runtime: Runtime, name: &str, serve: impl Future<Output = ()>) {
+/// Serves to the end. A panic ends the listener, and nothing else. Returns whether there was none.
+fn run(runtime: Runtime, serve: impl Future<Output = ()>) -> bool {
     event_loop::lower_thread_priority();
-    if catch_unwind(AssertUnwindSafe(|| runtime.block_on(serve))).is_err() {
-        terminal::complain(&format!(
-            "the {name} listener failed and answers no more, everything else continues; this is an error in rehearse, please report it"
-        ));
-    }
+    let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serve)));
     // A handler that still blocks is not waited for.
     runtime.shutdown_background();
+    served.is_ok()
 }
 
 /// Accepts connections until it is stopped.
@@ -198,7 +204,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
-    use crate::http::{Reply, ReplyBody, Request, StatusCode, StreamSender, text_reply};
+    use crate::{Limits, Reply, ReplyBody, Request, StatusCode, StreamSender, text_reply};
 
     /// A deadline that only a failure comes to.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -239,7 +245,17 @@ mod tests {
             streams: Mutex::default(),
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = HttpServer::start(listener, "test", site, limits).unwrap();
+        let server = HttpServer::start(
+            listener,
+            "test",
+            site,
+            ListenerOptions {
+                limits,
+                allowed_hosts: Vec::new(),
+                complain: |message| panic!("{message}"),
+            },
+        )
+        .unwrap();
         (server, sender)
     }
 
@@ -338,6 +354,6 @@ mod tests {
     #[test]
     fn a_panic_of_the_listener_does_not_leave_its_thread() {
         let runtime = Builder::new_current_thread().build().unwrap();
-        run(runtime, "test", async { panic!("on purpose") });
+        assert!(!run(runtime, async { panic!("on purpose") }));
     }
 }

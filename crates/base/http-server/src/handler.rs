@@ -1,7 +1,6 @@
 //! Handling of one request: checks, then the answer of the site.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::{Body, Incoming};
@@ -9,7 +8,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::access;
-use super::access::Refusal;
+use super::access::{AllowedHosts, Refusal};
 use super::body::{BusyGuard, ReplyBody};
 use super::{Limits, Reply, Request, Site, header, set_header};
 
@@ -33,7 +32,7 @@ const HANDLER_TIMEOUT: Refusal = (
 /// Site and its limits, shared by all connections of a listener.
 pub(super) struct Handler {
     pub(super) site: Arc<dyn Site>,
-    pub(super) listen: IpAddr,
+    pub(super) hosts: AllowedHosts,
     pub(super) limits: Limits,
 }
 
@@ -68,7 +67,7 @@ impl Handler {
         if !body.is_end_stream() {
             return Err(HAS_BODY);
         }
-        access::check(parts, self.listen)
+        access::check(parts, &self.hosts)
     }
 
     /// Calls the site on a handler thread.
