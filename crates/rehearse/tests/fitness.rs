@@ -375,13 +375,13 @@ const LACKS: [Lack; 15] = [
     Lack {
         set: &[("log_line_prefix", "%t [%p] %q%u@%d ")],
         finding: "whole_seconds",
-        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%u@%d %r %a "),
+        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%r "),
         extent: ("pacing", "partly"),
     },
     Lack {
         set: &[("log_line_prefix", "%m [%p] %q%u@%d ")],
         finding: "uncoded",
-        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%u@%d %r %a "),
+        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%r "),
         extent: ("failures", "no"),
     },
 ];

@@ -87,10 +87,10 @@ What it lacks, and what to set for the next one
       set log_parameter_max_length_on_error = -1
   - Times have whole seconds: statements of different sessions within a second are replayed in an
     order and with pauses that are not theirs.
-      set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a '
+      set log_line_prefix = '%m [%p] %c %l %e %q%r '
   - 1 of 1 (100 %) failures have no error code: a comparison sees that they failed, but not whether
     a replay fails in the same way.
-      set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a '
+      set log_line_prefix = '%m [%p] %c %l %e %q%r '
   - None of its sessions (1) ends in the log: a replay keeps each open until everything is done.
       set log_disconnections = on
 `rehearse capture settings` prints all settings as SQL; with --provider rds, aurora, cloudsql,

@@ -195,6 +195,8 @@ impl From<LogError> for Failure {
             | LogError::TimeZoneUnknown { .. }
             | LogError::Unsupported { .. }
             | LogError::SyslogWithoutProcess { .. }
+            | LogError::PrefixUndecided { .. }
+            | LogError::PrefixContradicted { .. }
             | LogError::PrefixLacks { .. } => Failure::usage(error),
             LogError::Sink(inner) => Failure::could_not(inner),
             _ => Failure::could_not(error),

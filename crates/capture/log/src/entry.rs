@@ -2,10 +2,10 @@
 
 use workload::Sqlstate;
 
-use super::prefix::Fields;
+use super::prefix::{Fields, LineMatch, Prefix};
 use super::reconcile::Location;
 use super::scan::parse_number;
-use super::severity::Severity;
+use super::severity::{Label, Severity};
 use super::text::Text;
 use super::timestamp::TimestampParser;
 use super::zones::ZoneReading;
@@ -46,23 +46,83 @@ pub(super) struct SessionNames<'a> {
     pub client: (&'a str, &'a str),
 }
 
+impl<'a> SessionNames<'a> {
+    pub(super) fn in_line(text: &'a str, fields: &Fields) -> Self {
+        SessionNames {
+            user: fields.user.of(text),
+            database: fields.database.of(text),
+            application: fields.application.of(text),
+            client: (fields.host.of(text), fields.port.of(text)),
+        }
+    }
+}
+
+/// One of several readings of an entry's beginning.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Reading<'a> {
+    pub pid: u32,
+    pub started: u64,
+    pub line_number: u64,
+    /// It is that of a process without a client.
+    pub quit: bool,
+    pub names: SessionNames<'a>,
+    pub label: Label,
+    /// Start of the label.
+    pub label_at: usize,
+    /// The text after the label.
+    pub message: &'a str,
+}
+
 /// The names, or where they are: nearly no entry needs them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum SessionIdentity<'a> {
     Named(SessionNames<'a>),
-    InLine { text: &'a str, fields: &'a Fields },
+    /// The names of an entry that is kept, and the ways to split them into user and database.
+    Kept(SessionNames<'a>, &'a [(String, String)]),
+    InLine {
+        text: &'a str,
+        matched: &'a LineMatch,
+        prefix: &'a Prefix,
+    },
 }
 
 impl<'a> SessionIdentity<'a> {
+    /// Returns the ways to split the text of the prefix into user and database.
+    #[cold]
+    pub(super) fn splits(&self) -> Vec<(&'a str, &'a str)> {
+        let (text, matched, prefix) = match *self {
+            SessionIdentity::Named(names) => return vec![(names.user, names.database)],
+            SessionIdentity::Kept(_, splits) => {
+                let splits = splits.iter();
+                return splits
+                    .map(|(user, database)| (user.as_str(), database.as_str()))
+                    .collect();
+            }
+            SessionIdentity::InLine {
+                text,
+                matched,
+                prefix,
+            } => (text, matched, prefix),
+        };
+        let names = |fields: &Fields| (fields.user.of(text), fields.database.of(text));
+        let mut splits = vec![names(&matched.fields)];
+        let mut times = TimestampParser::default();
+        let found = prefix.readings(text.as_bytes(), &mut times);
+        for reading in found.unwrap_or_default() {
+            let names = names(&reading.fields);
+            if reading.label_at == matched.label_at && !splits.contains(&names) {
+                splits.push(names);
+            }
+        }
+        splits
+    }
+
     pub(super) fn names(&self) -> SessionNames<'a> {
         match *self {
-            SessionIdentity::Named(names) => names,
-            SessionIdentity::InLine { text, fields } => SessionNames {
-                user: fields.user.of(text),
-                database: fields.database.of(text),
-                application: fields.application.of(text),
-                client: (fields.host.of(text), fields.port.of(text)),
-            },
+            SessionIdentity::Named(names) | SessionIdentity::Kept(names, _) => names,
+            SessionIdentity::InLine { text, matched, .. } => {
+                SessionNames::in_line(text, &matched.fields)
+            }
         }
     }
 }
@@ -105,6 +165,9 @@ pub(super) enum ReadResult<'a> {
     More,
     /// An entry.
     Entry(Entry<'a>),
+    /// The start has several readings, which end at different labels. No bytes are consumed; the
+    /// reader is called again after [`Reader::settle`].
+    Ambiguous(Vec<Reading<'a>>),
     /// Lines of no use, with the reason.
     Skipped {
         lines: u64,
@@ -159,6 +222,10 @@ pub(super) trait Reader {
 
     /// Reads time zones as `reading` says.
     fn set_zones(&mut self, reading: &ZoneReading);
+
+    /// Chooses among the readings that [`ReadResult::Ambiguous`] listed; without a choice the lines
+    /// are skipped.
+    fn settle(&mut self, _choice: Option<usize>) {}
 
     /// Notes for the user about the input, once it is read; each a sentence.
     fn notes(&self) -> Vec<String> {

@@ -86,7 +86,7 @@ pub enum LogError {
     },
     /// The log has severities, but no prefix that fits.
     #[error(
-        "no one log_line_prefix fits the lines at the beginning of {name}, though they have severities such as 'LOG:  '; if it was changed there, cut the file where it changes and capture the parts apart; else give it with --prefix (SHOW log_line_prefix)"
+        "no one log_line_prefix fits the lines at the beginning of {name}, though they have severities such as 'LOG:  '; give it with --prefix (SHOW log_line_prefix)"
     )]
     NoOnePrefix {
         /// Name as the user gave it.
@@ -154,9 +154,35 @@ pub enum LogError {
         /// Suggested option.
         advice: String,
     },
+    /// Two prefixes fit equally and read different names or processes.
+    #[error(
+        "cannot tell the log_line_prefix of {name}: its lines fit '{one}' and '{other}' equally, which read different names; pass --prefix with what SHOW log_line_prefix prints"
+    )]
+    PrefixUndecided {
+        /// Name as the user gave it.
+        name: String,
+        /// One of the prefixes.
+        one: String,
+        /// Another of them.
+        other: String,
+    },
+    /// Lines contradict the given prefix.
+    #[error("the prefix '{prefix}' is not that of {name}: at line {line} {reason}; {advice}")]
+    PrefixContradicted {
+        /// Name as the user gave it.
+        name: String,
+        /// Prefix as the user gave it.
+        prefix: String,
+        /// Number of the first such line, from 1.
+        line: u64,
+        /// Contradiction in that line.
+        reason: String,
+        /// Suggested option.
+        advice: String,
+    },
     /// The prefix lacks a needed escape.
     #[error(
-        "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ' can be captured (`rehearse capture settings` has it)"
+        "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %c %l %e %q%r ' can be captured (`rehearse capture settings` has it)"
     )]
     PrefixLacks {
         /// Prefix as given or recognised.

@@ -297,6 +297,7 @@ fn check_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
     let unread = unreadable(account, Why::Translated);
     let translated = unread + skipped(account, SkipReason::Translated);
     let encoding = unreadable(account, Why::Encoding);
+    let ambiguous = skipped(account, SkipReason::Ambiguous);
     let known = unreadable(account, Why::LooseContinuation)
         + unreadable(account, Why::CutAtEnd)
         + unread
@@ -308,6 +309,7 @@ fn check_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
         (Finding::Interleaved { lines: torn }, torn),
         (Finding::Translated { lines: translated }, translated),
         (Finding::OtherEncoding { lines: encoding }, encoding),
+        (Finding::Ambiguous { lines: ambiguous }, ambiguous),
         (
             Finding::Unreadable {
                 lines: other,

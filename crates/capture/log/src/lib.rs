@@ -385,7 +385,10 @@ impl LogCapture<'_, '_> {
     /// Settles all sessions, and returns the report of the capture.
     fn finish(mut self, left_out: Vec<ExcludedFile>) -> Result<LogReport, LogError> {
         self.series.release(&mut self.assembler)?;
-        let mut reconciliation = self.assembler.finish()?;
+        let (mut reconciliation, names_note) = self.assembler.finish()?;
+        if let Some(report) = self.reports.last_mut() {
+            report.notes.extend(names_note);
+        }
         let sessions = reconciliation.tallies.sessions;
         let prefixes = self
             .reports
@@ -449,7 +452,8 @@ pub fn capture_bytes(
         notes: &mut report.notes,
     };
     read(recognised, task)?;
-    let mut reconciliation = assembler.finish()?;
+    let (mut reconciliation, names_note) = assembler.finish()?;
+    report.notes.extend(names_note);
     let sessions = reconciliation.tallies.sessions;
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
     Ok(LogReport {

@@ -150,25 +150,65 @@ fn parse_milliseconds(text: &[u8]) -> Option<(u64, usize)> {
     Some((whole_us.checked_add(decimals * scale)?, at + length))
 }
 
+/// Returns the ways to split `connection authorized: user=… database=…` into the two names; a name
+/// may contain the next key.
+pub(super) fn split_authorized(message: &str) -> Vec<(&str, &str)> {
+    let Some(rest) = message.strip_prefix("connection authorized: user=") else {
+        return Vec::new();
+    };
+    let mut splits = Vec::new();
+    for (at, key) in rest.match_indices(" database=") {
+        let after = &rest[at + key.len()..];
+        let ends = AFTER_DATABASE
+            .iter()
+            .flat_map(|key| after.match_indices(key).map(|(end, _)| end));
+        for end in ends.chain([after.len()]) {
+            if at <= NAME_BYTES_MAX && end <= NAME_BYTES_MAX {
+                splits.push((&rest[..at], &after[..end]));
+            }
+        }
+    }
+    splits
+}
+
+/// Maximum length of a name in bytes, as the server prints it (`NAMEDATALEN` - 1).
+pub(super) const NAME_BYTES_MAX: usize = 63;
+
+/// Keys that may follow the database in `connection authorized`.
+const AFTER_DATABASE: [&str; 3] = [" application_name=", " SSL enabled (", " GSS ("];
+
 fn classify_connection(rest: &str) -> Message<'_> {
     if let Some(rest) = rest.strip_prefix("received: host=") {
         let (host, port) = rest.rsplit_once(" port=").unwrap_or((rest, ""));
         return Message::Received { host, port };
     }
     if let Some(rest) = rest.strip_prefix("authorized: user=") {
-        // Names may contain blanks, but hardly the next key.
-        const NEXT: [&str; 3] = [" application_name=", " SSL enabled (", " GSS ("];
         let (user, _) = rest.split_once(" database=").unwrap_or((rest, ""));
         return Message::Authorized {
             user,
-            database: text_between(rest, " database=", &NEXT),
-            application: text_between(rest, " application_name=", &NEXT[1..]),
+            database: text_between(rest, " database=", &AFTER_DATABASE),
+            application: application_of(rest),
         };
     }
     match rest.starts_with("authenticated: ") || rest.starts_with("ready: ") {
         true => Message::ConnectionProgress,
         false => Message::Other(SkipReason::ServerMessage),
     }
+}
+
+/// Returns the application's name, which may contain the keys after it.
+fn application_of(rest: &str) -> &str {
+    let Some((_, mut name)) = rest.split_once(" application_name=") else {
+        return "";
+    };
+    for key in &AFTER_DATABASE[1..] {
+        if name.ends_with(')')
+            && let Some(end) = name.rfind(key)
+        {
+            name = &name[..end];
+        }
+    }
+    name
 }
 
 /// Returns the text after `key`, up to the first of the `ends`.

@@ -87,6 +87,7 @@ fn account_detached(
         ReadResult::More
         | ReadResult::Held
         | ReadResult::Entry(_)
+        | ReadResult::Ambiguous(_)
         | ReadResult::Elsewhere { .. } => {
             unreachable!("these have a place, or none at all")
         }
@@ -112,7 +113,9 @@ fn account_other(
             excerpt,
             what,
         } => account_detached(*what, place, excerpt, assembler, turn),
-        ReadResult::Entry(_) | ReadResult::More => unreachable!("handled by the loop"),
+        ReadResult::Entry(_) | ReadResult::Ambiguous(_) | ReadResult::More => {
+            unreachable!("handled by the loop")
+        }
         ReadResult::Skipped { lines, reason } => {
             assembler.account().skip(reason, lines, place);
             lines
@@ -264,6 +267,11 @@ fn read_with(
             assembler.account().lines += lines;
             place.line += lines;
             window.consume_lines(length, lines);
+            continue;
+        }
+        if let ReadResult::Ambiguous(readings) = &next.0 {
+            let choice = assembler.choose_reading(readings);
+            reader.settle(choice);
             continue;
         }
         let lines = match next.0 {

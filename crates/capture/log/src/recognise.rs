@@ -6,9 +6,9 @@ use super::envelopes;
 use super::envelopes::Envelope;
 use super::json::Row;
 use super::prefix;
-use super::prefix::{Prefix, find_label};
+use super::prefix::{Inference, LineFacts, Prefix, find_label};
 use super::refusal::{journal_refusal, refusal};
-use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
+use super::severity::{Label, Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::TimestampParser;
 use super::zones::ZoneReading;
 use super::{LogError, LogFormat};
@@ -85,7 +85,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    fn lines(self) -> impl Iterator<Item = &'a [u8]> {
+    fn lines(self) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.bytes
             .split_inclusive(|byte| *byte == b'\n')
             .map(trim_line_end)
@@ -156,6 +156,7 @@ fn recognise_with_prefix(sample: Sample<'_>, prefix: &str) -> Result<RecognisedF
             }
         }));
     };
+    refuse_contradicted(sample, &prefix, &mut times)?;
     // A severity may be the same word in both languages.
     match translated_word(sample.lines()) {
         Some(word) => Err(sample.translated_error(word)),
@@ -185,6 +186,47 @@ fn printed_objects(sample: &[u8]) -> Vec<Vec<u8>> {
         at += length;
     }
     objects
+}
+
+/// Refuses a given prefix that the lines contradict. It may be right for a part of them, if it was
+/// changed in the file; then it must be right for the first.
+fn refuse_contradicted(
+    sample: Sample<'_>,
+    prefix: &Prefix,
+    times: &mut TimestampParser,
+) -> Result<(), LogError> {
+    let mut first = None;
+    let (mut contradicted, mut judged) = (0, 0);
+    for (number, line) in (1u64..).zip(sample.lines()) {
+        let Some(found) = prefix.matches(line, times) else {
+            continue;
+        };
+        let reason = prefix.contradiction(line, times);
+        let message = std::str::from_utf8(&line[found.text..]);
+        let (Label::Head(severity), Ok(message)) = (found.label, message) else {
+            continue;
+        };
+        if reason.is_none() && !LineFacts::of_message(severity, message).is_of_client() {
+            continue;
+        }
+        judged += 1;
+        contradicted += usize::from(reason.is_some());
+        if let Some(reason) = reason {
+            first.get_or_insert((judged, number, reason));
+        }
+    }
+    match first {
+        Some((order, line, reason)) if order == 1 || contradicted * 2 >= judged => {
+            Err(LogError::PrefixContradicted {
+                name: sample.name.to_owned(),
+                prefix: prefix.text().to_owned(),
+                line,
+                reason,
+                advice: prefix_advice(sample.lines()),
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Number of a sample's records in one format, and the time of the first.
@@ -231,12 +273,13 @@ fn recognise_by_lines(
     let word = word.filter(|_| is_most_foreign(foreign_records, json.records + csv.records));
     let is_allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
     let inferred = match is_allowed(LogFormat::Stderr) {
-        // No server writes a prefix that begins like JSON or a quoted line.
-        true => prefix::infer(sample.lines())
-            .filter(|inferred| !inferred.prefix.text().starts_with(['{', '"'])),
-        false => None,
+        true => prefix::infer(sample.lines()).without_structured(),
+        false => Inference::Nothing,
     };
-    let stderr_lines = inferred.as_ref().map_or(0, |inferred| inferred.lines);
+    let stderr_lines = match &inferred {
+        Inference::Found(inferred) => inferred.lines,
+        _ => 0,
+    };
     for (found, count) in [(LogFormat::Json, json), (LogFormat::Csv, csv)] {
         if let Some(first_us) = count.first_us
             && is_allowed(found)
@@ -248,32 +291,54 @@ fn recognise_by_lines(
             };
         }
     }
-    if let Some(inferred) = inferred {
-        // Some severities of a foreign log are the same in both languages.
-        if let Some(word) = translated_word(sample.lines()) {
-            return Err(sample.translated_error(word));
-        }
-        let prefix = check_prefix(inferred.prefix, false, false)?;
-        let format = LogFormat::Stderr;
-        return Ok(RecognisedFormat::plain(
-            format,
-            Some(prefix),
-            inferred.first_us,
-        ));
+    // Some severities of a foreign log are the same in both languages.
+    if matches!(inferred, Inference::Found(_))
+        && let Some(word) = translated_word(sample.lines())
+    {
+        return Err(sample.translated_error(word));
     }
-    Err(sample
-        .language_or_zone_error(&times)
-        .unwrap_or_else(|| sample.unrecognised_error(format)))
+    let other_error = sample.language_or_zone_error(&times);
+    match inferred {
+        Inference::Found(inferred) => {
+            let prefix = check_prefix(inferred.prefix, false, false)?;
+            let format = LogFormat::Stderr;
+            let first_us = inferred.first_us;
+            Ok(RecognisedFormat::plain(format, Some(prefix), first_us))
+        }
+        Inference::Undecided(prefixes) => {
+            Err(other_error.unwrap_or_else(|| undecided_error(sample.name, prefixes)))
+        }
+        Inference::NoTime(prefix) => Err(match other_error {
+            Some(error) => error,
+            None => match check_prefix(Prefix::compile(&prefix), false, false) {
+                Err(error) => error,
+                Ok(_) => sample.unrecognised_error(format),
+            },
+        }),
+        Inference::Nothing => Err(other_error.unwrap_or_else(|| sample.unrecognised_error(format))),
+    }
+}
+
+/// Returns the error of a log that two prefixes fit equally.
+pub(super) fn undecided_error(name: &str, [one, other]: [String; 2]) -> LogError {
+    LogError::PrefixUndecided {
+        name: name.to_owned(),
+        one,
+        other,
+    }
 }
 
 /// Suggests a replacement for a prefix that matches nothing.
-pub(super) fn prefix_advice<'a>(lines: impl Iterator<Item = &'a [u8]>) -> String {
+pub(super) fn prefix_advice<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> String {
     match prefix::infer(lines) {
-        Some(guess) => format!(
+        Inference::Found(guess) => format!(
             "its lines look as if '{}' had written them; give that, or none to have it recognised",
             guess.prefix.text()
         ),
-        None => "give the server's log_line_prefix as SHOW log_line_prefix prints it, or none to have it recognised".to_owned(),
+        Inference::Undecided([one, other]) => format!(
+            "its lines look as if '{one}' or '{other}' had written them; SHOW log_line_prefix prints which"
+        ),
+        _ => "give the server's log_line_prefix as SHOW log_line_prefix prints it, or none to have it recognised".to_owned(),
     }
 }
 

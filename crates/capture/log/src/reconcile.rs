@@ -60,6 +60,8 @@ reasons! {
         DurationWithoutStatement = "durations without a statement; set log_min_duration_statement = 0",
         /// Texts that look like the server's but came from a statement.
         Forged = "messages that statements wrote with RAISE and that look like the server's own",
+        /// Lines that can be read in two ways.
+        Ambiguous = "lines with two readings, since a user, database or application name contains text like the log's own; write csvlog or jsonlog, or a log_line_prefix without %u, %d and %a",
         /// Calls by the fast-path protocol.
         FastPath = "fast-path function calls; their arguments are not in a log",
         /// Errors without a statement.

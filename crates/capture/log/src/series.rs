@@ -259,14 +259,19 @@ impl SourceTurn {
     /// Holds an entry that is the last of its file, if a following file may have it whole.
     #[cold]
     pub(super) fn hold_last(&mut self, entry: &Entry<'_>) -> bool {
-        let SessionIdentity::InLine { text, .. } = entry.who else {
+        let SessionIdentity::InLine {
+            text, prefix: own, ..
+        } = entry.who
+        else {
             return false;
         };
-        let Some(prefix) = self.prefix.take() else {
+        if self.prefix.take().is_none() {
             return false;
-        };
+        }
         self.boundary.forget_last(EntryKey::of(entry), self.unit_us);
-        self.held = Some(HeldEntry::new(self.stream, entry, text.as_bytes(), prefix));
+        // The prefix may have been changed in the file.
+        let held = HeldEntry::new(self.stream, entry, text.as_bytes(), own.clone());
+        self.held = Some(held);
         true
     }
 

@@ -12,9 +12,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Time in milliseconds, process, session, line number and error code first, since their forms are
-/// fixed; then values that may contain any text, the most variable last.
-pub const LINE_PREFIX: &str = "%m [%p] %c %l %e %q%u@%d %r %a ";
+/// Time in milliseconds, process, session, line number, error code and address. It has no name that
+/// a client chooses, since such a name may look like the end of a prefix and a message: no order of
+/// `%u`, `%d` and `%a` avoids that. `log_connections` writes the names where they cannot be mistaken.
+pub const LINE_PREFIX: &str = "%m [%p] %c %l %e %q%r ";
 
 /// Provider of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -94,7 +95,7 @@ pub fn plan_for_replay(
     if lengths {
         settings.extend(parameter_settings(provider));
     }
-    settings.push(format_setting(provider, amazon));
+    settings.extend(format_settings(provider, amazon));
     settings.extend(error_settings(provider, amazon));
     Ok(SettingsPlan {
         provider,
@@ -165,24 +166,31 @@ fn parameter_settings(provider: Provider) -> [Setting; 2] {
     ]
 }
 
-/// Returns the setting for the details in each line.
-fn format_setting(provider: Provider, amazon: bool) -> Setting {
+/// Returns the settings for the details in each line.
+fn format_settings(provider: Provider, amazon: bool) -> Vec<Setting> {
+    let csvlog = |why| setting(provider, "log_destination", "csvlog", why);
     if amazon {
-        return setting(
-            provider,
-            "log_destination",
-            "csvlog",
+        return vec![csvlog(
             "milliseconds, error codes and sessions, which the default log_line_prefix lacks",
-        );
+        )];
     }
-    Setting {
+    let prefix = Setting {
         check: is_google(provider),
         ..setting(
             provider,
             "log_line_prefix",
             LINE_PREFIX,
-            "milliseconds, session, error code, who and from where; csvlog and jsonlog have it all anyway",
+            "for stderr: milliseconds, session, error code, address; no name that a client could choose to look like a message",
         )
+    };
+    match provider {
+        Provider::Own => vec![
+            csvlog(
+                "who, from where, milliseconds, error codes, each in a column; jsonlog does as well",
+            ),
+            prefix,
+        ],
+        _ => vec![prefix],
     }
 }
 
@@ -253,7 +261,7 @@ fn notes(provider: Provider, version: Option<u16>, amazon: bool) -> Vec<&'static
     ];
     match provider {
         Provider::Own => notes.push(
-            "All take effect at the reload, log_connections and log_disconnections in new sessions. Standard error must go to a file: logging_collector = on does it, and needs a restart; systemd, Docker and Debian's packages have ways of their own.",
+            "All take effect at the reload, log_connections and log_disconnections in new sessions. csvlog needs logging_collector = on, and so a restart if it is off; until then the server writes to standard error instead, which systemd, Docker and Debian's packages send to files of their own.",
         ),
         Provider::Rds => notes.push(
             "The group must be one of your own: a default one cannot be changed. No restart is needed; the files lie on the instance's storage (watch FreeStorageSpace) and end in .csv.",

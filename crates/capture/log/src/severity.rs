@@ -42,7 +42,7 @@ pub(super) enum Label {
 }
 
 /// Length of the longest label with its colon and two blanks.
-const LABEL_BYTES_MAX: usize = "BACKTRACE:  ".len();
+pub(super) const LABEL_BYTES_MAX: usize = "BACKTRACE:  ".len();
 
 /// Parses `WORD:  ` at the start of `line`; returns the label and its total length.
 #[inline]

@@ -50,11 +50,28 @@ pub(super) fn order_sources(
     prefix: Option<&str>,
     zone: &ZoneReading,
 ) -> Result<(VecDeque<Source>, Vec<ExcludedFile>), LogError> {
-    let mut sources = Vec::new();
+    let mut sources: Vec<Source> = Vec::new();
     let mut left_out = Vec::new();
     let mut damaged = None;
-    for (number, input) in inputs.iter().enumerate() {
-        let looked = examine(number, input, (format, prefix, zone), inputs.len() > 1);
+    let how = (format, prefix, zone);
+    let compared = inputs.len() > 1;
+    let examined: Vec<_> = inputs
+        .iter()
+        .enumerate()
+        .map(|(number, input)| examine(number, input, how, compared))
+        .collect();
+    let known = known_prefixes(&examined);
+    for (number, (input, looked)) in inputs.iter().zip(examined).enumerate() {
+        let looked = match looked {
+            // Another file of the log may show its prefix.
+            Err(LogError::PrefixUndecided { .. }) if *input != Input::Stdin => {
+                let examine_with = |known: &String| {
+                    examine(number, input, (format, Some(known), zone), compared).ok()
+                };
+                known.iter().find_map(examine_with).map_or(looked, Ok)
+            }
+            looked => looked,
+        };
         match looked {
             Ok((source, damage)) => {
                 if let (None, Some(damage)) = (&source.recognised, damage) {
@@ -114,6 +131,16 @@ pub(super) fn order_sources(
     Ok((sources.into(), left_out))
 }
 
+/// Result of examining an input: its source, and damage within the first window.
+type Examined = Result<(Source, Option<String>), LogError>;
+
+/// Returns the prefixes that other files of the log have shown.
+fn known_prefixes(examined: &[Examined]) -> Vec<String> {
+    let found = examined.iter().flatten();
+    let found = found.filter_map(|(source, _)| source.recognised.as_ref()?.prefix.as_ref());
+    found.map(|prefix| prefix.text().to_owned()).collect()
+}
+
 fn first_us(source: &Source) -> Option<i64> {
     let recognised = source.recognised.as_ref()?;
     Some(recognised.first_us)
@@ -164,7 +191,7 @@ fn examine(
     input: &Input,
     (format, prefix, zone): (Option<LogFormat>, Option<&str>, &ZoneReading),
     compared: bool,
-) -> Result<(Source, Option<String>), LogError> {
+) -> Examined {
     let name = input.name();
     let mut window = input.open()?;
     window.fill().map_err(|error| LogError::Read {
@@ -265,6 +292,10 @@ pub(super) fn resolve_zones(
         let (found, length) = reader.next(bytes.into(), complete, Location::default());
         match found {
             ReadResult::More => break,
+            ReadResult::Ambiguous(_) => {
+                reader.settle(None);
+                continue;
+            }
             ReadResult::Entry(entry) => {
                 entries += 1;
                 let started = i64::try_from(entry.started).unwrap_or(0);
@@ -291,6 +322,10 @@ pub(super) fn resolve_zones(
         let (found, length) = reader.next(bytes.into(), complete, Location::default());
         match found {
             ReadResult::More => break,
+            ReadResult::Ambiguous(_) => {
+                reader.settle(None);
+                continue;
+            }
             ReadResult::Entry(entry) => {
                 recognised.first_us = entry.wall_us;
                 break;
@@ -310,6 +345,10 @@ fn read_sample(recognised: &RecognisedFormat, window: &Window) -> Vec<EntryKey> 
         let (found, length) = reader.next(bytes.into(), window.is_at_end(), Location::default());
         match found {
             ReadResult::More => break,
+            ReadResult::Ambiguous(_) => {
+                reader.settle(None);
+                continue;
+            }
             ReadResult::Entry(entry) => marks.push(EntryKey::of(&entry)),
             _ => (),
         }

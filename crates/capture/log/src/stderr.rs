@@ -5,12 +5,13 @@
 //! and ends before the next such line. A DETAIL or similar line without its entry is
 //! [`ReadResult::Detached`].
 
+use memchr::memmem::Finder;
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, ReadResult, Reader, SessionIdentity};
-use super::prefix::{LineMatch, MatchCache, Prefix};
+use super::entry::{Backend, Entry, ReadResult, Reader, Reading, SessionIdentity, SessionNames};
+use super::prefix::{LineMatch, MatchCache, Prefix, find_label};
 use super::reconcile::Location;
-use super::severity::{Label, Severity, foreign_word, label};
+use super::severity::{LABEL_BYTES_MAX, Label, Severity, foreign_word, label};
 use super::stray_lines::{
     PIECE_BYTES, continues_message, holds_other_message, is_memory_context, is_truncated,
 };
@@ -18,6 +19,12 @@ use super::text::Text;
 use super::timestamp::TimestampParser;
 use super::zones::ZoneReading;
 use super::{SkipReason, UnreadableReason};
+
+mod ambiguity;
+mod prefix_change;
+
+use ambiguity::Matching;
+use prefix_change::PrefixChanges;
 
 /// Reads stderr logs with one prefix.
 #[derive(Debug)]
@@ -31,6 +38,10 @@ pub(super) struct StderrReader {
     matched: [LineMatch; 2],
     /// Texts of several lines, with the tabs removed.
     unfolded: String,
+    /// Finds the colon and blanks of a label.
+    labels: Finder<'static>,
+    ambiguity: Ambiguity,
+    changes: PrefixChanges,
 }
 
 /// The match of the line after the last entry.
@@ -38,6 +49,31 @@ pub(super) struct StderrReader {
 struct NextLineMatch {
     /// Its index in `matched`; `None` if it did not match.
     index: Option<usize>,
+}
+
+/// State of the entry at the start of the bytes, if it has several readings.
+#[derive(Debug, Default)]
+enum Ambiguity {
+    #[default]
+    None,
+    /// The readings that were returned, the length of the first line, and the length and number of
+    /// the lines that are skipped if none is chosen.
+    Open {
+        readings: Vec<LineMatch>,
+        first_line: usize,
+        length: usize,
+        lines: u64,
+    },
+    Settled(LineMatch),
+    Undecided(usize, u64),
+}
+
+impl NextLineMatch {
+    fn of(found: bool, index: usize) -> Self {
+        NextLineMatch {
+            index: found.then_some(index),
+        }
+    }
 }
 
 /// Byte ranges of the texts of an entry's lines, by [`slot`].
@@ -103,6 +139,9 @@ impl StderrReader {
             seen: MatchCache::default(),
             matched: [LineMatch::default(); 2],
             unfolded: String::new(),
+            labels: Finder::new(":  "),
+            ambiguity: Ambiguity::None,
+            changes: PrefixChanges::default(),
         }
     }
 
@@ -130,6 +169,7 @@ struct EntryLines<'a> {
     located: bool,
     /// The line after them is no line of the server's.
     cut: bool,
+    prefix: &'a Prefix,
 }
 
 impl<'a> EntryLines<'a> {
@@ -201,7 +241,11 @@ impl<'a> EntryLines<'a> {
             started: fields.started,
             line_number: fields.line_number,
             backend,
-            who: SessionIdentity::InLine { text, fields },
+            who: SessionIdentity::InLine {
+                text,
+                matched: self.head,
+                prefix: self.prefix,
+            },
             severity,
             sqlstate,
             message,
@@ -231,6 +275,53 @@ impl StderrReader {
         matches.then_some(0)
     }
 
+    /// Takes what is known of the first line from before: its match, and whether that was chosen
+    /// among several. The error is the result for lines that remain ambiguous.
+    #[inline]
+    fn take_state(
+        &mut self,
+    ) -> Result<(Option<NextLineMatch>, bool), (ReadResult<'static>, usize)> {
+        match std::mem::take(&mut self.ambiguity) {
+            Ambiguity::None => self.use_current_prefix(),
+            Ambiguity::Open { .. } => (),
+            Ambiguity::Settled(reading) => {
+                self.matched[0] = reading;
+                return Ok((Some(NextLineMatch { index: Some(0) }), true));
+            }
+            Ambiguity::Undecided(length, lines) => {
+                let reason = SkipReason::Ambiguous;
+                return Err((ReadResult::Skipped { lines, reason }, length));
+            }
+        }
+        Ok((self.next_match.take(), false))
+    }
+
+    /// Returns whether the line after an entry, which ends at `end`, is a lost line of it. `None` if
+    /// more bytes are needed.
+    #[inline]
+    fn is_continued(
+        &mut self,
+        matched: bool,
+        bytes: &[u8],
+        end: usize,
+        complete: bool,
+    ) -> Option<bool> {
+        match matched {
+            true => Some(false),
+            false => self.is_lost_line(bytes, end, complete),
+        }
+    }
+
+    /// As [`Self::is_continued`], for a line that the prefix does not match.
+    #[cold]
+    fn is_lost_line(&mut self, bytes: &[u8], end: usize, complete: bool) -> Option<bool> {
+        let (head, rest) = bytes.split_at(end);
+        if self.last_label_after_newline(rest, complete)?.is_some() || self.has_other_prefix(rest) {
+            return Some(false);
+        }
+        continues_message(head, rest, complete, &mut self.times)
+    }
+
     /// Classifies a line that does not begin an entry.
     #[cold]
     fn classify_other(first: &[u8]) -> ReadResult<'static> {
@@ -257,6 +348,12 @@ fn trim_line_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
+/// Result for a line that does not have the prefix.
+const NO_PREFIX: ReadResult<'static> = ReadResult::Unreadable {
+    lines: 1,
+    reason: UnreadableReason::NoPrefix,
+};
+
 impl Reader for StderrReader {
     fn times(&self) -> &TimestampParser {
         &self.times
@@ -274,26 +371,38 @@ impl Reader for StderrReader {
         place: Location,
     ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
-        let ahead = self.next_match.take();
+        let (ahead, settled) = match self.take_state() {
+            Ok(state) => state,
+            Err(skipped) => return skipped,
+        };
         let Some(first_end) = text.line_end(0, 0).or(complete.then_some(bytes.len())) else {
             return (ReadResult::More, 0);
         };
         let first = trim_line_end(&bytes[..first_end]);
         let head_place = match ahead {
-            Some(NextLineMatch { index: Some(place) }) => place,
+            Some(NextLineMatch { index: Some(index) }) => Some(index),
             ahead => match self.match_first(first, ahead.is_some()) {
-                Some(place) => place,
-                None => return (Self::classify_other(first), first_end),
+                None if self.adapt(bytes, first, place.line) => Some(0),
+                found => found,
             },
         };
+        let Some(mut head_place) = head_place else {
+            return self.read_other(text, first, first_end, complete);
+        };
+        if !settled && self.shows_change(first, &self.matched[head_place]) {
+            match self.check_prefix(bytes, first, head_place, place.line) {
+                Some(index) => head_place = index,
+                None => return (NO_PREFIX, first_end),
+            }
+        }
         let [one, other] = &mut self.matched;
         let (head, next) = match head_place {
             0 => (&*one, other),
             _ => (&*other, one),
         };
-        let head_prefix = &first[..head.label_at];
         let mut texts = Texts::default();
-        let mut current = slot(head.label);
+        let first_slot = slot(head.label);
+        let mut current = first_slot;
         texts.set(current, head.text, first.len());
         let (mut end, mut count, mut located, mut cut) = (first_end, 1, false, false);
         loop {
@@ -311,29 +420,22 @@ impl Reader for StderrReader {
             if line.first() == Some(&b'\t') {
                 texts.fold(current, end + line.len());
             } else {
-                let (label, text_at) = match continuation_label(head_prefix, line) {
-                    Some(found) => found,
-                    None => {
-                        let (times, seen) = (&mut self.times, &mut self.seen);
-                        let found = matches_or_learns(&mut self.prefix, line, times, seen, next);
-                        let belongs = found
-                            && !matches!(next.label, Label::Head(_))
-                            && next.fields.pid == head.fields.pid;
-                        if !belongs {
-                            // The next entry, another process's line, or a line outside the
-                            // format.
-                            let Some(continues) =
-                                is_continued(found, (bytes, end), complete, times)
-                            else {
-                                return (ReadResult::More, 0);
-                            };
-                            cut = continues;
-                            self.next_match = Some(NextLineMatch {
-                                index: found.then_some(1 - head_place),
-                            });
-                            break;
-                        }
-                        (next.label, next.text)
+                let matching = Matching {
+                    prefix: &mut self.prefix,
+                    times: &mut self.times,
+                    seen: &mut self.seen,
+                    labels: &self.labels,
+                    is_message: self.changes.is_message,
+                };
+                let (label, text_at) = match matching.match_following((first, head), line, next) {
+                    Ok(found) => found,
+                    Err(found) => {
+                        let Some(continues) = self.is_continued(found, bytes, end, complete) else {
+                            return (ReadResult::More, 0);
+                        };
+                        cut = continues;
+                        self.next_match = Some(NextLineMatch::of(found, 1 - head_place));
+                        break;
                     }
                 };
                 current = slot(label);
@@ -343,47 +445,66 @@ impl Reader for StderrReader {
             count += 1;
             end = next_end;
         }
-        let lines = count as u64;
-        let unreadable = |reason| (ReadResult::Unreadable { lines, reason }, end);
-        if complete && end == bytes.len() && bytes.last() != Some(&b'\n') {
-            return unreadable(UnreadableReason::CutAtEnd);
+        let (lines, text_end) = (count as u64, texts.ends[first_slot]);
+        if !settled
+            && self.has_other_label(bytes, head_place, text_end)
+            && let Some(found) = self.find_readings(text, head_place, text_end, complete)
+        {
+            return found;
         }
-        let Some(text) = text.first_as_str(end) else {
-            return unreadable(UnreadableReason::Encoding);
+        let unreadable = |reason| (ReadResult::Unreadable { lines, reason }, end);
+        let text = match whole_text(text, end, complete) {
+            Ok(text) => text,
+            Err(reason) => return unreadable(reason),
         };
         let Some(cut) = check_torn(cut, text, &self.prefix, &mut self.times) else {
             return unreadable(UnreadableReason::Torn);
         };
         let lines = EntryLines {
-            head,
+            head: &self.matched[head_place],
             texts,
             text,
             place,
             count: lines,
             located,
             cut,
+            prefix: &self.prefix,
         };
         lines.to_result(&mut self.unfolded)
     }
 
+    fn settle(&mut self, choice: Option<usize>) {
+        self.next_match = None;
+        if let Ambiguity::Open {
+            readings,
+            first_line,
+            length,
+            lines,
+        } = &self.ambiguity
+        {
+            // A prefix that spans lines is not read, even if its names are known.
+            let chosen = choice.map(|choice| readings[choice]);
+            self.ambiguity = match chosen.filter(|chosen| chosen.text <= *first_line) {
+                Some(chosen) => Ambiguity::Settled(chosen),
+                None => Ambiguity::Undecided(*length, *lines),
+            };
+        }
+    }
+
     fn notes(&self) -> Vec<String> {
-        self.prefix.learnt_note().into_iter().collect()
+        let learnt = self.prefix.learnt_note().into_iter();
+        learnt.chain(self.changes.notes.iter().cloned()).collect()
     }
 }
 
-/// Returns whether the line after an entry, which ends at `end`, is a lost line of it. `None` if more
-/// bytes are needed.
+/// Returns an entry's text, unless the input ends within it or it is not UTF-8.
 #[inline]
-fn is_continued(
-    matched: bool,
-    (bytes, end): (&[u8], usize),
-    complete: bool,
-    times: &mut TimestampParser,
-) -> Option<bool> {
-    match matched {
-        true => Some(false),
-        false => continues_message(bytes, &bytes[end..], complete, times),
+fn whole_text(text: Text<'_>, end: usize, complete: bool) -> Result<&str, UnreadableReason> {
+    let bytes = text.bytes();
+    if complete && end == bytes.len() && bytes.last() != Some(&b'\n') {
+        return Err(UnreadableReason::CutAtEnd);
     }
+    text.first_as_str(end).ok_or(UnreadableReason::Encoding)
 }
 
 /// Returns whether an entry is cut: it was before, or another message begins within it. `None` if

@@ -79,6 +79,8 @@ fn checked(bytes: Vec<u8>) -> Option<(EventCollector, LogReport)> {
             | LogError::NotThatFormat { .. }
             | LogError::NoOnePrefix { .. }
             | LogError::Unsupported { .. }
+            | LogError::PrefixUndecided { .. }
+            | LogError::PrefixLacks { .. }
             | LogError::Binary { .. },
         ) => return None,
         Err(error) => panic!("{error}"),

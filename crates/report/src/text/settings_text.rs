@@ -139,7 +139,7 @@ impl Page {
         }
         self.lines.push("SELECT pg_reload_conf();".to_owned());
         if !undo {
-            self.add_comment("A file is read with one log_line_prefix, so begin a new one (where logging_collector is on; else cut off what stands before).");
+            self.add_comment("A new file holds nothing that was written with the old settings (where logging_collector is on).");
             self.lines.push("SELECT pg_rotate_logfile();".to_owned());
             self.add_comment("Afterwards: rehearse capture settings --undo");
         }

@@ -56,6 +56,8 @@ pub(super) struct OwnedEntry {
     backend: Backend,
     /// User, database, application, host and port.
     names: [String; 5],
+    /// Ways to split them into user and database.
+    splits: Vec<(String, String)>,
     severity: Severity,
     sqlstate: Option<Sqlstate>,
     /// Message, DETAIL, CONTEXT and STATEMENT.
@@ -84,6 +86,12 @@ impl OwnedEntry {
                 names.client.1,
             ]
             .map(str::to_owned),
+            splits: entry
+                .who
+                .splits()
+                .into_iter()
+                .map(|(user, database)| (user.to_owned(), database.to_owned()))
+                .collect(),
             severity: entry.severity,
             sqlstate: entry.sqlstate,
             texts: [entry.message, entry.detail, entry.context, entry.statement].map(str::to_owned),
@@ -104,12 +112,15 @@ impl OwnedEntry {
             started: self.started,
             line_number: self.line_number,
             backend: self.backend,
-            who: SessionIdentity::Named(SessionNames {
-                user,
-                database,
-                application,
-                client: (host, port),
-            }),
+            who: SessionIdentity::Kept(
+                SessionNames {
+                    user,
+                    database,
+                    application,
+                    client: (host, port),
+                },
+                &self.splits,
+            ),
             severity: self.severity,
             sqlstate: self.sqlstate,
             message,

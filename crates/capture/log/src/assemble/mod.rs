@@ -9,12 +9,14 @@
 //! number is reused, when the server restarts, or with the input. After FATAL only its
 //! `disconnection` may follow.
 
+mod ambiguity;
 mod audit;
 mod error_phase;
 mod exchange;
 mod failure;
 mod held_entries;
 mod long_text;
+mod names;
 mod pipelines;
 mod prepared;
 mod server;
@@ -55,6 +57,7 @@ pub(super) struct Output<'s> {
     /// Truncation detectors of lists in DETAIL and of those in CONTEXT: each has its own limit.
     truncation: [TruncationDetector; 2],
     sessions: u64,
+    names: names::SplitNames,
     empty: Arc<str>,
     no_name: Rc<str>,
     /// An error named its statement, so `log_min_error_statement` hides none.
@@ -86,6 +89,7 @@ impl<'s> Assembler<'s> {
                 account: Reconciliation::default(),
                 truncation: [TruncationDetector::default(); 2],
                 sessions: 0,
+                names: names::SplitNames::default(),
                 empty: "".into(),
                 no_name: "".into(),
                 names_statements: false,
@@ -140,12 +144,12 @@ impl<'s> Assembler<'s> {
     }
 
     /// Settles everything at the end of the input, and returns the account.
-    pub(super) fn finish(mut self) -> Result<Reconciliation, SinkError> {
+    pub(super) fn finish(mut self) -> Result<(Reconciliation, Option<String>), SinkError> {
         self.end_all_sessions()?;
         while self.activate_any_stream() {
             self.end_all_sessions()?;
         }
-        Ok(self.output.account)
+        Ok((self.output.account, self.output.names.note()))
     }
 
     #[inline]

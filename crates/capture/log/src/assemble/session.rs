@@ -37,9 +37,11 @@ pub(super) struct LiveSession {
     /// Time and place of the FATAL that ended it.
     pub ended: Option<(i64, Location)>,
     pub client: String,
-    database: Arc<str>,
-    user: Arc<str>,
-    application: Arc<str>,
+    pub(super) database: Arc<str>,
+    pub(super) user: Arc<str>,
+    pub(super) application: Arc<str>,
+    /// Names that it set for its application.
+    pub(super) applications: Vec<Box<str>>,
     /// Its number in the workload, once it has one.
     id: Option<u64>,
     sequence: u64,
@@ -74,7 +76,7 @@ pub(super) fn client(host: &str, port: &str) -> String {
 }
 
 /// Replaces the server's placeholder for an unknown name by an empty one.
-fn unless_unknown(name: &str) -> &str {
+pub(super) fn unless_unknown(name: &str) -> &str {
     match name {
         "[unknown]" => "",
         name => name,
@@ -96,6 +98,7 @@ impl LiveSession {
             database: empty.clone(),
             user: empty.clone(),
             application: empty.clone(),
+            applications: Vec::new(),
             id: None,
             sequence: 0,
             start_us: 0,
@@ -116,10 +119,15 @@ impl LiveSession {
     /// Returns whether an entry with this process number belongs to another session: its process
     /// started at another time, or its line numbers restart.
     pub(super) fn belongs_to_other(&self, entry: &Entry<'_>) -> bool {
-        if self.started != 0 && entry.started != 0 {
-            return self.started != entry.started;
+        self.is_other(entry.started, entry.line_number)
+    }
+
+    /// Returns whether a line with this start and line number belongs to another session.
+    pub(super) fn is_other(&self, started: u64, line_number: u64) -> bool {
+        if self.started != 0 && started != 0 {
+            return self.started != started;
         }
-        entry.line_number != 0 && entry.line_number <= self.line_number
+        line_number != 0 && line_number <= self.line_number
     }
 
     /// Its number in the workload, once it is a session.
@@ -178,6 +186,7 @@ impl LiveSession {
             output.account.lines_in_events += entry.lines;
             return Ok(());
         }
+        let (user, database) = output.names.of_authorized(entry, (user, database));
         let connection = self.connection.get_or_insert(PendingConnection {
             wall_us: entry.wall_us,
             lines: 0,
@@ -220,7 +229,10 @@ impl LiveSession {
             }
             None => (wall_us, entry.place),
         };
-        let names = entry.who.names();
+        let mut names = entry.who.names();
+        if self.user.is_empty() && self.database.is_empty() {
+            (names.user, names.database) = output.names.of_line(entry);
+        }
         for (known, said) in [
             (&mut self.user, names.user),
             (&mut self.database, names.database),

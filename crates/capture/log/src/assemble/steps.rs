@@ -46,6 +46,7 @@ impl LiveSession {
         self.drop_audited(output, sql, duration_us);
         self.finish_pending(output)?;
         self.skip_pending_durations(output);
+        self.follow_application(sql);
         let no_name = output.no_name.clone();
         let names = (&no_name, &no_name, Sql::Own(sql));
         let kind = (Protocol::Simple, Stage::Running);
@@ -172,6 +173,9 @@ impl LiveSession {
         }
         if matches!(step, Step::Bind | Step::Execute) {
             self.use_parse(&mut exchange);
+        }
+        if step == Step::Execute {
+            self.follow_application(named.sql);
         }
         if matches!(step, Step::Execute | Step::Fetch) {
             exchange.mark_executed(duration_us);

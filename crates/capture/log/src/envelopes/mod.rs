@@ -95,6 +95,9 @@ pub(super) struct EnvelopeReader {
     /// since: a message's later lines may need it.
     needs_reread: bool,
     learnt: bool,
+    /// The current message is ambiguous, and is read again once that is settled. The number of bytes
+    /// to consume then.
+    unsettled: Option<usize>,
     latest_us: i64,
     disordered: u64,
     zones: ZoneReading,
@@ -105,7 +108,7 @@ impl EnvelopeReader {
         EnvelopeReader {
             unwrap: envelope.unwrapper(),
             reassembler: Reassembler::new(prefix.clone()),
-            inner: StderrReader::new(prefix),
+            inner: StderrReader::for_messages(prefix),
             envelope,
             line: 1,
             consumed_ahead: 0,
@@ -113,6 +116,7 @@ impl EnvelopeReader {
             group: MessageGroup::default(),
             needs_reread: false,
             learnt: false,
+            unsettled: None,
             latest_us: i64::MIN,
             disordered: 0,
             zones: ZoneReading::default(),
@@ -252,6 +256,7 @@ fn with_lines(result: ReadResult<'_>, pid: Option<u32>, lines: u64) -> ReadResul
         },
         ReadResult::Unreadable { reason, .. } => ReadResult::Unreadable { lines, reason },
         ReadResult::Entry(_)
+        | ReadResult::Ambiguous(_)
         | ReadResult::More
         | ReadResult::Held
         | ReadResult::Elsewhere { .. } => {
@@ -285,17 +290,18 @@ impl Reader for EnvelopeReader {
         place: Location,
     ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
-        if !self.complete_message(bytes, complete) {
+        let again = self.unsettled.take();
+        if again.is_none() && !self.complete_message(bytes, complete) {
             return match self.releasable_bytes(complete, bytes) {
                 0 => (ReadResult::More, 0),
                 length => (ReadResult::Held, length),
             };
         }
-        let taken = self.releasable_bytes(complete, bytes);
+        let taken = again.unwrap_or_else(|| self.releasable_bytes(complete, bytes));
         let learns = self.reassembler.prefix().has_learnt() && !self.learnt;
         self.learnt |= learns;
         if std::mem::take(&mut self.needs_reread) || learns {
-            self.inner = StderrReader::new(self.reassembler.prefix().clone());
+            self.inner = StderrReader::for_messages(self.reassembler.prefix().clone());
             self.inner.set_zones(&self.zones);
         }
         let EnvelopeReader {
@@ -303,6 +309,7 @@ impl Reader for EnvelopeReader {
             group,
             reassembler,
             needs_reread,
+            unsettled,
             ..
         } = self;
         let place = Location {
@@ -324,6 +331,13 @@ impl Reader for EnvelopeReader {
                     add_envelope_fields(&mut entry, group, reassembler.prefix());
                     return (ReadResult::Entry(entry), taken);
                 }
+                (ReadResult::Ambiguous(mut readings), _) => {
+                    for reading in &mut readings {
+                        reading.pid = group.pid.unwrap_or(reading.pid);
+                    }
+                    *unsettled = Some(taken);
+                    return (ReadResult::Ambiguous(readings), 0);
+                }
                 (found, length) => {
                     // A result other than an entry may cover the first line only.
                     *needs_reread = length != group.text.len();
@@ -337,6 +351,10 @@ impl Reader for EnvelopeReader {
             what: Box::new(what),
         };
         (found, taken)
+    }
+
+    fn settle(&mut self, choice: Option<usize>) {
+        self.inner.settle(choice);
     }
 
     fn notes(&self) -> Vec<String> {

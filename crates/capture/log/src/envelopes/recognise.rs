@@ -20,9 +20,10 @@ use super::time::{YearAssigner, YearlessTime};
 use super::{RecordContent, Unwrap};
 use crate::entry::trim_line_end;
 use crate::prefix;
-use crate::prefix::Prefix;
+use crate::prefix::{Inference, Prefix, is_structured};
 use crate::recognise::{
-    RecognisedFormat, check_prefix, format_advice, prefix_advice, translated_word, unknown_zone,
+    RecognisedFormat, check_prefix, format_advice, prefix_advice, translated_word, undecided_error,
+    unknown_zone,
 };
 use crate::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use crate::timestamp::TimestampParser;
@@ -254,13 +255,16 @@ fn recognise_as(
             let guessed = match format {
                 LogFormat::Heroku => heroku_prefix(name, &look.texts)?,
                 // No server writes a prefix that begins like JSON or a quoted line.
-                _ => infer_prefix(&look.texts)
-                    .filter(|prefix| !prefix.text().starts_with(['{', '"'])),
+                _ => match infer_prefix(&look.texts) {
+                    Guess::Prefix(prefix) if is_structured(prefix.text()) => Guess::Nothing,
+                    guessed => guessed,
+                },
             };
             match (translated_word(texts()), guessed) {
                 (Some(word), _) => return Err(translated(word)),
-                (None, Some(prefix)) => prefix,
-                (None, None) => return Ok(None),
+                (None, Guess::Prefix(prefix)) => *prefix,
+                (None, Guess::Undecided(prefixes)) => return Err(undecided_error(name, prefixes)),
+                (None, Guess::Nothing) => return Ok(None),
             }
         }
     };
@@ -409,10 +413,19 @@ fn is_after_word(texts: &[ServerLine]) -> bool {
     after_the_tag.count() * 2 > texts.len()
 }
 
+/// Result of guessing a prefix.
+enum Guess {
+    Prefix(Box<Prefix>),
+    Undecided([String; 2]),
+    Nothing,
+}
+
 /// Guesses the prefix of texts, which may lack what the envelope has.
-fn infer_prefix(texts: &[ServerLine]) -> Option<Prefix> {
-    if let Some(guessed) = prefix::infer(texts.iter().map(|text| &text.bytes[..])) {
-        return Some(guessed.prefix);
+fn infer_prefix(texts: &[ServerLine]) -> Guess {
+    match prefix::infer(texts.iter().map(|text| &text.bytes[..])) {
+        Inference::Found(guessed) => return Guess::Prefix(Box::new(guessed.prefix)),
+        Inference::Undecided(prefixes) => return Guess::Undecided(prefixes),
+        Inference::NoTime(_) | Inference::Nothing => (),
     }
     // A time, and a process if the envelope has it, before each text make it a line that can be
     // guessed.
@@ -432,34 +445,47 @@ fn infer_prefix(texts: &[ServerLine]) -> Option<Prefix> {
             full
         })
         .collect();
-    let guessed = prefix::infer(full.iter().map(|line| &line[..]))?;
-    let own = guessed.prefix.text().strip_prefix(before)?;
-    let prefix = Prefix::compile(own);
-    // A second number was taken for the line's, but may repeat the process's.
+    let guessed = match prefix::infer(full.iter().map(|line| &line[..])) {
+        Inference::Found(guessed) => guessed.prefix,
+        Inference::Undecided(prefixes) => {
+            return Guess::Undecided(prefixes.map(|text| text.replacen(before, "", 1)));
+        }
+        Inference::NoTime(_) | Inference::Nothing => return Guess::Nothing,
+    };
+    let Some(own) = guessed.text().strip_prefix(before) else {
+        return Guess::Nothing;
+    };
+    // A second number may repeat the process's.
     let mut times = TimestampParser::default();
-    let again = texts.iter().all(|text| {
-        prefix
-            .matches(&text.bytes, &mut times)
-            .is_none_or(|matched| {
-                matched.fields.line_number != 0
-                    && Some(matched.fields.line_number) == text.pid.map(u64::from)
+    let mut repeats_process = |number: &str| {
+        let prefix = Prefix::compile(&own.replacen(number, "%l", 1));
+        own.contains(number)
+            && texts.iter().all(|text| {
+                let found = prefix.matches(&text.bytes, &mut times);
+                found.is_none_or(|found| {
+                    let number = found.fields.line_number;
+                    number != 0 && Some(number) == text.pid.map(u64::from)
+                })
             })
-    });
-    Some(match again && own.contains("%l") {
-        true => Prefix::compile(&own.replacen("%l", "%p", 1)),
-        false => prefix,
-    })
+    };
+    let repeated = ["%l", "%x"]
+        .into_iter()
+        .find(|number| repeats_process(number));
+    Guess::Prefix(Box::new(match repeated {
+        Some(number) => Prefix::compile(&own.replacen(number, "%p", 1)),
+        None => Prefix::compile(own),
+    }))
 }
 
 /// Returns Heroku's prefix if its server writes processes, which its small plans do not.
-fn heroku_prefix(name: &str, texts: &[ServerLine]) -> Result<Option<Prefix>, LogError> {
+fn heroku_prefix(name: &str, texts: &[ServerLine]) -> Result<Guess, LogError> {
     let prefix = Prefix::compile(heroku::PREFIX);
     let mut times = TimestampParser::default();
     let any = texts
         .iter()
         .any(|text| prefix.matches(&text.bytes, &mut times).is_some());
     match any {
-        true => Ok(Some(prefix)),
+        true => Ok(Guess::Prefix(Box::new(prefix))),
         false => Err(LogError::Unsupported {
             name: name.to_owned(),
             what: "a log drain of Heroku whose lines have no process (pid=\"…\"), so that sessions cannot be told apart",

@@ -135,6 +135,11 @@ pub enum Finding {
         /// Number of lines.
         lines: u64,
     },
+    /// Lines with two readings, since a name that a client chose contains text like the log's own.
+    Ambiguous {
+        /// Number of lines.
+        lines: u64,
+    },
     /// Lines separated from their message, for example because processes write into one file at
     /// once.
     Interleaved {
@@ -208,6 +213,7 @@ pub enum Finding {
 pub type Advice = (&'static str, &'static str);
 
 const PREFIX: Advice = ("log_line_prefix", LINE_PREFIX);
+const CSVLOG: Advice = ("log_destination", "csvlog");
 const EVERY_STATEMENT: Advice = ("log_min_duration_statement", "0");
 
 impl Finding {
@@ -255,6 +261,7 @@ impl Finding {
                 | OtherEncoding { .. }
                 | RateLimited { .. }
                 | Interleaved { .. }
+                | Ambiguous { .. }
                 | Unreadable { .. }
         )
     }
@@ -293,9 +300,10 @@ impl Finding {
             Finding::WholeSeconds | Finding::SessionsByProcess | Finding::Uncoded { .. } => {
                 &[PREFIX]
             }
+            Finding::Ambiguous { .. } => &[CSVLOG, ("log_connections", "on")],
             Finding::NoBeginnings { .. } => &[("log_connections", "on")],
             Finding::NoEnds { .. } => &[("log_disconnections", "on")],
-            Finding::Nameless { .. } => &[PREFIX, ("log_connections", "on")],
+            Finding::Nameless { .. } => &[CSVLOG, ("log_connections", "on")],
             Finding::StatementsCut { .. }
             | Finding::CopyData { .. }
             | Finding::FastPath { .. }

@@ -32,6 +32,10 @@ enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FastPath(Vec<Step>);
 
+fn is_name(piece: &Piece) -> bool {
+    matches!(piece, Piece::Field { escape, .. } if escape.is_client_chosen())
+}
+
 impl FastPath {
     /// Compiles a prefix; `None` if it has pieces that need backtracking.
     pub(super) fn compile(pieces: &[Piece]) -> Option<Self> {
@@ -53,6 +57,12 @@ impl FastPath {
                     Escape::TimeMilliseconds => Step::TimeMilliseconds,
                     Escape::Pid => Step::Pid,
                     Escape::Host => return None,
+                    // Their values contain blanks, and a name may follow.
+                    Escape::BackendType | Escape::CommandTag
+                        if pieces[index + 1..].iter().any(is_name) =>
+                    {
+                        return None;
+                    }
                     _ if escape.is_free() => match pieces.get(index + 1) {
                         Some(Piece::Literal(stop)) => Step::Until {
                             escape,

@@ -1,14 +1,13 @@
 //! Recognises a prefix from lines alone.
 //!
-//! Common prefixes are tried first. Then each line's beginning is split into parts of a fixed form
-//! (times, numbers, addresses) and words. The meaning of a word is inferred from the text before it
-//! (`user=`) and from `connection authorized` lines. A result is accepted only if it matches nearly
-//! all lines.
+//! Common prefixes are tried, and those that the lines' beginnings suggest ([`super::shape`]). Each
+//! is judged by what it yields ([`super::evidence`]): a candidate that makes a client's statement
+//! one of a background process, or that contradicts a connection line, does not match that line. If
+//! two candidates fit equally and read different names, none is chosen.
 
-use std::collections::HashMap;
-
-use super::{Escape, Prefix};
-use crate::session_id::parse_session_id;
+use super::evidence::{LabelledLine, LineFacts, Verdict};
+use super::shape::{escape_of_key, key_before, list_shapes};
+use super::{Escape, NameOrder, Prefix};
 use crate::severity::label;
 use crate::timestamp::TimestampParser;
 
@@ -18,20 +17,55 @@ pub(crate) struct InferredPrefix {
     pub prefix: Prefix,
     /// Number of lines that it matches.
     pub lines: usize,
-    /// Number of those lines whose user and database contain no blank. A short prefix of names
-    /// swallows what a longer one would separate.
+    /// Number of those lines whose names look like names. A short prefix of names swallows what a
+    /// longer one would separate.
     clean: usize,
+    /// Number of lines that it matches and that contradict it.
+    contradicted: usize,
     /// Time of the first line.
     pub first_us: i64,
+    /// Nothing in the lines confirms which name is the user's.
+    is_convention: bool,
+}
+
+/// Result of an inference.
+#[derive(Debug, Clone)]
+pub(crate) enum Inference {
+    Found(Box<InferredPrefix>),
+    /// Two prefixes fit equally, and read different names.
+    Undecided([String; 2]),
+    /// The lines fit the prefix, which has neither time nor a place for it.
+    NoTime(String),
+    Nothing,
+}
+
+impl Inference {
+    /// Rejects a prefix that makes the lines look structured; see [`is_structured`].
+    pub(crate) fn without_structured(self) -> Self {
+        match &self {
+            Inference::Found(found) if is_structured(found.prefix.text()) => Inference::Nothing,
+            Inference::Undecided(prefixes) if prefixes.iter().any(|text| is_structured(text)) => {
+                Inference::Nothing
+            }
+            Inference::NoTime(text) if is_structured(text) => Inference::Nothing,
+            _ => self,
+        }
+    }
+}
+
+/// Returns whether a prefix begins like JSON or a quoted line, as no server's does.
+pub(crate) fn is_structured(prefix: &str) -> bool {
+    prefix.starts_with(['{', '"'])
 }
 
 /// Prefixes of servers, distributions, clouds and pgBadger's manual, the simpler first. Of two that
-/// match the same number of lines the first is taken.
+/// fit equally the first is taken.
 const COMMON: &[&str] = &[
     "%m [%p] ",
     "%t [%p] ",
-    "%m [%p] %q%u@%d ",
     // The prefix that `rehearse capture settings` recommends.
+    "%m [%p] %c %l %e %q%r ",
+    "%m [%p] %q%u@%d ",
     "%m [%p] %c %l %e %q%u@%d %r %a ",
     "%t [%p] %q%u@%d ",
     "%m [%p] %u@%d ",
@@ -42,6 +76,7 @@ const COMMON: &[&str] = &[
     "%m [%p]: [%l-1] ",
     "%m [%p] %q%u@%d/%a ",
     "%m [%p] %q[user=%u,db=%d,app=%a] ",
+    "%m [%p] %q[user=%u,db=%d,app=%a,host=%h] ",
     "%m [%p] %quser=%u,db=%d,app=%a,client=%h ",
     "%m [%p] %quser=%u,db=%d,app=%a ",
     "%t [%p]: user=%u,db=%d,app=%a,client=%h ",
@@ -59,6 +94,7 @@ const COMMON: &[&str] = &[
     "%t:%r:%u@%d:[%p]: ",
     "%m:%r:%u@%d:[%p]: ",
     "%m:%r:%u@%d:[%p]:",
+    "%t:%h:%u@%d:[%p]:",
     "%t:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a:",
     "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a",
     "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a:",
@@ -75,64 +111,224 @@ const COMMON: &[&str] = &[
 /// Percentage of the lines with a severity that must match.
 const MATCHED_PERCENT: usize = 80;
 
-/// Number of the commonest shapes that are tried.
-const SHAPES_TRIED: usize = 12;
+/// Percentage of the matched lines whose names must look like names.
+const CLEAN_PERCENT: usize = 50;
 
-/// Guesses the prefix of these lines.
-pub(crate) fn infer<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<InferredPrefix> {
-    let lines: Vec<(&[u8], usize)> = lines
+/// Number of lines in a row that a prefix may not match before it ends.
+const MISSES_MAX: usize = 3;
+
+/// Minimum number of lines from which a prefix that does not fit all lines is inferred.
+const RUN_MIN: usize = 2;
+
+/// Infers the prefix of these lines. If it was changed among them, infers that of the first lines.
+pub(crate) fn infer<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Inference {
+    let announced: Vec<&str> = lines.clone().filter_map(announced_prefix).collect();
+    infer_with(lines, &announced)
+}
+
+/// Returns the prefix that a line announces: the server reports changed settings.
+pub(crate) fn announced_prefix(line: &[u8]) -> Option<&str> {
+    const START: &str = "LOG:  parameter \"log_line_prefix\" changed to \"";
+    let at = memchr::memmem::find(line, START.as_bytes())?;
+    let value = std::str::from_utf8(&line[at + START.len()..]).ok()?;
+    value.strip_suffix('"')
+}
+
+/// Infers the prefix of these lines. Known prefixes are preferred to others that fit equally.
+pub(crate) fn infer_with<'a>(lines: impl Iterator<Item = &'a [u8]>, known: &[&str]) -> Inference {
+    let lines: Vec<LabelledLine<'_>> = lines
         .filter(|line| !line.starts_with(b"\t"))
         .filter_map(|line| Some((line, find_label(line)?)))
         .collect();
-    let mut best: Option<InferredPrefix> = None;
-    let mut consider = |prefix: Prefix| {
-        let Some(found) = score_prefix(prefix, &lines) else {
-            return;
-        };
-        if best
-            .as_ref()
-            .is_none_or(|best| (found.clean, found.lines) > (best.clean, best.lines))
-        {
-            best = Some(found);
-        }
+    let facts: Vec<LineFacts<'_>> = lines.iter().map(LineFacts::of).collect();
+    let shapes = list_shapes(&lines, &facts);
+    let texts = known.iter().chain(COMMON).copied();
+    let texts: Vec<&str> = texts.chain(shapes.iter().map(String::as_str)).collect();
+    let candidates: Vec<Prefix> = texts.iter().map(|text| Prefix::compile(text)).collect();
+    let scored = candidates
+        .iter()
+        .filter_map(|prefix| score_prefix(prefix, &lines, &facts));
+    let scored: Vec<InferredPrefix> = scored.collect();
+    let fits = |one: &InferredPrefix| {
+        one.contradicted == 0
+            && one.lines * 100 >= lines.len() * MATCHED_PERCENT
+            && one.clean * 100 >= one.lines * CLEAN_PERCENT
     };
-    for text in COMMON {
-        consider(Prefix::compile(text));
+    let fitting = scored.into_iter().filter(|one| fits(one));
+    let (timed, untimed): (Vec<_>, Vec<_>) = fitting.partition(|one| one.prefix.has_time());
+    match choose(timed, &lines, known) {
+        Inference::Nothing => {}
+        found => return found,
     }
-    for text in list_shapes(&lines) {
-        consider(Prefix::compile(&text));
+    match infer_first_run(&candidates, &lines, &facts, known) {
+        Inference::Nothing => match untimed.first() {
+            Some(untimed) => Inference::NoTime(untimed.prefix.text().to_owned()),
+            None => Inference::Nothing,
+        },
+        found => found,
     }
-    let best = best.filter(|best| best.lines * 100 >= lines.len() * MATCHED_PERCENT)?;
-    Some(InferredPrefix {
+}
+
+/// Chooses the best of candidates that fit.
+fn choose(
+    candidates: Vec<InferredPrefix>,
+    lines: &[LabelledLine<'_>],
+    known: &[&str],
+) -> Inference {
+    let rank = |one: &InferredPrefix| (one.clean, one.lines);
+    let Some(best) = candidates.iter().map(rank).max() else {
+        return Inference::Nothing;
+    };
+    let mut best: Vec<InferredPrefix> = candidates
+        .into_iter()
+        .filter(|one| rank(one) == best)
+        .collect();
+    let is_known = known.contains(&best[0].prefix.text());
+    let rival = best[1..]
+        .iter()
+        .filter(|_| !is_known)
+        .find(|other| reads_differently(&best[0].prefix, &other.prefix, lines));
+    if let Some(rival) = rival {
+        let texts = [best[0].prefix.text(), rival.prefix.text()];
+        return Inference::Undecided(texts.map(str::to_owned));
+    }
+    let mut best = best.swap_remove(0);
+    if best.is_convention && !is_known {
+        best.prefix.names = NameOrder::Usual;
+    }
+    Inference::Found(Box::new(InferredPrefix {
         prefix: best.prefix.into_recognised(),
         ..best
+    }))
+}
+
+/// Returns whether two prefixes read different users, databases, processes or messages.
+fn reads_differently(one: &Prefix, other: &Prefix, lines: &[LabelledLine<'_>]) -> bool {
+    let mut times = TimestampParser::default();
+    lines.iter().any(|(line, _)| {
+        let mut read = |prefix: &Prefix| {
+            let found = prefix.matches(line, &mut times)?;
+            let fields = found.fields;
+            let text = |range: std::ops::Range<usize>| line.get(range).unwrap_or_default();
+            Some((
+                text(fields.user.range()),
+                text(fields.database.range()),
+                fields.pid,
+                found.text,
+            ))
+        };
+        match (read(one), read(other)) {
+            (Some(one), Some(other)) => one != other,
+            _ => false,
+        }
     })
 }
 
-fn score_prefix(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<InferredPrefix> {
-    if !prefix.has_time() {
-        return None;
-    }
+/// Infers the prefix of the first lines, up to the line at which it was changed.
+fn infer_first_run(
+    candidates: &[Prefix],
+    lines: &[LabelledLine<'_>],
+    facts: &[LineFacts<'_>],
+    known: &[&str],
+) -> Inference {
+    let mut runs: Vec<(usize, &Prefix)> = candidates
+        .iter()
+        .map(|prefix| (run_length(prefix, lines, facts), prefix))
+        .filter(|(length, prefix)| *length >= RUN_MIN && *length < lines.len() && prefix.has_time())
+        .collect();
+    let Some(longest) = runs.iter().map(|(length, _)| *length).max() else {
+        return Inference::Nothing;
+    };
+    runs.retain(|(length, _)| *length == longest);
+    let (lines, facts) = (&lines[..longest], &facts[..longest]);
+    let scored = runs
+        .iter()
+        .filter_map(|(_, prefix)| score_prefix(prefix, lines, facts));
+    let fitting =
+        scored.filter(|one| one.contradicted == 0 && one.clean * 100 >= one.lines * CLEAN_PERCENT);
+    choose(fitting.collect(), lines, known)
+}
+
+/// Returns the number of lines from the first on that a prefix fits, apart from a few in between.
+fn run_length(prefix: &Prefix, lines: &[LabelledLine<'_>], facts: &[LineFacts<'_>]) -> usize {
     let mut times = TimestampParser::default();
-    let (mut matched, mut clean, mut first_us) = (0, 0, None);
-    let mut may_miss = lines.len() * (100 - MATCHED_PERCENT) / 100;
-    for (line, _) in lines {
-        if let Some(found) = prefix.matches(line, &mut times) {
-            matched += 1;
-            let names = [found.fields.user, found.fields.database];
-            clean += usize::from(!names.iter().any(|name| line[name.range()].contains(&b' ')));
-            first_us = first_us.or(found.fields.wall_us);
-        } else {
-            // A candidate that matches fewer lines is rejected without trying the rest.
-            may_miss = may_miss.checked_sub(1)?;
+    let (mut length, mut misses, mut fitting) = (0, 0, 0);
+    for (index, ((line, _), facts)) in lines.iter().zip(facts).enumerate() {
+        let verdict = facts.judge(prefix, line, &mut times);
+        match verdict {
+            Verdict::Fits { .. } => {
+                (length, misses) = (index + 1, 0);
+                fitting += 1;
+            }
+            _ if index == 0 => return 0,
+            // A background process's line fits nearly any prefix that ends before it.
+            Verdict::Contradicts => break,
+            Verdict::NoMatch => {
+                misses += 1;
+                if misses == MISSES_MAX {
+                    break;
+                }
+            }
         }
     }
+    let is_most = fitting * 100 >= length * MATCHED_PERCENT;
+    match is_most && (fitting >= RUN_MIN || fitting == lines.len()) {
+        true => length,
+        false => 0,
+    }
+}
+
+fn score_prefix(
+    prefix: &Prefix,
+    lines: &[LabelledLine<'_>],
+    facts: &[LineFacts<'_>],
+) -> Option<InferredPrefix> {
+    let mut times = TimestampParser::default();
+    let (mut matched, mut clean, mut contradicted, mut confirmed) = (0, 0, 0, 0);
+    let mut first_us = None;
+    let mut may_miss = lines.len() * (100 - MATCHED_PERCENT) / 100;
+    for ((line, _), facts) in lines.iter().zip(facts) {
+        match facts.judge(prefix, line, &mut times) {
+            Verdict::Fits {
+                wall_us,
+                is_clean,
+                is_confirmed,
+            } => {
+                matched += 1;
+                clean += usize::from(is_clean);
+                confirmed += usize::from(is_confirmed);
+                first_us = first_us.or(wall_us);
+            }
+            verdict => {
+                contradicted += usize::from(matches!(verdict, Verdict::Contradicts));
+                // A candidate that matches fewer lines is rejected without trying the rest.
+                may_miss = may_miss.checked_sub(1)?;
+            }
+        }
+    }
+    let named = prefix.has(&[Escape::User, Escape::Database]);
     Some(InferredPrefix {
-        prefix,
         lines: matched,
         clean,
-        first_us: first_us?,
+        contradicted,
+        first_us: first_us.or((!prefix.has_time()).then_some(0))?,
+        is_convention: named && confirmed == 0 && !prefix.names_its_names(),
+        prefix: prefix.clone(),
     })
+}
+
+impl Prefix {
+    /// Returns whether the text before each name in it says what it is: `user=`, `db=`.
+    pub(super) fn names_its_names(&self) -> bool {
+        let text = self.text();
+        ["%u", "%d"].iter().all(|escape| {
+            let Some(at) = text.find(escape) else {
+                return true;
+            };
+            let key = key_before(&text[..at]);
+            escape_of_key(&key).is_some()
+        })
+    }
 }
 
 /// Finds the first severity or label, which is where the prefix ends.
@@ -148,301 +344,4 @@ pub(crate) fn find_label(line: &[u8]) -> Option<usize> {
             // A literal in capitals may directly precede the severity.
             (colon - word..colon).find(|start| label(&line[*start..]).is_some())
         })
-}
-
-/// A part of a line's beginning.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Part {
-    Literal(u8),
-    Escape(Escape, char),
-    Number,
-    Word,
-}
-
-/// Prefixes that the lines' beginnings suggest, the commonest first.
-fn list_shapes(lines: &[(&[u8], usize)]) -> Vec<String> {
-    let mut by_shape: HashMap<Vec<Part>, Vec<Vec<String>>> = HashMap::new();
-    for (line, end) in lines {
-        let (shape, values) = split_parts(&line[..*end]);
-        by_shape.entry(shape).or_default().push(values);
-    }
-    let authorized: Vec<(String, String)> = lines
-        .iter()
-        .filter_map(|(line, _)| authorized_names(line))
-        .collect();
-    let mut shapes: Vec<_> = by_shape.into_iter().collect();
-    shapes.sort_by_key(|(shape, values)| (std::cmp::Reverse(values.len()), shape.len()));
-    let texts: Vec<String> = shapes
-        .iter()
-        .take(SHAPES_TRIED)
-        .map(|(shape, values)| describe(shape, values, &authorized))
-        .collect();
-    // If one is the beginning of another, the server's own processes stop there.
-    let mut with_quit = Vec::new();
-    for short in &texts {
-        for long in &texts {
-            if let Some(rest) = long.strip_prefix(short.as_str())
-                && !rest.is_empty()
-                && !short.is_empty()
-            {
-                with_quit.push(format!("{short}%q{rest}"));
-            }
-        }
-    }
-    texts.into_iter().chain(with_quit).collect()
-}
-
-/// Returns the user and database of a `connection authorized` line.
-fn authorized_names(line: &[u8]) -> Option<(String, String)> {
-    let line = std::str::from_utf8(line).ok()?;
-    let (_, rest) = line.split_once("connection authorized: user=")?;
-    let (user, rest) = rest.split_once(" database=")?;
-    let database = rest.split(' ').next()?;
-    Some((user.to_owned(), database.to_owned()))
-}
-
-fn split_parts(text: &[u8]) -> (Vec<Part>, Vec<String>) {
-    let mut times = TimestampParser::default();
-    let (mut parts, mut values) = (Vec::new(), Vec::new());
-    let (mut at, mut timed) = (0, false);
-    let run = |from: usize, keep: fn(&u8) -> bool| {
-        text[from..].iter().take_while(|byte| keep(byte)).count()
-    };
-    while at < text.len() {
-        let rest = &text[at..];
-        let (part, length) = if let Some(stamp) = times.read(rest) {
-            let part = match (stamp.milliseconds, timed) {
-                (true, _) => Part::Escape(Escape::TimeMilliseconds, 'm'),
-                (false, false) => Part::Escape(Escape::Time, 't'),
-                (false, true) => Part::Escape(Escape::SessionStart, 's'),
-            };
-            timed = true;
-            (part, stamp.length)
-        } else if let Some((_, _, length)) = parse_any_session(rest) {
-            (Part::Escape(Escape::Session, 'c'), length)
-        } else if rest.starts_with(b"[local]") {
-            (Part::Escape(Escape::Remote, 'r'), 7)
-        } else if rest.starts_with(b"[unknown]") {
-            (Part::Word, 9)
-        } else {
-            let digits = run(at, u8::is_ascii_digit);
-            let word = run(at, |byte| {
-                byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-') || *byte >= 0x80
-            });
-            let next = rest.get(digits);
-            if digits == 10
-                && next == Some(&b'.')
-                && rest
-                    .get(11..14)
-                    .is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
-            {
-                (Part::Escape(Escape::Epoch, 'n'), 14)
-            } else if digits > 0
-                && next == Some(&b'/')
-                && rest.get(digits + 1).is_some_and(u8::is_ascii_digit)
-            {
-                (
-                    Part::Escape(Escape::VirtualTransaction, 'v'),
-                    digits + 1 + run(at + digits + 1, u8::is_ascii_digit),
-                )
-            } else if let Some(port) = host_and_port_length(rest) {
-                (Part::Escape(Escape::Remote, 'r'), port)
-            } else if is_address(&rest[..word]) {
-                (Part::Escape(Escape::Host, 'h'), word)
-            } else if word == 5 && is_code(&rest[..5]) {
-                (Part::Escape(Escape::Sqlstate, 'e'), 5)
-            } else if digits > 0 && (digits == word || next == Some(&b'-')) {
-                (Part::Number, digits)
-            } else if word > 0 && rest.get(word) == Some(&b'=') {
-                parts.extend(rest[..=word].iter().map(|byte| Part::Literal(*byte)));
-                at += word + 1;
-                continue;
-            } else if word > 0 && rest[0] != b'-' && rest[0] != b'.' {
-                (Part::Word, word)
-            } else {
-                (Part::Literal(rest[0]), 1)
-            }
-        };
-        if !matches!(part, Part::Literal(_)) {
-            values.push(String::from_utf8_lossy(&rest[..length]).into_owned());
-        }
-        parts.push(part);
-        at += length;
-    }
-    (parts, values)
-}
-
-/// Parses `%c` of a time since 1979 that fits 32 bits: eight digits, which distinguishes it from
-/// `%n`.
-fn parse_any_session(text: &[u8]) -> Option<(u64, u32, usize)> {
-    parse_session_id(text).filter(|(started, ..)| (1..16).contains(&(started >> 28)))
-}
-
-/// Returns the length of `host(port)`.
-fn host_and_port_length(text: &[u8]) -> Option<usize> {
-    let open = text
-        .iter()
-        .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-'))
-        .count();
-    if open == 0 || text.get(open) != Some(&b'(') {
-        return None;
-    }
-    let digits = text[open + 1..]
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count();
-    (digits > 0 && text.get(open + 1 + digits) == Some(&b')')).then_some(open + digits + 2)
-}
-
-fn is_address(word: &[u8]) -> bool {
-    std::str::from_utf8(word).is_ok_and(|word| word.parse::<std::net::Ipv4Addr>().is_ok())
-}
-
-/// Returns whether a word is `00000` or an error code: its class has two characters, and it
-/// contains a digit and is no number.
-fn is_code(word: &[u8]) -> bool {
-    word == b"00000"
-        || (word[0].is_ascii_digit()
-            && word
-                .iter()
-                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
-            && word.iter().any(u8::is_ascii_uppercase))
-}
-
-/// Writes a shape as a prefix, inferring the meaning of its numbers and words.
-fn describe(shape: &[Part], lines: &[Vec<String>], authorized: &[(String, String)]) -> String {
-    let column = |index: usize| lines.iter().map(move |values| values[index].as_str());
-    let has = |wanted: Escape| {
-        shape
-            .iter()
-            .any(|part| matches!(part, Part::Escape(escape, _) if *escape == wanted))
-    };
-    let mut text = String::new();
-    let mut used = String::new();
-    let mut index = 0;
-    for part in shape {
-        let letter = match part {
-            Part::Literal(byte) => {
-                text.push(char::from(*byte));
-                if *byte == b'%' {
-                    text.push('%');
-                }
-                continue;
-            }
-            Part::Escape(_, letter) => *letter,
-            Part::Number => {
-                let constant = column(index).all(|value| value == lines[0][index]);
-                if constant && text.ends_with('-') && !used.is_empty() {
-                    text.push_str(&lines[0][index]);
-                    index += 1;
-                    continue;
-                }
-                describe_number(&text, &used, has(Escape::Session), lines, index)
-            }
-            Part::Word => describe_word(&text, &used, column(index), authorized),
-        };
-        text.push('%');
-        text.push(letter);
-        used.push(letter);
-        index += 1;
-    }
-    // Literals were added byte by byte, each as the character of the same number.
-    let bytes = text.chars().map(|c| c as u8).collect();
-    String::from_utf8(bytes).unwrap_or(text)
-}
-
-/// Returns the key before a value: `user` for `user=`.
-fn key_before(text: &str) -> String {
-    let text = text.trim_end_matches([' ', '[', '(']);
-    let Some(text) = text.strip_suffix(['=', ':']) else {
-        return String::new();
-    };
-    let word = text
-        .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .next()
-        .unwrap_or_default();
-    word.to_ascii_lowercase()
-}
-
-fn describe_number(
-    text: &str,
-    used: &str,
-    has_session: bool,
-    lines: &[Vec<String>],
-    index: usize,
-) -> char {
-    match key_before(text).as_str() {
-        "pid" | "p" | "process" => return 'p',
-        "line" | "l" | "log_line" => return 'l',
-        "xid" | "x" | "txid" | "tx" | "trx" => return 'x',
-        "query_id" | "queryid" | "qid" => return 'Q',
-        _ => (),
-    }
-    if has_session {
-        // The second half of the session is the process number.
-        let is_pid = lines.iter().all(|values| {
-            let pid = values
-                .iter()
-                .find_map(|value| parse_any_session(value.as_bytes()));
-            pid.is_none_or(|(_, pid, _)| values[index] == pid.to_string())
-        });
-        if is_pid && !used.contains('p') {
-            return 'p';
-        }
-    } else if !used.contains('p') {
-        return 'p';
-    }
-    match used.contains('l') {
-        false => 'l',
-        true => 'x',
-    }
-}
-
-fn describe_word<'a>(
-    text: &str,
-    used: &str,
-    values: impl Iterator<Item = &'a str> + Clone,
-    authorized: &[(String, String)],
-) -> char {
-    match key_before(text).as_str() {
-        "user" | "usr" | "u" | "username" | "role" => return 'u',
-        "db" | "database" | "d" | "dbname" => return 'd',
-        "app" | "application" | "a" | "appname" | "application_name" => return 'a',
-        "client" | "host" | "h" | "remote" | "from" | "ip" => return 'h',
-        "tag" | "cmd" | "command" | "i" | "ps" => return 'i',
-        "backend" | "backend_type" | "b" | "type" => return 'b',
-        _ => (),
-    }
-    let among = |names: &mut dyn Iterator<Item = &String>| {
-        let names: Vec<&str> = names.map(String::as_str).collect();
-        !names.is_empty()
-            && values
-                .clone()
-                .filter(|value| *value != "[unknown]")
-                .all(|value| names.contains(&value))
-    };
-    let user = among(&mut authorized.iter().map(|(user, _)| user));
-    let database = among(&mut authorized.iter().map(|(_, database)| database));
-    match (user, database) {
-        (true, false) if !used.contains('u') => return 'u',
-        (false, true) if !used.contains('d') => return 'd',
-        _ => (),
-    }
-    const TAGS: [&str; 8] = [
-        "SELECT",
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "BEGIN",
-        "COMMIT",
-        "idle",
-        "authentication",
-    ];
-    if values.clone().all(|value| TAGS.contains(&value)) {
-        return 'i';
-    }
-    ['u', 'd', 'a']
-        .into_iter()
-        .find(|letter| !used.contains(*letter))
-        .unwrap_or('i')
 }

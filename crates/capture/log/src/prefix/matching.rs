@@ -1,5 +1,6 @@
 //! Matches one line against a compiled prefix.
 
+use super::server_words::{BACKENDS, TAGS};
 use super::{Escape, MatchCache, Piece, Prefix};
 use crate::scan::parse_number;
 use crate::session_id::parse_session_id;
@@ -223,7 +224,7 @@ fn skip_blanks(line: &[u8], at: usize, width: i32) -> usize {
 }
 
 /// Returns the end of a padded field whose value ends at `end`.
-fn padded_end(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
+pub(super) fn padded_end(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
     if width >= 0 {
         return Some(end);
     }
@@ -251,6 +252,16 @@ fn match_free(
 ) -> Option<(Label, usize, usize)> {
     let least = (at + width.unsigned_abs() as usize).max(start);
     let last = line.len().min(at + FREE_BYTES_MAX);
+    if let Some(end) = server_word_end(escape, line, start) {
+        let before = *fields;
+        let padded = padded_end(line, at, end, width);
+        let found = padded.and_then(|after| match_pieces(rest, line, after, fields, times, ends));
+        if found.is_some() {
+            set_field(escape, Span::new(start, end), fields);
+            return found;
+        }
+        *fields = before;
+    }
     let mut end = least;
     while end <= last {
         if let Some(Piece::Literal(text)) = rest.first() {
@@ -277,6 +288,34 @@ fn match_free(
         end += 1;
     }
     None
+}
+
+/// Returns the end of a value that the server chooses among known ones, which may contain blanks.
+pub(super) fn server_word_end(escape: Escape, line: &[u8], start: usize) -> Option<usize> {
+    let known: &[&str] = match escape {
+        Escape::BackendType => &BACKENDS,
+        Escape::CommandTag => &TAGS,
+        _ => return None,
+    };
+    let rest = &line[start..];
+    let known = known
+        .iter()
+        .filter(|known| rest.starts_with(known.as_bytes()));
+    let known = known.map(|known| known.len()).max();
+    // Most tags are words in capitals, which a message's label may follow directly.
+    let capitals = || {
+        let run = rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_uppercase() || **byte == b' ');
+        rest[..run.count()].trim_ascii_end().len()
+    };
+    let length = match escape {
+        Escape::CommandTag => known.into_iter().chain([capitals()]).max(),
+        _ => known,
+    };
+    length
+        .filter(|length| *length > 0)
+        .map(|length| start + length)
 }
 
 /// Matches a host name or address: the most bytes with which the rest matches, since an IPv6
@@ -312,7 +351,7 @@ fn match_host(
     None
 }
 
-fn is_host_byte(byte: u8) -> bool {
+pub(super) fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-' | b'_' | b'%' | b'/')
 }
 

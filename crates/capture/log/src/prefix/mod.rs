@@ -5,14 +5,19 @@
 //! of the prefix and a severity still match. [`Prefix::doubts`] reports the ambiguities that
 //! remain.
 
+mod evidence;
 mod fast_path;
 mod infer;
 mod match_cache;
 mod matching;
 mod percent_q;
+mod readings;
+mod server_words;
+mod shape;
 
+pub(super) use evidence::LineFacts;
 use fast_path::FastPath;
-pub(super) use infer::{find_label, infer};
+pub(super) use infer::{Inference, announced_prefix, find_label, infer, infer_with, is_structured};
 pub(super) use match_cache::MatchCache;
 pub(super) use matching::{Fields, LineMatch};
 
@@ -101,6 +106,13 @@ enum Piece {
     Quit,
 }
 
+/// Knowledge of which name is the user's and which the database's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameOrder {
+    Known,
+    Usual,
+}
+
 /// A compiled `log_line_prefix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Prefix {
@@ -109,6 +121,9 @@ pub(super) struct Prefix {
     fast_path: Option<FastPath>,
     /// Whether it begins with `%m`.
     dates_first: bool,
+    forgery: readings::Forgery,
+    /// Its user and database are distinguished by their usual order alone.
+    names: NameOrder,
     /// Whether a line may show that the prefix has `%q`, or has shown it.
     may_learn_quit: bool,
     learnt: bool,
@@ -161,6 +176,8 @@ impl Prefix {
             text: text.to_owned(),
             dates_first: fast_path.as_ref().is_some_and(FastPath::starts_with_time),
             fast_path,
+            forgery: readings::Forgery::of(&pieces),
+            names: NameOrder::Known,
             pieces,
             may_learn_quit: false,
             learnt: false,
@@ -202,28 +219,24 @@ impl Prefix {
     /// escapes are reported by [`super::Finding`].
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
-        for (index, pair) in self.pieces.windows(2).enumerate() {
-            let [Piece::Field { escape: first, .. }, next] = pair else {
-                continue;
-            };
-            let letter = first.letter();
-            let free_follows = self.pieces[index + 1..]
-                .iter()
-                .any(|piece| matches!(piece, Piece::Field { escape, .. } if escape.is_free()));
-            match next {
-                Piece::Field { escape, .. } if first.is_free() => doubts.push(format!(
-                    "nothing stands between %{letter} and %{} in it, so where the one ends and the other begins is guessed",
-                    escape.letter()
-                )),
-                // The rest must match, too, so only another name can be mistaken for it.
-                Piece::Literal(text) if *first == Escape::Application && free_follows => {
-                    doubts.push(format!(
-                        "%{letter} ends at the first '{}' after which the rest of the prefix fits, so an application name that holds it may be cut there, and the rest taken for the next name",
-                        String::from_utf8_lossy(text)
-                    ));
-                }
-                _ => (),
+        for pair in self.pieces.windows(2) {
+            if let [
+                Piece::Field { escape: first, .. },
+                Piece::Field { escape: second, .. },
+            ] = pair
+                && first.is_free()
+            {
+                doubts.push(format!(
+                    "nothing stands between %{} and %{} in it, so where the one ends and the other begins is guessed",
+                    first.letter(),
+                    second.letter()
+                ));
             }
+        }
+        if self.names == NameOrder::Usual {
+            doubts.push(
+                "no line says which of its names is the user's and which the database's: their usual order is a guess, so give --prefix if SHOW log_line_prefix says another".to_owned(),
+            );
         }
         doubts
     }

@@ -3,6 +3,7 @@
 //!
 //! Adding it is safe: a client's line has the whole prefix in either case.
 
+use super::evidence::LineFacts;
 use super::matching::label_after;
 use super::{Escape, Piece, Prefix};
 use crate::severity::Label;
@@ -72,7 +73,9 @@ impl Prefix {
                 if later_pieces.is_empty() || !has_time_and_process(&before) {
                     continue;
                 }
-                if let Some(Label::Head(_)) = label_after(&before, line, times) {
+                if let Some(Label::Head(_)) = label_after(&before, line, times)
+                    && !is_of_client(line)
+                {
                     before.push(Piece::Quit);
                     before.append(&mut later_pieces);
                     return Some(before);
@@ -81,6 +84,11 @@ impl Prefix {
         }
         None
     }
+}
+
+/// Returns whether only a client's process writes this line.
+fn is_of_client(line: &[u8]) -> bool {
+    super::find_label(line).is_some_and(|label_at| LineFacts::of(&(line, label_at)).is_of_client())
 }
 
 fn has_time_and_process(pieces: &[Piece]) -> bool {

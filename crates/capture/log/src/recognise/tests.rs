@@ -87,7 +87,7 @@ fn what_cannot_be_captured_is_one_sentence() {
         "2026-03-01 09:30:05.123 UTC [7] ",
         "[7] 2026-03-01 09:30:05 UTC ",
     );
-    let error = look(&(STDERR.repeat(5) + &two.repeat(5)), None).unwrap_err();
+    let error = look(&(STDERR.to_owned() + &two).repeat(5), None).unwrap_err();
     assert!(
         error.to_string().contains("no one log_line_prefix"),
         "{error}"

@@ -182,7 +182,7 @@ impl HeldEntry {
         place: Location,
     ) -> Option<Self> {
         let whole = [lines, b"\n"].concat();
-        let mut reader = StderrReader::new(prefix.clone());
+        let mut reader = StderrReader::for_messages(prefix.clone());
         let (found, _) = reader.next(whole[..].into(), true, place);
         let ReadResult::Entry(entry) = found else {
             return None;
@@ -241,21 +241,32 @@ impl HeldEntry {
     /// Passes the entry to the assembler.
     pub(super) fn release(self, assembler: &mut Assembler<'_>) -> Result<(), LogError> {
         let (lines, place) = (self.lines, self.place);
-        let mut reader = StderrReader::new(self.prefix);
-        match reader.next(self.bytes[..].into(), true, place) {
-            (ReadResult::Entry(mut entry), _) => {
-                entry.lines = lines;
-                // Its file's time zone is known no longer.
-                entry.wall_us = self.mark.wall_us;
-                entry.cut |= self.cut;
-                assembler.handle_entry(&entry)?;
+        let mut reader = StderrReader::for_messages(self.prefix);
+        loop {
+            match reader.next(self.bytes[..].into(), true, place).0 {
+                ReadResult::Entry(mut entry) => {
+                    entry.lines = lines;
+                    // Its file's time zone is known no longer.
+                    entry.wall_us = self.mark.wall_us;
+                    entry.cut |= self.cut;
+                    assembler.handle_entry(&entry)?;
+                    return Ok(());
+                }
+                ReadResult::Ambiguous(readings) => {
+                    let choice = assembler.choose_reading(&readings);
+                    reader.settle(choice);
+                }
+                ReadResult::Skipped { reason, .. } => {
+                    assembler.account().skip(reason, lines, place);
+                    return Ok(());
+                }
+                ReadResult::Unreadable { reason, .. } => {
+                    let account = assembler.account();
+                    account.unreadable(reason, lines, place, &self.bytes);
+                    return Ok(());
+                }
+                _ => unreachable!("it was an entry before"),
             }
-            (ReadResult::Unreadable { reason, .. }, _) => {
-                let account = assembler.account();
-                account.unreadable(reason, lines, place, &self.bytes);
-            }
-            _ => unreachable!("it was an entry before"),
         }
-        Ok(())
     }
 }

@@ -18,8 +18,11 @@ fn hour(log: &str, time_zone: Option<&str>) -> (f64, String) {
 
 #[test]
 fn an_abbreviation_of_several_countries_is_resolved_or_reported() {
-    let plain =
-        |time: &str| format!("2026-11-26 {time} [31] alice@shop LOG:  statement: select 1\n");
+    let plain = |time: &str| {
+        format!(
+            "2026-11-26 {time} [31] alice@shop LOG:  connection authorized: user=alice database=shop\n2026-11-26 {time} [31] alice@shop LOG:  statement: select 1\n"
+        )
+    };
     let (found, notes) = hour(&plain("08:18:06.000 CST"), None);
     assert_eq!(found, 14.3);
     assert!(
@@ -58,6 +61,7 @@ fn an_abbreviation_of_several_countries_is_resolved_or_reported() {
 #[test]
 fn irelands_summer_time_goes_on() {
     let log = "\
+2026-03-29 00:59:58.000 GMT [77] alice@shop LOG:  connection authorized: user=alice database=shop
 2026-03-29 00:59:58.000 GMT [77] alice@shop LOG:  statement: select 1
 2026-03-29 00:59:59.000 GMT [77] alice@shop LOG:  statement: select 2
 2026-03-29 02:00:01.000 IST [77] alice@shop LOG:  statement: select 3

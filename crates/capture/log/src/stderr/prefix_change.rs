@@ -1,0 +1,212 @@
+//! Follows changes of `log_line_prefix` within a file. A line that the prefix does not match, or
+//! that contradicts it, is compared with the lines after it to infer the new prefix. The server also
+//! announces a new prefix in its log.
+//!
+//! For a while processes may still write with the old prefix, so a line that only an earlier prefix
+//! of the file matches is read with that.
+
+use super::*;
+use crate::prefix::{Inference, LineFacts, announced_prefix, infer_with};
+
+/// Number of lines from which a new prefix is inferred.
+const LOOKAHEAD_LINES: usize = 500;
+
+/// Number of lines that do not match before another inference, after one that found nothing.
+const PAUSE: u32 = 50;
+
+/// Maximum number of earlier prefixes that are kept.
+const EARLIER_MAX: usize = 16;
+
+/// Earlier prefixes of the file; see the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct PrefixChanges {
+    earlier: Vec<Prefix>,
+    /// The earlier prefix that is used for the current entry, which has the current one's place.
+    swapped: Option<usize>,
+    pause: u32,
+    /// The text that is read is one message, so that no prefix can be inferred from it.
+    pub(super) is_message: bool,
+    pub(super) notes: Vec<String>,
+}
+
+/// Result of inferring another prefix.
+enum Change {
+    /// The prefix, and the first line's match.
+    To(Box<(Prefix, LineMatch)>),
+    /// Two prefixes fit equally.
+    Undecided([String; 2]),
+    Nothing,
+    TooFewLines,
+}
+
+impl StderrReader {
+    /// Creates a reader of single messages.
+    pub(crate) fn for_messages(prefix: Prefix) -> Self {
+        let mut reader = StderrReader::new(prefix);
+        reader.changes.is_message = true;
+        reader
+    }
+
+    /// Returns to the current prefix, if the last entry had an earlier one.
+    #[inline]
+    pub(super) fn use_current_prefix(&mut self) {
+        if let Some(index) = self.changes.swapped.take() {
+            std::mem::swap(&mut self.prefix, &mut self.changes.earlier[index]);
+            self.next_match = None;
+        }
+    }
+
+    /// Returns whether a matching line shows that the prefix is not, or will not be, its own.
+    #[inline]
+    pub(super) fn shows_change(&self, first: &[u8], head: &LineMatch) -> bool {
+        let message = first.get(head.text..).unwrap_or_default();
+        head.fields.quit || matches!(message, [b'p', b'a', b'r', ..] | [b'c', b'o', b'n', ..])
+    }
+
+    /// Examines a line for which [`Self::shows_change`] holds. Returns the index of its match; `None`
+    /// if the prefix cannot be its own and no other is known.
+    #[cold]
+    pub(super) fn check_prefix(
+        &mut self,
+        bytes: &[u8],
+        first: &[u8],
+        head_place: usize,
+        line: u64,
+    ) -> Option<usize> {
+        // A line after this one may have been matched already.
+        if self.prefix.contradiction(first, &mut self.times).is_some() {
+            if self.adapt(bytes, first, line) {
+                return Some(0);
+            }
+            let head = &self.matched[head_place];
+            let is_impossible = head.fields.quit && is_of_client(head, first);
+            return (!is_impossible).then_some(head_place);
+        }
+        match announced_prefix(first).is_some() && self.infer_change(bytes, first, line) {
+            true => Some(0),
+            false => Some(head_place),
+        }
+    }
+
+    /// Finds a prefix for a line that the current one does not match. Returns whether it is in
+    /// `matched`.
+    #[cold]
+    pub(super) fn adapt(&mut self, bytes: &[u8], first: &[u8], line: u64) -> bool {
+        if self.changes.is_message || first.starts_with(b"\t") || find_label(first).is_none() {
+            return false;
+        }
+        if let Some((index, found)) = self.find_earlier(first) {
+            self.matched[0] = found;
+            std::mem::swap(&mut self.prefix, &mut self.changes.earlier[index]);
+            self.changes.swapped = Some(index);
+            return true;
+        }
+        if self.changes.pause > 0 {
+            self.changes.pause -= 1;
+            return false;
+        }
+        self.infer_change(bytes, first, line)
+    }
+
+    /// Returns whether a line that the prefix does not match begins an entry with another prefix.
+    #[cold]
+    pub(super) fn has_other_prefix(&mut self, bytes: &[u8]) -> bool {
+        let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |newline| newline + 1);
+        let first = trim_line_end(&bytes[..end]);
+        if self.changes.is_message || find_label(first).is_none() {
+            return false;
+        }
+        self.find_earlier(first).is_some()
+            || self.changes.pause == 0
+                && matches!(
+                    self.find_change(bytes, first),
+                    Change::To(_) | Change::Undecided(_)
+                )
+    }
+
+    /// Finds an earlier prefix of the file that a line has.
+    fn find_earlier(&mut self, first: &[u8]) -> Option<(usize, LineMatch)> {
+        let times = &mut self.times;
+        let earlier = self.changes.earlier.iter().enumerate().rev();
+        let mut fitting = earlier.filter_map(|(index, prefix)| {
+            let found = prefix.matches(first, times)?;
+            let contradicted = prefix.contradiction(first, times).is_some();
+            (!contradicted).then_some((index, found))
+        });
+        fitting.next()
+    }
+
+    /// Infers the prefix of a line and of those after it.
+    fn find_change(&mut self, bytes: &[u8], first: &[u8]) -> Change {
+        let lines = || {
+            let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+            let whole = lines.filter(|line| line.ends_with(b"\n"));
+            whole.map(trim_line_end).take(LOOKAHEAD_LINES)
+        };
+        if self.changes.is_message
+            || lines()
+                .filter(|line| find_label(line).is_some())
+                .nth(1)
+                .is_none()
+        {
+            return Change::TooFewLines;
+        }
+        let announced = lines().find_map(announced_prefix);
+        let known: Vec<&str> = announced.into_iter().chain([self.prefix.text()]).collect();
+        let found = match infer_with(lines(), &known) {
+            Inference::Found(found) => found.prefix,
+            Inference::Undecided(prefixes) => return Change::Undecided(prefixes),
+            Inference::NoTime(_) | Inference::Nothing => return Change::Nothing,
+        };
+        let matched = found.matches(first, &mut self.times);
+        match matched.filter(|_| {
+            found.text() != self.prefix.text() && found.has_time() && found.has_process()
+        }) {
+            Some(matched) => Change::To(Box::new((found, matched))),
+            None => Change::Nothing,
+        }
+    }
+
+    /// Infers the prefix of a line and of those after it, and uses it if it is another one.
+    fn infer_change(&mut self, bytes: &[u8], first: &[u8], line: u64) -> bool {
+        let (found, matched) = match self.find_change(bytes, first) {
+            Change::To(found) => *found,
+            Change::TooFewLines => return false,
+            Change::Undecided([one, other]) => {
+                self.changes.pause = PAUSE;
+                self.changes.notes.push(format!(
+                    "from line {line} on its lines fit log_line_prefix '{one}' and '{other}' equally; cut the file there, and capture the rest with --prefix"
+                ));
+                return false;
+            }
+            Change::Nothing => {
+                self.changes.pause = PAUSE;
+                return false;
+            }
+        };
+        self.changes.notes.push(format!(
+            "log_line_prefix was changed: from line {line} on it is read as '{}'",
+            found.text()
+        ));
+        if self.changes.earlier.len() == EARLIER_MAX {
+            self.changes.earlier.remove(0);
+        }
+        let earlier = std::mem::replace(&mut self.prefix, found);
+        self.changes.earlier.push(earlier);
+        self.seen = MatchCache::default();
+        self.matched[0] = matched;
+        true
+    }
+}
+
+/// Returns whether only a client's process writes this message.
+#[cold]
+fn is_of_client(head: &LineMatch, first: &[u8]) -> bool {
+    let message = std::str::from_utf8(first.get(head.text..).unwrap_or_default());
+    match (head.label, message) {
+        (Label::Head(severity), Ok(message)) => {
+            LineFacts::of_message(severity, message).is_of_client()
+        }
+        _ => false,
+    }
+}
