@@ -28,6 +28,7 @@ use crate::job::{Action, Job};
 use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
+use crate::process_signals::is_process_signal;
 use crate::read_only_guard;
 use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
@@ -348,6 +349,7 @@ impl JobBuilder<'_> {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
         let is_withheld = self.options.read_only && !read_only_guard::keep_from_writing(&mut event);
+        let signals = is_process_signal(&event.kind);
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {
             true => ExpectedRow::of(&event),
@@ -361,6 +363,8 @@ impl JobBuilder<'_> {
         }
         if is_withheld {
             job.action = Action::Skip(SkipReason::ReadOnly);
+        } else if signals && !matches!(job.action, Action::Skip(_)) {
+            job.action = Action::Skip(SkipReason::ProcessUnknown);
         }
         job
     }

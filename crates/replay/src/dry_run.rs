@@ -9,6 +9,7 @@ use workload::{ArchiveError, EventKind, WorkloadReader};
 use crate::event_stream::EventStream;
 use crate::options::Options;
 use crate::portals::Portals;
+use crate::process_signals::is_process_signal;
 use crate::read_only_guard;
 
 /// Summary of a replay that was not run.
@@ -65,6 +66,7 @@ pub fn dry_run(reader: &WorkloadReader, options: &Options) -> Result<DryRun, Arc
             None if options.read_only && !read_only_guard::keep_from_writing(&mut event) => {
                 Some(SkipReason::ReadOnly)
             }
+            None if is_process_signal(&event.kind) => Some(SkipReason::ProcessUnknown),
             None => None,
         };
         match skipped {

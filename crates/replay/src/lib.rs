@@ -41,6 +41,7 @@ mod pace;
 mod paused_clock;
 mod pipeline;
 mod portals;
+mod process_signals;
 mod progress;
 mod queue;
 mod read_only_guard;

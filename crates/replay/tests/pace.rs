@@ -615,3 +615,35 @@ fn statement_timeout_ends_longer_statements() {
             .any(|row| row.kind == StatementKind::Disconnect)
     );
 }
+
+#[test]
+fn captured_process_ids_never_end_an_innocent_session() {
+    let mut client = database("process_ids");
+    let innocent: i32 = (client.query_one("SELECT pg_backend_pid()", &[]).unwrap()).get(0);
+    let mut script = Script::new("process_ids");
+    script.connect(0, 1);
+    for function in ["pg_cancel_backend", "pg_terminate_backend"] {
+        script.simple(1, 1, &format!("SELECT {function}({innocent})"));
+        let sql = format!("SELECT {function}($1)");
+        let kind = EventKind::Execute {
+            statement: "".into(),
+            portal: "".into(),
+            sql: sql.into(),
+            parameters: vec![Some(innocent.to_string().as_str().into())],
+        };
+        script.at(1, 1, kind);
+    }
+    let kind = EventKind::FunctionCall {
+        function: "2096".into(),
+        sql: "\"function 2096\"($1)".into(),
+        parameters: vec![Some(innocent.to_string().as_str().into())],
+    };
+    script.at(2, 1, kind);
+    script.simple(3, 1, "SELECT pg_cancel_backend(pg_backend_pid())");
+    script.at(4, 1, EventKind::Disconnect);
+    let (info, executions) = script.replay(&Options::default());
+    assert_eq!(info.skipped[SkipReason::ProcessUnknown.name()], 5);
+    let own = statements(&executions).last().unwrap().outcome;
+    assert!(!matches!(own, Outcome::Skipped(_)), "{own:?}");
+    client.simple_query("SELECT 1").unwrap();
+}

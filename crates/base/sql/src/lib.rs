@@ -9,6 +9,7 @@ mod effects;
 mod fingerprint;
 mod literal;
 mod pattern;
+mod process_signal;
 mod read_only;
 pub mod secrets;
 mod session_effect;
@@ -25,6 +26,7 @@ pub use fingerprint::{
 };
 pub use literal::Spelling;
 pub use pattern::Pattern;
+pub use process_signal::signals_process;
 pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
 pub use session_effect::SessionEffect;
 pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};

@@ -1,0 +1,80 @@
+//! Recognises statements that terminate or cancel another session's process.
+//!
+//! Source: PostgreSQL documentation, 9.28.2 (server signaling functions).
+
+use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
+
+const FUNCTIONS: [&str; 2] = ["pg_terminate_backend", "pg_cancel_backend"];
+
+/// Returns whether a text calls `pg_terminate_backend` or `pg_cancel_backend`, other than with the session's own
+/// `pg_backend_pid()`. A call within a function of the database is not found.
+pub fn signals_process(sql: &str) -> bool {
+    contains_function(sql) && split_statements(sql).iter().any(signals)
+}
+
+fn signals(statement: &SqlStatement<'_>) -> bool {
+    // The body of a block is one literal.
+    let is_block = statement.words.first().is_some_and(|word| word.is("do"));
+    let in_block =
+        |word: &Lexeme<'_>| matches!(word, Lexeme::Value(text) if contains_function(text));
+    let mut words = statement.words.iter().enumerate();
+    words.any(|(place, word)| {
+        let calls = (word.name()).is_some_and(|name| FUNCTIONS.contains(&name.as_str()))
+            && !has_own_process(&statement.words[place + 1..]);
+        calls || is_block && in_block(word)
+    })
+}
+
+/// Whether the words after a function's name are not a call, or call it with `pg_backend_pid()` alone.
+fn has_own_process(after: &[Lexeme<'_>]) -> bool {
+    let Some((open, arguments)) = after.split_first() else {
+        return true;
+    };
+    if !open.is_symbol("(") {
+        return true;
+    }
+    matches!(arguments, [function, open, close, end, ..]
+        if function.name().as_deref() == Some("pg_backend_pid")
+            && open.is_symbol("(") && close.is_symbol(")") && end.is_symbol(")"))
+}
+
+fn contains_function(text: &str) -> bool {
+    FUNCTIONS.iter().any(|function| {
+        let name = function.as_bytes();
+        let mut windows = text.as_bytes().windows(name.len());
+        windows.any(|window| window.eq_ignore_ascii_case(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_signal_is_found_in_calls() {
+        for sql in [
+            "SELECT pg_terminate_backend(4711)",
+            "select PG_CANCEL_BACKEND ($1)",
+            "SELECT 1; SELECT pg_catalog.\"pg_terminate_backend\"/* now */(4711, 1000)",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()",
+            "SELECT pg_cancel_backend(pg_backend_pid() + 1)",
+            "DO $$ BEGIN PERFORM pg_terminate_backend(4711); END $$",
+        ] {
+            assert!(signals_process(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn process_signal_is_not_found_in_literals_names_and_own_process() {
+        for sql in [
+            "SELECT 'pg_terminate_backend(4711)'",
+            "SELECT 1 -- pg_cancel_backend(4711)",
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA a TO pg_terminate_backend",
+            "SELECT pg_terminate_backend(pg_backend_pid())",
+            "SELECT my_pg_terminate_backend(1)",
+            "SELECT 1",
+        ] {
+            assert!(!signals_process(sql), "{sql}");
+        }
+    }
+}
