@@ -18,6 +18,7 @@ use run::SkipReason;
 use sql::Fingerprint;
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
+use crate::captured_identifiers::unknown_identifier;
 use crate::commit_order::{CommitCounter, CommitOrder};
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
 use crate::encode::Encoder;
@@ -28,7 +29,6 @@ use crate::job::{Action, Job};
 use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
-use crate::process_signals::is_process_signal;
 use crate::read_only_guard;
 use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
@@ -349,7 +349,7 @@ impl JobBuilder<'_> {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
         let is_withheld = self.options.read_only && !read_only_guard::keep_from_writing(&mut event);
-        let signals = is_process_signal(&event.kind);
+        let unknown = unknown_identifier(&event.kind);
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {
             true => ExpectedRow::of(&event),
@@ -363,8 +363,10 @@ impl JobBuilder<'_> {
         }
         if is_withheld {
             job.action = Action::Skip(SkipReason::ReadOnly);
-        } else if signals && !matches!(job.action, Action::Skip(_)) {
-            job.action = Action::Skip(SkipReason::ProcessUnknown);
+        } else if let Some(reason) = unknown
+            && !matches!(job.action, Action::Skip(_))
+        {
+            job.action = Action::Skip(reason);
         }
         job
     }

@@ -6,10 +6,10 @@ use clock::Speed;
 use run::SkipReason;
 use workload::{ArchiveError, EventKind, WorkloadReader};
 
+use crate::captured_identifiers::unknown_identifier;
 use crate::event_stream::EventStream;
 use crate::options::Options;
 use crate::portals::Portals;
-use crate::process_signals::is_process_signal;
 use crate::read_only_guard;
 
 /// Summary of a replay that was not run.
@@ -66,8 +66,7 @@ pub fn dry_run(reader: &WorkloadReader, options: &Options) -> Result<DryRun, Arc
             None if options.read_only && !read_only_guard::keep_from_writing(&mut event) => {
                 Some(SkipReason::ReadOnly)
             }
-            None if is_process_signal(&event.kind) => Some(SkipReason::ProcessUnknown),
-            None => None,
+            None => unknown_identifier(&event.kind),
         };
         match skipped {
             Some(reason) => *forecast.skipped.entry(reason).or_default() += 1,

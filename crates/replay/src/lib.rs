@@ -14,6 +14,7 @@
 //! The crate prints nothing and uses no async runtime. Reading logs and judging results are left to other crates.
 
 mod backends;
+mod captured_identifiers;
 mod captured_transactions;
 mod commit_order;
 mod connect;
@@ -41,7 +42,6 @@ mod pace;
 mod paused_clock;
 mod pipeline;
 mod portals;
-mod process_signals;
 mod progress;
 mod queue;
 mod read_only_guard;

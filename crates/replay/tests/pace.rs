@@ -639,10 +639,12 @@ fn captured_process_ids_never_end_an_innocent_session() {
         parameters: vec![Some(innocent.to_string().as_str().into())],
     };
     script.at(2, 1, kind);
+    script.simple(3, 1, "SET TRANSACTION SNAPSHOT '00000003-0000001B-1'");
     script.simple(3, 1, "SELECT pg_cancel_backend(pg_backend_pid())");
     script.at(4, 1, EventKind::Disconnect);
     let (info, executions) = script.replay(&Options::default());
     assert_eq!(info.skipped[SkipReason::ProcessUnknown.name()], 5);
+    assert_eq!(info.skipped[SkipReason::SnapshotUnknown.name()], 1);
     let own = statements(&executions).last().unwrap().outcome;
     assert!(!matches!(own, Outcome::Skipped(_)), "{own:?}");
     client.simple_query("SELECT 1").unwrap();

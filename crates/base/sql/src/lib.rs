@@ -5,11 +5,11 @@
 //! documentation, 4.1 (lexical structure) and `scan.l`.
 
 mod byte_pair_prefilter;
+mod captured_identifiers;
 mod effects;
 mod fingerprint;
 mod literal;
 mod pattern;
-mod process_signal;
 mod read_only;
 pub mod secrets;
 mod session_effect;
@@ -26,7 +26,7 @@ pub use fingerprint::{
 };
 pub use literal::Spelling;
 pub use pattern::Pattern;
-pub use process_signal::signals_process;
+pub use captured_identifiers::{imports_snapshot, signals_process};
 pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
 pub use session_effect::SessionEffect;
 pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};

@@ -192,7 +192,7 @@ pub enum SkipReason {
     /// It terminates or cancels a process of the capture, which has no session in the replay now. The process id
     /// could be that of another session.
     ProcessUnknown,
-    /// It imports a snapshot that no session of the replay has exported.
+    /// It imports a snapshot of the captured server.
     SnapshotUnknown,
 }
 
@@ -258,7 +258,7 @@ impl SkipReason {
                 "it terminates or cancels a process of the capture that is no session of the replay; sent as it is, it could end an innocent one"
             }
             SkipReason::SnapshotUnknown => {
-                "it imports a snapshot that no session of the replay has exported"
+                "it imports a snapshot of the captured server; the transaction has its own here"
             }
         }
     }

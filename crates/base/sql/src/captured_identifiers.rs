@@ -1,6 +1,7 @@
-//! Recognises statements that terminate or cancel another session's process.
+//! Recognises statements with identifiers that only the captured server knew: of another session's process, and of
+//! an exported snapshot.
 //!
-//! Source: PostgreSQL documentation, 9.28.2 (server signaling functions).
+//! Source: PostgreSQL documentation, 9.28.2 (server signaling functions) and SET TRANSACTION.
 
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
@@ -10,6 +11,15 @@ const FUNCTIONS: [&str; 2] = ["pg_terminate_backend", "pg_cancel_backend"];
 /// `pg_backend_pid()`. A call within a function of the database is not found.
 pub fn signals_process(sql: &str) -> bool {
     contains_function(sql) && split_statements(sql).iter().any(signals)
+}
+
+/// Returns whether a text imports a snapshot that another session exported.
+pub fn imports_snapshot(sql: &str) -> bool {
+    let is_import = |statement: &SqlStatement<'_>| {
+        matches!(&statement.words[..], [set, transaction, snapshot, _, ..]
+            if set.is("set") && transaction.is("transaction") && snapshot.is("snapshot"))
+    };
+    contains(sql, "snapshot") && split_statements(sql).iter().any(is_import)
 }
 
 fn signals(statement: &SqlStatement<'_>) -> bool {
@@ -39,11 +49,14 @@ fn has_own_process(after: &[Lexeme<'_>]) -> bool {
 }
 
 fn contains_function(text: &str) -> bool {
-    FUNCTIONS.iter().any(|function| {
-        let name = function.as_bytes();
-        let mut windows = text.as_bytes().windows(name.len());
-        windows.any(|window| window.eq_ignore_ascii_case(name))
-    })
+    contains(text, "_backend") && FUNCTIONS.iter().any(|function| contains(text, function))
+}
+
+/// Returns whether a text contains a lower-case name, in any case.
+fn contains(text: &str, name: &str) -> bool {
+    let (text, name) = (text.as_bytes(), name.as_bytes());
+    let mut windows = text.windows(name.len());
+    windows.any(|window| window.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -61,6 +74,19 @@ mod tests {
             "DO $$ BEGIN PERFORM pg_terminate_backend(4711); END $$",
         ] {
             assert!(signals_process(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn snapshot_import_is_found() {
+        assert!(imports_snapshot("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"));
+        assert!(imports_snapshot("begin; set transaction /* of */ snapshot 'x'"));
+        for sql in [
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            "SELECT 'set transaction snapshot'",
+            "SELECT pg_export_snapshot()",
+        ] {
+            assert!(!imports_snapshot(sql), "{sql}");
         }
     }
 
