@@ -97,9 +97,10 @@ fn check(root: &Path) -> bool {
     let words = |text: &'static str| text.split(' ').collect::<Vec<_>>();
     execute(&mut cargo(root, &["fmt", "--all", "--check"]))
         && execute(&mut cargo(root, &words(clippy)))
-        && execute(
-            cargo(root, &words(doc)).env("RUSTDOCFLAGS", "-D rustdoc::broken_intra_doc_links"),
-        )
+        && execute(cargo(root, &words(doc)).env(
+            "RUSTDOCFLAGS",
+            "-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links",
+        ))
         && execute(&mut cargo(root, &words(rules)))
 }
 

@@ -79,8 +79,12 @@ mod tests {
 
     #[test]
     fn snapshot_import_is_found() {
-        assert!(imports_snapshot("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"));
-        assert!(imports_snapshot("begin; set transaction /* of */ snapshot 'x'"));
+        assert!(imports_snapshot(
+            "SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"
+        ));
+        assert!(imports_snapshot(
+            "begin; set transaction /* of */ snapshot 'x'"
+        ));
         for sql in [
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
             "SELECT 'set transaction snapshot'",

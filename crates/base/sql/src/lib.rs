@@ -17,6 +17,7 @@ mod statement_splitter;
 mod two_phase_commit;
 
 pub use byte_pair_prefilter::may_have_pair;
+pub use captured_identifiers::{imports_snapshot, signals_process};
 pub use effects::{
     Effect, is_identity, may_have_effects, read_call_effects, read_effects, survives_reset_all,
 };
@@ -26,7 +27,6 @@ pub use fingerprint::{
 };
 pub use literal::Spelling;
 pub use pattern::Pattern;
-pub use captured_identifiers::{imports_snapshot, signals_process};
 pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
 pub use session_effect::SessionEffect;
 pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};

@@ -164,7 +164,13 @@ impl QualityCounters {
             // It fails in a replay as it did.
             (Unreplayable::StatementUnknown, _) => (),
             // Reasons of the wire, which a log does not have.
-            (Unreplayable::FunctionUnknown | Unreplayable::NotUtf8 | Unreplayable::TooLong | Unreplayable::SecretRemoved, _) => (),
+            (
+                Unreplayable::FunctionUnknown
+                | Unreplayable::NotUtf8
+                | Unreplayable::TooLong
+                | Unreplayable::SecretRemoved,
+                _,
+            ) => (),
         }
     }
 

@@ -276,11 +276,10 @@ impl StderrReader {
     }
 
     /// Takes what is known of the first line from before: its match, and whether that was chosen
-    /// among several. The error is the result for lines that remain ambiguous.
+    /// among several. The error is the length of lines that remain ambiguous, in bytes, and their
+    /// number.
     #[inline]
-    fn take_state(
-        &mut self,
-    ) -> Result<(Option<NextLineMatch>, bool), (ReadResult<'static>, usize)> {
+    fn take_state(&mut self) -> Result<(Option<NextLineMatch>, bool), (usize, u64)> {
         match std::mem::take(&mut self.ambiguity) {
             Ambiguity::None => self.use_current_prefix(),
             Ambiguity::Open { .. } => (),
@@ -288,10 +287,7 @@ impl StderrReader {
                 self.matched[0] = reading;
                 return Ok((Some(NextLineMatch { index: Some(0) }), true));
             }
-            Ambiguity::Undecided(length, lines) => {
-                let reason = SkipReason::Ambiguous;
-                return Err((ReadResult::Skipped { lines, reason }, length));
-            }
+            Ambiguity::Undecided(length, lines) => return Err((length, lines)),
         }
         Ok((self.next_match.take(), false))
     }
@@ -373,7 +369,10 @@ impl Reader for StderrReader {
         let bytes = text.bytes();
         let (ahead, settled) = match self.take_state() {
             Ok(state) => state,
-            Err(skipped) => return skipped,
+            Err((length, lines)) => {
+                let reason = SkipReason::Ambiguous;
+                return (ReadResult::Skipped { lines, reason }, length);
+            }
         };
         let Some(first_end) = text.line_end(0, 0).or(complete.then_some(bytes.len())) else {
             return (ReadResult::More, 0);

@@ -7,7 +7,7 @@ use capture_sink::EventCollector;
 
 fn captured(text: &str, prefix: Option<&str>) -> Result<(Vec<String>, LogReport), LogError> {
     let mut collected = EventCollector::default();
-    let report = capture_bytes(text.to_owned(), None, prefix, &mut collected)?;
+    let report = capture_bytes(Vec::from(text), None, prefix, &mut collected)?;
     assert!(report.reconciliation.adds_up());
     let sessions = &collected.sessions;
     let found = collected.events.iter().filter_map(|event| {

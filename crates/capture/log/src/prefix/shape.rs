@@ -365,7 +365,8 @@ fn word_meanings(
             _ => (),
         }
         let repeats = facts.user == Some(value) || facts.database == Some(value);
-        is_literal &= !repeats && !((facts.origin == Origin::Receipt) && value == "[unknown]");
+        let is_unknown = facts.origin == Origin::Receipt && value == "[unknown]";
+        is_literal &= !repeats && !is_unknown;
     }
     if is_host && hosts > 0 {
         return vec!['h'];
