@@ -275,6 +275,24 @@ impl StderrReader {
         matches.then_some(0)
     }
 
+    /// Returns the place of an entry's first match, if the line begins one.
+    #[inline]
+    fn find_head(
+        &mut self,
+        ahead: Option<NextLineMatch>,
+        bytes: &[u8],
+        first: &[u8],
+        line: u64,
+    ) -> Option<usize> {
+        match ahead {
+            Some(NextLineMatch { index: Some(index) }) => Some(index),
+            ahead => match self.match_first(first, ahead.is_some()) {
+                None if self.adapt(bytes, first, line) => Some(0),
+                found => found,
+            },
+        }
+    }
+
     /// Takes what is known of the first line from before: its match, and whether that was chosen
     /// among several. The error is the length of lines that remain ambiguous, in bytes, and their
     /// number.
@@ -335,6 +353,20 @@ impl StderrReader {
     }
 }
 
+/// Returns the match of an entry's first line, and the place for the next.
+#[inline(always)]
+fn split_matched<T>([one, other]: &mut [T; 2], head_place: usize) -> (&T, &mut T) {
+    match head_place {
+        0 => (one, other),
+        _ => (other, one),
+    }
+}
+
+fn ambiguous(lines: u64) -> ReadResult<'static> {
+    let reason = SkipReason::Ambiguous;
+    ReadResult::Skipped { lines, reason }
+}
+
 /// Removes the newline from a line, and a carriage return before it.
 #[inline(always)]
 fn trim_line_end(bytes: &[u8]) -> &[u8] {
@@ -369,23 +401,13 @@ impl Reader for StderrReader {
         let bytes = text.bytes();
         let (ahead, settled) = match self.take_state() {
             Ok(state) => state,
-            Err((length, lines)) => {
-                let reason = SkipReason::Ambiguous;
-                return (ReadResult::Skipped { lines, reason }, length);
-            }
+            Err((length, lines)) => return (ambiguous(lines), length),
         };
         let Some(first_end) = text.line_end(0, 0).or(complete.then_some(bytes.len())) else {
             return (ReadResult::More, 0);
         };
         let first = trim_line_end(&bytes[..first_end]);
-        let head_place = match ahead {
-            Some(NextLineMatch { index: Some(index) }) => Some(index),
-            ahead => match self.match_first(first, ahead.is_some()) {
-                None if self.adapt(bytes, first, place.line) => Some(0),
-                found => found,
-            },
-        };
-        let Some(mut head_place) = head_place else {
+        let Some(mut head_place) = self.find_head(ahead, bytes, first, place.line) else {
             return self.read_other(text, first, first_end, complete);
         };
         if !settled && self.shows_change(first, &self.matched[head_place]) {
@@ -394,11 +416,7 @@ impl Reader for StderrReader {
                 None => return (NO_PREFIX, first_end),
             }
         }
-        let [one, other] = &mut self.matched;
-        let (head, next) = match head_place {
-            0 => (&*one, other),
-            _ => (&*other, one),
-        };
+        let (head, next) = split_matched(&mut self.matched, head_place);
         let mut texts = Texts::default();
         let first_slot = slot(head.label);
         let mut current = first_slot;
@@ -451,13 +469,13 @@ impl Reader for StderrReader {
         {
             return found;
         }
-        let unreadable = |reason| (ReadResult::Unreadable { lines, reason }, end);
-        let text = match whole_text(text, end, complete) {
-            Ok(text) => text,
-            Err(reason) => return unreadable(reason),
-        };
-        let Some(cut) = check_torn(cut, text, &self.prefix, &mut self.times) else {
-            return unreadable(UnreadableReason::Torn);
+        let checked = whole_text(text, end, complete).and_then(|text| {
+            let cut = check_torn(cut, text, &self.prefix, &mut self.times);
+            Ok((text, cut.ok_or(UnreadableReason::Torn)?))
+        });
+        let (text, cut) = match checked {
+            Ok(checked) => checked,
+            Err(reason) => return (ReadResult::Unreadable { lines, reason }, end),
         };
         let lines = EntryLines {
             head: &self.matched[head_place],

@@ -149,38 +149,33 @@ impl Masker {
         let backslash = self.backslashes.meaning_in(event.session);
         self.backslashes.update(event);
         let kept = self.is_kept_statement(event.kind.sql(), backslash);
+        self.mask_text(event.kind.sql(), kept, backslash);
         let account = &mut self.account;
-        self.sql.clear();
-        self.application.clear();
-        self.parameters.clear();
-        if let Some(sql) = event.kind.sql() {
-            match kept {
-                true => self.sql.push_str(sql),
-                false => {
-                    let roles = &mut self.roles;
-                    self.mask
-                        .mask_sql(sql, backslash, account, roles, &mut self.sql);
-                }
-            }
-        }
         let sql = self.sql.as_str();
         // The result of a function call is recorded only if it identifies a large object.
         let is_result_kept = kept || matches!(event.kind, KindRef::FunctionCall { .. });
-        let particulars = event.wire_details.filter(|particulars| {
-            particulars.copy.is_some()
-                || particulars.first_row.is_some()
-                || particulars.result_digest.is_some()
-                || !particulars.settings.is_empty()
-        });
-        let particulars = particulars.map(|particulars| {
+        let details = event.wire_details.filter(|details| holds_values(details));
+        let particulars = details.map(|details| {
+            let statement = (event.kind.sql().unwrap_or(""), backslash);
+            let mask = &self.mask;
             Arc::new(mask_details(
-                &self.mask,
-                (event.kind.sql().unwrap_or(""), backslash),
+                mask,
+                statement,
                 is_result_kept,
-                particulars,
+                details,
                 account,
             ))
         });
+        self.application.clear();
+        self.parameters.clear();
+        let mut mask_all = |parameters: Parameters<'_>, types: &[u32], role: &RoleOf<'_>| {
+            let role = |index| match kept {
+                true => ParameterRole::Kept(KeepReason::Requested),
+                false => role(index),
+            };
+            let (counts, out) = (&mut account.parameters, &mut self.parameters);
+            mask_parameters(&self.mask, role, types, parameters, counts, out);
+        };
         let kind = match event.kind {
             KindRef::Connect {
                 database,
@@ -206,17 +201,7 @@ impl Masker {
                 let types = event
                     .wire_details
                     .map_or(&[][..], |known| &known.parameter_types);
-                mask_parameters(
-                    &self.mask,
-                    |index| match kept {
-                        true => ParameterRole::Kept(KeepReason::Requested),
-                        false => self.roles.get(index),
-                    },
-                    types,
-                    parameters,
-                    &mut account.parameters,
-                    &mut self.parameters,
-                );
+                mask_all(parameters, types, &|index| self.roles.get(index));
                 KindRef::Execute {
                     statement,
                     portal,
@@ -236,21 +221,8 @@ impl Masker {
                 parameters,
                 ..
             } => {
-                let called = function.parse().ok().and_then(LargeObjectFunction::of);
-                let types = called.map_or(&[][..], |called| called.arguments);
-                mask_parameters(
-                    &self.mask,
-                    |index| match types.get(index) {
-                        _ if kept => ParameterRole::Kept(KeepReason::Requested),
-                        // Identifiers, positions and lengths; the data are bytes.
-                        Some(&oid) if oid != BYTEA => ParameterRole::Kept(KeepReason::Instruction),
-                        _ => ParameterRole::Data,
-                    },
-                    types,
-                    parameters,
-                    &mut account.parameters,
-                    &mut self.parameters,
-                );
+                let types = argument_types(function);
+                mask_all(parameters, types, &|index| argument_role(types, index));
                 KindRef::FunctionCall {
                     function,
                     sql,
@@ -265,6 +237,20 @@ impl Masker {
             wire_details: particulars.as_ref().or(event.wire_details),
             ..*event
         })
+    }
+
+    /// Masks a statement's text into `self.sql`.
+    fn mask_text(&mut self, sql: Option<&str>, kept: bool, backslash: BackslashMeaning) {
+        self.sql.clear();
+        match sql {
+            Some(sql) if kept => self.sql.push_str(sql),
+            Some(sql) => {
+                let (account, roles) = (&mut self.account, &mut self.roles);
+                self.mask
+                    .mask_sql(sql, backslash, account, roles, &mut self.sql);
+            }
+            None => (),
+        }
     }
 
     fn is_kept_statement(&mut self, sql: Option<&str>, backslash: BackslashMeaning) -> bool {
@@ -317,6 +303,32 @@ impl Masker {
             event.sql = Some(masked.into());
         }
         event
+    }
+}
+
+/// Returns the role of the parameter with this index.
+type RoleOf<'a> = dyn Fn(usize) -> ParameterRole + 'a;
+
+/// Returns whether details hold values of the client or of its results.
+fn holds_values(details: &WireDetails) -> bool {
+    details.copy.is_some()
+        || details.first_row.is_some()
+        || details.result_digest.is_some()
+        || !details.settings.is_empty()
+}
+
+/// Returns the types of a called function's arguments, if it is one for large objects.
+fn argument_types(function: &str) -> &'static [u32] {
+    let called = function.parse().ok().and_then(LargeObjectFunction::of);
+    called.map_or(&[], |called| called.arguments)
+}
+
+/// Returns the role of an argument of a function for large objects. Bytes are data; others are
+/// identifiers, positions and lengths.
+fn argument_role(types: &[u32], index: usize) -> ParameterRole {
+    match types.get(index) {
+        Some(&oid) if oid != BYTEA => ParameterRole::Kept(KeepReason::Instruction),
+        _ => ParameterRole::Data,
     }
 }
 

@@ -7,16 +7,16 @@
 //! An event leaves the queue when it is answered and its boundary is known: at the first answer to
 //! another event, or when the server is ready.
 
+mod event;
 mod incomplete;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{
-    Boundary, FirstRow, MessageSet, PackedParameters, ResultFormat, Sqlstate, Unreplayable,
-};
+use workload::{Boundary, Sqlstate};
 
 use super::named_objects::Statement;
+pub(super) use event::{CopyData, EventRecording, PendingEvent, Preparation, Request};
 
 /// A message that the server answers.
 #[derive(Debug, Clone)]
@@ -89,187 +89,6 @@ pub(super) enum DescribeTarget {
 pub(super) enum CloseTarget {
     Statement,
     Portal,
-}
-
-/// Request of a future event.
-#[derive(Debug)]
-pub(super) enum Request {
-    Simple {
-        sql: String,
-    },
-    Prepare {
-        statement: Rc<Statement>,
-    },
-    Execute {
-        statement: Rc<Statement>,
-        portal: Rc<str>,
-        parameters: Box<PackedParameters>,
-    },
-    Fetch {
-        /// `None` if the source of the rows is unknown.
-        statement: Option<Rc<Statement>>,
-        portal: Rc<str>,
-    },
-    FunctionCall {
-        /// OID in decimal.
-        function: Box<str>,
-        sql: Box<str>,
-        parameters: Box<PackedParameters>,
-    },
-    Cancel,
-}
-
-impl Request {
-    pub(super) fn sql(&self) -> Option<&str> {
-        match self {
-            Request::Simple { sql } => Some(sql),
-            Request::Prepare { statement } | Request::Execute { statement, .. } => {
-                Some(&statement.sql)
-            }
-            Request::Fetch { statement, .. } => {
-                Some(statement.as_ref().map_or("", |statement| &statement.sql))
-            }
-            Request::FunctionCall { sql, .. } => Some(sql),
-            Request::Cancel => None,
-        }
-    }
-
-    /// The prepared statement that is used.
-    pub(super) fn statement(&self) -> Option<&Rc<Statement>> {
-        match self {
-            Request::Prepare { statement } | Request::Execute { statement, .. } => Some(statement),
-            Request::Fetch { statement, .. } => statement.as_ref(),
-            Request::Simple { .. } | Request::FunctionCall { .. } | Request::Cancel => None,
-        }
-    }
-}
-
-/// The data of `COPY … FROM STDIN` so far.
-#[derive(Debug, Default)]
-pub(super) struct CopyData {
-    pub(super) data: Vec<u8>,
-    pub(super) failed: Option<Box<str>>,
-    /// The data is not needed.
-    pub(super) unwanted: bool,
-    /// The client has sent CopyDone or CopyFail.
-    pub(super) ended: bool,
-    /// Some of the data is missing.
-    pub(super) cut: bool,
-}
-
-/// Preparation of an event's named statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Preparation {
-    /// By an earlier group of messages, or the statement has no name.
-    Earlier,
-    /// In the same group.
-    SameGroup,
-}
-
-/// Relation of a future event to the recording.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventRecording {
-    /// The recording had not begun when the request was sent.
-    Unrecorded,
-    /// The recording had begun when the request was sent.
-    Recorded,
-    /// The event was recorded with its partial result when the recording ended.
-    Counted,
-}
-
-impl EventRecording {
-    pub(super) fn new(is_recorded: bool) -> Self {
-        match is_recorded {
-            true => EventRecording::Recorded,
-            false => EventRecording::Unrecorded,
-        }
-    }
-}
-
-/// A future event.
-#[derive(Debug)]
-pub(super) struct PendingEvent {
-    pub(super) request: Request,
-    pub(super) due_us: i64,
-    /// Number of the packet that brought it.
-    pub(super) place: u64,
-    /// Whether the previous request had been answered.
-    pub(super) awaited: bool,
-    /// The boundary so far.
-    pub(super) boundary: Boundary,
-    pub(super) recording: EventRecording,
-    /// The event that it is part of: a statement that was executed in the group that prepared it.
-    pub(super) merged_into: Option<u64>,
-    pub(super) preparation: Preparation,
-    pub(super) messages: MessageSet,
-    /// The event before it in its group, with its boundary if this one fails. Set for incomplete messages.
-    pub(super) follows: Option<(u64, Boundary)>,
-    pub(super) unreplayable: Option<Unreplayable>,
-    pub(super) result_formats: Option<Rc<[ResultFormat]>>,
-    pub(super) rows_max: Option<u32>,
-    /// Time at which the server finished it, if it has.
-    pub(super) done_us: Option<i64>,
-    /// Whether the answer is complete.
-    pub(super) answered: bool,
-    pub(super) rows: Option<u64>,
-    /// Rows since the last command tag.
-    pub(super) rows_came: u64,
-    pub(super) bytes: u64,
-    pub(super) sqlstate: Option<Sqlstate>,
-    pub(super) copy: Option<Box<CopyData>>,
-    /// Whether its first row may contain values that the server generated.
-    pub(super) wants_row: bool,
-    pub(super) first_row: Option<Box<FirstRow>>,
-    pub(super) digest: Option<u64>,
-}
-
-impl PendingEvent {
-    pub(super) fn new(request: Request, due_us: i64, place: u64) -> Self {
-        PendingEvent {
-            request,
-            due_us,
-            place,
-            awaited: true,
-            boundary: Boundary::Nothing,
-            recording: EventRecording::Unrecorded,
-            merged_into: None,
-            preparation: Preparation::Earlier,
-            messages: MessageSet::Complete,
-            follows: None,
-            unreplayable: None,
-            result_formats: None,
-            rows_max: None,
-            done_us: None,
-            answered: false,
-            rows: None,
-            rows_came: 0,
-            bytes: 0,
-            sqlstate: None,
-            copy: None,
-            wants_row: false,
-            first_row: None,
-            digest: None,
-        }
-    }
-
-    fn is_statement(&self) -> bool {
-        !matches!(self.request, Request::Cancel)
-    }
-
-    /// Returns whether it does not become an event: it is part of another one, or has incomplete messages that the
-    /// server did not refuse.
-    fn is_dropped(&self) -> bool {
-        self.merged_into.is_some()
-            || self.messages != MessageSet::Complete && self.sqlstate.is_none()
-    }
-
-    /// Adds a portion of rows, at a command tag or a suspended portal.
-    pub(super) fn add_rows(&mut self, rows: Option<u64>) {
-        self.rows_came = 0;
-        if let Some(rows) = rows {
-            self.rows = Some(self.rows.unwrap_or(0) + rows);
-        }
-    }
 }
 
 /// COPY data that came before the server asked for it: some clients do not wait.
