@@ -8,11 +8,12 @@
 //! It works on the text alone, without a catalogue or a grammar. `pg_stat_statements` works on the parse tree
 //! and may distinguish two texts that are equal here (a table in two schemas of the `search_path`), or the
 //! other way round. Lexical rules: PostgreSQL documentation, 4.1 (nested comments, dollar quotes, `E''` and
-//! doubled quotes). `standard_conforming_strings = off` is not visible in a text, so a backslash in a plain
-//! literal does not escape.
+//! doubled quotes) and `scan.l`. `standard_conforming_strings = off` is not visible in a text. Unless a caller
+//! knows it, a backslash in a plain literal does not escape.
 
 mod class;
 pub mod lexer;
+pub(crate) mod quotes;
 mod shape;
 
 use std::fmt;
@@ -21,8 +22,9 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::literal::read_quoted_name;
 pub use class::{StatementClass, classify};
-use lexer::{Lexer, Token};
+use lexer::{Lexer, LexicalRules, Token};
 pub use shape::Shaper;
 
 /// Identity of statements that differ only in their values. It is written as 16 hexadecimal digits.
@@ -62,17 +64,27 @@ impl Fingerprinter {
 
     /// Returns the statement's fingerprint.
     pub fn fingerprint(&mut self, sql: &str) -> Fingerprint {
-        Fingerprint(xxh3_64(self.normalise(sql).as_bytes()))
+        self.fingerprint_with(sql, LexicalRules::default())
+    }
+
+    /// Returns the statement's fingerprint by the lexical rules of its session and server.
+    pub fn fingerprint_with(&mut self, sql: &str, rules: LexicalRules) -> Fingerprint {
+        Fingerprint(xxh3_64(self.normalise_with(sql, rules).as_bytes()))
     }
 
     /// Returns the statement's normal form, without literals.
     pub fn normalise(&mut self, sql: &str) -> &str {
+        self.normalise_with(sql, LexicalRules::default())
+    }
+
+    /// Returns the statement's normal form by the lexical rules of its session and server.
+    pub fn normalise_with(&mut self, sql: &str, rules: LexicalRules) -> &str {
         self.normal.clear();
         let mut values = 0u32;
         let mut list = ListFolder::default();
         let mut previous_end = 0;
         let mut spaced_before;
-        for token in Lexer::new(sql) {
+        for token in Lexer::with_rules(sql, rules) {
             spaced_before = token.start() > previous_end;
             previous_end = token.end();
             let out = &mut self.normal;
@@ -101,7 +113,7 @@ impl Fingerprinter {
                 Token::Quoted { start, end } => {
                     list.flush(out);
                     push_space(out, spaced_before, b'a');
-                    out.push_str(&sql[start..end]);
+                    push_name(out, &sql[start..end]);
                 }
                 Token::Symbol { start, end } => {
                     let symbol = sql.as_bytes()[start];
@@ -147,6 +159,17 @@ impl Fingerprinter {
         }
         &self.normal
     }
+}
+
+/// Adds a quoted name. One with Unicode escapes is equal to the same name without.
+fn push_name(out: &mut String, quoted: &str) {
+    if quoted.starts_with('"') {
+        out.push_str(quoted);
+        return;
+    }
+    out.push('"');
+    out.push_str(&read_quoted_name(quoted).replace('"', "\"\""));
+    out.push('"');
 }
 
 /// Returns the usual spelling of a command that ends a transaction. The server's statistics count all
@@ -452,6 +475,39 @@ mod tests {
         assert_eq!(normal("ABORT"), normal("ROLLBACK TRANSACTION;"));
         assert_eq!(normal("rollback to savepoint a"), "rollback to savepoint a");
         assert_eq!(normal("commit and chain"), "commit and chain");
+    }
+
+    #[test]
+    fn tokens_end_as_scan_l_ends_them() {
+        for (text, kept) in [
+            ("select 1 --\r, a", "select $1, a"),
+            ("select 'a' -- '\n\t'b' , a", "select $1, a"),
+            ("select E'a'\n'\\', b', a", "select $1, a"),
+            ("select 'a' 'b', a", "select $1 $2, a"),
+            ("select b'1''0', a", "select $1$2, a"),
+            ("select 1e--'\n, a", "select $1e, a"),
+            ("select 1x, 1.5", "select $1x, $2"),
+            ("select 0x1F, 1_000e-3, 1..5", "select $1, $2, $3..$4"),
+            ("select U&'d!0061' /* x */ uescape\n'!', a", "select $1, a"),
+            ("select u&\"d!0061\" uescape '!', a", "select \"da\", a"),
+            (
+                "select -1, +1, -1::int, a is distinct from -1",
+                "select $1, +$2, -$3::int, a is distinct from $4",
+            ),
+        ] {
+            assert_eq!(normal(text), kept, "{text}");
+        }
+        let until_14 = LexicalRules {
+            numbers: lexer::NumberSyntax::Until14,
+            ..LexicalRules::default()
+        };
+        let mut fingerprinter = Fingerprinter::new();
+        for (text, kept) in [
+            ("select 0x1F, 1_0", "select $1x1f, $2_0"),
+            ("select 0x1$$ ; $$", "select $1x1$$; $2"),
+        ] {
+            assert_eq!(fingerprinter.normalise_with(text, until_14), kept, "{text}");
+        }
     }
 
     #[test]

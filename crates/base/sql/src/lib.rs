@@ -4,6 +4,7 @@
 //! It works on words and has no grammar. Events and files are left to other crates. Sources: PostgreSQL
 //! documentation, 4.1 (lexical structure) and `scan.l`.
 
+mod backslash_setting;
 mod byte_pair_prefilter;
 mod captured_identifiers;
 mod effects;
@@ -16,12 +17,13 @@ mod session_effect;
 mod statement_splitter;
 mod two_phase_commit;
 
+pub use backslash_setting::STANDARD_CONFORMING_STRINGS;
 pub use byte_pair_prefilter::may_have_pair;
 pub use captured_identifiers::{imports_snapshot, signals_process};
 pub use effects::{
     Effect, is_identity, may_have_effects, read_call_effects, read_effects, survives_reset_all,
 };
-pub use fingerprint::lexer::{Lexer, Token};
+pub use fingerprint::lexer::{Backslash, Lexer, LexicalRules, NumberSyntax, Token};
 pub use fingerprint::{
     Fingerprint, Fingerprinter, Shaper, StatementClass, classify, holds_several,
 };
@@ -29,5 +31,7 @@ pub use literal::Spelling;
 pub use pattern::Pattern;
 pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
 pub use session_effect::SessionEffect;
-pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};
+pub use statement_splitter::{
+    Lexeme, SqlStatement, split_statements, split_statements_with, statement_texts,
+};
 pub use two_phase_commit::TwoPhaseCommit;

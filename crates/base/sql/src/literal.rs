@@ -4,6 +4,13 @@
 //! character. For a session in which it escapes, callers pass a plain literal as one with an E.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use super::fingerprint::lexer::{Lexer, Token};
+use super::fingerprint::quotes::{QuoteRules, continuation, gaps, literal_end, segment_end};
+
+/// Escape character of `U&'…'` without `UESCAPE`.
+const UNICODE_ESCAPE: char = '\\';
 
 /// Spelling of a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +23,8 @@ pub enum Spelling<'a> {
     Plain(&'a str),
     /// `E'…'`.
     Escapes(&'a str),
-    /// `U&'…'`.
-    Unicode(&'a str),
+    /// `U&'…'`, with the prefix and the escape character of `UESCAPE`.
+    Unicode(&'a str, char),
     /// `B'…'`.
     Bits(&'a str),
     /// `X'…'`.
@@ -27,25 +34,14 @@ pub enum Spelling<'a> {
 }
 
 impl<'a> Spelling<'a> {
-    /// Returns the spelling of a token, and the text inside its quotes.
+    /// Returns the spelling of a token, and the text inside its first and last quotes.
     pub fn of(token: &'a str) -> (Self, &'a str) {
         let bytes = token.as_bytes();
-        if let Some(at) = token.find('\'').filter(|at| *at <= 2) {
-            let (prefix, quoted) = token.split_at(at);
-            let inner = &quoted[1..];
-            // A truncated literal has no closing quote.
-            let inner = inner.strip_suffix('\'').unwrap_or(inner);
-            let spelling = match prefix.as_bytes().first() {
-                Some(b'e' | b'E') => Spelling::Escapes(prefix),
-                Some(b'u' | b'U') => Spelling::Unicode(prefix),
-                Some(b'b' | b'B') => Spelling::Bits(prefix),
-                Some(b'x' | b'X') => Spelling::HexBits(prefix),
-                _ => Spelling::Plain(prefix),
-            };
-            return (spelling, inner);
-        }
         if bytes[0] != b'$' {
-            return (Spelling::Number, token);
+            return match token.find('\'').filter(|at| *at <= 2) {
+                Some(at) => Self::of_quoted(token, at),
+                None => (Spelling::Number, token),
+            };
         }
         match token[1..].find('$') {
             Some(at) if !bytes[1].is_ascii_digit() => {
@@ -59,32 +55,72 @@ impl<'a> Spelling<'a> {
         }
     }
 
-    /// Decodes the text inside the quotes. `escape` is the character of `UESCAPE`.
-    pub fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
+    /// Returns the spelling of a token whose first quote is at `at`.
+    fn of_quoted(token: &'a str, at: usize) -> (Self, &'a str) {
+        let (prefix, mut quoted) = token.split_at(at);
+        let spelling = match prefix.as_bytes().first() {
+            Some(b'e' | b'E') => Spelling::Escapes(prefix),
+            Some(b'u' | b'U') => {
+                let end = literal_end(quoted.as_bytes(), 0, QuoteRules::Doubled);
+                let escape = escape_character(&quoted[end..]);
+                quoted = &quoted[..end];
+                Spelling::Unicode(prefix, escape)
+            }
+            Some(b'b' | b'B') => Spelling::Bits(prefix),
+            Some(b'x' | b'X') => Spelling::HexBits(prefix),
+            _ => Spelling::Plain(prefix),
+        };
+        let inner = &quoted[1..];
+        // A truncated literal has no closing quote.
+        (spelling, inner.strip_suffix('\'').unwrap_or(inner))
+    }
+
+    /// Decodes the text inside the quotes.
+    pub fn read(self, inner: &'a str) -> Cow<'a, str> {
         match self {
-            Spelling::Plain(_) if inner.contains("''") => Cow::Owned(inner.replace("''", "'")),
+            Spelling::Plain(_) => join_segments(inner, QuoteRules::Doubled),
+            Spelling::Bits(_) | Spelling::HexBits(_) => join_segments(inner, QuoteRules::Bits),
             Spelling::Escapes(_) => unescape(inner),
-            Spelling::Unicode(_) => Cow::Owned(unescape_unicode(&inner.replace("''", "'"), escape)),
+            Spelling::Unicode(_, escape) => Cow::Owned(unescape_unicode(
+                &join_segments(inner, QuoteRules::Doubled),
+                escape,
+            )),
             Spelling::Number if inner.contains('_') => Cow::Owned(inner.replace('_', "")),
             _ => Cow::Borrowed(inner),
         }
     }
 
+    /// Returns the parts of a literal's token that are outside of its quotes, which may hold comments.
+    pub fn gaps(token: &'a str) -> Vec<Range<usize>> {
+        let rules = match Self::of(token).0 {
+            Spelling::Placeholder | Spelling::Number | Spelling::Dollars(_) => return Vec::new(),
+            Spelling::Escapes(_) => QuoteRules::Escapes,
+            Spelling::Plain(_) | Spelling::Unicode(..) => QuoteRules::Doubled,
+            Spelling::Bits(_) | Spelling::HexBits(_) => QuoteRules::Bits,
+        };
+        let first = token.find('\'');
+        first.map_or_else(Vec::new, |first| gaps(token.as_bytes(), first, rules))
+    }
+
     /// Writes another value in the same spelling.
-    pub fn write(self, value: &str, escape: char, out: &mut String) {
+    pub fn write(self, value: &str, out: &mut String) {
         match self {
             Spelling::Placeholder | Spelling::Number => out.push_str(value),
             Spelling::Dollars(tag) => write_dollar_quoted(tag, value, out),
             Spelling::Plain(prefix) | Spelling::Bits(prefix) | Spelling::HexBits(prefix) => {
                 write_quoted(prefix, value, |_| None, out);
             }
-            Spelling::Unicode(prefix) => {
+            Spelling::Unicode(prefix, escape) => {
                 write_quoted(
                     prefix,
                     value,
                     |character| (character == escape).then_some(escape),
                     out,
                 );
+                if escape != UNICODE_ESCAPE {
+                    out.push_str(" UESCAPE ");
+                    write_quoted("", escape.encode_utf8(&mut [0; 4]), |_| None, out);
+                }
             }
             Spelling::Escapes(prefix) => {
                 write_quoted(
@@ -95,6 +131,65 @@ impl<'a> Spelling<'a> {
                 );
             }
         }
+    }
+}
+
+/// Returns the character that a clause `UESCAPE '!'` gives.
+fn escape_character(clause: &str) -> char {
+    let value = Lexer::new(clause).find_map(|token| match token {
+        Token::Value { start, end } => Some(&clause[start..end]),
+        _ => None,
+    });
+    let character = value.and_then(|value| {
+        let (spelling, inner) = Spelling::of(value);
+        spelling.read(inner).chars().next()
+    });
+    character.unwrap_or(UNICODE_ESCAPE)
+}
+
+/// Decodes a quoted name: `"it""s"`, `U&"d\0061t"`.
+pub(crate) fn read_quoted_name(token: &str) -> String {
+    let Some(at) = token.find('"') else {
+        return token.to_owned();
+    };
+    let end = segment_end(token.as_bytes(), at, QuoteRules::Doubled);
+    let inner = &token[at + 1..end];
+    let name = inner.strip_suffix('"').unwrap_or(inner);
+    let name = name.replace("\"\"", "\"");
+    match at {
+        0 => name,
+        _ => unescape_unicode(&name, escape_character(&token[end..])),
+    }
+}
+
+/// Joins the segments of a literal, and reads doubled quotes in them.
+fn join_segments(inner: &str, rules: QuoteRules) -> Cow<'_, str> {
+    if !inner.contains('\'') {
+        return Cow::Borrowed(inner);
+    }
+    let mut joined = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some((before, after)) = rest.split_once('\'') {
+        joined.push_str(before);
+        let is_quote;
+        (is_quote, rest) = after_quote(after, rules);
+        if is_quote {
+            joined.push('\'');
+        }
+    }
+    joined.push_str(rest);
+    Cow::Owned(joined)
+}
+
+/// Returns whether a quote within a literal is part of its value, and the text after it. If not, that text
+/// begins in the segment that continues the literal.
+fn after_quote(after: &str, rules: QuoteRules) -> (bool, &str) {
+    match after.strip_prefix('\'') {
+        Some(rest) if rules != QuoteRules::Bits => (true, rest),
+        _ => match continuation(after.as_bytes(), 0) {
+            Some(quote) => (false, &after[quote + 1..]),
+            None => (true, after),
+        },
     }
 }
 
@@ -145,7 +240,12 @@ fn unescape(inner: &str) -> Cow<'_, str> {
     while let Some(character) = rest.chars().next() {
         rest = &rest[character.len_utf8()..];
         if character == '\'' {
-            rest = rest.strip_prefix('\'').unwrap_or(rest);
+            let is_quote;
+            (is_quote, rest) = after_quote(rest, QuoteRules::Escapes);
+            if is_quote {
+                bytes.push(b'\'');
+            }
+            continue;
         }
         if character != '\\' {
             bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -246,7 +346,7 @@ mod tests {
             ("$a$", "$a$ $am$", "$amm$$a$ $am$$amm$"),
         ] {
             let mut out = String::from("'before'");
-            Spelling::Dollars(tag).write(value, '\\', &mut out);
+            Spelling::Dollars(tag).write(value, &mut out);
             assert_eq!(out, format!("'before'{written}"));
         }
     }
@@ -266,14 +366,20 @@ mod tests {
             ("'cut", "cut"),
             ("'", ""),
             (r"U&'\d83d\de00\\'", "😀\\"),
+            ("U&'i!0074!!' /* x */ uescape '!'", "it!"),
+            ("'it'\n'''\ns'", "it'\ns"),
+            ("'it' -- 'x\n\t''''\r's'", "it's"),
+            ("e'it\\''--'\n's'", "it's"),
+            ("b'10'\n'01'", "1001"),
+            ("$$'s$$", "'s"),
         ] {
             let (spelling, inner) = Spelling::of(token);
-            let read = spelling.read(inner, '\\');
+            let read = spelling.read(inner);
             assert_eq!(read, value, "{token}");
             let mut written = String::new();
-            spelling.write(&read, '\\', &mut written);
+            spelling.write(&read, &mut written);
             let (again, inner) = Spelling::of(&written);
-            assert_eq!(again.read(inner, '\\'), value, "{token} {written}");
+            assert_eq!(again.read(inner), value, "{token} {written}");
         }
         assert_eq!(Spelling::of("$12").0, Spelling::Placeholder);
     }

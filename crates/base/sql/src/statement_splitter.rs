@@ -1,6 +1,7 @@
 //! Splits a text into its statements, and a statement into words.
 
-use super::fingerprint::lexer::{Lexer, Token};
+use super::fingerprint::lexer::{Lexer, LexicalRules, Token};
+use super::literal::read_quoted_name;
 
 /// One statement of a text.
 #[derive(Debug, Clone)]
@@ -39,11 +40,7 @@ impl<'a> Lexeme<'a> {
     pub fn name(&self) -> Option<String> {
         match self {
             Lexeme::Word(word) => Some(word.to_lowercase()),
-            Lexeme::Quoted(text) => {
-                let inner = text.strip_prefix('"').unwrap_or(text);
-                let inner = inner.strip_suffix('"').unwrap_or(inner);
-                Some(inner.replace("\"\"", "\""))
-            }
+            Lexeme::Quoted(text) => Some(read_quoted_name(text)),
             _ => None,
         }
     }
@@ -62,11 +59,16 @@ impl<'a> Lexeme<'a> {
 /// Splits a text into its statements, without empty ones. Semicolons in brackets (`CREATE RULE`) and in
 /// the bodies of SQL-standard functions (`BEGIN ATOMIC … END`) do not end a statement.
 pub fn split_statements(sql: &str) -> Vec<SqlStatement<'_>> {
+    split_statements_with(sql, LexicalRules::default())
+}
+
+/// Splits a text as [`split_statements`] does, by the lexical rules of its session and server.
+pub fn split_statements_with(sql: &str, rules: LexicalRules) -> Vec<SqlStatement<'_>> {
     let mut statements = Vec::new();
     let mut words: Vec<Lexeme<'_>> = Vec::new();
     let mut span: Option<(usize, usize)> = None;
     let (mut brackets, mut atomic) = (0_u32, 0_u32);
-    for token in Lexer::new(sql) {
+    for token in Lexer::with_rules(sql, rules) {
         let text = &sql[token.start()..token.end()];
         let lexeme = match token {
             Token::Comment { .. } => continue,

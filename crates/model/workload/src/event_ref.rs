@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use sql::Backslash;
+
 use crate::event::{Event, EventKind, Outcome, Unreplayable};
 use crate::parameter::{Parameter, ParameterRef};
-use crate::wire_details::WireDetails;
+use crate::wire_details::{REPORTED_STANDARD_CONFORMING_STRINGS, WireDetails};
 
 /// One action of a client; an [`Event`] with borrowed texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -424,6 +426,18 @@ impl Event {
 }
 
 impl EventRef<'_> {
+    /// Returns the meaning of a backslash in plain literals that the settings of a connection give.
+    pub fn backslash_at_start(&self) -> Backslash {
+        let settings = self
+            .wire_details
+            .iter()
+            .flat_map(|details| &details.settings);
+        Backslash::of_connection(
+            settings.map(|(name, value)| (&**name, &**value)),
+            REPORTED_STANDARD_CONFORMING_STRINGS,
+        )
+    }
+
     /// Returns the same event, owned.
     pub fn to_event(&self) -> Event {
         let shared = |text: &str| Arc::<str>::from(text);

@@ -56,11 +56,14 @@ pub use redactor::{NoRedaction, Redactor};
 pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use session_state::SessionState;
-pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
+pub use sql::{
+    Fingerprint, Fingerprinter, STANDARD_CONFORMING_STRINGS, StatementClass, classify,
+    holds_several, may_have_pair,
+};
 pub use table::StatementText;
 pub use wire_details::{
     Boundary, CopyIn, FirstRow, MessageSet, REPORTED_PROCESS_ID,
-    REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, STANDARD_CONFORMING_STRINGS,
-    Setting, WireDetails, is_reported,
+    REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, Setting, WireDetails,
+    is_reported,
 };
 pub use writer::{WorkloadWriter, WriterOptions};

@@ -1,14 +1,18 @@
 //! Writes the table of statements, and caches the fingerprint of each text, which is needed for every event.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use archive::{ArchiveError, FileEntry, TableWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::event_ref::EventRef;
+use crate::event_ref::KindRef;
 use crate::table::StatementText;
-use sql::{Fingerprint, Fingerprinter, Shaper, classify};
+use sql::{
+    Backslash, Fingerprint, Fingerprinter, LexicalRules, STANDARD_CONFORMING_STRINGS, Shaper,
+    StatementClass, classify,
+};
 
 /// Maximum number of cached fingerprints.
 const CACHED_MAX: usize = 1 << 16;
@@ -40,6 +44,8 @@ type HashKeyedMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 struct CachedStatement {
     fingerprint: Fingerprint,
     may_write: bool,
+    /// A `SET` of `standard_conforming_strings`.
+    sets_backslash: bool,
 }
 
 /// Writes each statement at its first appearance.
@@ -54,6 +60,9 @@ pub(crate) struct StatementWriter {
     writes: u64,
     /// Last text: a prepared statement is often executed repeatedly.
     last: Option<(String, CachedStatement)>,
+    /// Sessions in which a backslash escapes in a plain literal, by the settings of their connection and their
+    /// own `SET`.
+    escaping_sessions: HashSet<u64>,
 }
 
 impl StatementWriter {
@@ -66,6 +75,7 @@ impl StatementWriter {
             fingerprinter: Fingerprinter::new(),
             writes: 0,
             last: None,
+            escaping_sessions: HashSet::new(),
         }
     }
 
@@ -74,15 +84,47 @@ impl StatementWriter {
         &mut self,
         event: &EventRef<'_>,
     ) -> Result<Option<Fingerprint>, ArchiveError> {
-        let sql = event.kind.sql();
-        sql.map(|sql| self.fingerprint(sql)).transpose()
+        match event.kind {
+            KindRef::Connect { .. } => {
+                self.set_backslash(event.session, event.backslash_at_start());
+            }
+            KindRef::Disconnect => self.set_backslash(event.session, Backslash::Plain),
+            _ => {}
+        }
+        let Some(sql) = event.kind.sql() else {
+            return Ok(None);
+        };
+        let cached = match self.backslash_in(event.session) {
+            // Both readings are equal.
+            Backslash::Escape if sql.contains('\\') => {
+                let hash = !xxh3_64(sql.as_bytes());
+                self.get_or_add(hash, sql, Backslash::Escape)?
+            }
+            _ => self.look_up(sql)?,
+        };
+        self.writes += u64::from(cached.may_write);
+        if cached.sets_backslash
+            && let Some(backslash) = Backslash::set_by(sql)
+        {
+            self.set_backslash(event.session, backslash);
+        }
+        Ok(Some(cached.fingerprint))
     }
 
-    /// Returns the fingerprint of this text, and counts an execution.
-    pub(crate) fn fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        let cached = self.look_up(sql)?;
-        self.writes += u64::from(cached.may_write);
-        Ok(cached.fingerprint)
+    fn backslash_in(&self, session: u64) -> Backslash {
+        let escapes =
+            !self.escaping_sessions.is_empty() && self.escaping_sessions.contains(&session);
+        match escapes {
+            true => Backslash::Escape,
+            false => Backslash::Plain,
+        }
+    }
+
+    fn set_backslash(&mut self, session: u64, backslash: Backslash) {
+        match backslash {
+            Backslash::Escape => _ = self.escaping_sessions.insert(session),
+            Backslash::Plain => _ = self.escaping_sessions.remove(&session),
+        }
     }
 
     /// Returns the fingerprint of a text that is mentioned but not executed.
@@ -100,10 +142,7 @@ impl StatementWriter {
             return Ok(*cached);
         }
         let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
-        let cached = match self.by_text.get(&hash) {
-            Some(cached) => *cached,
-            None => self.add(hash, sql)?,
-        };
+        let cached = self.get_or_add(hash, sql, Backslash::Plain)?;
         if sql.len() <= LAST_BYTES_MAX {
             let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), cached));
             last.clear();
@@ -113,20 +152,36 @@ impl StatementWriter {
         Ok(cached)
     }
 
-    fn add(&mut self, hash: u64, sql: &str) -> Result<CachedStatement, ArchiveError> {
-        let fingerprint = self.fingerprinter.fingerprint(sql);
+    /// Returns the cached statement of a hash; adds it if there is none.
+    fn get_or_add(
+        &mut self,
+        hash: u64,
+        sql: &str,
+        backslash: Backslash,
+    ) -> Result<CachedStatement, ArchiveError> {
+        if let Some(cached) = self.by_text.get(&hash) {
+            return Ok(*cached);
+        }
+        let rules = LexicalRules {
+            backslash,
+            ..LexicalRules::default()
+        };
+        let fingerprint = self.fingerprinter.fingerprint_with(sql, rules);
         let cached = match self.by_fingerprint.get(&fingerprint.0) {
             Some(cached) => *cached,
             None => {
                 let class = classify(sql);
+                let normal = self.fingerprinter.normalise_with(sql, rules);
                 let cached = CachedStatement {
                     fingerprint,
                     may_write: class.may_write(),
+                    sets_backslash: class == StatementClass::Utility
+                        && normal.contains(STANDARD_CONFORMING_STRINGS),
                 };
                 self.by_fingerprint.insert(fingerprint.0, cached);
                 let text = StatementText {
                     fingerprint,
-                    sql: self.fingerprinter.normalise(sql).to_owned(),
+                    sql: normal.to_owned(),
                     class,
                 };
                 text.write(&mut self.table)?;

@@ -6,9 +6,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::parameter::Parameter;
 
-/// Setting that makes a backslash in a plain literal an ordinary character.
-pub const STANDARD_CONFORMING_STRINGS: &str = "standard_conforming_strings";
-/// Setting under which the server's report of [`STANDARD_CONFORMING_STRINGS`] at the session's start is stored, if it was off.
+/// Setting under which the server's report of [`sql::STANDARD_CONFORMING_STRINGS`] at the session's start is stored, if it was off.
 /// The client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
 pub const REPORTED_STANDARD_CONFORMING_STRINGS: &str = "reported.standard_conforming_strings";
 

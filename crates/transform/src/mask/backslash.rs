@@ -12,10 +12,8 @@ use std::collections::HashMap;
 
 use aho_corasick::AhoCorasick;
 
-use sql::{Lexeme, Spelling, split_statements};
-use workload::{
-    EventRef, KindRef, REPORTED_STANDARD_CONFORMING_STRINGS, STANDARD_CONFORMING_STRINGS,
-};
+use sql::{Backslash, LexicalRules, STANDARD_CONFORMING_STRINGS};
+use workload::{EventRef, KindRef};
 
 /// Meaning of a backslash in a plain literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +24,19 @@ pub(super) enum BackslashMeaning {
     Escapes,
     /// Either of the two.
     Unsure,
+}
+
+impl BackslashMeaning {
+    /// Returns the rules of a lexer; those of a plain character if unsure.
+    pub(super) fn lexical_rules(self) -> LexicalRules {
+        LexicalRules {
+            backslash: match self {
+                BackslashMeaning::Escapes => Backslash::Escape,
+                BackslashMeaning::Plain | BackslashMeaning::Unsure => Backslash::Plain,
+            },
+            ..LexicalRules::default()
+        }
+    }
 }
 
 /// Meaning of backslashes in all sessions.
@@ -85,70 +96,24 @@ impl BackslashTracker {
         if !self.setting.is_match(sql) {
             return false;
         }
-        let says = match &split_statements(sql)[..] {
-            [part] => sets_it_off(&part.words),
-            _ => None,
-        };
         let now = self.meaning_in(session);
         !matches!(
-            (now, says),
-            (BackslashMeaning::Plain, Some(false)) | (BackslashMeaning::Escapes, Some(true))
+            (now, Backslash::set_by(sql)),
+            (BackslashMeaning::Plain, Some(Backslash::Plain))
+                | (BackslashMeaning::Escapes, Some(Backslash::Escape))
         )
     }
 
     fn handle_connect(&mut self, event: &EventRef<'_>) {
-        let settings = event.wire_details.map(|known| &known.settings);
-        let mut is_off_now = false;
-        for (name, value) in settings.into_iter().flatten() {
-            let given = match &**name {
-                REPORTED_STANDARD_CONFORMING_STRINGS => Some(&**value),
-                // `-c name=off`, `--name=off`, with either `-` or `_`.
-                "options" => value.split_whitespace().rev().find_map(|word| {
-                    let word = word.trim_start_matches("-c").trim_start_matches('-');
-                    let (name, value) = word.split_once('=')?;
-                    is_name(&name.replace('-', "_")).then_some(value)
-                }),
-                name => is_name(name).then_some(&**value),
-            };
-            is_off_now = given.and_then(is_off).unwrap_or(is_off_now);
-        }
-        if is_off_now {
+        if event.backslash_at_start() == Backslash::Escape {
             self.sessions
                 .insert(event.session, BackslashMeaning::Escapes);
         }
     }
 }
 
-/// Returns whether a SET sets it to off.
-fn sets_it_off(words: &[Lexeme<'_>]) -> Option<bool> {
-    let is = |place: usize, keyword: &str| words.get(place).is_some_and(|word| word.is(keyword));
-    let place = 1 + usize::from(is(1, "session") || is(1, "local"));
-    let name = words.get(place).and_then(Lexeme::name)?;
-    match (is(0, "set") && is_name(&name), words.get(place + 2)?) {
-        (true, Lexeme::Value(text)) => {
-            let (spelling, inner) = Spelling::of(text);
-            is_off(&spelling.read(inner, '\\'))
-        }
-        (true, word) => is_off(word.text()),
-        (false, _) => None,
-    }
-}
-
 fn is_name(name: &str) -> bool {
     name.eq_ignore_ascii_case(STANDARD_CONFORMING_STRINGS)
-}
-
-/// Parses a boolean as PostgreSQL does (`parse_bool`), and negates it; `None` if it is none.
-fn is_off(value: &str) -> Option<bool> {
-    let value = value.trim().to_ascii_lowercase();
-    let is = |word: &str, at_least: usize| value.len() >= at_least && word.starts_with(&value);
-    match &*value {
-        "1" => Some(false),
-        "0" => Some(true),
-        _ if is("true", 1) || is("yes", 1) || is("on", 2) => Some(false),
-        _ if is("false", 1) || is("no", 1) || is("off", 2) => Some(true),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

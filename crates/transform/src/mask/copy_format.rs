@@ -53,11 +53,7 @@ impl CopyFormat {
     /// Parses like [`Self::from_statement`], with the session's meaning of backslashes.
     pub(super) fn parse(sql: &str, backslash: BackslashMeaning) -> Self {
         let escapes = backslash == BackslashMeaning::Escapes;
-        let lexer = match escapes {
-            true => Lexer::with_escapes(sql),
-            false => Lexer::new(sql),
-        };
-        let pieces: Vec<OptionToken<'_>> = lexer
+        let pieces: Vec<OptionToken<'_>> = Lexer::with_rules(sql, backslash.lexical_rules())
             .filter(|token| !matches!(token, Token::Comment { .. }))
             .map(|token| OptionToken::new(token, &sql[token.start()..token.end()], escapes))
             .collect();
@@ -102,7 +98,7 @@ impl<'a> OptionToken<'a> {
                     }
                     other => other,
                 };
-                OptionToken::Value(spelling.read(inner, '\\'))
+                OptionToken::Value(spelling.read(inner))
             }
             Token::Symbol { .. } | Token::Comment { .. } => OptionToken::Symbol(text),
         }

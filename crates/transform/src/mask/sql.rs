@@ -92,10 +92,7 @@ impl Mask {
         roles: &mut ParameterRoles,
         out: &mut String,
     ) {
-        let tokens: Vec<Token> = match backslash {
-            BackslashMeaning::Escapes => Lexer::with_escapes(sql).collect(),
-            BackslashMeaning::Plain | BackslashMeaning::Unsure => Lexer::new(sql).collect(),
-        };
+        let tokens: Vec<Token> = Lexer::with_rules(sql, backslash.lexical_rules()).collect();
         let either = match backslash {
             BackslashMeaning::Unsure => escaped_literals(sql, &tokens),
             BackslashMeaning::Plain | BackslashMeaning::Escapes => Vec::new(),
@@ -155,8 +152,7 @@ impl Mask {
         let token = scanner.tokens[index];
         let text = &scanner.sql[token.start()..token.end()];
         let (spelling, inner) = scanner.spelling_of(index, out);
-        let escape = scanner.escape_character(index);
-        let value = spelling.read(inner, escape);
+        let value = spelling.read(inner);
         let is_code = depth < DEPTH_MAX
             && scanner.either.is_empty()
             && scanner.is_code(index)
@@ -171,7 +167,7 @@ impl Mask {
                 &mut ParameterRoles::default(),
                 &mut masked,
             );
-            spelling.write(&masked, escape, out);
+            spelling.write(&masked, out);
             return;
         }
         let reason = match scanner.either.is_empty() {
@@ -180,9 +176,10 @@ impl Mask {
             false => None,
         };
         // A kept literal must be parsed the same under either setting, too.
-        let is_respelled = spelling != Spelling::of(text).0;
+        // Between its segments may be comments.
+        let is_respelled = spelling != Spelling::of(text).0 || !Spelling::gaps(text).is_empty();
         let stays = |out: &mut String| match is_respelled {
-            true => spelling.write(&value, escape, out),
+            true => spelling.write(&value, out),
             false => out.push_str(text),
         };
         if let Some(reason) = reason {
@@ -210,7 +207,7 @@ impl Mask {
         outcome.count(&mut account.literals);
         match outcome {
             MaskOutcome::Kept(_) => stays(out),
-            _ => spelling.write(&masked, escape, out),
+            _ => spelling.write(&masked, out),
         }
     }
 

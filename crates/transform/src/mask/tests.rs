@@ -466,15 +466,15 @@ fn a_literal_is_read_as_its_session_reads_it() {
     // In code within a literal as well.
     let code = off(r"do 'begin perform f(\'Ann\'); end'");
     assert!(code.contains(&ann) && !code.contains("Ann"), "{code}");
-    // A continued literal has no prefix of its own; that of its first part applies to all.
-    let (one, other) = (value("Hello"), value(r"C:\temp").replace('\\', r"\\"));
+    // The segments of a continued literal are one value.
+    let joined = value(r"HelloC:\temp").replace('\\', r"\\");
     assert_eq!(
         off("select 'Hello'\n'C:\\\\temp'"),
-        format!("select E'{one}'\n'{other}'")
+        format!("select E'{joined}'")
     );
     assert_eq!(
-        off("select 'Hello'\n'Ann'"),
-        format!("select '{one}'\n'{ann}'")
+        off("select 'Hello' -- Ann\r'Ann'"),
+        format!("select '{}'", value("HelloAnn"))
     );
     assert_eq!(
         off(r"select N'O\'Brien', 1"),

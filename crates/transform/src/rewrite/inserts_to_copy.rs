@@ -191,7 +191,7 @@ fn parse_value<'a>(
             (Spelling::Placeholder, _) => parse_parameter(text, parameters),
             (Spelling::Number, _) => Ok(Some(Cow::Borrowed(check_number(text)?))),
             (spelling @ (Spelling::Plain("") | Spelling::Dollars(_)), inner) => {
-                Ok(Some(spelling.read(inner, '\\')))
+                Ok(Some(spelling.read(inner)))
             }
             _ => Err("a value in a spelling of its own"),
         },

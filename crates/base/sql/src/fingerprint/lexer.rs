@@ -1,4 +1,46 @@
-//! Splits SQL into the kinds of token that the normal form distinguishes.
+//! Splits SQL into the kinds of token that the normal form distinguishes, by the rules of `scan.l`.
+
+use super::quotes::{QuoteRules, literal_end, segment_end};
+
+/// Lexical rules that a text does not show. The defaults are those of current servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct LexicalRules {
+    /// Meaning of a backslash in a plain literal.
+    pub backslash: Backslash,
+    /// Numbers that the server's version reads.
+    pub numbers: NumberSyntax,
+}
+
+/// Meaning of a backslash in a plain literal, by the session's `standard_conforming_strings`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Backslash {
+    /// A plain character.
+    #[default]
+    Plain,
+    /// An escape character, as with the setting off.
+    Escape,
+}
+
+/// Numbers that a server's version reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum NumberSyntax {
+    /// Decimal numbers, possibly with a name directly after them: up to PostgreSQL 14.
+    Until14,
+    /// `0x1F` and `1_000` as well (PostgreSQL 16). PostgreSQL 15 refuses both, and so do all of them a name
+    /// directly after a number.
+    #[default]
+    From15,
+}
+
+impl NumberSyntax {
+    /// Returns the syntax of a server's major version.
+    pub fn of_major(major: u32) -> Self {
+        match major {
+            ..=14 => NumberSyntax::Until14,
+            15.. => NumberSyntax::From15,
+        }
+    }
+}
 
 /// A token, as byte offsets into the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,29 +85,24 @@ impl Token {
 pub struct Lexer<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The last token was an operand. If not, a minus or plus before a number is its sign.
+    /// The last token was an operand. If not, a minus before a number is its sign.
     after_operand: bool,
-    /// A backslash in a plain literal escapes, as with `standard_conforming_strings = off`.
-    backslash_escapes: bool,
+    rules: LexicalRules,
 }
 
 impl<'a> Lexer<'a> {
-    /// Creates a lexer of a text.
+    /// Creates a lexer of a text with the default rules.
     pub fn new(sql: &'a str) -> Self {
+        Self::with_rules(sql, LexicalRules::default())
+    }
+
+    /// Creates a lexer of a text with the rules of its session and server.
+    pub fn with_rules(sql: &'a str, rules: LexicalRules) -> Self {
         Lexer {
             bytes: sql.as_bytes(),
             at: 0,
             after_operand: false,
-            backslash_escapes: false,
-        }
-    }
-
-    /// Creates a lexer that reads a backslash in a plain literal as an escape, as with
-    /// `standard_conforming_strings = off`.
-    pub fn with_escapes(sql: &'a str) -> Self {
-        Lexer {
-            backslash_escapes: true,
-            ..Self::new(sql)
+            rules,
         }
     }
 
@@ -73,25 +110,43 @@ impl<'a> Lexer<'a> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// Returns the offset after the closing quote of a literal or name whose opening quote is at `from`.
-    /// Doubled quotes do not close. The end of the text closes any.
-    fn quoted(&self, from: usize, backslash_escapes: bool) -> usize {
-        let quote = self.bytes[from];
-        let mut at = from + 1;
-        while at < self.bytes.len() {
-            match self.bytes[at] {
-                b'\\' if backslash_escapes => at += 2,
-                byte if byte == quote => {
-                    if self.bytes.get(at + 1) == Some(&quote) {
-                        at += 2;
-                    } else {
-                        return at + 1;
-                    }
-                }
-                _ => at += 1,
-            }
+    /// Returns the offset after a quoted name whose opening quote is at `from`.
+    fn quoted_name(&self, from: usize) -> usize {
+        segment_end(self.bytes, from, QuoteRules::Doubled)
+    }
+
+    /// Returns the offset after a literal whose first quote is at `from`.
+    fn literal(&self, from: usize, quotes: QuoteRules) -> usize {
+        literal_end(self.bytes, from, quotes)
+    }
+
+    /// Returns the rules of a literal without a prefix that gives it others.
+    fn plain_quotes(&self) -> QuoteRules {
+        match self.rules.backslash {
+            Backslash::Plain => QuoteRules::Doubled,
+            Backslash::Escape => QuoteRules::Escapes,
         }
-        self.bytes.len()
+    }
+
+    /// Returns the offset after the `UESCAPE '!'` that follows a literal or name with Unicode escapes; `end` if
+    /// none does.
+    fn unicode_escape_clause(&self, end: usize) -> usize {
+        let mut rest = Lexer { at: end, ..*self };
+        let mut next = || rest.find(|token| !matches!(token, Token::Comment { .. }));
+        match (next(), next()) {
+            (
+                Some(Token::Word { start, end: after }),
+                Some(Token::Value {
+                    start: from,
+                    end: to,
+                }),
+            ) if self.bytes[start..after].eq_ignore_ascii_case(b"uescape")
+                && self.bytes[from..to].contains(&b'\'') =>
+            {
+                to
+            }
+            _ => end,
+        }
     }
 
     /// Returns the offset after a dollar-quoted literal that begins at `self.at`; `None` if none does.
@@ -139,23 +194,57 @@ impl<'a> Lexer<'a> {
         self.bytes.len()
     }
 
-    fn number(&self, from: usize) -> usize {
+    /// Returns the end of the digits at `from`. An underscore may separate two of them.
+    fn digits(&self, from: usize, is_digit: impl Fn(u8) -> bool) -> usize {
+        let separates = self.rules.numbers == NumberSyntax::From15;
+        let digit_at = |at: usize| self.bytes.get(at).copied().is_some_and(&is_digit);
         let mut at = from;
-        while let Some(&byte) = self.bytes.get(at) {
-            let exponent_sign = matches!(byte, b'+' | b'-')
-                && matches!(self.bytes[at - 1], b'e' | b'E')
-                && !self.bytes[from..].starts_with(b"0x");
-            if byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || exponent_sign {
-                // `1..10` in PL/pgSQL is a range, not a number.
-                if byte == b'.' && self.bytes.get(at + 1) == Some(&b'.') {
-                    break;
-                }
-                at += 1;
-            } else {
-                break;
+        loop {
+            let separated = separates && at > from && self.bytes.get(at) == Some(&b'_');
+            match at + usize::from(separated) {
+                next if digit_at(next) => at = next + 1,
+                _ => return at,
             }
         }
-        at
+    }
+
+    /// Returns the offset after a number with another base, such as `0x1F`; `None` if none begins at `from`.
+    fn based_number(&self, from: usize) -> Option<usize> {
+        if self.rules.numbers == NumberSyntax::Until14 || self.bytes[from] != b'0' {
+            return None;
+        }
+        let is_digit: fn(u8) -> bool = match self.bytes.get(from + 1)? {
+            b'x' | b'X' => |byte| byte.is_ascii_hexdigit(),
+            b'o' | b'O' => |byte| matches!(byte, b'0'..=b'7'),
+            b'b' | b'B' => |byte| matches!(byte, b'0' | b'1'),
+            _ => return None,
+        };
+        let first = from + 2 + usize::from(self.bytes.get(from + 2) == Some(&b'_'));
+        let end = self.digits(first, is_digit);
+        (end > first).then_some(end)
+    }
+
+    /// Returns the offset after a number without a sign. What follows it directly is another token. From
+    /// PostgreSQL 15 on, the server refuses a text with letters there.
+    fn number(&self, from: usize) -> usize {
+        if let Some(end) = self.based_number(from) {
+            return end;
+        }
+        let byte = |at: usize| self.bytes.get(at).copied().unwrap_or(0);
+        let decimal = |at: usize| self.digits(at, |byte| byte.is_ascii_digit());
+        let mut end = decimal(from);
+        // `1..10` in PL/pgSQL is a range, not a number.
+        if byte(end) == b'.' && byte(end + 1) != b'.' {
+            end = decimal(end + 1);
+        }
+        if matches!(byte(end), b'e' | b'E') {
+            let digits = end + 1 + usize::from(matches!(byte(end + 1), b'+' | b'-'));
+            let after = decimal(digits);
+            if after > digits {
+                end = after;
+            }
+        }
+        end
     }
 
     fn word(&self) -> usize {
@@ -168,14 +257,21 @@ impl<'a> Lexer<'a> {
         at
     }
 
+    /// Whether the minus at `self.at` belongs to the number after it. A cast binds more closely.
+    fn is_sign(&self) -> bool {
+        let has_digit =
+            self.peek(1).is_ascii_digit() || self.peek(1) == b'.' && self.peek(2).is_ascii_digit();
+        has_digit && !self.after_operand && {
+            let after = self.bytes[self.number(self.at + 1)..].trim_ascii_start();
+            !after.starts_with(b"::")
+        }
+    }
+
     /// Returns the token other than a comment that begins with the byte `first` at `self.at`.
     #[inline]
     fn token(&self, first: u8) -> Token {
         let start = self.at;
-        let signed = matches!(first, b'-' | b'+')
-            && !self.after_operand
-            && (self.peek(1).is_ascii_digit()
-                || self.peek(1) == b'.' && self.peek(2).is_ascii_digit());
+        let signed = first == b'-' && self.is_sign();
         match first {
             _ if signed => Token::Value {
                 start,
@@ -191,32 +287,32 @@ impl<'a> Lexer<'a> {
             },
             b'\'' => Token::Value {
                 start,
-                end: self.quoted(start, self.backslash_escapes),
+                end: self.literal(start, self.plain_quotes()),
             },
             b'e' | b'E' if self.peek(1) == b'\'' => Token::Value {
                 start,
-                end: self.quoted(start + 1, true),
+                end: self.literal(start + 1, QuoteRules::Escapes),
             },
             b'b' | b'B' | b'x' | b'X' if self.peek(1) == b'\'' => Token::Value {
                 start,
-                end: self.quoted(start + 1, false),
+                end: self.literal(start + 1, QuoteRules::Bits),
             },
             // National character literal.
             b'n' | b'N' if self.peek(1) == b'\'' => Token::Value {
                 start,
-                end: self.quoted(start + 1, self.backslash_escapes),
+                end: self.literal(start + 1, self.plain_quotes()),
             },
             b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'\'' => Token::Value {
                 start,
-                end: self.quoted(start + 2, false),
+                end: self.unicode_escape_clause(self.literal(start + 2, QuoteRules::Doubled)),
             },
             b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'"' => Token::Quoted {
                 start,
-                end: self.quoted(start + 2, false),
+                end: self.unicode_escape_clause(self.quoted_name(start + 2)),
             },
             b'"' => Token::Quoted {
                 start,
-                end: self.quoted(start, false),
+                end: self.quoted_name(start),
             },
             b'$' => self.dollar(),
             byte if byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80 => Token::Word {
@@ -231,7 +327,7 @@ impl<'a> Lexer<'a> {
     fn line_comment(&self) -> usize {
         self.bytes[self.at..]
             .iter()
-            .position(|&byte| byte == b'\n')
+            .position(|&byte| matches!(byte, b'\n' | b'\r'))
             .map_or(self.bytes.len(), |found| self.at + found)
     }
 
@@ -276,6 +372,7 @@ impl<'a> Lexer<'a> {
                 | b"&&"
                 | b"!~"
                 | b"~*"
+                | b".."
         );
         Token::Symbol {
             start,
@@ -286,7 +383,7 @@ impl<'a> Lexer<'a> {
 
 /// Whether a sign after this word belongs to the number that follows.
 fn takes_an_operand(word: &[u8]) -> bool {
-    const WORDS: [&[u8]; 16] = [
+    const WORDS: [&[u8]; 29] = [
         b"select",
         b"where",
         b"and",
@@ -303,6 +400,19 @@ fn takes_an_operand(word: &[u8]) -> bool {
         b"set",
         b"by",
         b"returning",
+        b"from",
+        b"on",
+        b"having",
+        b"distinct",
+        b"all",
+        b"like",
+        b"ilike",
+        b"to",
+        b"default",
+        b"symmetric",
+        b"asymmetric",
+        b"case",
+        b"return",
     ];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }

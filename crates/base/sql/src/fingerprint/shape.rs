@@ -4,6 +4,8 @@
 //! to compute because it handles plain tokens only. A text has no shape if the end of a token is not evident
 //! from its own bytes (comments, dollar quotes, `E''`, `1e-5`). Such a text is split into tokens.
 
+use super::quotes::continuation;
+
 /// Byte that replaces a value in a shape. It does not occur in SQL outside of quotes.
 const VALUE: u8 = 1;
 
@@ -65,11 +67,21 @@ impl Shaper {
                     at += 1;
                     continue;
                 }
+                // The number begins before it.
+                ByteClass::Digit if before(at) == b'.' => return None,
                 ByteClass::Digit => number_end(bytes, at)?,
                 ByteClass::Quote if continues_name(before(at)) || before(at) == b'&' => {
                     return None;
                 }
-                ByteClass::Quote => quote_end(bytes, at)?,
+                ByteClass::Quote => {
+                    let end = quote_end(bytes, at)?;
+                    if continuation(bytes, end).is_some() {
+                        return None;
+                    }
+                    end
+                }
+                // It may have Unicode escapes.
+                ByteClass::Name if before(at) == b'&' => return None,
                 ByteClass::Name => {
                     at = quote_end(bytes, at)?;
                     continue;

@@ -76,6 +76,10 @@ const WITH_SECRETS: &[&str] = &[
     // Comments.
     "/* alter role a password 'S3cret' */ select 1",
     "select 1 -- alter role a password 'S3cret'",
+    "select 'a' -- alter role a password 'S3cret'\n'b'",
+    "select U&'a' /* alter role a password 'S3cret' */ uescape '!'",
+    "select 1 --\r; alter role a password 'S3cret'",
+    "alter role a password U&\"d!0061ta\" uescape '!' 'S3cret'",
     "alter role a password /* password 'S3cret' */ null",
     "alter role a password /* 'S3cret' */ null",
     "alter role a password 'x' -- was 'S3cret' before",

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::super::fingerprint::lexer::{Lexer, Token};
+use super::super::fingerprint::lexer::{Backslash, Lexer, LexicalRules, Token};
 use super::super::literal::Spelling;
 use super::literal::{holds_login, is_template, is_verifier, may_have_login};
 use super::names::names_a_secret;
@@ -89,7 +89,11 @@ pub(super) fn find(sql: &str, depth: usize) -> SecretFindings {
     let mut found = find_with_lexer(sql, Lexer::new(sql), depth);
     if sql.contains("\\'") {
         // The meaning of a backslash depends on a setting that the text does not show.
-        let other = find_with_lexer(sql, Lexer::with_escapes(sql), depth);
+        let rules = LexicalRules {
+            backslash: Backslash::Escape,
+            ..LexicalRules::default()
+        };
+        let other = find_with_lexer(sql, Lexer::with_rules(sql, rules), depth);
         found.secrets.extend(other.secrets);
         found.comments.extend(other.comments);
         found.all_comments.extend(other.all_comments);
@@ -177,12 +181,7 @@ fn read_tokens<'a>(
         let text = &sql[range.clone()];
         let kind = match token {
             Token::Comment { .. } => {
-                let inner = text.trim_start_matches(['-', '/', '*']);
-                let inner = inner.trim_end_matches(['*', '/']);
-                if may_hold_secret(inner) && holds_secret(inner, depth) {
-                    found.comments.push(range.clone());
-                }
-                found.all_comments.push(range);
+                read_comment(sql, range, depth, found);
                 continue;
             }
             Token::Word { .. } => {
@@ -199,8 +198,16 @@ fn read_tokens<'a>(
         };
         let value = match kind {
             MergedTokenKind::Text => {
+                for gap in Spelling::gaps(text) {
+                    for comment in Lexer::new(&text[gap.clone()]) {
+                        if let Token::Comment { start, end } = comment {
+                            let from = range.start + gap.start;
+                            read_comment(sql, from + start..from + end, depth, found);
+                        }
+                    }
+                }
                 let (spelling, inner) = Spelling::of(text);
-                spelling.read(inner, '\\').into_owned()
+                spelling.read(inner).into_owned()
             }
             _ => String::new(),
         };
@@ -219,6 +226,16 @@ fn read_tokens<'a>(
         }
     }
     tokens
+}
+
+/// Records a comment, and whether it holds a secret.
+fn read_comment(sql: &str, range: Range<usize>, depth: usize, found: &mut SecretFindings) {
+    let inner = sql[range.clone()].trim_start_matches(['-', '/', '*']);
+    let inner = inner.trim_end_matches(['*', '/']);
+    if may_hold_secret(inner) && holds_secret(inner, depth) {
+        found.comments.push(range.clone());
+    }
+    found.all_comments.push(range);
 }
 
 /// Adds a word. It is several if it holds blanks that the server does not treat as blanks (U+00A0).

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::BackslashMeaning;
 use super::scanner::SqlScanner;
 use sql::{Lexer, Spelling, Token};
 
@@ -11,7 +12,8 @@ pub(super) fn escaped_literals(sql: &str, tokens: &[Token]) -> Vec<Range<usize>>
     if !sql.contains('\\') {
         return Vec::new();
     }
-    let otherwise: Vec<Token> = Lexer::with_escapes(sql).collect();
+    let otherwise: Vec<Token> =
+        Lexer::with_rules(sql, BackslashMeaning::Escapes.lexical_rules()).collect();
     if otherwise == tokens {
         return Vec::new();
     }
@@ -38,45 +40,17 @@ impl<'a> SqlScanner<'a> {
         let (true, Spelling::Plain(prefix)) = (self.escapes, spelling) else {
             return (spelling, inner);
         };
-        if !self.chain_has_backslash(index) {
+        if !inner.contains('\\') {
             return (spelling, inner);
         }
         let is_of_a_word =
             |last: char| last.is_alphanumeric() || matches!(last, '_' | '$') || !last.is_ascii();
         let prefix = match prefix {
-            "" if self.continues(index) => "",
             "" if before.ends_with(is_of_a_word) => " E",
             "" => "E",
             // N'…' has another type.
             other => other,
         };
         (Spelling::Escapes(prefix), inner)
-    }
-
-    /// Returns whether a literal continues the one before it: only white space with a newline is
-    /// between them.
-    fn continues(&self, index: usize) -> bool {
-        let Some(before) = index.checked_sub(1) else {
-            return false;
-        };
-        let between = &self.sql[self.tokens[before].end()..self.tokens[index].start()];
-        matches!(self.tokens[before], Token::Value { .. })
-            && self.text(before).ends_with('\'')
-            && self.text(index).starts_with('\'')
-            && between.contains(['\n', '\r'])
-            && between.trim().is_empty()
-    }
-
-    /// Returns whether one of the parts of a continued literal has a backslash.
-    fn chain_has_backslash(&self, index: usize) -> bool {
-        let mut first = index;
-        while self.continues(first) {
-            first -= 1;
-        }
-        let has_one = |index: usize| self.text(index).contains('\\');
-        has_one(first)
-            || (first + 1..self.tokens.len())
-                .take_while(|next| self.continues(*next))
-                .any(has_one)
     }
 }

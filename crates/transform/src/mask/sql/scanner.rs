@@ -295,19 +295,6 @@ impl<'a> SqlScanner<'a> {
         &self.sql[self.tokens[first].start()..self.tokens[last].end()]
     }
 
-    /// Returns the escape character of `U&'…'`.
-    pub(super) fn escape_character(&self, index: usize) -> char {
-        let said = self
-            .next(index)
-            .filter(|next| self.text(*next).eq_ignore_ascii_case("uescape"));
-        let literal = said
-            .and_then(|word| self.next(word))
-            .map(|index| self.text(index));
-        literal
-            .and_then(|literal| literal.chars().nth(1))
-            .unwrap_or('\\')
-    }
-
     /// Returns whether the text is SQL, or a similar language.
     pub(super) fn is_code(&self, index: usize) -> bool {
         match self.statement {
