@@ -42,6 +42,7 @@ fn statements(script: &str) -> Vec<String> {
 struct Server {
     _sandbox: Sandbox,
     endpoint: Endpoint,
+    /// The stderr log; a csvlog has the same name with another extension.
     log: PathBuf,
     room: tempfile::TempDir,
 }
@@ -99,22 +100,39 @@ impl Server {
         // The collector writes within milliseconds what is in its pipe. Nothing tells that it has.
         let mut size = 0;
         wait("the log to rest", || {
-            let before = std::mem::replace(&mut size, self.log.metadata().unwrap().len());
+            let before = std::mem::replace(&mut size, self.log_bytes());
             std::thread::sleep(Duration::from_millis(100));
             size == before
         });
-        std::fs::File::options()
-            .write(true)
-            .open(&self.log)
-            .unwrap()
-            .set_len(0)
-            .unwrap();
+        for log in self.logs() {
+            let file = std::fs::File::options().write(true).open(log).unwrap();
+            file.set_len(0).unwrap();
+        }
+    }
+
+    /// Returns the logs that exist.
+    fn logs(&self) -> Vec<PathBuf> {
+        let all = [self.log.clone(), self.log.with_extension("csv")];
+        all.into_iter().filter(|log| log.exists()).collect()
+    }
+
+    /// Returns their size in bytes.
+    fn log_bytes(&self) -> u64 {
+        let size = |log: &PathBuf| log.metadata().unwrap().len();
+        self.logs().iter().map(size).sum()
     }
 
     /// Captures the log, and returns the report.
     fn captured(&self, name: &str) -> serde_json::Value {
-        let log = self.room.path().join(format!("{name}.log"));
-        std::fs::copy(&self.log, &log).unwrap();
+        // A server that logs as csvlog writes a line about that to the other log.
+        let size = |log: &PathBuf| log.metadata().unwrap().len();
+        let written = self.logs().into_iter().max_by_key(size).unwrap();
+        let log = self
+            .room
+            .path()
+            .join(name)
+            .with_extension(written.extension().unwrap());
+        std::fs::copy(&written, &log).unwrap();
         let output = rehearse(&[
             "capture",
             "log",
@@ -201,7 +219,7 @@ fn traffic(server: &Server, sessions: i32) {
     (1..=sessions).for_each(|number| session(server, number));
     let mut size = 0;
     wait("the log", || {
-        let before = std::mem::replace(&mut size, server.log.metadata().unwrap().len());
+        let before = std::mem::replace(&mut size, server.log_bytes());
         std::thread::sleep(Duration::from_millis(100));
         size > 0 && size == before
     });
@@ -212,9 +230,33 @@ fn the_printed_settings_suffice(major: u16) {
     let server = Server::new(major);
     let version = major.to_string();
     let script = printed(&["capture", "settings", "--version", &version]);
-    server.apply(&statements(&script), ("log_min_duration_statement", "0"));
-    traffic(&server, 3);
-    let view = server.captured("best");
+    server.apply(&statements(&script), ("log_destination", "csvlog"));
+    assert_nothing_is_lacking(&server, "csvlog");
+    let stderr = [
+        "ALTER SYSTEM SET log_destination = 'stderr'",
+        "SELECT pg_reload_conf()",
+    ];
+    server.apply(&stderr.map(str::to_owned), ("log_destination", "stderr"));
+    assert_nothing_is_lacking(&server, "stderr");
+
+    let undo = printed(&["capture", "settings", "--version", &version, "--undo"]);
+    server.apply(&statements(&undo), ("log_min_duration_statement", "-1"));
+    let left =
+        "SELECT count(*) FROM pg_settings WHERE name LIKE 'log%' AND sourcefile LIKE '%auto.conf'";
+    assert_eq!(
+        server
+            .connect()
+            .query_one(left, &[])
+            .unwrap()
+            .get::<_, i64>(0),
+        0
+    );
+}
+
+/// Sends traffic, and asserts that the log has all of it.
+fn assert_nothing_is_lacking(server: &Server, name: &str) {
+    traffic(server, 3);
+    let view = server.captured(name);
     let fitness = &view["fitness"];
     let lacks = &fitness["findings"];
     assert_eq!(lacks, &serde_json::json!([]), "{fitness:#}");
@@ -229,19 +271,6 @@ fn the_printed_settings_suffice(major: u16) {
     assert_eq!(tallies["timed"], (SENT - FAILED) * 3);
     assert_eq!(tallies["sessions"], 3);
     assert_eq!(tallies["whole"], 3);
-
-    let undo = printed(&["capture", "settings", "--version", &version, "--undo"]);
-    server.apply(&statements(&undo), ("log_min_duration_statement", "-1"));
-    let left =
-        "SELECT count(*) FROM pg_settings WHERE name LIKE 'log%' AND sourcefile LIKE '%auto.conf'";
-    assert_eq!(
-        server
-            .connect()
-            .query_one(left, &[])
-            .unwrap()
-            .get::<_, i64>(0),
-        0
-    );
 }
 
 #[test]
@@ -406,6 +435,7 @@ fn whatever_a_setting_takes_away_is_found_and_the_setting_named() {
             set.iter()
                 .map(|(name, value)| format!("ALTER SYSTEM SET {name} = '{value}'")),
         );
+        script.push("ALTER SYSTEM SET log_destination = 'stderr'".to_owned());
         script.push("SELECT pg_reload_conf()".to_owned());
         let (name, value) = set[set.len() - 1];
         server.apply(&script, (name, value));
