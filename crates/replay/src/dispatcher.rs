@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clock::{Clock, Factor, Speed, duration_text};
 use run::SkipReason;
-use sql::Fingerprint;
+use sql::{Fingerprint, UnrestrictedNames};
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
@@ -79,6 +79,8 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) reader: &'a WorkloadReader,
     pub(crate) target: &'a Target,
     pub(crate) options: &'a Options,
+    /// Names of the target that a read-only replay must not use.
+    pub(crate) unrestricted: &'a UnrestrictedNames,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -204,6 +206,7 @@ impl Dispatcher<'_> {
     fn job_builder(&self) -> Result<JobBuilder<'_>, ArchiveError> {
         Ok(JobBuilder {
             options: self.options,
+            unrestricted: self.unrestricted,
             order: self.order.as_deref(),
             encoder: self.encoder()?,
             think_times: self.options.think_time.map(ThinkTimes::new),
@@ -331,6 +334,7 @@ impl Dispatcher<'_> {
 /// Builds the jobs of a workload's events.
 struct JobBuilder<'d> {
     options: &'d Options,
+    unrestricted: &'d UnrestrictedNames,
     order: Option<&'d CommitOrder>,
     encoder: Encoder<'d>,
     think_times: Option<ThinkTimes>,
@@ -348,7 +352,8 @@ impl JobBuilder<'_> {
     fn build(&mut self, mut event: Event, fingerprint: Option<Fingerprint>, due_ns: i64) -> Job {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
-        let is_withheld = self.options.read_only && !read_only_guard::keep_from_writing(&mut event);
+        let is_withheld = self.options.read_only
+            && !read_only_guard::keep_from_writing(&mut event, self.unrestricted);
         let unknown = unknown_identifier(&event.kind);
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 
 use clock::Speed;
+use connect::Target;
 use run::SkipReason;
-use workload::{ArchiveError, EventKind, WorkloadReader};
+use workload::{EventKind, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
+use crate::error::ReplayError;
 use crate::event_stream::EventStream;
 use crate::options::Options;
 use crate::portals::Portals;
+use crate::read_only_catalogue::unrestricted_names;
 use crate::read_only_guard;
 
 /// Summary of a replay that was not run.
@@ -34,8 +37,13 @@ pub struct DryRun {
 /// Reads a whole workload as a replay would, and sends nothing.
 ///
 /// # Errors
-/// If the workload cannot be read.
-pub fn dry_run(reader: &WorkloadReader, options: &Options) -> Result<DryRun, ArchiveError> {
+/// If the workload cannot be read, or the target does not say what a read-only replay must not use.
+pub fn dry_run(
+    reader: &WorkloadReader,
+    target: &Target,
+    options: &Options,
+) -> Result<DryRun, ReplayError> {
+    let unrestricted = unrestricted_names(reader, target, options)?;
     let mut writing = HashSet::new();
     for statement in reader.statements()? {
         let statement = statement?;
@@ -63,7 +71,9 @@ pub fn dry_run(reader: &WorkloadReader, options: &Options) -> Result<DryRun, Arc
         forecast.statements += 1;
         let skipped = match unreplayable {
             Some(reason) => Some(SkipReason::Unreplayable(reason)),
-            None if options.read_only && !read_only_guard::keep_from_writing(&mut event) => {
+            None if options.read_only
+                && !read_only_guard::keep_from_writing(&mut event, &unrestricted) =>
+            {
                 Some(SkipReason::ReadOnly)
             }
             None => unknown_identifier(&event.kind),

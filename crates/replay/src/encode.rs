@@ -117,7 +117,12 @@ impl<'a> Encoder<'a> {
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
             (Ok(rows_max), kind) => {
                 let sqlstate = sqlstate_of_messages(&event);
-                match messages_of(kind, particulars, sqlstate, rows_max, &mut self.statements) {
+                let protocol = match self.target.is_read_only() {
+                    true => SimpleProtocol::Avoided,
+                    false => SimpleProtocol::Allowed,
+                };
+                let texts = (&mut self.statements, protocol);
+                match messages_of(kind, particulars, sqlstate, rows_max, texts) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
                 }
@@ -211,6 +216,14 @@ impl ParseMode {
     }
 }
 
+/// Whether a text may be sent as a simple query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SimpleProtocol {
+    Allowed,
+    /// The extended protocol is used instead, in which the server refuses several statements in one text.
+    Avoided,
+}
+
 /// Encodes a simple query.
 pub(crate) fn text(sql: &str) -> Option<Messages> {
     simple(sql).ok()
@@ -220,7 +233,8 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, None, 0, &mut StatementCache::default()).ok()
+            let texts = &mut StatementCache::default();
+            messages_of(kind, None, None, 0, (texts, SimpleProtocol::Allowed)).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -246,13 +260,22 @@ fn messages_of(
     particulars: Option<&WireDetails>,
     sqlstate: Option<Sqlstate>,
     rows_max: u32,
-    texts: &mut StatementCache,
+    (texts, protocol): (&mut StatementCache, SimpleProtocol),
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
     let set = particulars.map_or(MessageSet::Complete, |particulars| particulars.messages);
     let preparing = ParseMode::of(kind, set, sqlstate);
     let mut messages = match kind {
-        EventKind::Simple { sql } => simple(sql)?,
+        EventKind::Simple { sql } => match protocol {
+            SimpleProtocol::Allowed => simple(sql)?,
+            SimpleProtocol::Avoided => {
+                let unnamed: &Arc<str> = &"".into();
+                let mut messages = encode_parse(unnamed, sql, &[], ParseMode::IfNeeded, texts, 32)?;
+                bind("", "", &[], &[], &mut messages.bytes)?;
+                execute("", 0, &mut messages.bytes)?;
+                messages
+            }
+        },
         EventKind::Prepare { statement, sql } => {
             let mut messages =
                 encode_parse(statement, sql, types, preparing, texts, statement.len())?;

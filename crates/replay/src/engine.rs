@@ -11,6 +11,7 @@ use std::{io, thread};
 use clock::{Clock, Speed};
 use crossbeam_channel::{Receiver, Sender};
 use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use sql::UnrestrictedNames;
 use workload::WorkloadReader;
 
 use crate::commit_order::CommitOrder;
@@ -30,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
 use crate::progress::Observer;
+use crate::read_only_catalogue::unrestricted_names;
 use crate::record::{RecordBatch, record};
 use crate::resume::PreviousRun;
 use crate::worker::{Worker, WorkerContext};
@@ -102,6 +104,7 @@ pub fn replay(
     check_room(sessions_at_once, options)?;
     let target = &options.target_with_settings(target);
     let dialer = Arc::new(Dialer::new(target)?);
+    let unrestricted = unrestricted_names(reader, target, options)?;
     // A load source has no known number of statements: those dispatched are counted at the end.
     let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,
@@ -149,6 +152,7 @@ pub fn replay(
         reader,
         target,
         options,
+        unrestricted,
         dialer,
         login,
         clock,
@@ -279,6 +283,7 @@ struct Replay<'a> {
     reader: &'a WorkloadReader,
     target: &'a Target,
     options: &'a Options,
+    unrestricted: UnrestrictedNames,
     dialer: Arc<Dialer>,
     /// Login of the workload's first session, for probes.
     login: Option<Login>,
@@ -429,6 +434,7 @@ impl Replay<'_> {
             reader: self.reader,
             target: self.target,
             options: self.options,
+            unrestricted: &self.unrestricted,
             inboxes: self.inboxes.clone(),
             counters: self.counters.clone(),
             clock: self.clock.clone(),

@@ -44,6 +44,7 @@ mod pipeline;
 mod portals;
 mod progress;
 mod queue;
+mod read_only_catalogue;
 mod read_only_guard;
 mod record;
 mod remap;

@@ -8,7 +8,7 @@
 //! that it began with. So no statement is sent before the previous one is answered, except within a group of
 //! messages that one Sync ends: such a group is one transaction, if no statement within it ends that.
 
-use sql::{ReadOnlyTreatment, ends_transaction, read_only};
+use sql::{ReadOnlyTreatment, UnrestrictedNames, ends_transaction, read_only};
 use workload::{Boundary, Event, EventKind, LargeObjectFunction, Parameter, Sqlstate};
 
 use crate::connect::ConnectError;
@@ -89,7 +89,8 @@ pub(crate) fn message() -> &'static [u8] {
 }
 
 /// Rewrites an event so that it may be sent in a read-only replay; false if it may not be sent.
-pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
+/// `unrestricted` are the names of the target that the server does not hold back.
+pub(crate) fn keep_from_writing(event: &mut Event, unrestricted: &UnrestrictedNames) -> bool {
     let goes_on_in_its_group = (event.wire_details.as_ref())
         .is_some_and(|particulars| particulars.boundary != Boundary::Sync);
     let (sql, parameters) = match &mut event.kind {
@@ -111,7 +112,7 @@ pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
         return false;
     }
     let readable = parameters.iter().flatten().filter_map(Parameter::readable);
-    match read_only(sql, readable) {
+    match read_only(sql, readable, unrestricted) {
         ReadOnlyTreatment::Unchanged => true,
         ReadOnlyTreatment::Rewritten(instead) => {
             *sql = instead.into();

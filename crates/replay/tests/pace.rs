@@ -142,7 +142,7 @@ impl Script {
         let reader = WorkloadReader::open(&path).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let target = Target::parse(&self.server, |_| None).unwrap();
-        let forecast = replay::dry_run(&reader, options).unwrap();
+        let forecast = replay::dry_run(&reader, &target, options).unwrap();
         let target_info = replay::check_target(
             &reader,
             &options.target_with_settings(&target),

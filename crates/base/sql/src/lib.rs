@@ -16,6 +16,7 @@ pub mod secrets;
 mod session_effect;
 mod statement_splitter;
 mod two_phase_commit;
+mod used_names;
 
 pub use backslash_setting::STANDARD_CONFORMING_STRINGS;
 pub use byte_pair_prefilter::may_have_pair;
@@ -35,3 +36,4 @@ pub use statement_splitter::{
     Lexeme, SqlStatement, split_statements, split_statements_with, statement_texts,
 };
 pub use two_phase_commit::TwoPhaseCommit;
+pub use used_names::{UnrestrictedNames, UsedNames};

@@ -2,16 +2,19 @@
 //!
 //! The server forbids most writing: `default_transaction_read_only` is on for each session, and is set again
 //! if the session turned it off. This module handles the rest, which a server cannot forbid: a text that
-//! makes *its own* transaction read-write before the setting can be restored, and commands that PostgreSQL
-//! allows in read-only transactions. Such a text is rewritten if only the mode of a transaction changes by
-//! it. Otherwise it is not sent.
+//! makes *its own* transaction read-write before the setting can be restored, and commands and functions that
+//! PostgreSQL allows in read-only transactions. Such a text is rewritten if only the mode of a transaction changes
+//! by it. Otherwise it is not sent. Texts are sent by the extended protocol, so that the server refuses several
+//! statements in one. If a text has two readings that differ in this, it is not sent.
 //!
 //! Sources: PostgreSQL documentation, `SET TRANSACTION` (a transaction cannot become read-write after its
 //! first query, so no function that a query calls can do it); `check_transaction_read_only` in `variable.c`;
 //! `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be written in read-only
 //! transactions before 16 (release notes of 16).
 
-use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
+use super::fingerprint::lexer::LexicalRules;
+use super::statement_splitter::{Lexeme, SqlStatement, split_statements_with};
+use super::used_names::{UnrestrictedNames, UsedNames, readings};
 
 /// Treatment of a text in a replay that must not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,64 +27,76 @@ pub enum ReadOnlyTreatment {
     Withheld,
 }
 
+/// First words of commands that PostgreSQL runs in a read-only transaction, and that may end it and begin one that
+/// writes (a procedure, a block), write files, or load code.
+const UNRESTRICTED_COMMANDS: [&str; 9] = [
+    "call",
+    "do",
+    "load",
+    "vacuum",
+    "analyze",
+    "analyse",
+    "reindex",
+    "cluster",
+    "checkpoint",
+];
+
 /// Setting that a session could turn off. The name of its default contains this name.
 const SETTING: &str = "transaction_read_only";
 
-/// Functions that a read-only transaction does not forbid. They write large objects (before 16), files, the
-/// write-ahead log, or through another connection.
-const UNRESTRICTED_FUNCTIONS: [&str; 14] = [
-    "lo_creat",
-    "lo_create",
-    "lo_from_bytea",
-    "lo_put",
-    "lo_import",
-    "lo_export",
-    "lo_truncate",
-    "lo_truncate64",
-    "lo_unlink",
-    "lowrite",
-    "dblink",
-    "dblink_exec",
-    "dblink_send_query",
-    "pg_file_write",
-];
-
-/// Returns the treatment of a text with its readable parameters.
+/// Returns the treatment of a text with its readable parameters. `unrestricted` are the names of the target whose use
+/// the setting does not hold back.
 pub fn read_only<'p>(
     sql: &str,
     parameters: impl Iterator<Item = &'p str> + Clone,
+    unrestricted: &UnrestrictedNames,
 ) -> ReadOnlyTreatment {
-    let statements = split_statements(sql);
-    let before_last = statements.len().saturating_sub(1);
-    // If a text ends a transaction, the next one in it begins before the setting can be restored.
-    if statements
-        .iter()
-        .take(before_last)
-        .any(ends_own_transaction)
-    {
+    if unrestricted.are_in(&UsedNames::of(sql)) {
         return ReadOnlyTreatment::Withheld;
     }
     let sets_by_parameter = || parameters.clone().any(names_setting);
-    if (statements.iter()).any(|statement| is_withheld(statement, sets_by_parameter)) {
+    let mut treatment = None;
+    for rules in readings(sql) {
+        let read = read_only_by(sql, sets_by_parameter, rules);
+        match treatment {
+            None => treatment = Some(read),
+            Some(before) if before == read => treatment = Some(before),
+            // The readings differ.
+            Some(_) => return ReadOnlyTreatment::Withheld,
+        }
+    }
+    treatment.unwrap_or(ReadOnlyTreatment::Unchanged)
+}
+
+fn read_only_by(
+    sql: &str,
+    sets_by_parameter: impl Fn() -> bool,
+    rules: LexicalRules,
+) -> ReadOnlyTreatment {
+    let statements = split_statements_with(sql, rules);
+    if (statements.iter()).any(|statement| is_withheld(statement, &sets_by_parameter)) {
         return ReadOnlyTreatment::Withheld;
     }
-    let opens = |statement: &&SqlStatement<'_>| {
+    let opens = |statement: &SqlStatement<'_>| {
         let begins = ["begin", "start", "set"]
             .iter()
             .any(|word| first(statement, word));
         begins && statement.words.windows(2).any(is_read_write)
     };
-    match (statements.iter().filter(opens).count(), &statements[..]) {
-        (0, _) => ReadOnlyTreatment::Unchanged,
-        (_, [only]) => ReadOnlyTreatment::Rewritten(make_read_only(only)),
-        // Sending only the other statements would run them in another transaction than captured.
-        _ => ReadOnlyTreatment::Withheld,
+    match &statements[..] {
+        [only] if opens(only) => ReadOnlyTreatment::Rewritten(make_read_only(only)),
+        // The server refuses several in one text.
+        _ => ReadOnlyTreatment::Unchanged,
     }
 }
 
 /// Whether a text has a statement that ends a transaction.
 pub fn ends_transaction(sql: &str) -> bool {
-    split_statements(sql).iter().any(ends_own_transaction)
+    readings(sql).any(|rules| {
+        split_statements_with(sql, rules)
+            .iter()
+            .any(ends_own_transaction)
+    })
 }
 
 fn ends_own_transaction(statement: &SqlStatement<'_>) -> bool {
@@ -110,8 +125,10 @@ fn names_setting(text: &str) -> bool {
 }
 
 fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> bool) -> bool {
-    // A procedure or block may end the transaction and begin a read-write one.
-    if first(statement, "call") || first(statement, "do") {
+    if UNRESTRICTED_COMMANDS
+        .iter()
+        .any(|word| first(statement, word))
+    {
         return true;
     }
     let follows = |before: &str, after: &str| first(statement, before) && second(statement, after);
@@ -121,14 +138,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
     {
         return true;
     }
-    if first(statement, "copy") && writes_a_file(statement) {
-        return true;
-    }
-    let calls = |word: &Lexeme<'_>| {
-        let name = word.name();
-        name.is_some_and(|name| UNRESTRICTED_FUNCTIONS.contains(&name.as_str()))
-    };
-    if statement.words.iter().any(calls) {
+    if first(statement, "copy") && reaches_outside(statement) {
         return true;
     }
     let sets_by_name = statement.words.iter().any(|word| {
@@ -155,16 +165,16 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
     changes_settings && has_escapes
 }
 
-/// Whether a `COPY … TO` writes to anything but the client.
-fn writes_a_file(statement: &SqlStatement<'_>) -> bool {
+/// Whether a `COPY` has another end than a table and the client: a program, or a file to write to.
+fn reaches_outside(statement: &SqlStatement<'_>) -> bool {
     let mut brackets = 0_u32;
     for pair in statement.words.windows(2) {
         if pair[0].is_symbol("(") {
             brackets += 1;
         } else if pair[0].is_symbol(")") {
             brackets = brackets.saturating_sub(1);
-        } else if brackets == 0 && pair[0].is("to") {
-            return !pair[1].is("stdout");
+        } else if brackets == 0 && (pair[0].is("to") || pair[0].is("from")) {
+            return pair[1].is("program") || pair[0].is("to") && !pair[1].is("stdout");
         }
     }
     false
@@ -186,7 +196,11 @@ mod tests {
     use super::*;
 
     fn alone(sql: &str) -> ReadOnlyTreatment {
-        read_only(sql, std::iter::empty())
+        let unrestricted = UnrestrictedNames {
+            called: ["lo_create", "dblink_exec"].map(str::to_owned).into(),
+            ..UnrestrictedNames::default()
+        };
+        read_only(sql, std::iter::empty(), &unrestricted)
     }
 
     #[test]
@@ -208,6 +222,10 @@ mod tests {
             "SELECT current_setting('transaction_read_only')",
             "SELECT 'read write'",
             "SELECT set_config('app.tenant', '7', false)",
+            "COPY t FROM '/tmp/x'",
+            // The server refuses several statements.
+            "BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT",
+            "SELECT f(); COMMIT; INSERT INTO t VALUES (1)",
             "ROLLBACK TO SAVEPOINT a; SELECT 1",
             "",
         ] {
@@ -248,14 +266,16 @@ mod tests {
             "SET U&\"transaction\\005fread_only\" = off",
             "SELECT set_config('default_transaction_read_only', 'off', false)",
             "UPDATE pg_settings SET setting = 'off' WHERE name = 'transaction_read_only'",
-            "BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT",
-            "SELECT f(); COMMIT; INSERT INTO t VALUES (1)",
             "CALL p()",
+            "LOAD 'auto_explain'",
+            "VACUUM t",
             "DO $$ BEGIN COMMIT; SET TRANSACTION READ WRITE; DELETE FROM t; END $$",
             "COMMIT PREPARED 'x'",
             "ALTER SYSTEM SET work_mem = '1GB'",
             "COPY t TO '/tmp/x'",
             "COPY t TO PROGRAM 'rm x'",
+            "COPY t FROM PROGRAM 'rm x'",
+            "COPY (SELECT '\\') TO STDOUT --') TO PROGRAM 'rm x'",
             "SELECT lo_create(7)",
             "SELECT public.dblink_exec('dbname=x', 'DELETE FROM t')",
         ] {
@@ -263,7 +283,7 @@ mod tests {
         }
         let parameters = ["Default_Transaction_Read_Only", "off"];
         let sql = "SELECT set_config($1, $2, false)";
-        let by_parameter = read_only(sql, parameters.into_iter());
+        let by_parameter = read_only(sql, parameters.into_iter(), &UnrestrictedNames::default());
         assert_eq!(by_parameter, ReadOnlyTreatment::Withheld);
     }
 }

@@ -257,7 +257,7 @@ fn dry_run(
 ) -> Result<ExitStatus, Failure> {
     let target_info = replay::check_target(reader, target, &engine.logins)?;
     encodings::note_encodings(reader, target, &target_info)?;
-    let forecast = replay::dry_run(reader, engine)?;
+    let forecast = replay::dry_run(reader, target, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
     let view = DryRun {
         schema: "rehearse/dry-run/1",
