@@ -9,6 +9,9 @@ use workload::{
 
 use crate::failure::Failure;
 
+/// Largest key file that is read.
+const KEY_BYTES_MAX: u64 = 1 << 20;
+
 /// Path of the key file. It is set once, before the command runs.
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
@@ -91,7 +94,9 @@ fn text(file: &Path) -> Result<String, Failure> {
             "--key was given a secret key, which is not shown here; give the name of the file that it stands in, so that nobody reads it in a list of processes",
         ));
     }
-    std::fs::read_to_string(file).map_err(|error| {
+    let content = archive::read_small_file(file, KEY_BYTES_MAX)
+        .and_then(|content| String::from_utf8(content).map_err(std::io::Error::other));
+    content.map_err(|error| {
         Failure::usage(format!(
             "the key file {} cannot be read ({error}); give one that `rehearse key FILE` or age-keygen made",
             file.display()

@@ -11,9 +11,12 @@ use crate::encryption;
 use crate::encryption::{Encryption, Keyring, decrypt, encrypt};
 use crate::error::ArchiveError;
 use crate::private_file::create_private;
+use crate::small_file::{read_small_file, require_regular};
 
 /// File name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
+/// Largest manifest that is read. One with 100,000 files has 20 MB.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// File name of the encrypted body of the manifest.
 pub(crate) const PRIVATE: &str = "manifest-body.json.age";
 
@@ -78,11 +81,14 @@ impl Manifest {
 
     /// Reads the manifest of an archive, complete or not.
     pub(crate) fn read(directory: &Path) -> Result<Self, String> {
-        let unreadable =
-            |error: &dyn std::fmt::Display| format!("its {MANIFEST} cannot be read ({error})");
-        let text = std::fs::read_to_string(directory.join(MANIFEST))
-            .map_err(|error| unreadable(&error))?;
-        serde_json::from_str(&text).map_err(|error| unreadable(&error))
+        let unreadable = |error: String| format!("its {MANIFEST} cannot be read ({error})");
+        let path = directory.join(MANIFEST);
+        if !path.exists() {
+            return Err(format!("it has no {MANIFEST}"));
+        }
+        let text = read_small_file(&path, MANIFEST_BYTES_MAX)
+            .map_err(|error| unreadable(error.to_string()))?;
+        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
 
     /// Returns the body, decrypted if necessary.
@@ -95,6 +101,12 @@ impl Manifest {
             return Ok(self.body.clone());
         };
         let path = directory.join(PRIVATE);
+        let metadata =
+            std::fs::metadata(&path).map_err(|error| ArchiveError::damaged(&path, error))?;
+        require_regular(&metadata).map_err(|reason| ArchiveError::damaged(&path, reason))?;
+        if metadata.len() > MANIFEST_BYTES_MAX {
+            return Err(ArchiveError::damaged(&path, "it is larger than 64 MiB"));
+        }
         let text = decrypt(&path, keyring).map_err(|error| match error {
             ArchiveError::Locked { given, .. } => ArchiveError::Locked {
                 path: directory.to_owned(),

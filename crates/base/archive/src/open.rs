@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::column::Column;
 use crate::encryption::Keyring;
 use crate::error::{ArchiveError, UnfinishedDirectory};
+use crate::integrity::{check_file, check_list};
 use crate::manifest::{MANIFEST, Manifest, hex};
 use crate::table_reader::TableReader;
 
@@ -22,11 +23,11 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive at `path`, reads its manifest and checks that every file exists in its full size.
-    /// Checksums are left to [`Archive::verify`], which has to read all files.
+    /// Opens the archive at `path`, reads its manifest and checks that it lists the files that it was written with, and
+    /// that each has its size and number of rows. Checksums are left to [`Archive::verify`], which has to read all files.
     ///
     /// # Errors
-    /// If it is no archive, of another kind, newer, unfinished or truncated.
+    /// If it is no archive, of another kind, newer, unfinished, truncated or altered.
     pub fn open(path: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
         Self::open_with(path, kind, format, &Keyring::default())
     }
@@ -65,15 +66,7 @@ impl Archive {
                 "it is a file, and a {kind} is a directory"
             )));
         }
-        let text = match fs::read_to_string(path.join(MANIFEST)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(foreign(format!("it has no {MANIFEST}")));
-            }
-            Err(error) => return Err(ArchiveError::io("read", &path.join(MANIFEST), error)),
-        };
-        let manifest: Manifest = serde_json::from_str(&text)
-            .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
+        let manifest = Manifest::read(path).map_err(foreign)?;
         if manifest.kind != kind {
             return Err(foreign(format!("it is a {}", manifest.kind)));
         }
@@ -94,26 +87,12 @@ impl Archive {
             manifest,
             keyring: keyring.clone(),
         };
-        for file in &archive.manifest.files {
-            // A name with a slash would lead out of the directory.
-            if file.name.contains('/') {
-                return Err(foreign(format!("its {MANIFEST} names '{}'", file.name)));
-            }
-            let full = path.join(&file.name);
-            match fs::metadata(&full) {
-                Ok(metadata) if metadata.len() == file.bytes => {}
-                Ok(metadata) => {
-                    let reason = format!(
-                        "it has {} bytes, and its manifest says {}",
-                        metadata.len(),
-                        file.bytes
-                    );
-                    return Err(ArchiveError::damaged(&full, reason));
-                }
-                Err(error) => return Err(ArchiveError::damaged(&full, error)),
-            }
-        }
+        check_list(&archive.manifest).map_err(foreign)?;
+        // Before the files, since it is what tells that a key is missing.
         archive.manifest.body = archive.manifest.open_body(path, keyring)?;
+        for file in &archive.manifest.files {
+            check_file(path, file, keyring)?;
+        }
         Ok(archive)
     }
 
@@ -159,6 +138,25 @@ impl Archive {
             .map(|file| self.path.join(&file.name))
             .collect();
         TableReader::open_with(files, columns, self.keyring.clone())
+    }
+
+    /// Checks that the tables named first have as many rows as the counts in the body say.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Damaged`] with the first table that differs.
+    pub fn check_rows(&self, counts: &[(&str, u64)]) -> Result<(), ArchiveError> {
+        for (table, count) in counts {
+            let files = self.manifest.files.iter();
+            let rows: u64 = files
+                .filter(|file| file.table == *table)
+                .fold(0, |sum, file| sum.saturating_add(file.rows));
+            if rows != *count {
+                let reason =
+                    format!("it has {rows} rows of {table}, and its {MANIFEST} counts {count}");
+                return Err(ArchiveError::damaged(&self.path, reason));
+            }
+        }
+        Ok(())
     }
 
     /// Reads every file and compares its checksum.

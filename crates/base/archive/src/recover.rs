@@ -151,6 +151,8 @@ pub fn recover_tables(
     let listing =
         fs::read_dir(partial).map_err(|error| ArchiveError::io("read", partial, error))?;
     let mut paths: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
+    // A pipe would be waited for without end.
+    paths.retain(|path| path.is_file());
     paths.sort();
     let mut files = Vec::new();
     for path in &paths {

@@ -17,6 +17,7 @@
 
 mod event;
 mod event_batch;
+mod event_check;
 mod event_ref;
 mod external_sort;
 mod format;

@@ -5,6 +5,7 @@ use std::path::Path;
 use archive::{Archive, ArchiveError, Keyring, Recipient};
 
 use crate::event::Event;
+use crate::event_check::{EventCheck, is_possible_us};
 use crate::format::{FORMAT, KIND, WorkloadInfo};
 use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event};
 use crate::session::Session;
@@ -33,7 +34,20 @@ impl WorkloadReader {
     /// As [`Self::open`]; also if it is encrypted and no key decrypts it.
     pub fn open_with(path: &Path, keyring: &Keyring) -> Result<Self, ArchiveError> {
         let archive = Archive::open_with(path, KIND, FORMAT, keyring)?;
-        let info = archive.body()?;
+        let info: WorkloadInfo = archive.body()?;
+        let mut counts = vec![("events", info.events)];
+        // A workload of an earlier version has no such table, and no count of it.
+        if info.server_events > 0 {
+            counts.push(("server-events", info.server_events));
+        }
+        archive.check_rows(&counts)?;
+        let times_us = [info.span_us, info.server_from_us, info.server_to_us];
+        if !times_us.into_iter().all(is_possible_us) || info.span_us < 0 {
+            return Err(ArchiveError::Damaged {
+                path: path.to_owned(),
+                reason: format!("its span of {} µs is impossible", info.span_us),
+            });
+        }
         Ok(WorkloadReader { archive, info })
     }
 
@@ -80,15 +94,20 @@ impl WorkloadReader {
     > {
         let path = self.archive.path().to_owned();
         let mut rows = EventRows::default();
+        let mut events = EventCheck::new(!self.info.recovered);
         Ok(self
             .archive
             .table("events", EVENT)?
             .rows(move |batch, row| {
-                rows.read(batch, row)
-                    .map_err(|reason| ArchiveError::Damaged {
-                        path: path.clone(),
-                        reason,
-                    })
+                let read = rows.read(batch, row);
+                read.and_then(|(event, fingerprint)| {
+                    events.check(&event)?;
+                    Ok((event, fingerprint))
+                })
+                .map_err(|reason| ArchiveError::Damaged {
+                    path: path.clone(),
+                    reason,
+                })
             }))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
 use workload::{
     Event, EventKind, NoRedaction, Outcome, Provenance, ServerEvent, ServerEventKind,
     WorkloadReader, WorkloadWriter, WriterOptions,
@@ -127,6 +128,12 @@ fn an_earlier_workload_is_still_read() {
     files.retain(|file| file["table"] != "server-events");
     let body = json["body"].as_object_mut().unwrap();
     body.remove("server_events").unwrap();
+    let mut hash = Sha256::new();
+    for file in json["files"].as_array().unwrap() {
+        let text = |key: &str| file[key].as_str().unwrap().to_owned();
+        hash.update(format!("{}\n{}\n", text("name"), text("sha256")));
+    }
+    json["id"] = format!("{:x}", hash.finalize())[..16].into();
     std::fs::write(&manifest, json.to_string()).unwrap();
 
     let reader = WorkloadReader::open(&path).unwrap();

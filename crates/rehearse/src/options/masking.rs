@@ -11,6 +11,8 @@ use transform::mask::{Mask, MaskKey, Masker};
 use crate::options::encrypting::EncryptArgs;
 use study::Failure;
 
+/// Largest key file that is read.
+const KEY_BYTES_MAX: u64 = 1 << 20;
 /// Value of `--mask` that stands for a key that is not kept.
 const RANDOM: &str = "random";
 
@@ -95,7 +97,7 @@ impl KeepArgs {
 /// # Errors
 /// If the file cannot be read, or contains no key.
 pub fn read_key(file: &Path) -> Result<MaskKey, Failure> {
-    let secret = std::fs::read(file).map_err(|error| {
+    let secret = archive::read_small_file(file, KEY_BYTES_MAX).map_err(|error| {
         Failure::usage(format!(
             "the key file {} cannot be read ({error}); give one that `rehearse mask key FILE` made, or `random`",
             file.display()

@@ -1,0 +1,119 @@
+//! Checks that an archive is what its manifest says, as far as that costs nearly nothing: names, identity, sizes and
+//! row counts. Contents are compared with their checksums by [`crate::Archive::verify`].
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use crate::content::Content;
+use crate::encryption::{Keyring, SUFFIX};
+use crate::error::ArchiveError;
+use crate::manifest::{FileEntry, MANIFEST, Manifest};
+use crate::small_file::require_regular;
+
+/// Returns the part of a table's file name before its number, such as `events` of `events-00000.parquet`; `None` for
+/// any other name.
+fn table_of(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(SUFFIX).unwrap_or(name);
+    let stem = name.strip_suffix(".parquet")?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !stem.bytes().all(is_plain) {
+        return None;
+    }
+    match stem.rsplit_once('-') {
+        Some((table, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => Some(table),
+        _ => Some(stem),
+    }
+}
+
+/// Checks the manifest's list of files. An error describes what is wrong.
+pub(crate) fn check_list(manifest: &Manifest) -> Result<(), String> {
+    let mut names = HashSet::new();
+    for file in &manifest.files {
+        let name = file.name.as_str();
+        // Any other name could lead out of the directory.
+        let Some(table) = table_of(name) else {
+            return Err(format!(
+                "its {MANIFEST} names {name:?}, which is no table's file"
+            ));
+        };
+        if table != file.table {
+            let named = &file.table;
+            return Err(format!(
+                "its {MANIFEST} says that {name} is of the table {named:?}"
+            ));
+        }
+        if !names.insert(name) {
+            return Err(format!("its {MANIFEST} lists {name} twice"));
+        }
+    }
+    match Manifest::content_id(&manifest.files) == manifest.id {
+        true => Ok(()),
+        false => Err(format!(
+            "its {MANIFEST} was changed: the id does not belong to the list of files"
+        )),
+    }
+}
+
+/// Checks the size and the row count of a file.
+///
+/// # Errors
+/// If it is missing, or is not as the manifest says.
+pub(crate) fn check_file(
+    directory: &Path,
+    file: &FileEntry,
+    keyring: &Keyring,
+) -> Result<(), ArchiveError> {
+    let path = directory.join(&file.name);
+    let damaged = |reason: String| ArchiveError::damaged(&path, reason);
+    let metadata = fs::metadata(&path).map_err(|error| damaged(error.to_string()))?;
+    require_regular(&metadata).map_err(|reason| damaged(reason.to_owned()))?;
+    if metadata.len() != file.bytes {
+        return Err(damaged(format!(
+            "it has {} bytes, and its manifest says {}",
+            metadata.len(),
+            file.bytes
+        )));
+    }
+    let reader = SerializedFileReader::new(Content::open(&path, keyring)?)
+        .map_err(|error| ArchiveError::unreadable(&path, error))?;
+    let metadata = reader.metadata();
+    let in_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
+    let rows = in_groups.fold(0, i64::saturating_add);
+    let total = metadata.file_metadata().num_rows();
+    if total != rows || u64::try_from(rows) != Ok(file.rows) {
+        return Err(damaged(format!(
+            "it has {rows} rows, and its manifest says {}",
+            file.rows
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_of_a_file_is_its_name_without_number_and_suffix() {
+        assert_eq!(table_of("events-00012.parquet"), Some("events"));
+        assert_eq!(
+            table_of("server-events-00000.parquet.age"),
+            Some("server-events")
+        );
+        assert_eq!(table_of("statements.parquet"), Some("statements"));
+        for name in [
+            "..",
+            "",
+            "../x.parquet",
+            "a\0b.parquet",
+            "manifest.json",
+            "a/b.parquet",
+        ] {
+            assert_eq!(table_of(name), None, "{name:?}");
+        }
+    }
+}
