@@ -53,6 +53,7 @@ mod server_state;
 mod session;
 mod source_server_check;
 mod spill;
+mod stall_detector;
 mod startup_options;
 mod statement_cache;
 mod stream;

@@ -298,6 +298,7 @@ mod tests {
             first_byte_ns: Some(1_000),
             done_ns: Some(1_000 + service_ns),
             session_lag_ns: 400,
+            stalled_ns: 0,
             rows: 0,
             bytes: 0,
             digest: None,

@@ -20,6 +20,8 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct RecordBatch {
     pub(crate) worker: usize,
     pub(crate) records: Vec<(i64, Execution)>,
+    /// Intervals in which the worker did not run.
+    pub(crate) stalls: Vec<(i64, i64)>,
     /// No earlier record will follow from this worker; `i64::MAX`: none at all.
     pub(crate) until_ns: i64,
 }
@@ -46,6 +48,9 @@ pub(crate) fn record(
     loop {
         match recorded.recv_timeout(RECEIVE_TIMEOUT.min(flush_every)) {
             Ok(batch) => {
+                for (from_ns, until_ns) in &batch.stalls {
+                    writer.tool_stall(*from_ns, *until_ns);
+                }
                 metrics.record_batch(&batch.records);
                 order.take(batch);
             }

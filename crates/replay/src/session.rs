@@ -133,6 +133,8 @@ pub(crate) struct Session {
     pub(crate) queue: Queue,
     /// Time at which the previous statement was done.
     pub(crate) idle_since_ns: i64,
+    /// Part of that time that stalls of the tool caused, in nanoseconds.
+    pub(crate) tool_delay_ns: u64,
     pub(crate) backlog: Backlog,
     pub(crate) hold: Hold,
     pub(crate) in_flight: Option<Box<InFlight>>,
@@ -179,6 +181,7 @@ impl Session {
             phase: Phase::Fresh,
             queue: Queue::default(),
             idle_since_ns: 0,
+            tool_delay_ns: 0,
             backlog: Backlog::Sufficient,
             hold: Hold::None,
             in_flight: None,

@@ -43,13 +43,16 @@ use crate::pace::Wait;
 use crate::record::RecordBatch;
 use crate::session::Session;
 use crate::spill::Spill;
+use crate::stall_detector::StallDetector;
 use crate::stream::Stream;
 use cancelling::CancelRetry;
 use sharing::ConnectionPool;
 
-/// Longest sleep, and longest interval between two record batches.
-const SLEEP_NS_MAX: i64 = 50_000_000;
-/// Number of records after which a batch is sent; a smaller batch is sent after [`SLEEP_NS_MAX`].
+/// Longest sleep. A stall is found if it exceeds the sleep during which it began, so sleeps are short.
+const SLEEP_NS_MAX: i64 = 5_000_000;
+/// Longest interval between two record batches.
+const FLUSH_NS_MAX: i64 = 50_000_000;
+/// Number of records after which a batch is sent; a smaller batch is sent after [`FLUSH_NS_MAX`].
 const BATCH_RECORDS: usize = 512;
 /// Size of the read buffer, which all sessions of a worker share.
 const READ_BYTES: usize = 128 << 10;
@@ -127,6 +130,7 @@ pub(crate) struct Worker {
     spill: Spill,
     buffer: Vec<u8>,
     records: Vec<(i64, Execution)>,
+    stalls: StallDetector,
     flushed_ns: i64,
     no_more_jobs: bool,
     /// Whether the workload's end has passed, after which idle sessions are closed.
@@ -159,6 +163,7 @@ impl Worker {
             spill: Spill::new(spill_directory),
             buffer: vec![0; READ_BYTES],
             records: Vec::new(),
+            stalls: StallDetector::default(),
             flushed_ns: 0,
             no_more_jobs: false,
             past_end: false,
@@ -226,7 +231,9 @@ impl Worker {
 
     /// Waits for at most `timeout_ns`, and handles sockets and messages that are ready.
     fn poll_epoll(&mut self, timeout_ns: i64) -> io::Result<()> {
+        self.stalls.sleep(timeout_ns);
         self.epoll.wait(timeout_ns)?;
+        self.stalls.run(self.now_ns());
         let mut has_messages = false;
         for index in 0..self.epoll.ready_count() {
             let ready = self.epoll.ready(index);
@@ -310,9 +317,18 @@ impl Worker {
         self.records.push((now_ns, execution));
     }
 
+    /// Adds the part of an execution in which its answer may have waited for this worker. What the session does next is
+    /// late by as much.
+    fn add_stall(&mut self, slot: usize, execution: &mut Execution) {
+        if let (Some(sent_ns), Some(done_ns)) = (execution.sent_ns, execution.done_ns) {
+            execution.stalled_ns = self.stalls.stalled_ns(sent_ns, done_ns);
+            self.slots[slot].session.tool_delay_ns += execution.stalled_ns;
+        }
+    }
+
     fn flush_records(&mut self, now_ns: i64, last: bool) {
         let full = self.records.len() >= BATCH_RECORDS;
-        if !full && !last && now_ns - self.flushed_ns < SLEEP_NS_MAX {
+        if !full && !last && now_ns - self.flushed_ns < FLUSH_NS_MAX {
             return;
         }
         self.flushed_ns = now_ns;
@@ -325,6 +341,7 @@ impl Worker {
         let recorded = RecordBatch {
             worker: self.context.number,
             records: std::mem::take(&mut self.records),
+            stalls: self.stalls.take(),
             until_ns: if last { i64::MAX } else { now_ns },
         };
         let _ = self.context.recorder.send(recorded);
@@ -351,6 +368,7 @@ fn new_execution(
         first_byte_ns: None,
         done_ns: if is_disconnect { sent_ns } else { None },
         session_lag_ns,
+        stalled_ns: 0,
         rows: 0,
         bytes: 0,
         digest: None,

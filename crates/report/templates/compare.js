@@ -58,6 +58,7 @@ if (statements.some((one) => one.errors[0] || one.errors[1])) columns.push({ key
 const reasons = {
   one_sided: "it ran on one side only", few_calls: "there are too few calls", few_stretches: "its calls lie in too few stretches of time", unclear: "the interval is too wide to tell",
   may_be_chance: "chance alone could make such a difference",
+  tool_stalled: "the replay itself was stopped or starved, and too few calls are outside of these times",
 };
 function sentence(one) {
   const measure = { median: "the median", mean: "the mean", p99: "the 99th percentile" }[measureOf(one)], ratio = known(one);

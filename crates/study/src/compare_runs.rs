@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use archive::ArchiveError;
 use compare::condition::Condition;
 use compare::{CompareOptions, Comparison, RunStats, Runs};
-use run::RunReader;
+use run::{RunReader, ToolStall, merge_stalls};
 
 use crate::enrich_comparison;
 use crate::enrich_comparison::PlanTargets;
@@ -112,12 +112,13 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
         )));
     }
     let readers: Vec<&RunReader> = before.iter().chain(&after).chain(&noise).collect();
+    let common_stalls = common_stalls(&readers);
     let mut profiles = Vec::with_capacity(readers.len());
     for pair in readers.chunks(2) {
         let read = std::thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|reader| scope.spawn(|| read_profile(reader)))
+                .map(|reader| scope.spawn(|| read_profile(reader, common_stalls.as_deref())))
                 .collect();
             threads
                 .into_iter()
@@ -141,8 +142,28 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
     Ok(compare::compare(runs, request.options))
 }
 
-fn read_profile(reader: &RunReader) -> Result<RunStats, ArchiveError> {
-    let mut profile = RunStats::collect(
+/// Returns the stalls of all runs if they did the same work at the same times.
+fn common_stalls(readers: &[&RunReader]) -> Option<Vec<ToolStall>> {
+    let schedule = |reader: &&RunReader| {
+        let info = reader.info();
+        let speed = info.options.get("speed").cloned();
+        (info.workload.id.clone(), speed)
+    };
+    let first = schedule(readers.first()?);
+    let is_paced = first.1.as_deref() != Some("max");
+    (is_paced && readers.iter().all(|reader| schedule(reader) == first)).then(|| {
+        let infos = readers.iter().map(|reader| reader.info());
+        merge_stalls(infos.map(|info| info.tool_stalls.as_slice()))
+    })
+}
+
+fn read_profile(
+    reader: &RunReader,
+    stalls: Option<&[ToolStall]>,
+) -> Result<RunStats, ArchiveError> {
+    let stalls = stalls.unwrap_or(&reader.info().tool_stalls);
+    let mut profile = RunStats::collect_outside(
+        stalls.to_vec(),
         reader.info().clone(),
         reader.executions()?,
         reader.statements()?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use inspect::{Divergence, DivergenceFinder, Summary};
-use run::{RunInfo, RunReader, RunStatus, SampleWindow};
+use run::{RunInfo, RunReader, RunStatus, SampleWindow, ToolStall};
 use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::Observation;
@@ -38,6 +38,8 @@ pub struct RunReport {
     pub span_due_ns: i64,
     /// Statements of the workload that are missing from the run because it was killed.
     pub missing: u64,
+    /// Intervals in which the replay itself was stopped or starved, until nothing was late because of it.
+    pub tool_stalls: Vec<ToolStall>,
     /// Statements answered per second; `null` if the run took no time.
     pub throughput_per_s: Option<f64>,
     /// Counts and times.
@@ -73,6 +75,7 @@ impl RunReport {
             options: info.options.clone(),
             span_due_ns: info.span_due_ns,
             missing,
+            tool_stalls: info.tool_stalls.clone(),
             throughput_per_s: summary.throughput_per_s(),
             summary,
             divergence,

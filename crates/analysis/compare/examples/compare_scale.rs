@@ -51,6 +51,7 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
         first_byte_ns: None,
         done_ns: Some(sent_ns + service_ns as i64),
         session_lag_ns: 0,
+        stalled_ns: 0,
         rows: 1,
         bytes: 100,
         digest: None,
@@ -83,6 +84,7 @@ fn write(path: &Path, count: u64, fingerprints: u64, seed: u64) -> Result<(), Ar
         connections_lost: BTreeMap::new(),
         connections_reopened: 0,
         given_up: None,
+        tool_stalls: Vec::new(),
     };
     let texts = (0..fingerprints).map(|which| {
         Ok(StatementText {

@@ -27,9 +27,9 @@ use workload::{Literals, redact_message};
 pub const ERROR_TEST_LEVEL: f64 = 0.01;
 
 /// SQLSTATE prefixes of errors that depend on timing or load: lost connections, serialisation
-/// failures and deadlocks, too many connections, unavailable locks, cancelled statements (by a
+/// failures and deadlocks, transactions that were idle for too long, too many connections, unavailable locks, cancelled statements (by a
 /// time-out, for example), and shutdown or startup of the server.
-const BY_TIMING: [&str; 6] = ["08", "40", "53300", "55P03", "57014", "57P"];
+const BY_TIMING: [&str; 7] = ["08", "25P03", "40", "53300", "55P03", "57014", "57P"];
 
 /// Direction in which the count of an error changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -171,6 +171,7 @@ fn changes_of_statement(
         let counts = Counts {
             before: count(&before),
             after: count(&after),
+            after_in_stalls: after.errors.get(&sqlstate).map_or(0, |one| one.in_stalls),
             // Each run carries the captured errors; they are compared with the runs before.
             captured: if before.calls() + before.skipped > 0 {
                 before.captured_as(sqlstate)
@@ -208,6 +209,8 @@ fn is_separated(before: &[f64], after: &[f64]) -> bool {
 struct Counts {
     before: u64,
     after: u64,
+    /// Number of those after within stalls of the tool.
+    after_in_stalls: u64,
     captured: u64,
     calls_before: u64,
     calls_after: u64,
@@ -239,11 +242,26 @@ impl Counts {
     /// Judges the change and whether it is a regression; `None` if there is no change. `levels` are
     /// the rejection levels for more and for fewer errors.
     fn judge(self, sqlstate: Sqlstate, levels: (f64, f64)) -> Option<(ErrorDirection, bool)> {
+        let (direction, is_regression) = self.judge_all(sqlstate, levels)?;
+        let may_come_from_stalls = self.after_in_stalls > 0 && depends_on_timing(sqlstate);
+        if !is_regression || !may_come_from_stalls {
+            return Some((direction, is_regression));
+        }
+        let outside = Counts {
+            after: self.after - self.after_in_stalls,
+            ..self
+        };
+        let is_regression = outside
+            .judge_all(sqlstate, levels)
+            .is_some_and(|(_, is)| is);
+        Some((direction, is_regression))
+    }
+
+    /// Judges the change without regard to stalls of the tool.
+    fn judge_all(self, sqlstate: Sqlstate, levels: (f64, f64)) -> Option<(ErrorDirection, bool)> {
         let more = self.more() <= levels.0 && self.apart;
         let fewer = self.fewer() <= levels.1 && self.apart;
-        let by_timing = BY_TIMING
-            .iter()
-            .any(|code| sqlstate.as_str().starts_with(code));
+        let by_timing = depends_on_timing(sqlstate);
         if self.known() == 0 && self.after > 0 {
             Some((ErrorDirection::New, more || !by_timing))
         } else if more {
@@ -254,6 +272,12 @@ impl Counts {
             fewer.then_some((ErrorDirection::Fewer, false))
         }
     }
+}
+
+fn depends_on_timing(sqlstate: Sqlstate) -> bool {
+    BY_TIMING
+        .iter()
+        .any(|code| sqlstate.as_str().starts_with(code))
 }
 
 /// Returns the probability that chance produces `many` errors in `calls_many` calls, given `few` in
@@ -289,6 +313,7 @@ mod tests {
         let counts = Counts {
             before,
             after,
+            after_in_stalls: 0,
             captured,
             calls_before: 1_000,
             calls_after: 1_000,
@@ -303,6 +328,26 @@ mod tests {
         assert_eq!(judged("42P01", 0, 1, 0), Some((ErrorDirection::New, true)));
         assert_eq!(judged("40P01", 0, 1, 0), Some((ErrorDirection::New, false)));
         assert_eq!(judged("40P01", 0, 9, 0), Some((ErrorDirection::New, true)));
+    }
+
+    #[test]
+    fn error_by_timing_within_a_stall_is_listed_but_no_regression() {
+        let counts = |after_in_stalls| Counts {
+            before: 0,
+            after: 9,
+            after_in_stalls,
+            captured: 0,
+            calls_before: 1_000,
+            calls_after: 1_000,
+            apart: true,
+        };
+        let judged = |code: &str, in_stalls| {
+            let level = (ERROR_TEST_LEVEL, ERROR_TEST_LEVEL);
+            counts(in_stalls).judge(Sqlstate::parse(code).unwrap(), level)
+        };
+        assert_eq!(judged("25P03", 9), Some((ErrorDirection::New, false)));
+        assert_eq!(judged("25P03", 0), Some((ErrorDirection::New, true)));
+        assert_eq!(judged("42P01", 9), Some((ErrorDirection::New, true)));
     }
 
     #[test]

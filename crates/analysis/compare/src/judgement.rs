@@ -31,6 +31,8 @@ pub enum InsufficientData {
     FewCalls,
     /// The calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
     FewStretches,
+    /// Too few calls are outside the stalls of the tool ([`run::ToolStall`]).
+    ToolStalled,
     /// The interval is neither within the margin nor clear of it.
     Unclear,
     /// The interval is clear of the margin, but chance may explain it, because of the number of

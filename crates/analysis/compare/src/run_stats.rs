@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind};
+use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind, ToolStall, is_in_stall};
 use sql::Fingerprint;
 use workload::StatementText;
 
@@ -45,6 +45,8 @@ pub struct RunStats {
     /// Statements sent and failed, by stretch.
     pub(crate) counts_by_stretch: [(u64, u64); STRETCHES_MAX],
     texts: BTreeMap<Fingerprint, StatementText>,
+    /// Stalls of the tool whose executions are not compared.
+    stalls: Vec<ToolStall>,
 }
 
 impl RunStats {
@@ -53,6 +55,22 @@ impl RunStats {
     /// # Errors
     /// If either iterator fails; the first error is returned.
     pub fn collect<E>(
+        info: RunInfo,
+        executions: impl IntoIterator<Item = Result<Execution, E>>,
+        statements: impl IntoIterator<Item = Result<StatementText, E>>,
+    ) -> Result<Self, E> {
+        let stalls = info.tool_stalls.clone();
+        Self::collect_outside(stalls, info, executions, statements)
+    }
+
+    /// Reads a run as [`Self::collect`] does. The times of executions within `stalls`, which are ordered and disjoint,
+    /// are not compared. Runs of the same work at the same times leave out the stalls of all of them, so that they
+    /// still compare the same work.
+    ///
+    /// # Errors
+    /// If either iterator fails; the first error is returned.
+    pub fn collect_outside<E>(
+        stalls: Vec<ToolStall>,
         info: RunInfo,
         executions: impl IntoIterator<Item = Result<Execution, E>>,
         statements: impl IntoIterator<Item = Result<StatementText, E>>,
@@ -74,6 +92,7 @@ impl RunStats {
             tool_lag_by_stretch: TimesByStretch::new(),
             counts_by_stretch: [(0, 0); STRETCHES_MAX],
             texts: BTreeMap::new(),
+            stalls,
         };
         for execution in executions {
             profile.add(&execution?);
@@ -92,18 +111,19 @@ impl RunStats {
         }
         let slot = self.timeline.slot(execution.due_ns);
         self.last_done_ns = self.last_done_ns.max(execution.done_ns.unwrap_or(0));
+        let in_stall = is_in_stall(&self.stalls, execution);
         if execution.kind == StatementKind::Connect {
-            self.connects.add(execution, slot);
+            self.connects.add(execution, slot, in_stall);
         }
         if !execution.is_statement() {
             return;
         }
-        self.all.add(execution, slot);
+        self.all.add(execution, slot, in_stall);
         if let Some(fingerprint) = execution.fingerprint {
             self.statements
                 .entry(fingerprint)
                 .or_insert_with(|| StatementStats::new(fingerprint.0))
-                .add(execution, slot);
+                .add(execution, slot, in_stall);
         }
         if execution.outcome == Outcome::Skipped(SkipReason::NoConnection) {
             self.no_connection += 1;
@@ -113,7 +133,9 @@ impl RunStats {
                 (execution.response_ns(), execution.service_ns())
         {
             let response_ns = response_ns.max(0) as u64;
-            self.response.record(response_ns, slot);
+            if !in_stall {
+                self.response.record(response_ns, slot);
+            }
             self.response_by_stretch.record(response_ns, slot);
             self.service_by_stretch
                 .record(service_ns.max(0) as u64, slot);
@@ -152,6 +174,11 @@ impl RunStats {
         for _ in 0..self.timeline.doublings_to(other) {
             self.double_stretches();
         }
+    }
+
+    /// Returns the number of statements whose times are not compared because of stalls of the tool.
+    pub(crate) fn statements_in_stalls(&self) -> u64 {
+        self.all.in_stalls
     }
 
     /// Returns the replay's speed option.

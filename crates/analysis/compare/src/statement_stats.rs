@@ -27,6 +27,8 @@ pub(crate) struct StatementStats {
     /// Captured durations, in nanoseconds like all others.
     pub(crate) captured: Histogram,
     pub(crate) slowest: Slowest,
+    /// Executions that were sent within stalls of the tool. Their times are not compared.
+    pub(crate) in_stalls: u64,
 }
 
 /// Counts of executions by outcome; counts of several runs can be merged.
@@ -42,6 +44,8 @@ pub(crate) struct OutcomeCounts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailureCount {
     pub(crate) count: u64,
+    /// Number of these within stalls of the tool.
+    pub(crate) in_stalls: u64,
     pub(crate) message: Option<String>,
 }
 
@@ -77,6 +81,7 @@ impl OutcomeCounts {
         for (sqlstate, failures) in &other.errors {
             let mine = self.errors.entry(*sqlstate).or_default();
             mine.count += failures.count;
+            mine.in_stalls += failures.in_stalls;
             if mine.message.is_none() {
                 mine.message.clone_from(&failures.message);
             }
@@ -97,10 +102,13 @@ impl StatementStats {
             rows: RowChecksums::default(),
             captured: Histogram::new(),
             slowest: Slowest::default(),
+            in_stalls: 0,
         }
     }
 
-    pub(crate) fn add(&mut self, execution: &Execution, slot: u8) {
+    /// Adds an execution. `in_stall`: whether a stall of the tool delayed it.
+    pub(crate) fn add(&mut self, execution: &Execution, slot: u8, in_stall: bool) {
+        self.in_stalls += u64::from(in_stall && execution.sent_ns.is_some());
         let outcomes = &mut self.outcomes;
         match execution.outcome {
             Outcome::Done => {
@@ -111,17 +119,22 @@ impl StatementStats {
                     execution.rows,
                     execution.digest,
                 );
-                if let Some(service_ns) = execution.service_ns() {
+                if let Some(service_ns) = execution.service_ns()
+                    && !in_stall
+                {
                     self.service.record(service_ns.max(0) as u64, slot);
                     self.slowest.offer(execution, service_ns);
                 }
-                if let Some(response_ns) = execution.response_ns() {
+                if let Some(response_ns) = execution.response_ns()
+                    && !in_stall
+                {
                     self.response.record(response_ns.max(0) as u64);
                 }
             }
             Outcome::Failed(sqlstate) => {
                 let failures = outcomes.errors.entry(sqlstate).or_default();
                 failures.count += 1;
+                failures.in_stalls += u64::from(in_stall);
                 if failures.message.is_none() {
                     failures.message.clone_from(&execution.message);
                 }

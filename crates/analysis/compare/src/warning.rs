@@ -89,6 +89,19 @@ pub enum Warning {
         /// The 99th percentile of tool lag, in nanoseconds.
         p99_ns: u64,
     },
+    /// The tool was stopped or starved. What it measured meanwhile is not compared.
+    ToolStalled {
+        /// The run.
+        run: WhichRun,
+        /// Number of stalls.
+        stalls: usize,
+        /// Longest delay that the tool caused, in nanoseconds.
+        longest_ns: i64,
+        /// Time from the beginning of each stall until nothing was late because of it, in nanoseconds.
+        total_ns: i64,
+        /// Number of statements of this run that are not compared, because of stalls in this run or another.
+        statements: u64,
+    },
     /// The server could not keep up: the run ended later than planned.
     FellBehind {
         /// The run.
@@ -200,9 +213,26 @@ fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
             p99_ns: lag.p99_ns,
         });
     }
+    let stalls = &run.info.tool_stalls;
+    if let Some(longest_ns) = stalls.iter().map(|stall| stall.longest_ns).max() {
+        let lengths = stalls.iter().map(|stall| stall.until_ns - stall.from_ns);
+        found.push(Warning::ToolStalled {
+            run: which,
+            stalls: stalls.len(),
+            longest_ns,
+            total_ns: lengths.sum(),
+            statements: run.statements_in_stalls(),
+        });
+    }
+    let last_stall_ns = stalls.last().map_or(i64::MIN, |stall| stall.until_ns);
     let by_ns = run.info.elapsed_ns - run.info.span_due_ns;
     let much_ns = (run.info.span_due_ns as f64 * FELL_BEHIND_SHARE) as i64;
-    if status == RunStatus::Complete && run.speed() != "max" && by_ns > FELL_BEHIND_NS.max(much_ns)
+    // Otherwise it may have ended late because of the stall.
+    let has_caught_up = last_stall_ns < run.info.span_due_ns;
+    if status == RunStatus::Complete
+        && run.speed() != "max"
+        && by_ns > FELL_BEHIND_NS.max(much_ns)
+        && has_caught_up
     {
         found.push(Warning::FellBehind { run: which, by_ns });
     }

@@ -90,6 +90,7 @@ mod tests {
             first_byte_ns: None,
             done_ns: None,
             session_lag_ns: 0,
+            stalled_ns: 0,
             rows: 0,
             bytes: 0,
             digest: None,

@@ -10,9 +10,11 @@ use workload::Sqlstate;
 /// Result of one event of the workload. Times are nanoseconds from the replay's start, on the replaying
 /// machine's monotonic clock.
 ///
-/// - service time = `done_ns − sent_ns`
+/// - service time = `done_ns − sent_ns − stalled_ns`
 /// - response time = `done_ns − due_ns`: a stall counts for all who waited in it
-/// - lag = `sent_ns − due_ns` = session lag + tool lag
+/// - tool lag = `sent_ns − due_ns − session_lag_ns + stalled_ns`
+///
+/// So response time = session lag + tool lag + service time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
     /// Number of the session in the workload. For copies of it (`--copies`, `--loops`) the number is
@@ -36,8 +38,10 @@ pub struct Execution {
     /// Time at which the response was complete and the session free again.
     pub done_ns: Option<i64>,
     /// Part of `sent_ns − due_ns` in which the session's previous event was not yet done, caused by the
-    /// server. The rest is tool lag.
+    /// server. The rest is tool lag, also if the previous event was late because of a stall of the tool.
     pub session_lag_ns: u64,
+    /// Part of `done_ns − sent_ns` in which the answer may have waited for the tool, which was stopped or starved.
+    pub stalled_ns: u64,
     /// Rows returned or affected, by the server's command tags.
     pub rows: u64,
     /// Bytes of the response, including message headers.
@@ -52,9 +56,10 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Returns the time from sent to done, in nanoseconds.
+    /// Returns the time from sent to done without the tool's stall, in nanoseconds.
     pub fn service_ns(&self) -> Option<i64> {
-        Some(self.done_ns? - self.sent_ns?)
+        let taken_ns = self.done_ns?.saturating_sub(self.sent_ns?);
+        Some(taken_ns.saturating_sub_unsigned(self.stalled_ns))
     }
 
     /// Returns the time from due to done, in nanoseconds.
@@ -62,9 +67,11 @@ impl Execution {
         Some(self.done_ns? - self.due_ns)
     }
 
-    /// Returns the part of the lag that the tool caused, in nanoseconds.
+    /// Returns the time by which the tool delayed it or its answer, in nanoseconds.
     pub fn tool_lag_ns(&self) -> Option<i64> {
-        Some((self.sent_ns? - self.due_ns - self.session_lag_ns as i64).max(0))
+        let late_ns = self.sent_ns?.saturating_sub(self.due_ns);
+        let late_ns = late_ns.saturating_sub_unsigned(self.session_lag_ns).max(0);
+        Some(late_ns.saturating_add_unsigned(self.stalled_ns))
     }
 
     /// Whether it failed, here or in the capture, or returned another number of rows than captured. Only

@@ -6,6 +6,7 @@ use sql::Fingerprint;
 
 use crate::execution::{Execution, Outcome, StatementKind};
 use crate::format::RunInfo;
+use crate::tool_stall::{StallList, ToolStall};
 
 /// Counts executions as they are written.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub(crate) struct ExecutionCounts {
     last_done_ns: i64,
     last_due_ns: i64,
     last_sent_ns: i64,
+    stalls: StallList,
     /// Service time and calls by statement, if requested.
     service: Option<HashMap<Fingerprint, (u64, u64)>>,
 }
@@ -52,7 +54,12 @@ impl ExecutionCounts {
         times
     }
 
+    pub(crate) fn add_stall(&mut self, stall: ToolStall) {
+        self.stalls.add(stall);
+    }
+
     pub(crate) fn count(&mut self, execution: &Execution) {
+        self.stalls.add_execution(execution);
         self.last_done_ns = self.last_done_ns.max(execution.done_ns.unwrap_or(0));
         if let Some(sent_ns) = execution.sent_ns {
             self.last_due_ns = self.last_due_ns.max(execution.due_ns);
@@ -93,6 +100,7 @@ impl ExecutionCounts {
         info.failed = self.failed.clone();
         info.skipped = self.skipped.clone();
         info.connections_failed = self.connections_failed.clone();
+        info.tool_stalls = self.stalls.stalls().to_vec();
     }
 }
 

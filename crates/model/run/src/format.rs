@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::tool_stall::ToolStall;
+
 /// Value of `kind` in the manifest.
 pub const KIND: &str = "run";
 
@@ -15,7 +17,8 @@ pub const KIND: &str = "run";
 /// - 4: there may be tables of facts about the target, and of plans.
 /// - 5: there may be tables of observations and of evidence. A run without executions is an observation
 ///   alone, and its workload has no id.
-pub const FORMAT: u32 = 5;
+/// - 6: executions have the column `stalled_ns`, and the manifest has the stalls of the tool.
+pub const FORMAT: u32 = 6;
 
 /// A run's part of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +59,9 @@ pub struct RunInfo {
     /// Reason why the replay gave up, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<String>,
+    /// Stalls of the tool, ordered and disjoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_stalls: Vec<ToolStall>,
 }
 
 impl RunInfo {
@@ -83,6 +89,7 @@ impl RunInfo {
             connections_lost: BTreeMap::new(),
             connections_reopened: 0,
             given_up: None,
+            tool_stalls: Vec::new(),
         }
     }
 

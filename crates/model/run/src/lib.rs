@@ -29,6 +29,7 @@ mod profiled;
 mod profiled_table;
 mod reader;
 mod table;
+mod tool_stall;
 mod writer;
 
 pub use archive::{ArchiveError, UnfinishedDirectory};
@@ -50,4 +51,5 @@ pub use profiled::{
 };
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::{RunReader, Stream};
+pub use tool_stall::{TOOL_STALL_NS_MIN, ToolStall, is_in_stall, merge_stalls};
 pub use writer::{RunWriter, recover};

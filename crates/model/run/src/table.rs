@@ -33,6 +33,8 @@ pub(crate) const EXECUTION: &[Column] = &[
     // Since format 3.
     Column::later("result_digest", U64),
     Column::later("captured_result_digest", U64),
+    // Since format 6.
+    Column::later("stalled_ns", U64),
 ];
 
 pub(crate) fn write_execution(
@@ -68,6 +70,7 @@ pub(crate) fn write_execution(
     table.u64(place.map(|place| place.line));
     table.u64(execution.digest);
     table.u64(execution.captured.digest);
+    table.u64((execution.stalled_ns > 0).then_some(execution.stalled_ns));
     table.end_row()
 }
 
@@ -107,6 +110,7 @@ pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, Str
         first_byte_ns: batch.i64(8, row),
         done_ns: batch.i64(9, row),
         session_lag_ns: batch.u64(10, row).unwrap_or_default(),
+        stalled_ns: batch.u64(22, row).unwrap_or_default(),
         rows: batch.u64(11, row).unwrap_or_default(),
         bytes: batch.u64(12, row).unwrap_or_default(),
         digest: batch.u64(20, row),

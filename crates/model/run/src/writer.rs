@@ -17,6 +17,7 @@ use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::table::{EXECUTION, read_execution, write_execution};
+use crate::tool_stall::{TOOL_STALL_NS_MIN, ToolStall};
 
 /// Layout of executions: a part has the rows of a few minutes of a busy replay.
 const PARTS: TableOptions = TableOptions {
@@ -71,6 +72,18 @@ impl RunWriter {
     pub fn execution(&mut self, execution: &Execution) -> Result<(), ArchiveError> {
         self.counts.count(execution);
         write_execution(&mut self.executions, execution)
+    }
+
+    /// Adds an interval in which a part of the replay did not run, if it was at least [`TOOL_STALL_NS_MIN`] long.
+    pub fn tool_stall(&mut self, from_ns: i64, until_ns: i64) {
+        let longest_ns = until_ns - from_ns;
+        if longest_ns >= TOOL_STALL_NS_MIN {
+            self.counts.add_stall(ToolStall {
+                from_ns,
+                until_ns,
+                longest_ns,
+            });
+        }
     }
 
     /// Writes the facts of the target, at most once. They survive a kill of this process.

@@ -30,6 +30,7 @@ fn execution(kind: StatementKind, outcome: Outcome, sent_ns: Option<i64>) -> Exe
         first_byte_ns: None,
         done_ns: sent_ns.map(|sent_ns| sent_ns + 2_000_000),
         session_lag_ns: 30_000,
+        stalled_ns: 0,
         rows: 3,
         bytes: 50,
         digest: None,

@@ -136,6 +136,7 @@ impl Worker {
             let sent_ns = Some(flight.sent_ns);
             let mut execution = new_execution(&flight.job, Outcome::Done, None, sent_ns, 0);
             execution.done_ns = Some(now_ns);
+            self.add_stall(slot, &mut execution);
             self.record(now_ns, execution);
             return Ok(());
         }
@@ -202,6 +203,7 @@ impl Worker {
             let mut execution =
                 new_execution(&flight.job, outcome, Some(error.message), sent_ns, 0);
             execution.done_ns = Some(now_ns);
+            self.add_stall(slot, &mut execution);
             self.record(now_ns, execution);
         }
     }

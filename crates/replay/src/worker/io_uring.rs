@@ -134,9 +134,11 @@ impl Worker {
             true => 0,
             false => timeout_ns.unsigned_abs(),
         };
+        self.stalls.sleep(timeout_ns as i64);
         ring.wait(Some(timeout_ns))?;
         self.submit_ring()?;
         self.batch_ns = self.now_ns();
+        self.stalls.run(self.batch_ns);
         while let Some(completion) = self.ring.as_mut().and_then(|ring| ring.next_completion()) {
             self.on_completion(completion)?;
             if self.outbox.batch.len() >= BATCH_CONNECTIONS {

@@ -111,6 +111,7 @@ impl Worker {
     pub(super) fn send_due(&mut self) -> i64 {
         loop {
             let now_ns = self.now_ns();
+            self.stalls.run(now_ns);
             match self.deadlines.peek() {
                 Some(&Reverse((due_ns, slot, generation))) if due_ns <= now_ns => {
                     self.deadlines.pop();
@@ -180,10 +181,13 @@ impl Worker {
         let mut job = session.queue.pop().expect("it was peeked at");
         job.due_ns = next.due_ns;
         // A job that does not wait for the session's previous statement is not late because of it.
-        let session_lag_ns = match job.awaited {
+        let late_ns = match job.awaited {
             true => (session.idle_since_ns - next.due_ns).max(0) as u64,
             false => 0,
         };
+        // The rest of an earlier stall's delay has been caught up.
+        session.tool_delay_ns = session.tool_delay_ns.min(late_ns);
+        let session_lag_ns = late_ns - session.tool_delay_ns;
         self.update_backlog(slot, false);
         Some(DueJob {
             job,

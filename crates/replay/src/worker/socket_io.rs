@@ -76,9 +76,10 @@ impl Worker {
         };
         if self.context.at_full_speed {
             job.due_ns = sent_ns;
+        } else {
+            session.tool_delay_ns += self.stalls.send(job.due_ns, session.idle_since_ns, sent_ns);
         }
-        let due_ns = job.due_ns;
-        let (session_number, sequence) = (job.session, job.sequence);
+        let (due_ns, session_number, sequence) = (job.due_ns, job.session, job.sequence);
         let result = match ring_socket {
             None if has_room => socket.write(&messages.bytes[from..]),
             _ => Ok(0),
@@ -233,6 +234,7 @@ impl Worker {
                 }
             };
             let now_ns = self.now_ns();
+            self.stalls.run(now_ns);
             became_free |= self.process_bytes(slot, &buffer[..read], now_ns);
             if read < buffer.len() {
                 break;
@@ -343,6 +345,7 @@ impl Worker {
         execution.rows = flight.rows;
         execution.digest = flight.digest;
         execution.bytes = flight.bytes;
+        self.add_stall(slot, &mut execution);
         self.count_learned(slot);
         self.record(now_ns, execution);
     }

@@ -164,7 +164,19 @@ fn not_enough(view: &Comparison) -> (&'static str, String) {
             }
         )
     };
+    let stalled = |times: &TimesComparison| {
+        let reason = InsufficientData::ToolStalled;
+        times.finding == Finding::InsufficientData { reason }
+    };
     let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
+    if !any && (stalled(&view.all) || view.statements.iter().any(|one| stalled(&one.service))) {
+        return (
+            "Inconclusive",
+            "the replay itself was stopped or starved, and too little is outside of these times. \
+             Replay again on a machine that is not throttled"
+                .to_owned(),
+        );
+    }
     match any {
         true => (
             "Nothing could be shown, neither slower nor the same",
@@ -275,6 +287,20 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
         Warning::ToolLagHigh { run, p99_ns } => format!(
             "the replaying machine was a bottleneck in the run {run}: tool lag p99 is {}",
             duration_ns(*p99_ns as f64)
+        ),
+        Warning::ToolStalled {
+            run,
+            stalls,
+            longest_ns,
+            total_ns,
+            statements,
+        } => format!(
+            "the replay itself was stopped or starved in the run {run}: {}, by up to {}, {} until nothing was late because \
+             of it; {} of this run are not compared",
+            counted(*stalls as u64, "time"),
+            duration_ns(*longest_ns as f64),
+            duration_ns(*total_ns as f64),
+            counted(*statements, "statement"),
         ),
         Warning::FellBehind { run, by_ns } => format!(
             "the server did not keep up in the run {run}: it ended {} late",

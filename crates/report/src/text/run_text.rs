@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use clock::duration_text;
 use inspect::SESSION_LAG_NOTABLE_NS;
-use run::RunStatus;
+use run::{RunStatus, ToolStall};
 use statistics::LatencySummary;
 
 use crate::text::divergence_text;
@@ -35,6 +35,7 @@ pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
             duration_text(SESSION_LAG_NOTABLE_NS as i64)
         ));
     }
+    lines.extend(stalls_line(&view.tool_stalls, *style));
     lines.extend(divergence_text::lines(&view.divergence, *style));
     lines.extend(examples(view, *style));
     if let Some(time) = &view.time {
@@ -169,6 +170,21 @@ fn times(view: &RunReport, style: TextStyle) -> Vec<String> {
     let mut lines = table.lines();
     lines[0] = style.paint(Tone::Heading, &lines[0]);
     lines
+}
+
+/// Returns a sentence on the times at which the replay itself did not run.
+fn stalls_line(stalls: &[ToolStall], style: TextStyle) -> Option<String> {
+    let longest_ns = stalls.iter().map(|stall| stall.longest_ns).max()?;
+    let lengths = stalls.iter().map(|stall| stall.until_ns - stall.from_ns);
+    let total_ns: i64 = lengths.sum();
+    let text = format!(
+        "  the replay itself was stopped or starved {}, by up to {}; {} until nothing was late because of it. This is tool \
+         lag, and compare leaves these times out",
+        counted(stalls.len() as u64, "time"),
+        duration_text(longest_ns),
+        duration_text(total_ns)
+    );
+    Some(style.paint(Tone::Care, &text))
 }
 
 fn examples(view: &RunReport, style: TextStyle) -> Vec<String> {

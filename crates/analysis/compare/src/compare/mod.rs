@@ -84,6 +84,8 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     let [all, connects, response] = WHOLES.map(|(series, seed)| {
         let sides = || comparer.whole_times(series, seed);
         let mut measured = [SampledSides::new(sides()).measure(comparer.runs())];
+        let mut runs = before.iter().chain(&after);
+        measured[0].blame_stalls(runs.any(|run| run.statements_in_stalls() > 0));
         family.widen_intervals(&mut measured);
         let judged = family.judge_with_prior_tests(&measured, options, prior_tests, |_| sides())[0];
         let [measured] = measured;
@@ -179,6 +181,13 @@ impl Comparer<'_> {
     fn measure_statement(&self, fingerprint: Fingerprint) -> Measurement {
         let sampled = SampledSides::new(self.service_times(fingerprint));
         let mut measured = sampled.measure(self.runs());
+        let sides = [self.before, self.after];
+        let stats = || {
+            sides
+                .into_iter()
+                .flat_map(|side| run_stats_of(side, fingerprint))
+        };
+        measured.blame_stalls(stats().any(|one| one.in_stalls > 0));
         if measured.insufficient_data.is_none() {
             measured.anomalies = sampled.anomalies(self.used);
         }

@@ -203,6 +203,13 @@ fn latency_summary(series: &[&Series], ready: &[Resampler]) -> Option<LatencySum
 }
 
 impl Measurement {
+    /// If there is too little data, and stalls of the tool took some, they are the reason.
+    pub(super) fn blame_stalls(&mut self, some_in_stalls: bool) {
+        if some_in_stalls && self.insufficient_data.is_some() {
+            self.insufficient_data = Some(InsufficientData::ToolStalled);
+        }
+    }
+
     /// Returns the logarithms of a measure by run, if all of them are known.
     fn run_logarithms(&self, measure: usize) -> Option<RunLogarithms> {
         let logs = |side: &[[Option<f64>; MEASURES]]| -> Option<Vec<f64>> {

@@ -65,6 +65,7 @@ pub fn info() -> RunInfo {
         connections_lost: BTreeMap::new(),
         connections_reopened: 0,
         given_up: None,
+        tool_stalls: Vec::new(),
     }
 }
 
@@ -82,6 +83,7 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
         first_byte_ns: Some(sent_ns + service_ns as i64),
         done_ns: Some(sent_ns + service_ns as i64),
         session_lag_ns: 0,
+        stalled_ns: 0,
         rows: 1,
         bytes: 100,
         digest: None,

@@ -58,6 +58,7 @@ fn watched(
         connections_lost: Default::default(),
         connections_reopened: 0,
         given_up: None,
+        tool_stalls: Vec::new(),
     };
     let mut writer = RunWriter::create(&path, &info, std::iter::empty()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

@@ -1,0 +1,143 @@
+//! A replay that is stopped for a while. The server is the same in all runs, so no run is a regression.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const STOPPED_MS: u64 = 1_500;
+
+fn rehearse(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// Creates ten sessions of six seconds, each with a statement of two milliseconds every 20 ms.
+fn log(path: &Path) {
+    let mut log = String::new();
+    for tick in 0..300u64 {
+        for session in 0..10 {
+            let what = match tick {
+                0 => "connection authorized: user=postgres database=postgres".to_owned(),
+                tick => format!("statement: SELECT pg_sleep(0.002), {}", tick % 2),
+            };
+            let (time, pid) = (tick * 20 + session, 100 + session);
+            writeln!(
+                log,
+                "2026-03-01 09:00:{:02}.{:03} UTC [{pid}] LOG:  {what}",
+                time / 1_000,
+                time % 1_000
+            )
+            .unwrap();
+        }
+    }
+    std::fs::write(path, log).unwrap();
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+struct Room {
+    directory: tempfile::TempDir,
+    url: String,
+}
+
+impl Room {
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// Replays while `disturb` has the process. Returns the summary.
+    fn replay(&self, run: &str, disturb: impl Fn(&mut Child)) -> Value {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["replay", &self.path("a.workload"), "--target", &self.url])
+            .args(["--no-facts", "--json", "-o", &self.path(run)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        disturb(&mut child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn compare(&self, after: &str) -> Value {
+        let (before, after) = (self.path("quiet.run"), self.path(after));
+        let output = rehearse(&["compare", &before, &after, "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+fn stall_warning(comparison: &Value) -> &Value {
+    let warnings = comparison["warnings"].as_array().unwrap();
+    let is_stall = |one: &&Value| one["warning"] == "tool_stalled" && one["run"]["side"] == "after";
+    let found = warnings.iter().find(is_stall);
+    found.unwrap_or_else(|| panic!("{warnings:?}"))
+}
+
+#[test]
+fn time_in_which_the_replay_was_stopped_is_tool_lag_and_no_regression() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_sandbox, endpoint) = test_support::server().start();
+    let room = Room {
+        directory,
+        url: endpoint.url("postgres"),
+    };
+    log(Path::new(&room.path("a.log")));
+    let (log, workload) = (room.path("a.log"), room.path("a.workload"));
+    let arguments = [
+        "capture", "log", &log, "--prefix", "%m [%p] ", "-o", &workload,
+    ];
+    assert_eq!(rehearse(&arguments).status.code(), Some(0));
+    room.replay("quiet.run", |_| {});
+
+    let stopped = room.replay("stopped.run", |child| {
+        pause(4_000);
+        signal(child, "-STOP");
+        pause(STOPPED_MS);
+        signal(child, "-CONT");
+    });
+    let stopped_ns = (STOPPED_MS - 100) * 1_000_000;
+    let max_ns = |summary: &Value, what: &str| summary[what]["max_ns"].as_u64().unwrap();
+    assert!(max_ns(&stopped, "service") < stopped_ns, "{stopped:#}");
+    assert!(max_ns(&stopped, "tool_lag") > stopped_ns, "{stopped:#}");
+    assert!(max_ns(&stopped, "session_lag") < stopped_ns, "{stopped:#}");
+    assert!(max_ns(&stopped, "response") > stopped_ns, "{stopped:#}");
+    let stalls = stopped["tool_stalls"].as_array().unwrap();
+    let longest_ns = |one: &Value| one["longest_ns"].as_u64().unwrap();
+    assert!(stalls.iter().any(|one| longest_ns(one) > stopped_ns));
+    let comparison = room.compare("stopped.run");
+    assert_ne!(comparison["verdict"]["verdict"], "regression");
+    let warning = stall_warning(&comparison);
+    assert!(longest_ns(warning) > stopped_ns, "{warning}");
+    assert!(warning["statements"].as_u64().unwrap() > 0, "{warning}");
+
+    // A replay that hardly runs shows nothing, and the reason is named.
+    room.replay("throttled.run", |child| {
+        pause(1_000);
+        while child.try_wait().unwrap().is_none() {
+            signal(child, "-STOP");
+            pause(250);
+            signal(child, "-CONT");
+            pause(5);
+        }
+    });
+    let comparison = room.compare("throttled.run");
+    assert_eq!(comparison["verdict"]["verdict"], "insufficient_data");
+    let reason = &comparison["all"]["insufficient_data_reason"];
+    assert_eq!(reason, "tool_stalled", "{}", comparison["all"]);
+    stall_warning(&comparison);
+}
