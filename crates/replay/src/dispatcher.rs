@@ -200,6 +200,12 @@ impl Dispatcher<'_> {
                 .manifest_notes
                 .insert("idle_skipped".to_owned(), cut);
         }
+        let unspecified = builder.encoder.user_types().unspecified();
+        if unspecified > 0 {
+            summary
+                .manifest_notes
+                .insert("types_unspecified".to_owned(), unspecified.to_string());
+        }
         Ok(summary)
     }
 

@@ -25,6 +25,7 @@ use crate::login::{DefaultEncoding, LoginMap, with_settings_of};
 use crate::portals::{NAME_UNKNOWN, Portals};
 use crate::resume::SessionPosition;
 use crate::statement_cache::{StatementCache, hash};
+use crate::user_types::UserTypes;
 use connect::Target;
 
 /// `character_not_in_repertoire`: the server's code for SQL that contains a NUL.
@@ -50,6 +51,7 @@ pub(crate) struct Encoder<'a> {
     portals: Portals,
     transactions: CapturedTransactions,
     statements: StatementCache,
+    types: UserTypes,
 }
 
 impl<'a> Encoder<'a> {
@@ -63,7 +65,13 @@ impl<'a> Encoder<'a> {
             portals: Portals::new(fetch_size),
             transactions: CapturedTransactions::default(),
             statements: StatementCache::default(),
+            types: UserTypes::default(),
         }
+    }
+
+    /// Returns the types of parameters that the target does not have.
+    pub(crate) fn user_types(&self) -> &UserTypes {
+        &self.types
     }
 
     /// Sets the encoding of sessions whose clients did not request one.
@@ -106,6 +114,7 @@ impl<'a> Encoder<'a> {
                     application,
                 },
             ) => {
+                self.types.begin(event.session, database);
                 let login = self.logins.login(self.target, user, database, application);
                 Action::Connect(Box::new(with_settings_of(
                     login,
@@ -114,15 +123,20 @@ impl<'a> Encoder<'a> {
                 )))
             }
             (Ok(_), EventKind::Cancel) => Action::Cancel,
-            (Ok(_), EventKind::Disconnect) => Action::Disconnect,
+            (Ok(_), EventKind::Disconnect) => {
+                self.types.end(event.session);
+                Action::Disconnect
+            }
             (Ok(rows_max), kind) => {
-                let sqlstate = sqlstate_of_messages(&event);
+                let captured = particulars.map_or(&[][..], |known| &known.parameter_types);
+                let server = (self.target, self.logins);
+                let types = self.types.to_send(event.session, captured, server);
+                let details = (particulars, &*types, sqlstate_of_messages(&event));
                 let protocol = match self.target.is_read_only() {
                     true => SimpleProtocol::Avoided,
                     false => SimpleProtocol::Allowed,
                 };
-                let texts = (&mut self.statements, protocol);
-                match messages_of(kind, particulars, sqlstate, rows_max, texts) {
+                match messages_of(kind, details, rows_max, (&mut self.statements, protocol)) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
                 }
@@ -154,10 +168,11 @@ impl<'a> Encoder<'a> {
     }
 
     /// Creates the job that resumes a session at the position where another replay stopped.
-    pub(crate) fn resume_job(&self, event: &Event, left: SessionPosition, due_ns: i64) -> Job {
+    pub(crate) fn resume_job(&mut self, event: &Event, left: SessionPosition, due_ns: i64) -> Job {
         let logins = self.logins;
         let login = logins.login(self.target, &left.user, &left.database, &left.application);
         let login = with_settings_of(login, left.particulars.as_deref(), &self.default_encoding);
+        self.types.begin(event.session, &left.database);
         let resumed = ResumedSession {
             login,
             transaction_lost: left.state.in_transaction(),
@@ -234,7 +249,7 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
             let texts = &mut StatementCache::default();
-            messages_of(kind, None, None, 0, (texts, SimpleProtocol::Allowed)).ok()
+            messages_of(kind, (None, &[], None), 0, (texts, SimpleProtocol::Allowed)).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -253,16 +268,14 @@ fn sqlstate_of_messages(event: &Event) -> Option<Sqlstate> {
     event.outcome.sqlstate.filter(|_| is_of_messages)
 }
 
-/// Encodes an event that is a statement; no messages for others. `sqlstate` is the error of its messages in the
-/// capture.
+/// Encodes an event that is a statement; no messages for others. With its details are the types of its parameters,
+/// and the error of its messages in the capture.
 fn messages_of(
     kind: &EventKind,
-    particulars: Option<&WireDetails>,
-    sqlstate: Option<Sqlstate>,
+    (particulars, types, sqlstate): (Option<&WireDetails>, &[u32], Option<Sqlstate>),
     rows_max: u32,
     (texts, protocol): (&mut StatementCache, SimpleProtocol),
 ) -> Result<Messages, EncodeError> {
-    let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
     let set = particulars.map_or(MessageSet::Complete, |particulars| particulars.messages);
     let preparing = ParseMode::of(kind, set, sqlstate);
     let mut messages = match kind {

@@ -58,6 +58,7 @@ mod startup_options;
 mod statement_cache;
 mod stream;
 mod timeline;
+mod user_types;
 mod worker;
 
 use event_loop as epoll;

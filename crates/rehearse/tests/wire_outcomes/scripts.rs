@@ -24,7 +24,7 @@ pub const TABLES: [&str; 5] = [
 
 pub type Script = (&'static str, fn(&mut Raw));
 
-pub const ALL: [Script; 12] = [
+pub const ALL: [Script; 13] = [
     ("describe statement", refused_describe_of_statement),
     ("describe portal", refused_describe_of_portal),
     ("bind", refused_bind),
@@ -37,6 +37,7 @@ pub const ALL: [Script; 12] = [
     ("skipped close", skipped_close_keeps_the_statement),
     ("gone", names_that_are_gone),
     ("large objects", large_objects),
+    ("user types", parameters_of_user_types),
 ];
 
 fn insert(raw: &mut Raw, who: &str) -> Vec<String> {
@@ -277,4 +278,27 @@ fn large_objects(raw: &mut Raw) {
     assert_eq!(raw.call(lo_unlink, &[&second]).errors, ["42704"]);
     assert_eq!(raw.call(lo_close, &[&number(0)]).errors, ["25P02"]);
     end_aborted(raw, "large objects");
+}
+
+/// Types that a client names have other OIDs in a copy.
+fn parameters_of_user_types(raw: &mut Raw) {
+    let oid = |raw: &mut Raw, name: &str| {
+        let answer = raw.query(&format!("SELECT '{name}'::regtype::oid"));
+        let text = String::from_utf8(answer.rows[0][6..].to_vec()).unwrap();
+        text.parse::<u32>().unwrap()
+    };
+    let (mood, moods) = (oid(raw, "mood"), oid(raw, "mood[]"));
+    let sql = "INSERT INTO moods (id, m, ms) VALUES ($1, $2, $3)";
+    raw.parse("typed", sql, &[23, mood, moods]);
+    let answer = raw
+        .bind("", "typed", &[Text("1"), Text("ok"), Text("{ok,sad}")])
+        .execute("", 0)
+        .sync();
+    assert_eq!(answer.errors, [""; 0]);
+    let answer = raw
+        .parse("", "UPDATE moods SET m = $1 WHERE m = $2", &[mood, mood])
+        .bind("", "", &[Text("sad"), Text("ok")])
+        .execute("", 0)
+        .sync();
+    assert_eq!(answer.errors, [""; 0]);
 }
