@@ -48,6 +48,10 @@ pub(super) enum Verdict {
     },
 }
 
+/// Number of lines after a message within which its CONTEXT is looked for: lines of other processes
+/// may be between.
+const CONTEXT_WITHIN: usize = 3;
+
 /// Beginnings of messages of processes without a client.
 const SERVER_MESSAGES: [&str; 6] = [
     "checkpoint starting: ",
@@ -69,6 +73,22 @@ impl<'a> LineFacts<'a> {
             }
             _ => LineFacts::default(),
         }
+    }
+
+    /// Collects the facts of consecutive lines. What RAISE wrote states none: its CONTEXT follows.
+    pub(super) fn of_all(lines: &[LabelledLine<'a>]) -> Vec<Self> {
+        let is_raised = |(line, label_at): &LabelledLine<'_>| {
+            let text = &line[*label_at..];
+            matches!(label(text), Some((Label::Context, _))) && text.ends_with(b" at RAISE")
+        };
+        let mut facts: Vec<Self> = lines.iter().map(LineFacts::of).collect();
+        for (index, facts) in facts.iter_mut().enumerate() {
+            let mut following = lines[index + 1..].iter().take(CONTEXT_WITHIN);
+            if facts.origin != Origin::Any && following.any(is_raised) {
+                *facts = LineFacts::default();
+            }
+        }
+        facts
     }
 
     /// Collects the facts that a message states.

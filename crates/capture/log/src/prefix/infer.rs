@@ -140,7 +140,7 @@ pub(crate) fn infer_with<'a>(lines: impl Iterator<Item = &'a [u8]>, known: &[&st
         .filter(|line| !line.starts_with(b"\t"))
         .filter_map(|line| Some((line, find_label(line)?)))
         .collect();
-    let facts: Vec<LineFacts<'_>> = lines.iter().map(LineFacts::of).collect();
+    let facts = LineFacts::of_all(&lines);
     let shapes = list_shapes(&lines, &facts);
     let texts = known.iter().chain(COMMON).copied();
     let texts: Vec<&str> = texts.chain(shapes.iter().map(String::as_str)).collect();
