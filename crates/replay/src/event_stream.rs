@@ -10,7 +10,7 @@ use clock::Factor;
 use sql::Fingerprint;
 use workload::{ArchiveError, Event, EventKind, Outcome, WorkloadReader};
 
-use crate::timeline::Silence;
+use crate::pacing::Silence;
 
 /// Offset between the session numbers of two copies. Session *n* of copy *c* is session *c* · this + *n* of
 /// the run, so the decimal number shows both. Copies count from 0: round · copies per round + index in the

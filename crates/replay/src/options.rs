@@ -9,9 +9,9 @@ use clock::{Factor, Speed};
 use crate::event_stream::{Scale, Shape};
 use crate::load_source::LoadSource;
 use crate::login::LoginMap;
+use crate::pacing::Timeline;
 use crate::read_only_guard;
 use crate::resume::PreviousRun;
-use crate::timeline::Timeline;
 use connect::Target;
 
 /// Default of [`Options::retry_for`]. A restart takes seconds; a server that is away for a minute needs attention.

@@ -35,11 +35,11 @@ use crate::connector::ConnectorRequest;
 use crate::counters::Counters;
 use crate::epoll;
 use crate::epoll::{Epoll, Interest};
+use crate::idle_wait;
+use crate::idle_wait::Wait;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::Job;
 use crate::metrics::Metrics;
-use crate::pace;
-use crate::pace::Wait;
 use crate::record::RecordBatch;
 use crate::session::Session;
 use crate::spill::Spill;
@@ -211,7 +211,7 @@ impl Worker {
             self.flush_records(now_ns, false);
             let next_due_ns = self.deadlines.peek().map(|Reverse((due_ns, _, _))| *due_ns);
             let timeout_ns =
-                match pace::wait(now_ns, next_due_ns, self.context.spin_ns, SLEEP_NS_MAX) {
+                match idle_wait::wait(now_ns, next_due_ns, self.context.spin_ns, SLEEP_NS_MAX) {
                     Wait::None | Wait::Spin => 0,
                     Wait::Sleep(ns) => ns,
                 };

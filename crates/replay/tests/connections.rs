@@ -1,14 +1,14 @@
 //! Connections to real servers: TLS with valid and invalid certificates, every authentication method,
 //! several hosts, roles, and a replay over such connections.
 
-mod authority;
+mod certificates;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use authority::{Authority, Validity};
+use certificates::{Authority, Validity};
 use clock::{Clock, Speed, SystemClock};
 use postgres::{Client, NoTls};
 use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_target};
@@ -62,22 +62,22 @@ impl Server {
     fn start(major: u16) -> Self {
         let mut sandbox = test_support::server().major(major).create();
         let files = tempfile::tempdir().unwrap();
-        for (name, authority) in authority::all() {
+        for (name, authority) in certificates::all() {
             fs::write(files.path().join(name), authority.pem()).unwrap();
         }
-        let roots: Vec<String> = [authority::first(), authority::second()]
+        let roots: Vec<String> = [certificates::first(), certificates::second()]
             .map(Authority::pem)
             .into();
         fs::write(files.path().join("roots.crt"), roots.concat()).unwrap();
-        let client = authority::first().issue(&[], "with_certificate", Validity::Now);
+        let client = certificates::first().issue(&[], "with_certificate", Validity::Now);
         private(&files.path().join("client.crt"), &client.chain);
         private(&files.path().join("client.key"), &client.key);
-        let stranger = authority::unknown().issue(&[], "with_certificate", Validity::Now);
+        let stranger = certificates::unknown().issue(&[], "with_certificate", Validity::Now);
         private(&files.path().join("stranger.crt"), &stranger.chain);
         private(&files.path().join("stranger.key"), &stranger.key);
         private(
             &files.path().join("list.crl"),
-            &authority::first().revoking(66),
+            &certificates::first().revoking(66),
         );
 
         let data = sandbox.data_dir().to_owned();
@@ -89,7 +89,7 @@ impl Server {
                 ("ssl_ca_file".to_owned(), "root.crt".to_owned()),
             ])
             .unwrap();
-        let good = authority::first().issue(&["localhost", "127.0.0.1"], "x", Validity::Now);
+        let good = certificates::first().issue(&["localhost", "127.0.0.1"], "x", Validity::Now);
         of_server(&data, "server.crt", &good.chain);
         of_server(&data, "server.key", &good.key);
         let endpoint = sandbox.start().unwrap();
@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Gives the server another certificate.
-    fn present(&mut self, certificate: &authority::Issued) {
+    fn present(&mut self, certificate: &certificates::Issued) {
         let data = self.sandbox.data_dir().to_owned();
         of_server(&data, "server.crt", &certificate.chain);
         of_server(&data, "server.key", &certificate.key);
@@ -188,7 +188,7 @@ fn certificates_are_checked_by_sslmode() {
     let roots = "sslrootcert={dir}/roots.crt";
     let with = |mode: &str| format!("sslmode={mode} {roots}");
 
-    let good = authority::first().issue(&["localhost", "127.0.0.1"], "x", Validity::Now);
+    let good = certificates::first().issue(&["localhost", "127.0.0.1"], "x", Validity::Now);
     server.present(&good);
     server.takes("without_tls", "sslmode=disable");
     server.takes("without_tls", "sslmode=allow");
@@ -238,7 +238,7 @@ fn certificates_are_checked_by_sslmode() {
     let revoked = format!("{} sslcrl={{dir}}/list.crl", with("verify-ca"));
     server.takes("with_tls", &revoked);
 
-    let expired = authority::first().issue(&["localhost"], "x", Validity::Past);
+    let expired = certificates::first().issue(&["localhost"], "x", Validity::Past);
     server.present(&expired);
     for mode in ["require", "verify-ca", "verify-full"] {
         server.refuses("with_tls", &with(mode), "it has expired");
@@ -246,12 +246,12 @@ fn certificates_are_checked_by_sslmode() {
     server.takes("with_tls", "sslmode=require");
     server.takes("without_tls", &with("prefer"));
 
-    let early = authority::first().issue(&["localhost"], "x", Validity::Future);
+    let early = certificates::first().issue(&["localhost"], "x", Validity::Future);
     server.present(&early);
     server.refuses("with_tls", &with("verify-ca"), "not valid yet");
 
     // Signed with SHA-384, which is also what a channel is bound by then.
-    let elsewhere = authority::second().issue(&["db.example", "10.0.0.1"], "x", Validity::Now);
+    let elsewhere = certificates::second().issue(&["db.example", "10.0.0.1"], "x", Validity::Now);
     server.present(&elsewhere);
     server.takes("with_tls", &with("verify-ca"));
     server.takes("with_tls", &with("require"));
@@ -270,17 +270,17 @@ fn certificates_are_checked_by_sslmode() {
     );
     server.takes("with_scram", &bound);
 
-    let nameless = authority::first().issue(&[], "localhost", Validity::Now);
+    let nameless = certificates::first().issue(&[], "localhost", Validity::Now);
     server.present(&nameless);
     server.refuses("with_tls", &with("verify-full"), "subjectAltName");
 
-    let stranger = authority::unknown().issue(&["localhost"], "x", Validity::Now);
+    let stranger = certificates::unknown().issue(&["localhost"], "x", Validity::Now);
     server.present(&stranger);
     for mode in ["require", "verify-ca", "verify-full"] {
         server.refuses("with_tls", &with(mode), "does not come from an authority");
     }
 
-    let revoked_one = authority::first().issue_numbered(&["localhost"], "x", Validity::Now, 66);
+    let revoked_one = certificates::first().issue_numbered(&["localhost"], "x", Validity::Now, 66);
     server.present(&revoked_one);
     server.takes("with_tls", &with("verify-full"));
     server.refuses("with_tls", &revoked, "has revoked it");

@@ -19,15 +19,15 @@
 
 mod filter;
 pub mod mask;
-mod records;
 mod rewrite;
 mod secret_redactor;
+mod session_records;
 mod slice;
 mod time_bound;
 
 pub use filter::{Filter, PatternFilter, StatementKind};
-pub use records::SessionRecords;
 pub use rewrite::{Rewrite, Rewriter};
 pub use secret_redactor::SecretRedactor;
+pub use session_records::SessionRecords;
 pub use slice::{Slice, SliceError, Slicer};
 pub use time_bound::{InvalidTimeBound, TimeBound};

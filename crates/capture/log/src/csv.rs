@@ -9,11 +9,11 @@
 use workload::Sqlstate;
 
 use super::UnreadableReason;
+use super::byte_search::find;
 use super::entry::{
     Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, line_end,
     parse_virtual_transaction, split_host_and_port, trim_line_end,
 };
-use super::scan::find;
 use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;

@@ -2,9 +2,9 @@
 
 use workload::Sqlstate;
 
+use super::byte_search::parse_number;
 use super::prefix::{Fields, LineMatch, Prefix};
 use super::reconcile::Location;
-use super::scan::parse_number;
 use super::severity::{Label, Severity};
 use super::text::Text;
 use super::timestamp::TimestampParser;

@@ -20,6 +20,7 @@
 //! contain is guessed.
 
 mod assemble;
+mod byte_search;
 mod csv;
 mod entry;
 mod envelopes;
@@ -39,7 +40,6 @@ mod recognise;
 mod reconcile;
 mod refusal;
 mod rotation_name;
-mod scan;
 mod selection;
 mod series;
 mod server_event;

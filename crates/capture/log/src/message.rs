@@ -1,7 +1,7 @@
 //! Classifies the text of a LOG entry.
 
 use super::SkipReason;
-use super::scan::parse_number;
+use super::byte_search::parse_number;
 
 /// A step of the extended protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

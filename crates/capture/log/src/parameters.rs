@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use workload::{PackedParameters, ParameterRef};
 
-use super::scan::{find, parse_number};
+use super::byte_search::{find, parse_number};
 
 /// Syntax error in a list, with its position in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::{AHEAD_NS, DispatchSummary, Dispatcher, POLL_INTERVAL};
 use crate::encode::Encoder;
 use crate::job::Job;
 use crate::load_source::{ClientEvents, LoadSource};
-use crate::timeline::Timeline;
+use crate::pacing::Timeline;
 
 /// Most jobs that wait at the workers for all clients together.
 const WAITING_MAX: u32 = 50_000;

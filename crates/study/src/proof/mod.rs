@@ -35,9 +35,9 @@ use workload::WorkloadReader;
 use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::Journal;
-use crate::order::mirrored_block;
 use crate::runner::{EndReason, Experiment, Progress, Step};
 use crate::trial::TrialContext;
+use crate::trial_order::mirrored_block;
 
 pub use numbers::{ProofNumbers, RelationSize};
 pub use perform_proof::{ProofDisplay, ProofReplays, perform_proof, perform_runs};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::{Condition, merge_settings};
-use crate::order::randomised_blocks;
+use crate::trial_order::randomised_blocks;
 
 /// Protocol mode in which statements are sent.
 #[derive(

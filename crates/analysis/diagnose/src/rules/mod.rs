@@ -10,7 +10,6 @@ mod evictions;
 mod fast_path;
 mod hot_updates;
 mod index_open_tax;
-mod indexes;
 mod keys;
 mod lock_waits;
 mod misestimates;
@@ -25,6 +24,7 @@ mod spills;
 mod starved_queue;
 mod statistics_cliff;
 mod transactions;
+mod useless_indexes;
 
 pub(crate) use missing_index::ROWS as INDEX_ROWS;
 
@@ -75,7 +75,7 @@ pub const RULES: &[Rule] = &[
     n_plus_one::RULE,
     transactions::RULE,
     old_snapshots::RULE,
-    indexes::RULE,
+    useless_indexes::RULE,
     checkpoints::RULE,
     evictions::RULE,
     connection_churn::RULE,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use workload::{KindRef, Outcome};
 
-use super::super::scan::find_near;
+use super::super::byte_search::find_near;
 use super::super::statement::{NamedStatement, split_name};
 use super::Output;
 use super::exchange::{Exchange, Protocol, Stage};

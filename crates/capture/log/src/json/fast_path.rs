@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::Row;
-use crate::scan::{parse_number, string_end};
+use crate::byte_search::{parse_number, string_end};
 
 /// Bits of the mandatory fields: `timestamp`, `pid` and `error_severity`.
 const NEEDED: u32 = 1 | 1 << 3 | 1 << 8;

@@ -4,7 +4,7 @@
 
 use super::matching::{FREE_BYTES_MAX, Fields, Span, match_typed, set_field};
 use super::{Escape, Piece};
-use crate::scan::{find_near, parse_number, word_at};
+use crate::byte_search::{find_near, parse_number, word_at};
 use crate::severity::{Label, label};
 use crate::timestamp::TimestampParser;
 

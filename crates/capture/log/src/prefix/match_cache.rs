@@ -5,7 +5,7 @@
 //! disables itself.
 
 use super::matching::LineMatch;
-use crate::scan::word_at;
+use crate::byte_search::word_at;
 
 /// Number of cached beginnings; rarely do more sessions write at one time.
 const SLOTS: usize = 512;

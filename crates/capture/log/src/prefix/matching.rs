@@ -2,7 +2,7 @@
 
 use super::server_words::{BACKENDS, TAGS};
 use super::{Escape, MatchCache, Piece, Prefix};
-use crate::scan::parse_number;
+use crate::byte_search::parse_number;
 use crate::session_id::parse_session_id;
 use crate::severity::{Label, label};
 use crate::timestamp::TimestampParser;

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use super::connection::{
+use super::packet::Segment;
+use super::tcp_reassembly::{
     ByteCounts, Connection, ConnectionSegment, SegmentOutcome, StreamListener,
 };
-use super::packet::Segment;
 use crate::conversation::Side;
 use capture_sink::SinkError;
 

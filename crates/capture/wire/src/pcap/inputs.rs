@@ -16,7 +16,7 @@ use workload::SourceFile;
 use super::account::PcapSource;
 use super::error::PcapError;
 use super::file::{Damage, NoPackets, Packet, PacketFile};
-use super::stream::{PacketStream, StopCheck};
+use super::packet_stream::{PacketStream, StopCheck};
 use capture_sink::CountingReader;
 use capture_sink::StreamState;
 use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};

@@ -10,19 +10,19 @@
 //! kind.
 
 mod account;
-mod connection;
 mod connections;
 mod error;
 mod file;
 mod half_stream;
 mod inputs;
 mod packet;
+mod packet_stream;
 #[cfg(test)]
 #[path = "../../tests/packets/mod.rs"]
 #[allow(dead_code, missing_docs)]
 mod packets;
 mod pcapng;
-mod stream;
+mod tcp_reassembly;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -32,16 +32,16 @@ use std::path::{Path, PathBuf};
 pub use account::{PcapAccount, PcapReport, PcapSource};
 pub use error::PcapError;
 pub use packet::{MalformedReason, OtherTraffic};
-pub use stream::StopCheck;
+pub use packet_stream::StopCheck;
 
 use crate::conversation::{DecoderOptions, ProtocolDecoder, Side};
 use account::PcapAccount as Account;
 use capture_sink::{EventSink, SinkError};
-use connection::StreamListener;
 use connections::Connections;
 use file::Packet;
 use inputs::Inputs;
 use packet::{PacketContent, parse_packet};
+use tcp_reassembly::StreamListener;
 
 /// Maximum number of other ports whose packets are counted.
 const OTHER_PORTS_MAX: usize = 4_096;
