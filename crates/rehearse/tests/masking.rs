@@ -183,6 +183,10 @@ fn what_cannot_be_meant_is_refused_in_a_sentence() {
     );
     std::fs::write(&log, LOG).unwrap();
     std::fs::write(&short, "what somebody made up, and is long enough").unwrap();
+    let open = path("open");
+    std::fs::write(&open, "0123456789abcdef".repeat(4)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&open, mode).unwrap();
     for (options, sentence) in [
         (
             &["--mask", &short][..],
@@ -192,6 +196,7 @@ fn what_cannot_be_meant_is_refused_in_a_sentence() {
             &["--mask", &none],
             "give one that `rehearse mask key FILE` made",
         ),
+        (&["--mask", &open], "close it with `chmod 600"),
         (&["--mask-keep", "x"], "give --mask KEYFILE too"),
         (
             &["--mask", "random", "--mask-keep", "*"],

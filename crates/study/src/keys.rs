@@ -1,5 +1,6 @@
 //! Encryption keys: reads them from files, and opens encrypted workloads.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -96,10 +97,67 @@ fn text(file: &Path) -> Result<String, Failure> {
     }
     let content = archive::read_small_file(file, KEY_BYTES_MAX)
         .and_then(|content| String::from_utf8(content).map_err(std::io::Error::other));
-    content.map_err(|error| {
+    let text = content.map_err(|error| {
         Failure::usage(format!(
             "the key file {} cannot be read ({error}); give one that `rehearse key FILE` or age-keygen made",
             file.display()
         ))
-    })
+    })?;
+    if is_secret_in(&text) {
+        refuse_open_key_file(file)?;
+    }
+    Ok(text)
+}
+
+/// Reports whether a key file has a secret key. Others may read one that has public keys only.
+fn is_secret_in(text: &str) -> bool {
+    text.lines().any(is_secret)
+}
+
+/// Refuses a file with a secret key that others may read or change.
+///
+/// # Errors
+/// If its permissions allow anything to others, or cannot be read.
+pub fn refuse_open_key_file(file: &Path) -> Result<(), Failure> {
+    let metadata = std::fs::metadata(file).map_err(|error| {
+        Failure::usage(format!(
+            "the permissions of the key file {} cannot be read ({error}); give a file of your own",
+            file.display()
+        ))
+    })?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(Failure::usage(format!(
+            "the key file {} is open to others (mode {mode:04o}), who can then undo what it protects; close it with `chmod 600 {}`, and make a new key if others may have read it",
+            file.display(),
+            file.display()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_file_with_a_secret_is_refused_if_others_may_read_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        let identity = Identity::generate();
+        std::fs::write(&file, workload::key_file(&identity)).unwrap();
+        let read = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            text(&file)
+        };
+        for mode in [0o644, 0o640, 0o660, 0o604] {
+            let refused = read(mode).unwrap_err().message;
+            assert!(refused.contains("chmod 600"), "{mode:o} {refused}");
+        }
+        assert!(read(0o600).is_ok() && read(0o400).is_ok());
+        // Public keys are no secret.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&file, identity.to_public().to_string()).unwrap();
+        assert!(read(0o644).is_ok());
+    }
 }

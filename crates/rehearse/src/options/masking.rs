@@ -103,7 +103,10 @@ pub fn read_key(file: &Path) -> Result<MaskKey, Failure> {
             file.display()
         ))
     })?;
-    MaskKey::parse(&secret).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+    let key = MaskKey::parse(&secret)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    study::keys::refuse_open_key_file(file)?;
+    Ok(key)
 }
 
 /// Creates a key of 256 bits in hexadecimal digits, as [`MaskKey::parse`] accepts it.

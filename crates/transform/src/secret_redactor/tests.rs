@@ -181,3 +181,23 @@ fn secrets_in_a_connections_settings_are_taken_out() {
     assert_eq!(redacted.wire_details, Some(after));
     assert_eq!(redacted.unreplayable, None);
 }
+
+#[test]
+fn value_of_a_setting_that_a_parameter_names_is_redacted_by_its_place() {
+    for value in ["hunter2abc", "mypassword1", "Tokenizer99", "app.secret"] {
+        let (values, marked) = executed("select set_config($1, $2, false)", &["app.secret", value]);
+        assert_eq!(values, ["app.secret", "********"], "{value}");
+        assert!(marked);
+    }
+    let (values, _) = executed(
+        "select set_config($2 || $3, $1, false), $4",
+        &["mypassword1", "app.", "secret", "x"],
+    );
+    assert_eq!(values, ["********", "app.", "secret", "x"]);
+    let (values, marked) = executed(
+        "select set_config($1, $2, false), set_config('app.secret', $3, true)",
+        &["app.tenant", "password", "S3cret"],
+    );
+    assert_eq!(values, ["app.tenant", "password", "********"]);
+    assert!(marked);
+}

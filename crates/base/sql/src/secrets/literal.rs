@@ -25,9 +25,58 @@ const IN_COMMANDS: [&str; 13] = [
 /// Maximum number of characters of a URL that are searched for a login.
 const URL_MAX: usize = 2_048;
 
-/// Whether a value has `password = …`, or a URL with a password.
+/// Whether a value has `password = …`, a URL with a password, a JSON web token, or the value of a header
+/// `Authorization`.
 pub fn holds_login(value: &str) -> bool {
-    has_password_keyword(value) || has_url_login(value)
+    has_password_keyword(value)
+        || has_url_login(value)
+        || has_web_token(value)
+        || has_authorization(value)
+}
+
+/// Whether a value has a JSON web token (RFC 7519): two or three parts in base64url, of which the first two are JSON
+/// objects.
+fn has_web_token(value: &str) -> bool {
+    let in_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    value.match_indices("eyJ").any(|(at, _)| {
+        let bytes = &value.as_bytes()[at..];
+        let head = bytes.iter().take_while(|byte| in_part(byte)).count();
+        bytes[head..].starts_with(b".eyJ")
+    })
+}
+
+/// Whether a value has `Bearer …` or `Basic …` with a token of at least eight characters.
+fn has_authorization(value: &str) -> bool {
+    let in_token = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+' | b'/' | b'=')
+    };
+    ["bearer ", "basic "].iter().any(|scheme| {
+        offsets_of(value, scheme).any(|at| {
+            let starts = !value[..at].ends_with(|character: char| character.is_alphanumeric());
+            let token = value.as_bytes()[at + scheme.len()..].trim_ascii_start();
+            let length = token.iter().take_while(|byte| in_token(byte)).count();
+            // A word of a sentence is not one.
+            let mixed = token[..length]
+                .iter()
+                .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+            starts && length >= 8 && mixed
+        })
+    })
+}
+
+/// Words that a comment uses before a secret.
+const COMMENT_WORDS: [&str; 6] = ["password", "passwd", "pwd", "secret", "token", "passphrase"];
+
+/// Whether a comment gives a secret after its name: `password: x`, `token = x`.
+pub(super) fn comment_gives_secret(comment: &str) -> bool {
+    COMMENT_WORDS.iter().any(|word| {
+        offsets_of(comment, word).any(|at| {
+            let rest = comment[at + word.len()..].trim_start();
+            rest.strip_prefix([':', '='])
+                .is_some_and(|value| !value.trim().is_empty())
+        })
+    })
 }
 
 fn has_password_keyword(value: &str) -> bool {
@@ -142,6 +191,9 @@ mod tests {
             "postgres://u:a/b?c@h/d",
             "POSTGRESQL://u:1a@h",
             "postgres://u:1234@h",
+            "x eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc y",
+            "{\"authorization\": \"Bearer a1b2c3d4e5\"}",
+            "Basic dXNlcjpwYXNz",
         ] {
             assert!(holds_login(value), "{value}");
         }
@@ -156,6 +208,8 @@ mod tests {
             "postgres://u@h/d:e",
             "://:@",
             "mailto:a@b",
+            "eyJust some text. eyJ",
+            "basic information about bearer securities",
         ] {
             assert!(!holds_login(value), "{value}");
         }

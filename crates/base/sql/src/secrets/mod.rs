@@ -13,6 +13,7 @@ mod values;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memmem::Finder;
 
 use super::byte_pair_prefilter::may_have_pair;
 
@@ -33,7 +34,7 @@ const PASSES_MAX: usize = 4;
 
 /// Substrings of which every text with a secret has one, in any case. Most texts have none, and are not
 /// searched further.
-const MENTIONS: [&str; 16] = [
+const MENTIONS: [&str; 21] = [
     "passw",
     "passphrase",
     "passcode",
@@ -50,11 +51,17 @@ const MENTIONS: [&str; 16] = [
     "_key",
     "apikey",
     "://",
+    "jwt",
+    "set_config",
+    "eyj",
+    "crypt",
+    "hmac",
 ];
 
 /// Pairs of letters of which each of [`MENTIONS`] has one. Most texts have none.
-const PAIRS: [[u8; 2]; 11] = [
-    *b"ss", *b"pw", *b"cr", *b"ok", *b"fi", *b"nk", *b"nn", *b"og", *b"_k", *b"ik", *b"//",
+const PAIRS: [[u8; 2]; 15] = [
+    *b"ss", *b"pw", *b"cr", *b"ok", *b"fi", *b"nk", *b"nn", *b"og", *b"_k", *b"ik", *b"//", *b"jw",
+    *b"yj", *b"nf", *b"hm",
 ];
 
 /// A text without its secrets.
@@ -125,6 +132,12 @@ fn redact_once(sql: &str) -> Option<RedactedSql> {
 
 /// Returns whether a text may hold a secret. It is a quick search for [`MENTIONS`].
 pub fn may_hold_secret(text: &str) -> bool {
+    static SCHEMES: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["earer ", "asic "].map(Finder::new));
+    let bytes = text.as_bytes();
+    if begins_definition(bytes) || SCHEMES.iter().any(|scheme| scheme.find(bytes).is_some()) {
+        return true;
+    }
     static MACHINE: LazyLock<AhoCorasick> = LazyLock::new(|| {
         AhoCorasick::builder()
             .ascii_case_insensitive(true)
@@ -133,6 +146,16 @@ pub fn may_hold_secret(text: &str) -> bool {
             .expect("a few short words")
     });
     may_have_pair(text.as_bytes(), PAIRS) && MACHINE.is_match(text)
+}
+
+/// Whether a text begins with `CREATE`, `ALTER` or `SET`. Their secrets have many names, some of them mistyped.
+fn begins_definition(text: &[u8]) -> bool {
+    let start = text.trim_ascii_start();
+    let is = |word: &&[u8]| {
+        let start = start.get(..word.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    [&b"create"[..], b"alter", b"set "].iter().any(is)
 }
 
 #[cfg(test)]

@@ -17,6 +17,19 @@ const WORDS: [&str; 13] = [
     "encryption_key",
 ];
 
+/// Parts of a name, between dots, underscores and hyphens, that mark it.
+const PARTS: [&str; 9] = [
+    "pwd",
+    "pass",
+    "jwt",
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "sid",
+    "conninfo",
+];
+
 /// Names that contain such a word and whose values are not secret.
 const HARMLESS: [&str; 4] = [
     "password_encryption",
@@ -25,14 +38,23 @@ const HARMLESS: [&str; 4] = [
     "scram_iterations",
 ];
 
+/// Whether a name marks a secret by one of its parts. The claims of a token that was verified (`request.jwt.claims`)
+/// are data of its session.
+fn has_secret_part(name: &str) -> bool {
+    let mut parts = name.split(['.', '_', '-']);
+    let is_setting = name.contains('.');
+    !name.contains("claim")
+        && parts.any(|part| PARTS.contains(&part) || is_setting && part == "key")
+}
+
 /// Whether the value of a setting or option of this name is a secret: a password, a key, a token.
 pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !HARMLESS.contains(&name.as_str())
         && (WORDS.iter().any(|word| name.contains(word))
-            || name
-                .split(['.', '_', '-'])
-                .any(|part| matches!(part, "pwd" | "pass")))
+            || has_secret_part(&name)
+            // Commands of the server often hold a login.
+            || name.ends_with("_command"))
 }
 
 #[cfg(test)]
@@ -47,10 +69,23 @@ mod tests {
             "jwt_secret",
             "app.pwd",
             "x.api_key",
+            "app.jwt",
+            "session.auth",
+            "vault.sid",
+            "app.key",
+            "archive_command",
+            "primary_conninfo",
         ] {
             assert!(names_a_secret(name), "{name}");
         }
-        for name in ["password_encryption", "work_mem", "bypass", "app.tenant"] {
+        for name in [
+            "password_encryption",
+            "work_mem",
+            "bypass",
+            "app.tenant",
+            "key",
+            "app.author",
+        ] {
             assert!(!names_a_secret(name), "{name}");
         }
     }

@@ -7,13 +7,59 @@ use std::ops::Range;
 
 use super::super::fingerprint::lexer::{Backslash, Lexer, LexicalRules, Token};
 use super::super::literal::Spelling;
-use super::literal::{holds_login, is_template, is_verifier, may_have_login};
+use super::literal::{comment_gives_secret, holds_login, is_template, is_verifier, may_have_login};
 use super::names::names_a_secret;
 use super::{DEPTH_MAX, REDACTED_LITERAL, may_hold_secret};
 
 /// Maximum number of tokens in the name of a setting.
 const NAME_TOKENS_MAX: usize = 16;
 const ARGUMENT_TOKENS_MAX: usize = 256;
+
+/// Functions of `pgcrypto`, with the first argument (from 0) that is a key or a password.
+const KEY_ARGUMENTS: [(&str, usize); 14] = [
+    ("crypt", 0),
+    ("hmac", 1),
+    ("encrypt", 1),
+    ("decrypt", 1),
+    ("encrypt_iv", 1),
+    ("decrypt_iv", 1),
+    ("pgp_sym_encrypt", 1),
+    ("pgp_sym_encrypt_bytea", 1),
+    ("pgp_sym_decrypt", 1),
+    ("pgp_sym_decrypt_bytea", 1),
+    ("pgp_pub_encrypt", 1),
+    ("pgp_pub_encrypt_bytea", 1),
+    ("pgp_pub_decrypt", 1),
+    ("pgp_pub_decrypt_bytea", 1),
+];
+
+/// Options of foreign servers and user mappings that say what to connect to, and how to plan.
+const HARMLESS_OPTIONS: [&str; 24] = [
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "database",
+    "user",
+    "username",
+    "servername",
+    "use_remote_estimate",
+    "fdw_startup_cost",
+    "fdw_tuple_cost",
+    "extensions",
+    "fetch_size",
+    "batch_size",
+    "async_capable",
+    "updatable",
+    "truncatable",
+    "keep_connections",
+    "parallel_commit",
+    "parallel_abort",
+    "sslmode",
+    "connect_timeout",
+    "client_encoding",
+    "password_required",
+];
 
 /// Secrets found in a text.
 #[derive(Debug, Default)]
@@ -31,8 +77,25 @@ pub(super) struct SecretFindings {
     pub(super) is_concatenated: bool,
     /// The text is about a role's password, even if it gives none.
     pub(super) concerns_role: bool,
-    /// Settings are named by parameters: `set_config($1, …)`.
-    pub(super) settings_named_by_parameter: bool,
+    /// Calls of `set_config` whose setting is named by parameters.
+    pub(super) settings_by_parameter: Vec<SettingByParameter>,
+}
+
+/// A call of `set_config` whose first argument has parameters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SettingByParameter {
+    /// Texts and parameters that make the name.
+    pub(super) name: Vec<NamePart>,
+    /// Numbers of the parameters (from 1) in the value.
+    pub(super) values: Vec<usize>,
+}
+
+/// Part of a setting's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NamePart {
+    Text(String),
+    /// A parameter's number, from 1.
+    Parameter(usize),
 }
 
 impl SecretFindings {
@@ -100,7 +163,9 @@ pub(super) fn find(sql: &str, depth: usize) -> SecretFindings {
         found.parameters.extend(other.parameters);
         found.is_concatenated |= other.is_concatenated;
         found.concerns_role |= other.concerns_role;
-        found.settings_named_by_parameter |= other.settings_named_by_parameter;
+        found
+            .settings_by_parameter
+            .extend(other.settings_by_parameter);
     }
     found.secrets = merge_overlapping(found.secrets);
     if found.concerns_role {
@@ -232,7 +297,7 @@ fn read_tokens<'a>(
 fn read_comment(sql: &str, range: Range<usize>, depth: usize, found: &mut SecretFindings) {
     let inner = sql[range.clone()].trim_start_matches(['-', '/', '*']);
     let inner = inner.trim_end_matches(['*', '/']);
-    if may_hold_secret(inner) && holds_secret(inner, depth) {
+    if may_hold_secret(inner) && (comment_gives_secret(inner) || holds_secret(inner, depth)) {
         found.comments.push(range.clone());
     }
     found.all_comments.push(range);
@@ -282,9 +347,10 @@ impl Statement<'_> {
         let is_role = self.sets_role_password();
         found.concerns_role |= is_role;
         let copies = self.starts_with(&["copy"]);
+        let is_foreign = self.has_foreign_body();
+        let options = self.foreign_options();
         for (at, token) in self.statement.iter().enumerate() {
-            let before = at.checked_sub(1).map(|before| &self.statement[before]);
-            let name = before.and_then(MergedToken::name);
+            let name = self.name_before(at);
             match token.kind {
                 MergedTokenKind::Text => {
                     let secret = name.is_some_and(names_a_secret)
@@ -292,6 +358,8 @@ impl Statement<'_> {
                         || copies
                             && name.is_some_and(|name| name.eq_ignore_ascii_case("program"))
                             && may_have_login(&token.value)
+                        || options.is_some_and(|from| at > from) && !Self::is_harmless_option(name)
+                        || is_foreign && may_hold_secret(&token.value)
                         || holds_secret(&token.value, depth);
                     if secret {
                         found.secrets.push(token.range.clone());
@@ -316,6 +384,7 @@ impl Statement<'_> {
             if token.is("set_config") {
                 self.find_set_config(at, found);
             }
+            self.find_key_argument(at, found);
         }
         self.find_settings(found);
     }
@@ -341,11 +410,13 @@ impl Statement<'_> {
         };
         let rest = &self.statement[at + 2..];
         let mapping = rest.first().is_some_and(|token| token.is("mapping"));
-        let has_password = rest.iter().any(|token| {
-            token.name().is_some_and(|name| {
-                names_a_secret(name) || name.to_ascii_lowercase().contains("passw")
-            })
-        });
+        // At the start of a text, any other literal is a mistyped password. A body has words of other statements.
+        let has_password = at == 0
+            || rest.iter().any(|token| {
+                token.name().is_some_and(|name| {
+                    names_a_secret(name) || name.to_ascii_lowercase().contains("passw")
+                })
+            });
         let identified = rest.iter().any(|token| token.is("identified"));
         let setting = rest.windows(2).any(|pair| {
             pair[0].is("set")
@@ -422,26 +493,160 @@ impl Statement<'_> {
         }
     }
 
-    /// Reads `set_config('app.password', …)`.
+    /// Reads `set_config('app.password', …)`. What is before the first comma makes the name.
     fn find_set_config(&self, at: usize, found: &mut SecretFindings) {
-        let [bracket, name, rest @ ..] = &self.statement[at + 1..] else {
+        let arguments = self.arguments(at);
+        let Some((name, values)) = arguments.split_first() else {
             return;
         };
-        if !bracket.is_symbol("(") {
-            return;
-        }
-        found.settings_named_by_parameter |= name.kind == MergedTokenKind::Parameter;
-        if name.kind == MergedTokenKind::Text && names_a_secret(&name.value) {
-            let arguments = rest.iter().take(ARGUMENT_TOKENS_MAX);
-            for value in arguments.take_while(|token| !token.is_symbol(")")) {
-                if matches!(
-                    value.kind,
-                    MergedTokenKind::Text | MergedTokenKind::Parameter
-                ) {
-                    self.add_secret(value, found);
+        let mut call = SettingByParameter::default();
+        for token in *name {
+            match token.kind {
+                MergedTokenKind::Text => call.name.push(NamePart::Text(token.value.clone())),
+                MergedTokenKind::Parameter => {
+                    let number = token.text[1..].parse();
+                    call.name.extend(number.map(NamePart::Parameter));
                 }
+                _ => {}
             }
         }
+        let texts = call.name.iter().filter_map(|part| match part {
+            NamePart::Text(text) => Some(&**text),
+            NamePart::Parameter(_) => None,
+        });
+        let is_secret = names_a_secret(&texts.collect::<String>());
+        for value in values.iter().take(1).copied().flatten() {
+            match value.kind {
+                MergedTokenKind::Text | MergedTokenKind::Parameter if is_secret => {
+                    self.add_secret(value, found);
+                }
+                MergedTokenKind::Parameter => call.values.extend(value.text[1..].parse::<usize>()),
+                _ => {}
+            }
+        }
+        let is_open = |part: &NamePart| matches!(part, NamePart::Parameter(_));
+        if !is_secret && call.name.iter().any(is_open) {
+            found.settings_by_parameter.push(call);
+        }
+    }
+
+    /// Returns the arguments of the call whose function is at `at`, split at the commas.
+    fn arguments(&self, at: usize) -> Vec<&[MergedToken<'_>]> {
+        let Some([bracket, rest @ ..]) = self.statement.get(at + 1..) else {
+            return Vec::new();
+        };
+        if !bracket.is_symbol("(") {
+            return Vec::new();
+        }
+        let (mut depth, mut from, mut arguments) = (0_u32, 0, Vec::new());
+        for (place, token) in rest.iter().enumerate().take(ARGUMENT_TOKENS_MAX) {
+            if token.is_symbol("(") {
+                depth += 1;
+            } else if token.is_symbol(")") {
+                if depth == 0 {
+                    arguments.push(&rest[from..place]);
+                    return arguments;
+                }
+                depth -= 1;
+            } else if token.is_symbol(",") && depth == 0 {
+                arguments.push(&rest[from..place]);
+                from = place + 1;
+            }
+        }
+        // The call is cut, or long.
+        arguments.push(&rest[from..rest.len().min(ARGUMENT_TOKENS_MAX)]);
+        arguments
+    }
+
+    /// Reads a call of `pgcrypto`, such as `pgp_sym_encrypt(data, key)`.
+    fn find_key_argument(&self, at: usize, found: &mut SecretFindings) {
+        let Some(function) = self.statement[at].name() else {
+            return;
+        };
+        if !self
+            .statement
+            .get(at + 1)
+            .is_some_and(|next| next.is_symbol("("))
+        {
+            return;
+        }
+        let is_called = |(name, _): &&(&str, usize)| function.eq_ignore_ascii_case(name);
+        let Some((_, first)) = KEY_ARGUMENTS.iter().find(is_called) else {
+            return;
+        };
+        for value in self
+            .arguments(at)
+            .into_iter()
+            .skip(*first)
+            .take(2)
+            .flatten()
+        {
+            if matches!(
+                value.kind,
+                MergedTokenKind::Text | MergedTokenKind::Parameter
+            ) {
+                self.add_secret(value, found);
+            }
+        }
+    }
+
+    /// Returns the place after which literals are options of a foreign server, wrapper or user mapping.
+    fn foreign_options(&self) -> Option<usize> {
+        let is_any =
+            |token: &MergedToken<'_>, words: &[&str]| words.iter().any(|word| token.is(word));
+        let defines = is_any(self.statement.first()?, &["create", "alter"]);
+        let place = self
+            .statement
+            .iter()
+            .position(|token| token.is("options"))?;
+        let before = &self.statement[..place];
+        let is_foreign = before
+            .iter()
+            .any(|token| is_any(token, &["server", "mapping", "wrapper"]));
+        let is_table = before.iter().any(|token| token.is("table"));
+        (defines && is_foreign && !is_table).then_some(place)
+    }
+
+    /// Whether an option says what to connect to, or how to plan.
+    fn is_harmless_option(name: Option<&str>) -> bool {
+        let name = name.unwrap_or("");
+        HARMLESS_OPTIONS
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    }
+
+    /// Returns the name that the value at `at` is given to: before it, or before `=>` or `:=`.
+    fn name_before(&self, at: usize) -> Option<&str> {
+        match &self.statement[..at] {
+            [.., name, first, second]
+                if first.is_symbol("=") && second.is_symbol(">")
+                    || first.is_symbol(":") && second.is_symbol("=") =>
+            {
+                name.name()
+            }
+            [.., name] => name.name(),
+            [] => None,
+        }
+    }
+
+    /// Whether the statement defines a function in a language whose text is not SQL.
+    fn has_foreign_body(&self) -> bool {
+        let mut words = self.statement.iter();
+        let defines = self
+            .statement
+            .first()
+            .is_some_and(|first| first.is("create") || first.is("do"));
+        defines
+            && words.any(|token| token.is("language"))
+            && words.next().is_some_and(|language| {
+                let name = match language.kind {
+                    MergedTokenKind::Text => &*language.value,
+                    _ => language.name().unwrap_or(""),
+                };
+                !["sql", "plpgsql"]
+                    .iter()
+                    .any(|known| name.eq_ignore_ascii_case(known))
+            })
     }
 
     /// Reads `SET app.password = …`, alone or for a role, a database or a function.

@@ -3,7 +3,7 @@
 use super::REDACTED;
 use super::literal::holds_login;
 use super::names::names_a_secret;
-use super::text::{SecretFindings, find, value_holds_secret};
+use super::text::{NamePart, SecretFindings, SettingByParameter, find, value_holds_secret};
 
 /// Returns whether a text may call `set_config` with the setting's name in a parameter.
 pub fn may_name_settings_by_parameter(sql: &str) -> bool {
@@ -24,15 +24,34 @@ where
         return Vec::new();
     }
     let found = sql.map_or_else(SecretFindings::default, |sql| find(sql, 0));
-    let named = found.settings_named_by_parameter && values().flatten().any(names_a_secret);
+    let named = values_of_named_settings(&found, &values);
     let secrets = values().enumerate().filter(|(index, value)| {
         let secret = found.is_concatenated
             || found.parameters.contains(&(index + 1))
-            || named && !value.is_some_and(names_a_secret)
+            || named.contains(&(index + 1))
             || value.is_some_and(is_secret);
         secret && *value != Some(REDACTED)
     });
     secrets.map(|(index, _)| index).collect()
+}
+
+/// Returns the numbers of the parameters (from 1) that are values of settings which other parameters name.
+fn values_of_named_settings<'v, I>(found: &SecretFindings, values: &impl Fn() -> I) -> Vec<usize>
+where
+    I: Iterator<Item = Option<&'v str>>,
+{
+    let name = |call: &&SettingByParameter| -> bool {
+        let parts = call.name.iter().map(|part| match part {
+            NamePart::Text(text) => text.as_str(),
+            NamePart::Parameter(number) => {
+                let value = number.checked_sub(1).and_then(|index| values().nth(index));
+                value.flatten().unwrap_or("")
+            }
+        });
+        names_a_secret(&parts.collect::<String>())
+    };
+    let calls = found.settings_by_parameter.iter().filter(name);
+    calls.flat_map(|call| call.values.iter().copied()).collect()
 }
 
 /// Returns the value of a connection's setting without secrets, or `None` if it has none.
