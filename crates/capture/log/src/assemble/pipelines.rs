@@ -37,8 +37,7 @@ impl LiveSession {
             && exchange.stage != Stage::Parsed
             && exchange.sqlstate.is_none()
             && self.transaction != TransactionState::Open
-            && transaction_boundary(exchange.sql()) == TransactionBoundary::None
-            && (exchange.transaction != 0 || may_write(exchange.sql()))
+            && may_leave_something(exchange)
     }
 
     /// Emits an exchange after those that are held, or holds it.
@@ -75,8 +74,10 @@ impl LiveSession {
 
     /// Emits the held statements, which are committed as far as the log says.
     pub(super) fn commit_pipeline(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
-        let held = std::mem::take(&mut self.uncommitted).into_held();
-        (held.into_iter()).try_for_each(|held| self.emit_settled(output, held))
+        while let Some(held) = self.uncommitted.pop() {
+            self.emit_settled(output, held)?;
+        }
+        Ok(())
     }
 
     /// Emits the held statements, which an error undid or may have undone. Returns the mark of the
@@ -97,7 +98,7 @@ impl LiveSession {
             output.account.tallies.fate_lost += self.uncommitted.taken_for_committed();
         }
         let mut marked = None;
-        for mut held in std::mem::take(&mut self.uncommitted).into_held() {
+        while let Some(mut held) = self.uncommitted.pop() {
             // What only reads left nothing in any case, and a prepared statement outlives an error.
             let is_undone = relation == Relation::SameTransaction || may_write(held.sql());
             if is_undone && held.stage != Stage::Parsed {
@@ -136,12 +137,46 @@ fn is_boundary(exchange: &Exchange) -> bool {
     transaction_boundary(exchange.sql()) != TransactionBoundary::None
 }
 
+/// Returns whether a statement outside of a transaction block may leave something that an error undoes.
+#[inline]
+fn may_leave_something(exchange: &Exchange) -> bool {
+    let sql = exchange.sql();
+    match first_word(sql) {
+        FirstWord::Write => true,
+        FirstWord::Select => exchange.transaction != 0,
+        FirstWord::Other => {
+            transaction_boundary(sql) == TransactionBoundary::None
+                && (exchange.transaction != 0 || classify(sql).may_write())
+        }
+    }
+}
+
 /// Returns whether a statement may write, as far as its first words say.
 #[inline]
 fn may_write(sql: &str) -> bool {
-    let is_select = sql
-        .as_bytes()
-        .get(..6)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b"select"));
-    !is_select && classify(sql).may_write()
+    match first_word(sql) {
+        FirstWord::Write => true,
+        FirstWord::Select => false,
+        FirstWord::Other => classify(sql).may_write(),
+    }
+}
+
+/// First word of a statement, as far as it decides without lexing the rest.
+enum FirstWord {
+    /// INSERT, UPDATE or DELETE.
+    Write,
+    Select,
+    Other,
+}
+
+#[inline]
+fn first_word(sql: &str) -> FirstWord {
+    let Some(word) = sql.as_bytes().first_chunk::<6>() else {
+        return FirstWord::Other;
+    };
+    match &word.map(|byte| byte | 0x20) {
+        b"insert" | b"update" | b"delete" => FirstWord::Write,
+        b"select" => FirstWord::Select,
+        _ => FirstWord::Other,
+    }
 }

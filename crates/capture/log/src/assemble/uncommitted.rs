@@ -76,9 +76,13 @@ impl Uncommitted {
         Some(oldest)
     }
 
-    /// Returns the held statements, the oldest first.
-    pub(super) fn into_held(self) -> VecDeque<Box<Exchange>> {
-        self.held
+    /// Removes the oldest statement. Without any, the next is of another pipeline.
+    pub(super) fn pop(&mut self) -> Option<Box<Exchange>> {
+        let oldest = self.held.pop_front();
+        if self.held.is_empty() {
+            (self.bytes, self.taken_for_committed) = (0, 0);
+        }
+        oldest
     }
 
     /// Returns the number of statements of the same pipeline that were taken for committed.
