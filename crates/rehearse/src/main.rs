@@ -28,6 +28,11 @@ fn main() -> ExitCode {
     log::set_up(program.log);
     study::keys::set_key_file(program.keys.key);
     study::notes::set_listener(terminal::note);
+    connect::set_warning_listener(|text| terminal::note(&format!("warning: {text}")));
+    if let Err(error) = signals::survive_file_size_limit() {
+        terminal::complain(&format!("the system refuses a signal handler: {error}"));
+        return ExitCode::from(3);
+    }
     match run(program.command) {
         // What was to be read is not there: nothing was found then, and nothing not found.
         Ok(_) if terminal::lost() => ExitCode::from(3),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::low_level::pipe;
 use signal_hook::{flag, low_level};
 
@@ -45,6 +45,15 @@ pub fn listen() -> io::Result<Interrupt> {
         .name("signals".to_owned())
         .spawn(waits)?;
     Ok(interrupt)
+}
+
+/// Makes a write past the limit of file sizes (`ulimit -f`) an error with a message. Without a handler, the signal kills
+/// the process and leaves a partial result.
+///
+/// # Errors
+/// If the system refuses a handler.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
 fn end_at_once(interrupt: &Interrupt) {

@@ -8,6 +8,7 @@ use run::SkipReason;
 use workload::{EventKind, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
+use crate::engine::check_limits;
 use crate::error::ReplayError;
 use crate::event_stream::EventStream;
 use crate::options::Options;
@@ -37,12 +38,13 @@ pub struct DryRun {
 /// Reads a whole workload as a replay would, and sends nothing.
 ///
 /// # Errors
-/// If the workload cannot be read, or the target does not say what a read-only replay must not use.
+/// If the workload cannot be read, a limit of the process is too low for the replay, or the target does not say what a read-only replay must not use.
 pub fn dry_run(
     reader: &WorkloadReader,
     target: &Target,
     options: &Options,
 ) -> Result<DryRun, ReplayError> {
+    check_limits(reader, options)?;
     let unrestricted = unrestricted_names(reader, target, options)?;
     let mut writing = HashSet::new();
     for statement in reader.statements()? {

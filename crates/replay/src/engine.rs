@@ -43,6 +43,9 @@ const OBSERVE_INTERVAL: Duration = Duration::from_millis(100);
 /// half a million statements.
 const RECORD_BATCHES_MAX: usize = 1_024;
 
+/// Least address space that a replay needs. Stacks and arenas of its threads reserve most of it, and use little memory.
+const ADDRESS_SPACE_BYTES_MIN: u64 = 2 << 30;
+
 /// Tries every login of the workload once, so that a target that is down, or has no such role or database, is found
 /// before the replay starts. Returns the target's address, version and encodings.
 ///
@@ -101,7 +104,7 @@ pub fn replay(
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
     let sessions_at_once = sessions_at_once(reader, options);
-    check_room(sessions_at_once, options)?;
+    check_limits(reader, options)?;
     let target = &options.target_with_settings(target);
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
@@ -190,14 +193,28 @@ fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {
     }
 }
 
-/// Raises the limit of open files, and checks that it allows the connections needed at once.
-fn check_room(sessions_at_once: u64, options: &Options) -> Result<(), ReplayError> {
+/// Raises the limit of open files, and checks that the process's limits allow the replay.
+///
+/// # Errors
+/// If a limit is too low; the error has the value that is needed.
+pub(crate) fn check_limits(reader: &WorkloadReader, options: &Options) -> Result<(), ReplayError> {
+    let sessions = sessions_at_once(reader, options);
     let connections = options
         .connections_max
-        .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
-    match event_loop::raise_fd_limit(connections)? {
-        Some(room) => Err(ReplayError::TooManySessions { connections, room }),
-        None => Ok(()),
+        .map_or(sessions, |max| sessions.min(max.into()));
+    if let Some(room) = event_loop::raise_fd_limit(connections)? {
+        return Err(ReplayError::TooManySessions {
+            connections,
+            files: connections + event_loop::OTHER_FILES,
+            room,
+        });
+    }
+    match event_loop::address_space_limit()? {
+        Some(bytes) if bytes < ADDRESS_SPACE_BYTES_MIN => Err(ReplayError::AddressSpace {
+            mib: bytes >> 20,
+            needed_mib: ADDRESS_SPACE_BYTES_MIN >> 20,
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -38,13 +38,25 @@ pub enum ReplayError {
     },
     /// The system allows fewer connections than the replay needs.
     #[error(
-        "{connections} sessions at once need as many connections, and this process may have {room}; allow it more open files (ulimit -n), or give --max-connections"
+        "{connections} sessions at once need as many connections, and this process may have {room}; allow it {files} open files (ulimit -n {files}), or pass --max-connections"
     )]
     TooManySessions {
         /// Number of connections needed at once.
         connections: u64,
+        /// Number of open files needed.
+        files: u64,
         /// Number of connections that the system allows.
         room: u64,
+    },
+    /// The address space is limited to less than the replay needs.
+    #[error(
+        "a replay needs {needed_mib} MiB of address space for its threads, and this process may have {mib} MiB; raise the limit (ulimit -v unlimited)"
+    )]
+    AddressSpace {
+        /// Limit, in MiB.
+        mib: u64,
+        /// Minimum, in MiB.
+        needed_mib: u64,
     },
     /// A workload or run cannot be read or written.
     #[error(transparent)]

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Number of open files other than connections: the run, the workload, and descriptors of the threads.
-const OTHER_FILES: u64 = 128;
+pub const OTHER_FILES: u64 = 128;
 
 /// Raises the limit of open files to that of `connections` connections. Returns the maximum number of
 /// connections if it is less.
@@ -28,6 +28,22 @@ pub fn raise_fd_limit(connections: u64) -> io::Result<Option<u64>> {
         }
     }
     Ok((limit.rlim_cur < needed).then(|| limit.rlim_cur.saturating_sub(OTHER_FILES)))
+}
+
+/// Returns the limit of the process's address space in bytes (`ulimit -v`); `None` if there is none.
+///
+/// # Errors
+/// If the limit cannot be read.
+pub fn address_space_limit() -> io::Result<Option<u64>> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is plain data that the call fills in.
+    if unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod descriptors;
 mod ring;
 
-pub use descriptors::raise_fd_limit;
+pub use descriptors::{OTHER_FILES, address_space_limit, raise_fd_limit};
 pub use ring::{Buffer, Completion, Ring, Socket, StopReason, UnsentMessage};
 
 use std::io;

@@ -210,6 +210,20 @@ impl SocketOpener {
                 ),
             )
             .of_tls()),
+            // The message that follows may come from anybody on the way, so it is not read (CVE-2024-10977). Neither
+            // answer leads to an attempt without TLS.
+            Some(EncryptionReply::Error) => Err(DialError::new(
+                UNREACHABLE,
+                format!(
+                    "{server} answered with an error when asked for TLS, which is not shown, since it comes from an \
+                     unknown sender; look into the server's log, or use sslmode=disable"
+                ),
+                libpq_messages::failed(
+                    server,
+                    address,
+                    "server sent an error response during SSL exchange",
+                ),
+            )),
             _ => Err(DialError::new(
                 NO_POSTGRESQL,
                 format!("{server} does not answer like PostgreSQL when asked for TLS"),
@@ -221,8 +235,7 @@ impl SocketOpener {
                         answer[0].escape_ascii()
                     ),
                 ),
-            )
-            .of_tls()),
+            )),
         }
     }
 

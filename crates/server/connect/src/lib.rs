@@ -17,6 +17,7 @@ mod passfile;
 mod security;
 mod service;
 pub mod tls;
+mod warning;
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -27,6 +28,7 @@ pub use passfile::{PasswordFile, PasswordFileProblem};
 pub use security::{
     AuthMethod, ChannelBindingMode, SecurityOptions, SslMode, TlsVersions, TrustedRoots,
 };
+pub use warning::set_warning_listener;
 
 /// Setting that makes transactions read-only by default.
 const READ_ONLY: &str = "default_transaction_read_only";

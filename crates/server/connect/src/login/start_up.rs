@@ -14,8 +14,11 @@ use protocol::{PROTOCOL_3_0, backend, next_frame};
 use super::{Dialer, Failure, Login, LoginError, NO_PASSWORD, NO_POSTGRESQL, ServerFacts};
 use crate::dial::{Channel, is_timeout};
 use crate::tls::end_point;
-use crate::{AuthMethod, ChannelBindingMode, Server, SessionAttributes};
+use crate::warning::warn_once;
+use crate::{AuthMethod, ChannelBindingMode, Host, Server, SessionAttributes};
 
+/// Maximum size of all messages between two requests, notices included. No query of this program has a larger answer.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Maximum size of a start-up reply. A PostgreSQL server sends none that is larger.
 const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -24,6 +27,8 @@ pub(super) struct StartUp<'a> {
     pub(super) server: Server,
     pub(super) channel: Channel,
     unread: Vec<u8>,
+    /// Bytes received since the last request.
+    answer_bytes: u64,
     pub(super) out: Vec<u8>,
     pub(super) facts: ServerFacts,
     /// The connection is closed.
@@ -64,6 +69,7 @@ impl<'a> StartUp<'a> {
             server: server.clone(),
             channel,
             unread: Vec::new(),
+            answer_bytes: 0,
             out: Vec::new(),
             facts: ServerFacts::default(),
             is_closed: false,
@@ -131,6 +137,7 @@ impl<'a> StartUp<'a> {
             .write_all(&self.out)
             .and_then(|()| self.channel.flush());
         self.out.clear();
+        self.answer_bytes = 0;
         result.map_err(|error| self.failed(error))
     }
 
@@ -169,6 +176,10 @@ impl<'a> StartUp<'a> {
             if read == 0 {
                 return Err(self.violated("it closed the connection").into());
             }
+            self.answer_bytes += read as u64;
+            if self.answer_bytes > ANSWER_BYTES_MAX {
+                return Err(self.violated("its answer is larger than 256 MiB").into());
+            }
             self.unread.extend_from_slice(&buffer[..read]);
         }
     }
@@ -205,6 +216,7 @@ impl<'a> StartUp<'a> {
                     self.check_binding(false, method)?;
                     self.check_method(method)?;
                     let password = self.password(login)?;
+                    self.warn_of_clear_text(login);
                     self.send_password(password.as_bytes())?;
                 }
                 Authentication::Md5Password { salt } => {
@@ -356,6 +368,18 @@ impl<'a> StartUp<'a> {
                 login.user
             ),
         ))
+    }
+
+    /// Warns before a password is sent that everybody on the way can read.
+    fn warn_of_clear_text(&self, login: &Login) {
+        let is_socket = matches!(self.server.host, Some(Host::Unix(_) | Host::Abstract(_)));
+        if !self.is_encrypted() && !is_socket {
+            warn_once(format!(
+                "the password of role \"{}\" goes to {} in clear text, since the server asks for it so and the \
+                 connection has no TLS; use sslmode=verify-full, or require_auth=scram-sha-256 to refuse this",
+                login.user, self.server
+            ));
+        }
     }
 
     fn send_password(&mut self, password: &[u8]) -> Result<(), Failure> {
