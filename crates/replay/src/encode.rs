@@ -130,7 +130,7 @@ impl<'a> Encoder<'a> {
             (Ok(rows_max), kind) => {
                 let captured = particulars.map_or(&[][..], |known| &known.parameter_types);
                 let server = (self.target, self.logins);
-                let types = self.types.to_send(event.session, captured, server);
+                let types = self.types.choose_types(event.session, captured, server);
                 let details = (particulars, &*types, sqlstate_of_messages(&event));
                 let protocol = match self.target.is_read_only() {
                     true => SimpleProtocol::Avoided,

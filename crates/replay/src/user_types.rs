@@ -57,7 +57,7 @@ impl UserTypes {
     }
 
     /// Returns the types to send for captured ones; 0 is an unspecified type.
-    pub(crate) fn to_send<'t>(
+    pub(crate) fn choose_types<'t>(
         &mut self,
         session: u64,
         types: &'t [u32],
@@ -83,8 +83,8 @@ impl UserTypes {
             DatabaseTypes::Unknown | DatabaseTypes::Known(_) => Cow::Borrowed(types),
             DatabaseTypes::Unspecified => {
                 self.unspecified += 1;
-                let to_send = |oid: &u32| if is_user_type(oid) { 0 } else { *oid };
-                types.iter().map(to_send).collect()
+                let type_to_send = |oid: &u32| if is_user_type(oid) { 0 } else { *oid };
+                types.iter().map(type_to_send).collect()
             }
         }
     }
