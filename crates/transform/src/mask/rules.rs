@@ -10,7 +10,7 @@ const AFTER_FIRST: u32 = !FIRST;
 /// Every other one, from the first on: keys.
 const ODD: u32 = 0x5555_5555;
 
-const FUNCTIONS: [(&str, u32); 89] = [
+const FUNCTIONS: [(&str, u32); 88] = [
     ("to_char", SECOND),
     ("to_date", SECOND),
     ("to_timestamp", SECOND),
@@ -43,7 +43,6 @@ const FUNCTIONS: [(&str, u32); 89] = [
     ("pg_relation_size", ALL),
     ("pg_table_size", ALL),
     ("pg_indexes_size", ALL),
-    ("pg_notify", FIRST),
     ("pg_sleep", ALL),
     ("pg_sleep_for", ALL),
     ("pg_cancel_backend", ALL),

@@ -120,6 +120,7 @@ impl Mask {
                 Token::Value { .. } => {
                     self.mask_literal(&scanner, index, (backslash, depth), account, out)
                 }
+                _ if scanner.is_client_name(index) => self.mask_client_name(text, account, out),
                 _ if scanner.is_escaped_literal(token) => {
                     mask_text(&self.key, text, TextSyntax::Plain, out);
                     MaskOutcome::Masked.count(&mut account.literals);
@@ -139,6 +140,20 @@ impl Mask {
         }
         account.comments += 1;
         out.push_str(if text.starts_with("--") { "--" } else { "/**/" });
+    }
+
+    /// Masks the name of a savepoint or a channel. A channel is the same in `pg_notify('channel', …)`, as the server
+    /// folds it.
+    fn mask_client_name(&self, text: &str, account: &mut MaskAccount, out: &mut String) {
+        let folded = match text.contains('"') {
+            true => text.to_owned(),
+            false => text.to_ascii_lowercase(),
+        };
+        match mask_text(&self.key, &folded, TextSyntax::Plain, out) {
+            true => MaskOutcome::Masked,
+            false => MaskOutcome::Kept(KeepReason::Small),
+        }
+        .count(&mut account.names);
     }
 
     fn mask_literal(

@@ -53,6 +53,13 @@ enum BracketKind {
     Subscript,
 }
 
+/// Returns whether a text after this word of a COPY names a file or a program.
+fn precedes_file(word: &str) -> bool {
+    ["to", "from", "program"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(word))
+}
+
 /// Properties of a definition.
 #[derive(Debug, Clone, Copy, Default)]
 struct Definition {
@@ -80,6 +87,8 @@ pub(super) struct SqlScanner<'a> {
     after_copied: bool,
     /// The last token that is no comment.
     previous: Option<usize>,
+    /// The first token of the statement.
+    statement_start: Option<usize>,
 }
 
 impl<'a> SqlScanner<'a> {
@@ -100,6 +109,7 @@ impl<'a> SqlScanner<'a> {
             definition: Definition::default(),
             after_copied: false,
             previous: None,
+            statement_start: None,
         }
     }
 
@@ -158,6 +168,10 @@ impl<'a> SqlScanner<'a> {
             Token::Symbol { .. } => self.advance_symbol(text),
             Token::Comment { .. } => return,
         }
+        self.statement_start = match text {
+            ";" => None,
+            _ => self.statement_start.or(Some(index)),
+        };
         self.previous = Some(index);
     }
 
@@ -297,6 +311,9 @@ impl<'a> SqlScanner<'a> {
 
     /// Returns whether the text is SQL, or a similar language.
     pub(super) fn is_code(&self, index: usize) -> bool {
+        if self.has_other_language() {
+            return false;
+        }
         match self.statement {
             Some(StatementContext::Code) => {
                 !self.word(self.previous).eq_ignore_ascii_case("language")
@@ -310,6 +327,46 @@ impl<'a> SqlScanner<'a> {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether the text names a language other than SQL and PL/pgSQL. Its code is masked as text.
+    fn has_other_language(&self) -> bool {
+        let languages = (0..self.tokens.len()).filter(|index| {
+            matches!(self.tokens[*index], Token::Word { .. })
+                && self.text(*index).eq_ignore_ascii_case("language")
+        });
+        languages
+            .filter_map(|word| self.next(word))
+            .any(|language| {
+                let name = self.text(language).trim_matches(['\'', '"']);
+                !["sql", "plpgsql"]
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(name))
+            })
+    }
+
+    /// Returns whether the token is a name that a client chose for itself: of a savepoint or a channel.
+    pub(super) fn is_client_name(&self, index: usize) -> bool {
+        let is_name = matches!(
+            self.tokens[index],
+            Token::Word { .. } | Token::Quoted { .. }
+        );
+        let before = self.word(self.previous);
+        let is = |known: &str| before.eq_ignore_ascii_case(known);
+        let first = self.statement_start.map_or("", |start| self.text(start));
+        let begins = |known: &str| first.eq_ignore_ascii_case(known);
+        let words: &[&str] = if begins("savepoint") || begins("release") {
+            &["savepoint", "release"]
+        } else if begins("rollback") || begins("abort") {
+            &["savepoint", "to"]
+        } else if begins("listen") || begins("unlisten") || begins("notify") {
+            &["listen", "unlisten", "notify"]
+        } else {
+            return false;
+        };
+        // SAVEPOINT may be left out, and is no name then.
+        let is_keyword = self.text(index).eq_ignore_ascii_case("savepoint") && !is("savepoint");
+        is_name && !is_keyword && words.iter().any(|word| is(word))
     }
 
     pub(super) fn is_expression_operand(&self) -> bool {
@@ -369,7 +426,13 @@ impl<'a> SqlScanner<'a> {
         let next = self.next(index);
         match self.statement {
             Some(StatementContext::Setting) if !self.custom => return Some(KeepReason::Setting),
+            // The file of a LOAD.
+            Some(StatementContext::NoData) if before.eq_ignore_ascii_case("load") => return None,
             Some(StatementContext::NoData) => return Some(KeepReason::Setting),
+            // Its file or program.
+            Some(StatementContext::Copy) if self.frames.len() == 1 && precedes_file(before) => {
+                return None;
+            }
             Some(StatementContext::Copy)
                 if frame.options || self.after_copied && self.frames.len() == 1 =>
             {
