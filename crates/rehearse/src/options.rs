@@ -597,6 +597,15 @@ pub enum SandboxAction {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Print the URL of a private server, for psql and other clients.
+    Url {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+        /// Database of the URL.
+        #[arg(long, value_name = "NAME", default_value = "postgres")]
+        database: String,
+    },
     /// List the private servers.
     List {
         /// Print JSON.
@@ -614,7 +623,10 @@ pub struct SandboxUp {
     /// PostgreSQL installation.
     #[command(flatten)]
     pub server: Server,
-    /// Listen on this TCP port of the loopback address [default: a free port].
+    /// Listen on the loopback address as well, with a random password [default: only on a socket].
+    #[arg(long)]
+    pub tcp: bool,
+    /// Listen on this TCP port of the loopback address, as --tcp does [default: a free port].
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Set this server setting, as in postgresql.conf. Repeatable.

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
-    let (_, endpoint) = SERVER.get_or_init(|| test_support::server().start());
+    let (_, endpoint) = SERVER.get_or_init(|| test_support::server().password("proxy").start());
     endpoint
 }
 
@@ -88,7 +88,7 @@ impl Running {
 
     fn client(&self) -> Client {
         let url = format!(
-            "postgres://postgres@127.0.0.1:{}/postgres?connect_timeout=30",
+            "postgres://postgres:proxy@127.0.0.1:{}/postgres?connect_timeout=30",
             self.port
         );
         Client::connect(&url, NoTls).unwrap()

@@ -408,7 +408,11 @@ fn server() -> (Sandbox, Endpoint, PathBuf) {
         ("log_directory", "log"),
         ("log_filename", "postgresql.log"),
     ];
-    let (sandbox, endpoint) = test_support::server().major(15).settings(&settings).start();
+    let (sandbox, endpoint) = test_support::server()
+        .major(15)
+        .tcp()
+        .settings(&settings)
+        .start();
     let log = sandbox.data_dir().join("log/postgresql.log");
     (sandbox, endpoint, log)
 }

@@ -52,7 +52,7 @@ fn log(path: &Path) {
 fn a_replay_says_before_it_does_and_does_what_it_said() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = test_support::server().start();
+    let (_sandbox, endpoint) = test_support::server().tcp().start();
     let url = endpoint.url("postgres");
     let data = data_directory(&url);
     // The log lies where the server keeps its own.

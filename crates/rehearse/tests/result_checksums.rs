@@ -144,7 +144,7 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
 }
 
 fn right_answers(major: u16) {
-    let mut server = test_support::server().major(major).create();
+    let mut server = test_support::server().major(major).tcp().create();
     connect(&server.start().unwrap())
         .batch_execute(SCHEMA)
         .unwrap();

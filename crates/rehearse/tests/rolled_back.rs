@@ -2,7 +2,7 @@
 //! server's log leaves the same rows as the server has.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,7 +28,7 @@ const LOGGING: [(&str, &str); 9] = [
 ];
 
 /// Client that sends messages of its choice.
-struct Client(TcpStream);
+struct Client(UnixStream);
 
 /// Messages up to an answer.
 #[derive(Default)]
@@ -64,9 +64,9 @@ impl Messages {
 
 impl Client {
     fn connect(endpoint: &Endpoint, application: &str) -> Self {
-        let address = (endpoint.host.as_deref().unwrap(), endpoint.port);
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
+        let sockets = endpoint.socket_dir.as_deref().unwrap();
+        let socket = sockets.join(format!(".s.PGSQL.{}", endpoint.port));
+        let mut stream = UnixStream::connect(socket).unwrap();
         let parameters: [(&[u8], &[u8]); 3] = [
             (b"user", endpoint.user.as_bytes()),
             (b"database", b"postgres"),

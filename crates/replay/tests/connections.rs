@@ -60,7 +60,7 @@ struct Server {
 
 impl Server {
     fn start(major: u16) -> Self {
-        let mut sandbox = test_support::server().major(major).create();
+        let mut sandbox = test_support::server().major(major).tcp().create();
         let files = tempfile::tempdir().unwrap();
         for (name, authority) in certificates::all() {
             fs::write(files.path().join(name), authority.pem()).unwrap();

@@ -33,7 +33,7 @@ pub fn lease_sandbox(name: Option<&str>, database: &str) -> Result<SandboxLease,
             "nothing says where it is measured; give --sandbox NAME, a private server of yours with the data (`rehearse sandbox up`)",
         ));
     };
-    let sandbox = ::sandbox::open(name, None, &Dirs::from_environment()?)?;
+    let sandbox = ::sandbox::open(name, &Dirs::from_environment()?)?;
     let purpose = LeasePurpose::Exploration;
     Ok(SandboxLease::acquire(sandbox, database, purpose, None)?)
 }

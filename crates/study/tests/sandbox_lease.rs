@@ -21,7 +21,7 @@ impl Named {
     }
 
     fn open(&self) -> Sandbox {
-        sandbox::open(&self.name, None, &self.places).unwrap()
+        sandbox::open(&self.name, &self.places).unwrap()
     }
 }
 

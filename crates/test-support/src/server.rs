@@ -3,7 +3,7 @@
 mod template;
 
 use postgres::{Client, NoTls};
-use sandbox::{Auth, Dirs, Endpoint, Installation, Options, Sandbox, ServerRequirements};
+use sandbox::{Dirs, Endpoint, Installation, Options, Password, Sandbox, ServerRequirements};
 
 /// Options of a test's server.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +13,7 @@ pub struct ServerBuilder {
     options: Options,
 }
 
-/// Returns the options of a server of any version, which every local user may connect to.
+/// Returns the options of a server of any version, which listens on a socket for the current user only.
 pub fn server() -> ServerBuilder {
     ServerBuilder::default()
 }
@@ -34,10 +34,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Requires a password of the superuser.
-    pub fn password(mut self, password: &str) -> Self {
-        self.options.auth = Auth::Password(password.to_owned());
+    /// Listens on 127.0.0.1 as well. Connections there need the superuser's password, which is in the URL.
+    pub fn tcp(mut self) -> Self {
+        self.options.tcp = true;
         self
+    }
+
+    /// Listens on 127.0.0.1 as well, with this password of the superuser.
+    pub fn password(mut self, password: &str) -> Self {
+        self.options.password = Some(Password::new(password));
+        self.tcp()
     }
 
     /// Adds settings of `postgresql.conf`.
@@ -64,6 +70,9 @@ impl ServerBuilder {
         let usual = Dirs::from_environment().expect("a home directory");
         let found = find(self.major, &usual);
         let places = self.places.unwrap_or(usual);
+        if self.options.tcp && self.options.password.is_none() {
+            self.options.password = Some(template::shared_password(&places));
+        }
         self.options.template = Some(template::of(&found, &self.options, &places));
         Sandbox::create(&found, self.options, &places).expect("a cluster")
     }

@@ -93,7 +93,7 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
     }
     let proof = options.place.proof(directory.clone(), &options.goal)?;
     let name = options.place.sandbox.as_deref().unwrap_or_default();
-    drop(::sandbox::open(name, None, &Dirs::from_environment()?)?);
+    drop(::sandbox::open(name, &Dirs::from_environment()?)?);
     let interrupt: Interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let request = FindingsRequest {
         proof: &proof,

@@ -1,6 +1,6 @@
 //! `rehearse sandbox`: manages the user's private servers.
 
-use ::sandbox::{Auth, Dirs, Installation, NamedSandbox, Options, Port, ServerRequirements};
+use ::sandbox::{Dirs, Installation, NamedSandbox, Options, Port, ServerRequirements};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_status::ExitStatus;
@@ -16,6 +16,10 @@ pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
         SandboxAction::Down { name } => {
             ::sandbox::down(&name, &places)?;
             terminal::say_line(&format!("{name} is stopped and its data deleted"));
+        }
+        SandboxAction::Url { name, database } => {
+            let endpoint = ::sandbox::find_named(&name, &places)?.endpoint;
+            terminal::say_line(&endpoint.url_to_show(&database));
         }
         SandboxAction::List { json } => list(&places, json),
     }
@@ -39,19 +43,20 @@ fn bring_up(options: &SandboxUp, places: &Dirs) -> Result<(), Failure> {
         &server,
         Options {
             port: options.port.map_or(Port::Free, Port::Fixed),
-            // Any user of this machine may connect over loopback: it is a sandbox, and says so.
-            auth: Auth::Trust,
+            tcp: options.tcp || options.port.is_some(),
             settings,
             ..Options::default()
         },
         places,
     )?;
+    let NamedSandbox { name, version, .. } = &named;
+    let url = named.endpoint.url_to_show("postgres");
+    let access = match &named.endpoint.password_file {
+        Some(file) => format!("The password is in {}, which", file.display()),
+        None => "The socket is in a directory that".to_owned(),
+    };
     terminal::say_line(&format!(
-        "{} is up: PostgreSQL {}\n  {}\nAnyone on this machine can connect. `rehearse sandbox down {}` deletes it.",
-        named.name,
-        named.version,
-        named.endpoint.url("postgres"),
-        named.name,
+        "{name} is up: PostgreSQL {version}\n  {url}\n{access} only you can read. Connect with psql \"$(rehearse sandbox url {name})\".\n`rehearse sandbox down {name}` deletes it."
     ));
     Ok(())
 }
@@ -65,7 +70,8 @@ fn list(places: &Dirs, json: bool) {
                 serde_json::json!({
                     "name": named.name,
                     "version": named.version,
-                    "url": named.endpoint.url("postgres"),
+                    "url": named.endpoint.url_to_show("postgres"),
+                    "password_file": named.endpoint.password_file,
                     "running": named.is_running(),
                     "data_dir": named.data_dir,
                     "log": named.log,
@@ -93,7 +99,7 @@ fn list(places: &Dirs, json: bool) {
         } = &named;
         terminal::say_line(&format!(
             "{name}  {state}  PostgreSQL {version}  {}  {}",
-            endpoint.url("postgres"),
+            endpoint.url_to_show("postgres"),
             data_dir.display()
         ));
     }

@@ -50,6 +50,7 @@ fn server(major: u16) -> Sandbox {
     ];
     test_support::server()
         .major(major)
+        .tcp()
         .settings(&settings)
         .create()
 }

@@ -87,7 +87,12 @@ struct Room {
 
 impl Room {
     fn new(major: u16) -> Room {
-        let (server, endpoint) = server().major(major).settings(&[("fsync", "off")]).start();
+        let builder = server().major(major).password(raw::PASSWORD);
+        let mut server = builder.settings(&[("fsync", "off")]).create();
+        // The raw client knows this way only.
+        let hba = "local all all trust\nhost all all 127.0.0.1/32 password\n";
+        std::fs::write(server.data_dir().join("pg_hba.conf"), hba).unwrap();
+        let endpoint = server.start().unwrap();
         let room = Room {
             directory: tempfile::tempdir().unwrap(),
             endpoint,

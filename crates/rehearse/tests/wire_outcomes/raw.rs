@@ -5,9 +5,14 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use protocol::backend::{ErrorNotice, FunctionCallResponse, Report, tag};
-use protocol::frontend::{Close, Describe, Execute, Flush, Query, Sync, Target, Terminate};
+use protocol::frontend::{
+    Close, Describe, Execute, Flush, PasswordMessage, Query, Sync, Target, Terminate,
+};
 use protocol::frontend::{bind, function_call, parse, startup};
 use protocol::{Format, PROTOCOL_3_0, next_frame};
+
+/// Password of the superuser.
+pub const PASSWORD: &str = "outcomes";
 
 /// Value of a parameter with its format.
 pub enum Value<'a> {
@@ -53,6 +58,9 @@ impl Raw {
         ];
         let parameters = parameters.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         startup::encode(PROTOCOL_3_0, parameters, &mut raw.out).unwrap();
+        raw.until(tag::AUTHENTICATION);
+        let password = PASSWORD.as_bytes();
+        PasswordMessage { password }.encode(&mut raw.out).unwrap();
         assert_eq!(raw.until(tag::READY_FOR_QUERY).errors, [""; 0]);
         raw
     }

@@ -14,29 +14,48 @@ pub struct Endpoint {
     pub port: u16,
     /// Superuser.
     pub user: String,
-    /// Password of the superuser, if required and known.
+    /// Password of the superuser over TCP, if known.
     pub password: Option<String>,
+    /// File with that password, as libpq reads it (`passfile`), if there is one.
+    pub password_file: Option<PathBuf>,
 }
 
 impl Endpoint {
     /// Returns a `postgres://` URL of one of its databases, over TCP if it listens there, otherwise over its
-    /// Unix socket. It includes the password, if there is one.
+    /// Unix socket. The one over TCP includes the password, so it is not to be shown.
     pub fn url(&self, database: &str) -> String {
-        match (&self.host, &self.socket_dir) {
-            (Some(host), _) => self.url_at(host, database),
-            (None, Some(_)) => self.socket_url(database).unwrap_or_default(),
+        match (&self.host, self.socket_url(database)) {
+            (Some(host), _) => self.url_at(host, self.password.as_deref(), database),
+            (None, Some(url)) => url,
             (None, None) => unreachable!("a sandbox listens somewhere"),
         }
     }
 
-    /// Returns such a URL over its Unix socket, if it has one.
+    /// Returns such a URL over its Unix socket, if it has one. No password is needed there.
     pub fn socket_url(&self, database: &str) -> Option<String> {
         let dir = self.socket_dir.as_ref()?;
-        Some(self.url_at(&encode(dir.as_os_str().as_encoded_bytes()), database))
+        let host = encode(dir.as_os_str().as_encoded_bytes());
+        Some(self.url_at(&host, None, database))
     }
 
-    fn url_at(&self, host: &str, database: &str) -> String {
-        let password = match &self.password {
+    /// Returns such a URL without a password. Over TCP it names the password file instead.
+    pub fn url_to_show(&self, database: &str) -> String {
+        let shown = Self {
+            password: None,
+            ..self.clone()
+        };
+        let url = shown.url(database);
+        match (&self.host, &self.password_file) {
+            (Some(_), Some(file)) => {
+                let file = encode(file.as_os_str().as_encoded_bytes());
+                format!("{url}?passfile={file}")
+            }
+            _ => url,
+        }
+    }
+
+    fn url_at(&self, host: &str, password: Option<&str>, database: &str) -> String {
+        let password = match password {
             Some(password) => format!(":{}", encode(password.as_bytes())),
             None => String::new(),
         };
@@ -58,6 +77,7 @@ impl fmt::Debug for Endpoint {
             .field("port", &self.port)
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "…"))
+            .field("password_file", &self.password_file)
             .finish()
     }
 }
@@ -86,6 +106,7 @@ mod tests {
             port: 6543,
             user: "postgres".to_owned(),
             password: Some("p@ss/wörd".to_owned()),
+            password_file: Some("/tmp/a b/password".into()),
         };
         let config: postgres::Config = endpoint.url("my db").parse().unwrap();
         assert_eq!(
@@ -95,6 +116,12 @@ mod tests {
         assert_eq!(config.get_ports(), [6543]);
         assert_eq!(config.get_dbname(), Some("my db"));
         assert_eq!(config.get_password(), Some("p@ss/wörd".as_bytes()));
+
+        let shown = endpoint.url_to_show("my db");
+        assert_eq!(
+            shown,
+            "postgres://postgres@127.0.0.1:6543/my%20db?passfile=%2Ftmp%2Fa%20b%2Fpassword"
+        );
 
         endpoint.host = None;
         let config: postgres::Config = endpoint.url("postgres").parse().unwrap();

@@ -74,11 +74,17 @@ pub enum Error {
         /// Environment variable that specifies it directly.
         variable: &'static str,
     },
-    /// Root started it on a machine without a user to run the server as.
+    /// Root started it, and the system user to run the server as neither exists nor can be created.
     #[error(
-        "PostgreSQL refuses to run as root, and this machine has neither a user `postgres` nor `nobody`: add one, or run as another user"
+        "PostgreSQL refuses to run as root, and the system user `{user}`, which it would run as instead, cannot be used ({why}): create it, name another that owns nothing else in {}, or run as another user",
+        crate::privileges::USER_VARIABLE
     )]
-    NoUser,
+    NoUser {
+        /// User.
+        user: String,
+        /// Reason.
+        why: String,
+    },
     /// The user that the server runs as cannot access a directory.
     #[error(
         "PostgreSQL refuses to run as root, and the user `{user}`, which it runs as instead, cannot enter {}, on the way to {}: choose a place that everybody may enter, or run as another user",

@@ -20,8 +20,9 @@
 //! It touches only servers that it started, and deletes only directories that it created. It prints nothing
 //! and uses no other crate of the workspace.
 //!
-//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Dirs`]
-//! are chosen so that these users can access them.
+//! A sandbox gives other users of the machine no rights. Its socket is in a directory that they cannot enter,
+//! and TCP, if requested, needs a random password. PostgreSQL refuses to run as root, so root's sandboxes run
+//! as a system user that owns nothing else. [`Dirs`] are chosen so that it can access them.
 
 mod dirs;
 mod endpoint;
@@ -30,6 +31,7 @@ mod fetch;
 mod installation;
 mod marker;
 mod named;
+mod password;
 mod ports;
 mod postmaster;
 mod privileges;
@@ -45,7 +47,8 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch::{MIRROR, Progress, fetch_from};
 pub use installation::{Installation, ServerRequirements, Source, find, installed, server_major};
-pub use named::{NamedSandbox, down, list, open, reap, up};
+pub use named::{NamedSandbox, down, find_named, list, open, reap, up};
+pub use password::Password;
 pub use ports::Port;
-pub use server::Auth;
+pub use privileges::server_uid;
 pub use snapshot::CopyStats;

@@ -4,6 +4,7 @@
 use crate::dirs::Dirs;
 use crate::error::{Error, ErrorContext, Result};
 use crate::postmaster::Identity;
+use crate::privileges::RunAs;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "sandbox.json";
 const LOCK: &str = "owner.lock";
+/// Parent of socket directories whose path in the sandbox would be too long, and prefix of their names.
+pub(crate) const SHORT_DIR: &str = "/tmp";
+pub(crate) const SOCKET_PREFIX: &str = "rehearse-";
 const KIND: &str = "rehearse sandbox";
 
 /// Contents of the file. The password is not recorded.
@@ -27,7 +31,9 @@ pub(crate) struct Marker {
     pub(crate) tcp: bool,
     pub(crate) port: Option<u16>,
     pub(crate) socket_dir: Option<PathBuf>,
-    pub(crate) wants_password: bool,
+    /// User of the server, if the sandbox is new enough to record it.
+    #[serde(default)]
+    pub(crate) run_as: Option<RunAs>,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) server: Option<Identity>,
     pub(crate) watchdog: Option<i32>,
@@ -42,10 +48,10 @@ impl Marker {
             bin_dir: installation.bin_dir.clone(),
             version: installation.version.clone(),
             major: installation.major,
-            tcp: true,
+            tcp: false,
             port: None,
             socket_dir: None,
-            wants_password: false,
+            run_as: None,
             settings: Vec::new(),
             server: None,
             watchdog: None,
@@ -111,10 +117,11 @@ pub(crate) fn delete(root: &Path, marker: &Marker) -> Result<()> {
     if Marker::read(root).is_none() {
         return Ok(());
     }
-    if let Some(dir) = marker
-        .socket_dir
-        .as_deref()
-        .filter(|dir| !dir.starts_with(root))
+    // One in the sandbox is deleted with it. Any other path is not of our making.
+    if let Some(dir) = marker.socket_dir.as_deref()
+        && let Some(name) = dir.strip_prefix(SHORT_DIR).ok().and_then(Path::to_str)
+        && name.starts_with(SOCKET_PREFIX)
+        && !name.contains('/')
     {
         delete_sockets(dir);
     }

@@ -21,10 +21,8 @@ pub struct NamedSandbox {
     pub version: String,
     /// Major version of the server.
     pub major: u16,
-    /// Current or last endpoint, without the password, which is never recorded.
+    /// Current or last endpoint, without the password.
     pub endpoint: Endpoint,
-    /// Whether it requires a password.
-    pub wants_password: bool,
     /// Settings.
     pub settings: Vec<(String, String)>,
     /// Directory.
@@ -44,8 +42,7 @@ impl NamedSandbox {
             name: marker.name.clone().unwrap_or_default(),
             version: marker.version.clone(),
             major: marker.major,
-            endpoint: endpoint(marker, None),
-            wants_password: marker.wants_password,
+            endpoint: endpoint(root, marker),
             settings: marker.settings.clone(),
             log: root.join("server.log"),
             pid: postmaster::find(&data_dir, marker.server).map(|server| server.pid),
@@ -80,16 +77,22 @@ pub fn list(places: &Dirs) -> Vec<NamedSandbox> {
         .collect()
 }
 
+/// Returns the description of a named sandbox.
+pub fn find_named(name: &str, places: &Dirs) -> Result<NamedSandbox> {
+    let (root, marker) = search(name, places)?;
+    Ok(NamedSandbox::of(&root, &marker))
+}
+
 /// Opens a sandbox by its name, to start, stop, snapshot or restore it. Other processes wait meanwhile.
-/// Dropping it leaves it unchanged. The password, if one is required, is only used for [`Sandbox::endpoint`].
-pub fn open(name: &str, password: Option<String>, places: &Dirs) -> Result<Sandbox> {
+/// Dropping it leaves it unchanged.
+pub fn open(name: &str, places: &Dirs) -> Result<Sandbox> {
     let (root, _) = search(name, places)?;
-    Sandbox::attach(root, password)
+    Sandbox::attach(root)
 }
 
 /// Stops a sandbox and deletes it with all its data and snapshots.
 pub fn down(name: &str, places: &Dirs) -> Result<()> {
-    open(name, None, places)?.close()
+    open(name, places)?.close()
 }
 
 /// Stops and deletes sandboxes whose processes ended without doing so, if the watchdog failed, too. Returns

@@ -9,13 +9,14 @@ use crate::marker;
 use crate::marker::Marker;
 use crate::named;
 use crate::named::NamedSandbox;
+use crate::password;
+use crate::password::Password;
 use crate::ports::Port;
 use crate::postmaster;
 use crate::postmaster::Identity;
-use crate::privileges;
 use crate::privileges::RunAs;
 use crate::server;
-use crate::server::{Auth, Cluster, Failure, SUPERUSER};
+use crate::server::{Cluster, Failure, SUPERUSER};
 use crate::settings;
 use crate::snapshot;
 use crate::snapshot::CopyStats;
@@ -34,15 +35,16 @@ const LONGEST_SOCKET_DIR: usize = 107 - "/.s.PGSQL.65535".len();
 pub struct Options {
     /// Port.
     pub port: Port,
-    /// Whether it also listens on 127.0.0.1, in addition to its Unix socket.
+    /// Whether it also listens on 127.0.0.1, in addition to its Unix socket. The socket is only for the user
+    /// that creates the sandbox; TCP connections need the superuser's password.
     pub tcp: bool,
-    /// Authentication.
-    pub auth: Auth,
+    /// Password of the superuser over TCP. By default it is random.
+    pub password: Option<Password>,
     /// Locale of its databases.
     pub locale: String,
     /// Additional arguments of `initdb`, such as `--no-data-checksums`.
     pub initdb: Vec<String>,
-    /// Data directory of a stopped server that is copied instead of running `initdb`. `auth`, `locale` and
+    /// Data directory of a stopped server that is copied instead of running `initdb`. `password`, `locale` and
     /// `initdb` must describe it.
     pub template: Option<PathBuf>,
     /// Settings, as in `postgresql.conf`. `ALTER SYSTEM` overrides them.
@@ -56,8 +58,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             port: Port::Free,
-            tcp: true,
-            auth: Auth::Trust,
+            tcp: false,
+            password: None,
             locale: "C".to_owned(),
             initdb: Vec::new(),
             template: None,
@@ -86,7 +88,6 @@ pub struct Sandbox {
     installation: Installation,
     run_as: RunAs,
     port: Port,
-    password: Option<String>,
     patience: Duration,
     /// Server process, if this process started it.
     child: Option<Child>,
@@ -109,6 +110,7 @@ impl Sandbox {
 
         let root = tempfile::Builder::new()
             .prefix("pg")
+            .permissions(private())
             .tempdir_in(&sandboxes)
             .context("make a directory in", &sandboxes)?
             .keep();
@@ -118,7 +120,7 @@ impl Sandbox {
         let owner = marker::lock_owner(&root)?;
         let mut marker = Marker::new(installation);
         marker.tcp = options.tcp;
-        marker.wants_password = options.auth != Auth::Trust;
+        marker.run_as = Some(run_as.clone());
         marker.settings = options.settings;
         marker.write(&root)?;
         // From here on, a drop cleans up.
@@ -129,31 +131,32 @@ impl Sandbox {
             installation: installation.clone(),
             run_as,
             port: options.port,
-            password: match &options.auth {
-                Auth::Trust => None,
-                Auth::Password(password) => Some(password.clone()),
-            },
             patience: options.timeout,
             child: None,
             owner: Some(owner),
             watchdog: None,
         };
         sandbox.prepare_dirs()?;
+        let password = match (options.tcp, options.password) {
+            (false, _) => None,
+            (true, Some(given)) => Some(given),
+            (true, None) => Some(Password::random()?),
+        };
+        if let Some(password) = &password {
+            password.write(&sandbox.root)?;
+        }
         match &options.template {
             Some(template) => {
                 snapshot::copy_tree(template, &sandbox.data)?;
             }
-            None => sandbox.init_cluster(&options.auth, &options.locale, &options.initdb)?,
+            None => sandbox.init_cluster(password, &options.locale, &options.initdb)?,
         }
         server::include(&sandbox.data, &sandbox.root.join(settings::FILE))?;
         Ok(sandbox)
     }
 
     fn prepare_dirs(&mut self) -> Result<()> {
-        // The server's user must be able to enter the directory; other users need it only if root owns it.
-        let mode = if privileges::is_root() { 0o711 } else { 0o700 };
-        fs::set_permissions(&self.root, fs::Permissions::from_mode(mode))
-            .context("set the permissions of", &self.root)?;
+        self.run_as.admit(&self.root)?;
         let sockets = self.make_socket_dir()?;
         self.marker.socket_dir = Some(sockets.clone());
         let watchdog = Watchdog::start(&self.root, Some(&sockets))?;
@@ -162,10 +165,16 @@ impl Sandbox {
         self.marker.write(&self.root)
     }
 
-    fn init_cluster(&self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
+    fn init_cluster(
+        &self,
+        password: Option<Password>,
+        locale: &str,
+        initdb: &[String],
+    ) -> Result<()> {
         private_dir(&self.data)?;
         self.run_as.change_owner(&self.data)?;
-        self.cluster().init(auth, locale, initdb)
+        let password = password.as_ref().map(Password::reveal);
+        self.cluster().init(password, locale, initdb)
     }
 
     /// Creates the socket directory in the sandbox, unless the socket's path would exceed the limit of the
@@ -176,9 +185,10 @@ impl Sandbox {
             private_dir(&inside)?;
             inside
         } else {
-            let short = Path::new("/tmp");
+            let short = Path::new(marker::SHORT_DIR);
             tempfile::Builder::new()
-                .prefix("rehearse-")
+                .prefix(marker::SOCKET_PREFIX)
+                .permissions(private())
                 .tempdir_in(short)
                 .context("make a directory in", short)?
                 .keep()
@@ -188,14 +198,19 @@ impl Sandbox {
     }
 
     /// Attaches to a sandbox that outlives its owner.
-    pub(crate) fn attach(root: PathBuf, password: Option<String>) -> Result<Self> {
+    pub(crate) fn attach(root: PathBuf) -> Result<Self> {
         let owner = marker::lock_owner(&root)?;
         let marker = Marker::read(&root).ok_or_else(|| Error::NoSuchSandbox {
             name: root.display().to_string(),
             known: "it has just been taken down".to_owned(),
         })?;
+        let data = root.join("data");
+        let run_as = match marker.run_as.clone() {
+            Some(recorded) => recorded,
+            None => RunAs::owner(&data)?,
+        };
         Ok(Self {
-            data: root.join("data"),
+            data,
             installation: Installation {
                 bin_dir: marker.bin_dir.clone(),
                 major: marker.major,
@@ -203,9 +218,8 @@ impl Sandbox {
                 source: Source::Given,
             },
             root,
-            run_as: RunAs::decide()?,
+            run_as,
             port: Port::Free,
-            password,
             patience: Options::default().timeout,
             child: None,
             owner: Some(owner),
@@ -300,7 +314,10 @@ impl Sandbox {
 
     /// Returns the current or last endpoint. Before the first start the port is 0.
     pub fn endpoint(&self) -> Endpoint {
-        endpoint(&self.marker, self.password.clone())
+        let mut endpoint = endpoint(&self.root, &self.marker);
+        let file = endpoint.password_file.as_deref();
+        endpoint.password = file.and_then(Password::read).map(Password::into_text);
+        endpoint
     }
 
     /// Returns the process id of the postmaster, if it runs.
@@ -508,18 +525,24 @@ pub(crate) fn end_now(server: Identity) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn endpoint(marker: &Marker, password: Option<String>) -> Endpoint {
+/// Returns the endpoint, without the password.
+pub(crate) fn endpoint(root: &Path, marker: &Marker) -> Endpoint {
+    let password_file = root.join(password::FILE);
     Endpoint {
         host: marker.tcp.then(|| "127.0.0.1".to_owned()),
         socket_dir: marker.socket_dir.clone(),
         port: marker.port.unwrap_or(0),
         user: SUPERUSER.to_owned(),
-        password,
+        password: None,
+        password_file: (marker.tcp && password_file.is_file()).then_some(password_file),
     }
 }
 
 fn private_dir(path: &Path) -> Result<()> {
     fs::create_dir(path).context("make the directory", path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-        .context("set the permissions of", path)
+    fs::set_permissions(path, private()).context("set the permissions of", path)
+}
+
+fn private() -> fs::Permissions {
+    fs::Permissions::from_mode(0o700)
 }

@@ -19,26 +19,6 @@ pub(crate) const SUPERUSER: &str = "postgres";
 const QUOTED_LINES: usize = 15;
 const QUOTED_BYTES: u64 = 8 * 1024;
 
-/// Authentication of connections.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub enum Auth {
-    /// Every user of this machine may connect, as any role.
-    #[default]
-    Trust,
-    /// The superuser's password is required (SCRAM-SHA-256).
-    Password(String),
-}
-
-impl std::fmt::Debug for Auth {
-    /// Omits the password, which must not appear in a log.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Trust => "Trust",
-            Self::Password(_) => "Password(…)",
-        })
-    }
-}
-
 /// Parameters of a cluster.
 pub(crate) struct Cluster<'a> {
     pub(crate) installation: &'a Installation,
@@ -63,8 +43,14 @@ impl Cluster<'_> {
         command
     }
 
-    /// Runs `initdb`.
-    pub(crate) fn init(&self, auth: &Auth, locale: &str, further: &[String]) -> Result<()> {
+    /// Runs `initdb`. The socket needs no password, since only the server's user and root can enter its
+    /// directory. TCP connections need one, which the server stores as a SCRAM verifier.
+    pub(crate) fn init(
+        &self,
+        password: Option<&str>,
+        locale: &str,
+        further: &[String],
+    ) -> Result<()> {
         let mut command = self.command("initdb");
         command
             .arg("-D")
@@ -76,19 +62,16 @@ impl Cluster<'_> {
                 "UTF8",
                 "--no-sync",
                 "--lc-messages=C",
+                "--auth-local=trust",
+                "--auth-host=scram-sha-256",
             ])
             .arg(format!("--locale={locale}"));
         let password_file = self.root.join(".password");
-        match auth {
-            Auth::Trust => command.args(["-A", "trust"]),
-            Auth::Password(password) => {
-                write_private(&password_file, password)?;
-                self.run_as.change_owner(&password_file)?;
-                command
-                    .args(["-A", "scram-sha-256", "--pwfile"])
-                    .arg(&password_file)
-            }
-        };
+        if let Some(password) = password {
+            write_private(&password_file, password)?;
+            self.run_as.change_owner(&password_file)?;
+            command.arg("--pwfile").arg(&password_file);
+        }
         command.args(further);
         let output = command.output();
         crate::marker::delete_any(&password_file)?;
@@ -130,6 +113,7 @@ impl Cluster<'_> {
                 },
             ])
             .args(["-c", &format!("port={port}")])
+            .args(["-c", "unix_socket_permissions=0700"])
             .arg("-c")
             .arg(setting)
             .stdout(open()?)
@@ -145,7 +129,7 @@ impl Cluster<'_> {
     }
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     File::options()
         .create_new(true)
         .write(true)

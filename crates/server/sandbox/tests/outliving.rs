@@ -171,7 +171,7 @@ fn a_named_one_outlives_its_process_until_it_is_taken_down() {
     assert!(matches!(error, Error::Name { .. }), "{error}");
 
     // It can be worked on, by one process at a time.
-    let mut held = sandbox::open("steady", None, &places).unwrap();
+    let mut held = sandbox::open("steady", &places).unwrap();
     assert!(matches!(
         sandbox::down("steady", &places),
         Err(Error::Busy { .. })

@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Auth, Error, Options, Port, Sandbox, ServerRequirements, Stop};
+use sandbox::{Error, Options, Password, Port, Sandbox, ServerRequirements, Stop};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use support::{ask, connect, is_alive, places, server};
@@ -100,7 +100,10 @@ fn the_server_is_never_roots() {
     let own = std::fs::metadata("/proc/self").unwrap().uid();
     let data = std::fs::metadata(sandbox.data_dir()).unwrap();
     if own == 0 {
-        assert_ne!(server, 0);
+        let user = |name: &str| std::process::Command::new("id").args(["-u", name]).output();
+        let postgres = user("postgres").unwrap().stdout;
+        let server = server.to_string();
+        assert!(server != "0" && server.as_bytes() != postgres.trim_ascii());
     } else {
         assert_eq!(server, own);
     }
@@ -109,20 +112,25 @@ fn the_server_is_never_roots() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_written_nowhere() {
+fn password_over_tcp_is_required_and_in_its_private_file_only() {
     let (_top, places) = places();
     let options = Options {
-        auth: Auth::Password("p@ss/word".to_owned()),
+        tcp: true,
+        password: Some(Password::new("p@ss:wo\\rd")),
         ..Options::default()
     };
     let mut sandbox = Sandbox::create(&server(17), options, &places).unwrap();
     let mut endpoint = sandbox.start().unwrap();
     connect(&endpoint.url("postgres"));
     connect(&endpoint.socket_url("postgres").unwrap());
+    let shown = endpoint.url_to_show("postgres");
+    let file = endpoint.password_file.clone().unwrap();
+    assert!(shown.contains("passfile=") && !shown.contains("p%40ss"));
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     endpoint.password = Some("wrong".to_owned());
     assert!(postgres::Client::connect(&endpoint.url("postgres"), postgres::NoTls).is_err());
     for entry in std::fs::read_dir(sandbox.root()).unwrap().flatten() {
-        if entry.file_type().unwrap().is_file() {
+        if entry.file_type().unwrap().is_file() && entry.path() != file {
             let text = std::fs::read(entry.path()).unwrap();
             assert!(
                 !String::from_utf8_lossy(&text).contains("p@ss"),
@@ -136,11 +144,7 @@ fn a_password_is_asked_for_and_written_nowhere() {
 #[test]
 fn without_tcp_only_the_socket_is_there() {
     let (_top, places) = places();
-    let options = Options {
-        tcp: false,
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&server(17), options, &places).unwrap();
+    let mut sandbox = Sandbox::create(&server(17), Options::default(), &places).unwrap();
     let endpoint = sandbox.start().unwrap();
     assert_eq!(endpoint.host, None);
     assert_eq!(
@@ -177,6 +181,7 @@ fn a_taken_port_is_passed_over_or_named() {
     }));
     let options = |port| Options {
         port,
+        tcp: true,
         ..Options::default()
     };
     let first_of = options(Port::FirstOf(ports.clone()));

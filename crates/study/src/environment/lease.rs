@@ -4,7 +4,7 @@ use connect::login::Dialer;
 use replay::{LoginMap, Target};
 use sandbox::{Sandbox, Stop};
 
-use super::{merge_settings, parse_url};
+use super::{merge_settings, server_target};
 use crate::error::ExperimentError;
 
 /// Purpose of a lease. Each purpose has its own snapshots, so that an interrupted experiment is recognised.
@@ -115,7 +115,7 @@ impl SandboxLease {
         match self.has(self.purpose.initial()) {
             // The present data belong to an interrupted trial, and may be incomplete.
             true => self.restart_clean(&[]),
-            false => parse_url(&self.sandbox.start()?.url(&self.database)),
+            false => server_target(&self.sandbox.start()?, &self.database),
         }
     }
 
@@ -171,7 +171,7 @@ impl SandboxLease {
             }
             None => self.sandbox.stop(Stop::Fast)?,
         }
-        parse_url(&self.sandbox.start()?.url(&self.database))
+        server_target(&self.sandbox.start()?, &self.database)
     }
 
     /// Saves the initial state, unless it is saved already.

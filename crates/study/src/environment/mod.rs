@@ -14,6 +14,7 @@ mod target;
 
 use std::time::Duration;
 
+use ::sandbox::Endpoint;
 use replay::Target;
 
 use crate::change_script::ChangeScript;
@@ -89,9 +90,14 @@ pub(crate) fn merge_settings<'s>(
     merged
 }
 
-/// Parses the URL of a server that was started here.
-pub(crate) fn parse_url(url: &str) -> Result<Target, ExperimentError> {
-    Ok(Target::parse(url, |_| None)?)
+/// Returns a database of a server that was started here, by its socket, which needs no password for any role.
+pub(crate) fn server_target(
+    endpoint: &Endpoint,
+    database: &str,
+) -> Result<Target, ExperimentError> {
+    let socket = endpoint.socket_url(database);
+    let url = socket.unwrap_or_else(|| endpoint.url(database));
+    Ok(Target::parse(&url, |_| None)?)
 }
 
 /// Quotes a name for SQL.

@@ -4,8 +4,8 @@ use replay::Target;
 use sandbox::{Dirs, Installation, Sandbox, Stop};
 
 use super::{
-    AtEnd, Condition, Environment, LeasePurpose, SandboxLease, parse_url, quote_identifier,
-    run_shell_command,
+    AtEnd, Condition, Environment, LeasePurpose, SandboxLease, quote_identifier, run_shell_command,
+    server_target,
 };
 use crate::change_script::ChangeScript;
 use crate::error::ExperimentError;
@@ -166,8 +166,8 @@ pub fn create_server(
     if database != "postgres" {
         let sql = format!("CREATE DATABASE {}", quote_identifier(database));
         let script = ChangeScript::new("CREATE DATABASE", &sql)?;
-        script.apply(&parse_url(&endpoint.url("postgres"))?)?;
+        script.apply(&server_target(&endpoint, "postgres")?)?;
     }
-    let target = parse_url(&endpoint.url(database))?;
+    let target = server_target(&endpoint, database)?;
     Ok((made, target))
 }

@@ -52,7 +52,7 @@ fn kept(
     known: Option<Vec<(String, String)>>,
 ) -> Result<ProofServer, Failure> {
     let places = Dirs::from_environment()?;
-    let sandbox = ::sandbox::open(name, None, &places)?;
+    let sandbox = ::sandbox::open(name, &places)?;
     let version = sandbox.installation().version.clone();
     let new_server = match &request.place.new_server {
         Some(wanted) => Some(NewServer {

@@ -135,7 +135,7 @@ fn kept(
     restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<SweepServer, Failure> {
-    let sandbox = ::sandbox::open(name, None, &Dirs::from_environment()?)?;
+    let sandbox = ::sandbox::open(name, &Dirs::from_environment()?)?;
     let version = sandbox.installation().version.clone();
     let database = database(request);
     let mut lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, known)?;

@@ -5,13 +5,27 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use sandbox::{Dirs, Installation, Options, Sandbox};
+use sandbox::{Dirs, Installation, Options, Password, Sandbox};
+use tempfile::NamedTempFile;
+
+/// Returns the random password of servers that only need one. They share it, and so their template.
+pub(super) fn shared_password(places: &Dirs) -> Password {
+    let path = places.state.join("template-password");
+    fs::create_dir_all(&places.state).expect("a state directory");
+    let mut new = NamedTempFile::new_in(&places.state).expect("a file that only its owner reads");
+    let text = Password::random().expect("random bytes");
+    new.write_all(text.reveal().as_bytes())
+        .expect("a written file");
+    // Another process may have been first.
+    let _ = new.persist_noclobber(&path);
+    Password::new(&fs::read_to_string(&path).expect("the password"))
+}
 
 /// Returns the template of a cluster with these options. Creates it if it does not exist.
 ///
@@ -65,26 +79,9 @@ fn name(found: &Installation, options: &Options) -> String {
     )
         .hash(&mut hasher);
     found.bin_dir.hash(&mut hasher);
-    match &options.auth {
-        sandbox::Auth::Trust => None,
-        sandbox::Auth::Password(password) => Some(password),
-    }
-    .hash(&mut hasher);
-    (&options.locale, &options.initdb, server_user()).hash(&mut hasher);
-    format!("{}-{:016x}", found.version, hasher.finish())
-}
-
-/// Returns the owner of clusters: for root, the user that sandboxes run as.
-fn server_user() -> u32 {
-    let user = |name: &str| {
-        let output = Command::new("id").args(["-u", name]).output().ok()?;
-        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-    };
-    let own = fs::metadata("/proc/self").expect("/proc").uid();
-    if own != 0 {
-        return own;
-    }
-    user("postgres").or_else(|| user("nobody")).unwrap_or(0)
+    let owner = sandbox::server_uid().expect("a user of servers");
+    (&options.password, &options.locale, &options.initdb, owner).hash(&mut hasher);
+    format!("{}-scram-{:016x}", found.version, hasher.finish())
 }
 
 /// Removes the line by which the cluster includes its sandbox's settings.

@@ -28,7 +28,10 @@ pub fn server(major: u16) -> &'static Endpoint {
         _ => &NEW,
     };
     let (_, endpoint) = place.get_or_init(|| {
-        let mut sandbox = test_support::server().major(major).create();
+        let mut sandbox = test_support::server()
+            .major(major)
+            .password("proxy")
+            .create();
         let endpoint = sandbox.start().unwrap();
         (sandbox, endpoint)
     });
@@ -182,7 +185,7 @@ impl Running {
 
     pub fn client(&self) -> Client {
         let port = self.address().port();
-        let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?connect_timeout=30");
+        let url = format!("postgres://postgres:proxy@127.0.0.1:{port}/postgres?connect_timeout=30");
         Client::connect(&url, NoTls).unwrap()
     }
 

@@ -57,7 +57,7 @@ fn certified() -> &'static Certified {
         issue(&issuer, files.path(), "server");
         issue(&issuer, files.path(), "proxy");
 
-        let mut sandbox = test_support::server().major(18).create();
+        let mut sandbox = test_support::server().major(18).tcp().create();
         let data = sandbox.data_dir().to_owned();
         let owner = std::fs::metadata(&data).unwrap();
         let hba = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
