@@ -133,6 +133,11 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
             "--checksum-results",
             "rows",
         ])
+        // Its data are those from before the capture.
+        .args([
+            "--allow-captured-server",
+            &format!("127.0.0.1:{}", endpoint.port),
+        ])
         .args(["--order", "commit", "--json", "-o"])
         .arg(&run)
         .output()

@@ -40,6 +40,7 @@ fn captured() -> CaptureReport<PcapReport> {
         sessions: 0,
         statements: 0,
         report: PcapReport {
+            servers: Vec::new(),
             sources: vec![source],
             account,
         },

@@ -13,6 +13,7 @@ use workload::{
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::log_server::servers_of_logs;
 
 /// A capture of logs, and its destination.
 #[derive(Default)]
@@ -109,12 +110,16 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
     ];
     // The file may be gone after it is no longer followed.
     let is_stream = request.log.follow.is_some();
-    let output = WorkloadOutput::create(output, is_stream, request.recipients)?;
+    let mut output = WorkloadOutput::create(output, is_stream, request.recipients)?;
+    let followed = request.log.follow.iter().map(|follow| &follow.path);
+    output.writer.note_servers(servers_of_logs(followed))?;
     let mut sink = InterruptibleSink {
         sink: SliceSink::new(MaskSink::new(output, request.masker), request.slicer),
         interrupt: request.interrupt,
     };
     let report = capture(request.log, &mut sink)?;
+    let files = report.sources.iter().map(|source| &source.file.name);
+    let servers = servers_of_logs(files);
     let (sink, slice) = sink.sink.finish()?;
     let (output, mask) = sink.finish();
     let mut writer = output.writer;
@@ -138,6 +143,7 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
             })
             .collect(),
         rewrites: Vec::new(),
+        servers,
     };
     let info = writer.finish(provenance)?;
     Ok(CapturedLog {

@@ -22,6 +22,7 @@
 pub mod baseline_run;
 mod candidate_ranking;
 pub mod capture_log;
+pub mod captured_server;
 mod change_script;
 pub mod compare_runs;
 pub mod diagnosis;
@@ -38,6 +39,7 @@ mod interrupt;
 mod journal;
 pub mod keys;
 mod leftovers;
+mod log_server;
 pub mod mask_text;
 pub mod mask_workload;
 pub mod notes;

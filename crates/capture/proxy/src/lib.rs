@@ -42,10 +42,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use connect::dial::SocketOpener;
-use connect::{SessionAttributes, Target, TargetError};
+use connect::{Host, SessionAttributes, Target, TargetError};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use schemars::JsonSchema;
 use serde::Serialize;
+use workload::CapturedServer;
 
 pub use capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
 use capture_wire::conversation::DecoderOptions;
@@ -205,12 +206,14 @@ impl Proxy {
             .iter()
             .map(Listener::bind)
             .collect::<Result<_, _>>()?;
-        let addresses = listeners
+        let addresses: Vec<ListenAddress> = listeners
             .iter()
             .map(Listener::address)
             .collect::<Result<_, _>>()?;
         let (inboxes, messages) = create_inboxes(options.threads.max(1))?;
         let upstream = options.upstream.address();
+        let mut servers = captured_servers(&options.upstream);
+        servers.extend(own_addresses(&addresses));
         let clock = Arc::new(WallClock::start());
         let (event_sender, events) = ProxyEventSender::new();
         let shared = Arc::new(Shared {
@@ -239,6 +242,7 @@ impl Proxy {
             open,
             conversation: options.conversation,
             source: upstream.clone(),
+            servers,
             options: options.options,
         };
         let recorder = std::thread::Builder::new()
@@ -430,4 +434,34 @@ impl StatusReader {
         status.capture = capture.clone();
         status
     }
+}
+
+/// Returns what identifies the servers of an upstream.
+pub fn captured_servers(upstream: &Target) -> Vec<CapturedServer> {
+    let machine = connect::machine_name();
+    let identify = |server: &connect::Server| CapturedServer {
+        host: server.host.as_ref().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(directory) => directory.display().to_string(),
+            Host::Abstract(name) => format!("@{name}"),
+        }),
+        addresses: server.ip_addresses(),
+        port: server.port,
+        machine: machine.clone(),
+        ..CapturedServer::default()
+    };
+    upstream.servers.iter().map(identify).collect()
+}
+
+/// Returns the addresses of the proxy, by which its upstream can be reached, too.
+fn own_addresses(listening: &[ListenAddress]) -> impl Iterator<Item = CapturedServer> {
+    listening.iter().filter_map(|address| match address {
+        ListenAddress::Tcp(address) => Some(CapturedServer {
+            addresses: vec![address.ip()],
+            port: address.port(),
+            machine: connect::machine_name(),
+            ..CapturedServer::default()
+        }),
+        ListenAddress::Unix(_) => None,
+    })
 }

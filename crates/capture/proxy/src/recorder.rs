@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use workload::{Provenance, SourceFile};
+use workload::{CapturedServer, Provenance, SourceFile};
 
 use super::capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
 use super::inbox::{ForwarderMessage, Inbox};
@@ -71,6 +71,8 @@ pub(super) struct RecorderParts {
     pub(super) conversation: DecoderOptions,
     /// Source that recordings state in their manifest.
     pub(super) source: String,
+    /// Upstream servers.
+    pub(super) servers: Vec<CapturedServer>,
     pub(super) options: BTreeMap<String, String>,
 }
 
@@ -580,6 +582,7 @@ impl Recorder {
                 bytes: account.read_bytes,
             }],
             options: self.parts.options.clone(),
+            servers: self.parts.servers.clone(),
             reconciliation: serde_json::to_value(account).expect("plain data"),
             ..Provenance::default()
         }

@@ -1,6 +1,7 @@
 //! A workload's part of the manifest, apart from the list of files.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct Provenance {
     /// Rewritings, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrites: Vec<RewriteNote>,
+    /// Servers that the traffic went to, as far as the source identifies them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<CapturedServer>,
 }
 
 impl WorkloadInfo {
@@ -46,6 +50,29 @@ impl WorkloadInfo {
         let account = &self.provenance.reconciliation;
         account["lost_bytes"].as_u64().unwrap_or(0)
     }
+}
+
+/// A server that captured traffic went to. A replay onto it is refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CapturedServer {
+    /// Host name, address or socket directory that the capture connected to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// IP addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+    /// Port.
+    pub port: u16,
+    /// Name of the machine on which the loopback addresses and directories are valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Data directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_directory: Option<String>,
+    /// System identifier of the cluster, which physical copies have, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_identifier: Option<u64>,
 }
 
 /// One source file.

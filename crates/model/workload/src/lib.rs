@@ -43,7 +43,7 @@ pub use archive::{
 };
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
-pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
+pub use format::{CapturedServer, FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
 pub use large_objects::{LO_CREAT, LO_CREATE, LargeObjectFunction};
 pub use lineage::{
     ExclusionReason, KeepReason, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote,

@@ -55,9 +55,13 @@ pub fn recover_as(
 fn finish(
     partial: &Path,
     keyring: &Keyring,
-    provenance: Provenance,
+    mut provenance: Provenance,
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
+    if provenance.servers.is_empty() {
+        let noted = serde_json::from_value(unended.body["servers"].clone());
+        provenance.servers = noted.unwrap_or_default();
+    }
     let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
     let files = recover_tables(partial, &["events", "late"], keyring)?;
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =

@@ -12,6 +12,7 @@ use archive::{
 use crate::event_batch::EventBatch;
 use crate::event_ref::{EventRef, KindRef};
 use crate::external_sort::{EventSorter, SortedTable};
+use crate::format::CapturedServer;
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
 use crate::redactor::Redactor;
@@ -85,6 +86,8 @@ enum WriterMessage {
     Checkpoint {
         up_to_us: i64,
     },
+    /// Note these servers for a recovery.
+    Servers(Vec<CapturedServer>),
     /// No more events follow; write everything for a recovery.
     Abandon,
 }
@@ -142,6 +145,7 @@ impl WorkloadWriter {
             order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
             statements: StatementWriter::new(statements),
+            servers: Vec::new(),
             noted_base: false,
         };
         let thread = std::thread::Builder::new()
@@ -152,6 +156,10 @@ impl WorkloadWriter {
                         WriterMessage::Events(chunk) => chunk,
                         WriterMessage::Checkpoint { up_to_us } => {
                             events.checkpoint(up_to_us)?;
+                            continue;
+                        }
+                        WriterMessage::Servers(servers) => {
+                            events.servers = servers;
                             continue;
                         }
                         WriterMessage::Abandon => {
@@ -255,6 +263,14 @@ impl WorkloadWriter {
             self.send_chunk()?;
         }
         self.send(WriterMessage::Checkpoint { up_to_us })
+    }
+
+    /// Notes the servers that the traffic goes to, for a recovery. To be called before the first event.
+    ///
+    /// # Errors
+    /// If the writing thread has failed.
+    pub fn note_servers(&mut self, servers: Vec<CapturedServer>) -> Result<(), ArchiveError> {
+        self.send(WriterMessage::Servers(servers))
     }
 
     /// Waits for the writing thread and returns its error.
@@ -368,6 +384,7 @@ struct EventWriter {
     archive: Arc<ArchiveWriter>,
     order: EventSorter,
     statements: StatementWriter,
+    servers: Vec<CapturedServer>,
     noted_base: bool,
 }
 
@@ -387,10 +404,12 @@ impl EventWriter {
         if !self.noted_base
             && let Some(base_us) = self.order.base_us()
         {
-            // A recovery needs the base of the parts' times.
+            // A recovery needs the base of the parts' times, and the servers that a replay is refused on.
             self.noted_base = true;
-            self.archive
-                .note(serde_json::json!({ "start_wall_us": base_us }))?;
+            self.archive.note(serde_json::json!({
+                "start_wall_us": base_us,
+                "servers": self.servers,
+            }))?;
         }
         Ok(())
     }

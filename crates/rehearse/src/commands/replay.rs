@@ -19,6 +19,7 @@ use crate::metrics::MetricsServer;
 use crate::options;
 use crate::terminal;
 use study::Failure;
+use study::captured_server::refuse_captured_server;
 use study::encodings;
 use study::keys;
 use study::observed_replay::replay_observed;
@@ -54,7 +55,12 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let whole = keys::open_workload(&options.workload)?;
     let target = engine.target_with_settings(&target);
-    refuse_captured(&whole, &target, &engine.logins, options)?;
+    refuse_captured_server(
+        &whole,
+        (&target, &engine.logins),
+        options.safety.allow_captured_server.as_deref(),
+        engine.read_only,
+    )?;
     let wanted = options.part.slice();
     let output = options.output.as_deref();
     let part = match wanted.slice()? {
@@ -221,31 +227,6 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         engine.workers = workers;
     }
     Ok(engine)
-}
-
-/// Refuses the server that the workload was captured on, unless the user named it twice.
-fn refuse_captured(
-    workload: &WorkloadReader,
-    target: &Target,
-    logins: &LoginMap,
-    options: &options::Replay,
-) -> Result<(), Failure> {
-    let address = target.address();
-    match &options.safety.allow_captured_server {
-        Some(named) if *named == address => return Ok(()),
-        Some(named) => {
-            return Err(Failure::usage(format!(
-                "--allow-captured-server names {named}, and the target is {address}; it takes the target's own address, to confirm it"
-            )));
-        }
-        None => {}
-    }
-    match replay::find_source_server(workload, target, logins) {
-        None => Ok(()),
-        Some(how) => Err(Failure::usage(format!(
-            "the target {address} is the server that the workload was captured on ({how}), where all of this was already done; use a copy of it, or confirm it with --allow-captured-server {address}"
-        ))),
-    }
 }
 
 /// Plans the replay, tests the logins, and reports what would be sent.

@@ -72,6 +72,9 @@ pub struct PlaceArgs {
     /// Use this server, as --target of a replay.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
+    /// Allow --target to be the server that the workload was captured on; repeat its address here.
+    #[arg(long, value_name = "HOST:PORT", requires = "target")]
+    pub allow_captured_server: Option<String>,
     /// Restore the data of --target with this shell command before each trial. It is given
     /// PGHOST, PGPORT and so on.
     #[arg(long, value_name = "COMMAND", requires = "target")]
@@ -177,6 +180,7 @@ impl Sweep {
                 new_server,
                 sandbox: place.sandbox.clone(),
                 target: place.target.clone(),
+                allow_captured_server: place.allow_captured_server.clone(),
                 restore: place.restore.clone(),
                 no_restore: place.no_restore,
             },

@@ -12,7 +12,7 @@ use connect::Target;
 
 #[test]
 fn cancel_request_goes_to_the_same_host_and_backend() {
-    let mut sandbox = test_support::server().create();
+    let mut sandbox = test_support::server().tcp().create();
     let owner = std::fs::metadata(sandbox.data_dir()).unwrap();
     let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     for (name, text) in [

@@ -20,7 +20,7 @@ pub mod tls;
 mod warning;
 
 use std::fmt::{self, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -313,7 +313,31 @@ impl Target {
     }
 }
 
+/// Returns the name of this machine, if the system tells it.
+pub fn machine_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Returns whether an address is one of this machine's.
+pub fn is_own_address(address: IpAddr) -> bool {
+    address.is_loopback()
+        || address.is_unspecified()
+        || std::net::UdpSocket::bind((address, 0)).is_ok()
+}
+
 impl Server {
+    /// Returns the IP addresses that it has now; none for a Unix socket, and for a name that cannot be resolved.
+    pub fn ip_addresses(&self) -> Vec<IpAddr> {
+        match (self.address, &self.host) {
+            (Some(address), _) => vec![address],
+            (None, Some(Host::Tcp(name))) => (name.as_str(), self.port)
+                .to_socket_addrs()
+                .map_or_else(|_| Vec::new(), |found| found.map(|one| one.ip()).collect()),
+            (None, _) => Vec::new(),
+        }
+    }
+
     /// Returns the names that libpq compares with the first field of a password file.
     fn names_in_password_file(&self) -> Vec<String> {
         match &self.host {

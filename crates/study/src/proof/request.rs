@@ -49,6 +49,8 @@ pub struct ProofPlace {
     pub sandbox: Option<String>,
     /// URL of any other server.
     pub target: Option<String>,
+    /// Address of the target, if the user confirmed that it may be the captured server.
+    pub allow_captured_server: Option<String>,
     /// Shell command that restores the data of the target.
     pub restore: Option<String>,
     /// Database from which that of the target is created before each run.

@@ -5,6 +5,7 @@ use replay::{Options, Target};
 use workload::WorkloadReader;
 
 use super::request::ProofRequest;
+use crate::captured_server::refuse_captured_server;
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
     SandboxLease, TargetEnvironment,
@@ -107,12 +108,8 @@ fn foreign(
     if let DataSource::Template(_) = data {
         known.database = Some("postgres".to_owned());
     }
-    if let Some(how) = replay::find_source_server(whole, &known, &base.logins) {
-        return Err(Failure::usage(format!(
-            "the target {} is the server that the workload was captured on ({how}); prove on a copy of it",
-            target.address()
-        )));
-    }
+    let confirmed = place.allow_captured_server.as_deref();
+    refuse_captured_server(whole, (&known, &base.logins), confirmed, false)?;
     let mut login = base.logins.login(&target, "", "", "rehearse");
     if let Some(user) = &target.user {
         login.user = user.as_str().into();

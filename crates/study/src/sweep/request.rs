@@ -50,6 +50,8 @@ pub struct SweepPlace {
     pub sandbox: Option<String>,
     /// URL of any other server.
     pub target: Option<String>,
+    /// Address of the target, if the user confirmed that it may be the captured server.
+    pub allow_captured_server: Option<String>,
     /// Shell command that restores the data of the target.
     pub restore: Option<String>,
     /// Whether each trial finds the data that the previous one left.

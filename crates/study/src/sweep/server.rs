@@ -7,6 +7,7 @@ use replay::Target;
 
 use super::request::SweepRequest;
 use super::{Design, Script, Variant};
+use crate::captured_server::refuse_captured_server;
 use crate::change_script::ChangeScript;
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServerRequest, SandboxEnvironment,
@@ -164,12 +165,9 @@ fn foreign(request: &SweepRequest, url: &str, design: &Design) -> Result<SweepSe
     };
     if let Some(path) = &request.workload {
         let logins = &request.replay.logins;
-        if let Some(how) = replay::find_source_server(&keys::open_workload(path)?, &target, logins)
-        {
-            return Err(Failure::usage(format!(
-                "the target {address} is the server that the workload was captured on ({how}); sweep on a copy of it"
-            )));
-        }
+        let confirmed = request.place.allow_captured_server.as_deref();
+        let workload = keys::open_workload(path)?;
+        refuse_captured_server(&workload, (&target, logins), confirmed, false)?;
     }
     let data = match &request.place.restore {
         Some(command) => DataSource::Command(command.clone()),

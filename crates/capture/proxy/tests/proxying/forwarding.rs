@@ -290,8 +290,7 @@ fn what_replicates_passes_and_is_not_captured() {
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     proxy.record();
     let mut client = Raw::connect(proxy.address());
-    client.begin("postgres", &[("replication", "database")]);
-    client.until_ready();
+    client.begin_as_superuser(&[("replication", "database")]);
     client.query("IDENTIFY_SYSTEM");
     let answer = client.until_ready();
     assert!(answer.iter().any(|(tag, _)| *tag == b'D'), "{answer:?}");

@@ -89,6 +89,14 @@ impl Raw {
         self.send(&out);
     }
 
+    /// Begins a session of the superuser, and logs in.
+    pub fn begin_as_superuser(&mut self, further: &[(&str, &str)]) {
+        self.begin("postgres", further);
+        self.offered();
+        self.log_in("proxy", ChannelBinding::unsupported(), false)
+            .unwrap();
+    }
+
     pub fn query(&mut self, sql: &str) {
         let mut out = Vec::new();
         let sql = sql.as_bytes();

@@ -140,11 +140,9 @@ fn a_recording_has_what_was_sent_while_it_was_made_and_what_was_prepared_before(
 fn what_is_idle_is_closed_at_the_end_and_a_transaction_may_come_to_its_own() {
     let proxy = Wish::to(&server(18).url("postgres")).start(Kept::default().opening());
     let mut idle = Raw::connect(proxy.address());
-    idle.begin("postgres", &[]);
-    idle.until_ready();
+    idle.begin_as_superuser(&[]);
     let mut busy = Raw::connect(proxy.address());
-    busy.begin("postgres", &[]);
-    busy.until_ready();
+    busy.begin_as_superuser(&[]);
     busy.query("BEGIN");
     busy.until_ready();
     // It sends nothing, as a health check does.

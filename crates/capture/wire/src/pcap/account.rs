@@ -1,6 +1,7 @@
 //! Accounts for every packet and every byte of its payload.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,9 @@ pub struct PcapSource {
 pub struct PcapReport {
     /// The sources, in the order of their first packets.
     pub sources: Vec<PcapSource>,
+    /// Addresses of the servers.
+    #[serde(skip)]
+    pub servers: Vec<SocketAddr>,
     /// Account of all packets.
     #[serde(flatten)]
     pub account: PcapAccount,

@@ -1,7 +1,7 @@
 //! Tracks all connections of a capture by their addresses: assigns segments, and detects new
 //! connections and reused addresses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use super::packet::Segment;
@@ -45,6 +45,7 @@ pub(super) struct Connections {
     /// Final sequence numbers of recently ended connections, in two generations.
     ended: [HashMap<Key, [u32; 2]>; 2],
     next_number: u64,
+    servers: BTreeSet<SocketAddr>,
     counts: Counts,
     held_max: usize,
 }
@@ -57,9 +58,15 @@ impl Connections {
             open: HashMap::new(),
             ended: Default::default(),
             next_number: 0,
+            servers: BTreeSet::new(),
             counts: Counts::default(),
             held_max: HELD_MAX,
         }
+    }
+
+    /// Returns the addresses of the servers.
+    pub(super) fn servers(&self) -> &BTreeSet<SocketAddr> {
+        &self.servers
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -259,6 +266,7 @@ impl Connections {
 
     fn open(&mut self, key: Key, at_us: i64, from_the_start: bool) {
         self.next_number += 1;
+        self.servers.insert(key.1);
         for ended in &mut self.ended {
             ended.remove(&key);
         }

@@ -136,7 +136,7 @@ fn read(
     let (sources, dropped, without_time) = inputs.finish();
     account.0.dropped = dropped;
     account.0.count_without_time(without_time);
-    let (account, busiest) = account;
+    let (account, busiest, servers) = account;
     if account.packets == 0 {
         let first = sources.first();
         let damage = sources.iter().find_map(|source| source.damage.as_ref());
@@ -151,7 +151,11 @@ fn read(
     if account.segments + account.segments_cut == 0 {
         return Err(no_traffic_error(&account, &options.ports, busiest));
     }
-    Ok(PcapReport { sources, account })
+    Ok(PcapReport {
+        sources,
+        servers,
+        account,
+    })
 }
 
 fn no_traffic_error(account: &Account, ports: &[u16], busiest: Option<(u16, u64)>) -> PcapError {
@@ -237,11 +241,11 @@ impl PacketReader {
         }
     }
 
-    /// Returns the account, and the busiest of the other ports with its number of packets.
+    /// Returns the account, the busiest of the other ports with its number of packets, and the servers.
     fn finish(
         mut self,
         sink: &mut dyn EventSink,
-    ) -> Result<(Account, Option<(u16, u64)>), SinkError> {
+    ) -> Result<(Account, Option<(u16, u64)>, Vec<SocketAddr>), SinkError> {
         let mut listener = ConversationListener {
             conversations: &mut self.conversations,
             sink,
@@ -254,7 +258,8 @@ impl PacketReader {
         self.account.conversation = self.conversations.account().clone();
         let busiest = self.other_ports.into_iter();
         let busiest = busiest.max_by_key(|(_, packets)| *packets);
-        Ok((self.account, busiest))
+        let servers = self.connections.servers().iter().copied().collect();
+        Ok((self.account, busiest, servers))
     }
 }
 

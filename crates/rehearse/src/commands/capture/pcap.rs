@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use report::{CaptureReport, conversation_text, pcap_text, to_json};
 use transform::Slicer;
-use workload::{Provenance, SliceAccount, SliceNote};
+use workload::{CapturedServer, Provenance, SliceAccount, SliceNote};
 
 use super::check_workload_name;
 use crate::exit_status::ExitStatus;
@@ -184,6 +184,14 @@ fn provenance(
             })
             .collect(),
         rewrites: Vec::new(),
+        // The packets may be of another machine, so it is unknown where loopback addresses are valid.
+        servers: (report.servers.iter())
+            .map(|server| CapturedServer {
+                addresses: vec![server.ip()],
+                port: server.port(),
+                ..CapturedServer::default()
+            })
+            .collect(),
     }
 }
 
@@ -212,7 +220,9 @@ fn show(captured: &CaptureReport<PcapReport>, json: bool) -> Result<ExitStatus, 
         true => terminal::say_line(&to_json(captured)),
         false => terminal::say(&pcap_text::render_text(captured, &terminal::style())),
     }
-    let PcapReport { sources, account } = &captured.report;
+    let PcapReport {
+        sources, account, ..
+    } = &captured.report;
     let damaged = sources.iter().any(|source| source.damage.is_some());
     let found = damaged || account.lost_bytes > 0 || !account.malformed.is_empty();
     Ok(if found {

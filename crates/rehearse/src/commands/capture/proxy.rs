@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use capture_proxy::{
     FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
-    ProxyStatus, Recording, RecordingState, ServerTls,
+    ProxyStatus, Recording, RecordingState, ServerTls, captured_servers,
 };
 use capture_sink::{EventSink, MaskSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
@@ -18,8 +18,8 @@ use signal_hook::consts::SIGUSR1;
 use transform::SecretRedactor;
 use transform::mask::{Mask, Masker};
 use workload::{
-    EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
-    WriterOptions,
+    CapturedServer, EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo,
+    WorkloadWriter, WriterOptions,
 };
 
 use super::check_workload_name;
@@ -173,6 +173,7 @@ fn start(
     if digest {
         shaping.insert("digest".to_owned(), "rows".to_owned());
     }
+    let servers = captured_servers(&upstream);
     Proxy::start(
         ProxyOptions {
             listen,
@@ -184,7 +185,7 @@ fn start(
             conversation: DecoderOptions { digest },
             options: shaping,
         },
-        open_recordings(options.output.clone(), protection),
+        open_recordings(options.output.clone(), protection, servers),
     )
     .map_err(failure)
 }
@@ -353,7 +354,11 @@ struct RecordingProtection {
 
 /// Opens NAME.workload, then NAME-2.workload and so on. Existing names are skipped, since
 /// clients must not wait for the user.
-fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenRecording {
+fn open_recordings(
+    output: PathBuf,
+    protection: RecordingProtection,
+    servers: Vec<CapturedServer>,
+) -> OpenRecording {
     let mut passed_over = 0;
     Box::new(move |number| {
         let is_taken = |path: &Path| path.exists() || partial(path).exists();
@@ -366,13 +371,16 @@ fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenReco
             keep_unfinished: true,
             ..WriterOptions::default()
         };
-        let writer = WorkloadWriter::create_for(
+        let mut writer = WorkloadWriter::create_for(
             &path,
             options,
             &protection.recipients,
             SecretRedactor::default(),
         )
         .map_err(SinkError::new)?;
+        writer
+            .note_servers(servers.clone())
+            .map_err(SinkError::new)?;
         let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
         Ok(Box::new(WorkloadRecording { path, sink }))
     })

@@ -1,0 +1,192 @@
+//! A replay, a proof and a sweep refuse the server that the workload was captured on, by whatever way the target
+//! names it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use postgres::{Client, NoTls};
+use sandbox::{Endpoint, Sandbox};
+
+fn rehearse(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// A proxy to a server.
+struct Proxy {
+    child: Child,
+    through: Endpoint,
+}
+
+impl Proxy {
+    fn start(upstream: &Endpoint, output: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
+            .args(["--upstream", &upstream.url_to_show("postgres"), "-o"])
+            .arg(output)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = said.find_map(|line| line.ok().filter(|line| line.contains("listening at")));
+        let line = line.expect("it says where it listens");
+        let port = line.split("127.0.0.1:").nth(1).unwrap();
+        let port = port.split(',').next().unwrap().parse().unwrap();
+        std::thread::spawn(move || said.for_each(drop));
+        let through = Endpoint {
+            port,
+            ..upstream.clone()
+        };
+        Proxy { child, through }
+    }
+
+    fn query(&self) {
+        let mut client = Client::connect(&self.through.url("postgres"), NoTls).unwrap();
+        client.batch_execute("SELECT 1; SELECT 2").unwrap();
+        client.batch_execute("CREATE TABLE written ()").unwrap();
+        client.batch_execute("DROP TABLE written").unwrap();
+    }
+
+    fn signal(&mut self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns URLs of all ways to a server: by address, by name, by its socket, and by a proxy as a role with no rights.
+fn ways(server: &Endpoint, proxy: &Proxy) -> Vec<String> {
+    let role = Endpoint {
+        user: "nobody_special".to_owned(),
+        ..proxy.through.clone()
+    };
+    let by_name = server.url("postgres").replace("127.0.0.1", "localhost");
+    vec![
+        server.url("postgres"),
+        by_name,
+        server.socket_url("postgres").unwrap(),
+        proxy.through.url("postgres"),
+        role.url("postgres"),
+    ]
+}
+
+fn server() -> (Sandbox, Endpoint) {
+    let (sandbox, endpoint) = test_support::server().password("captured").start();
+    test_support::connect(&endpoint)
+        .batch_execute("CREATE ROLE nobody_special LOGIN PASSWORD 'captured'")
+        .unwrap();
+    (sandbox, endpoint)
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, what: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+    assert!(
+        said.contains("is the server that the workload was captured on"),
+        "{what}: {said}"
+    );
+    assert!(
+        said.contains("--allow-captured-server") && !said.contains(":captured@"),
+        "{what}: {said}"
+    );
+}
+
+#[test]
+fn server_captured_by_proxy_is_refused_by_every_way_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let workload = path("w.workload");
+    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
+    proxy.query();
+    proxy.signal("-INT");
+    let other_proxy = Proxy::start(&endpoint, Path::new(&path("other.workload")));
+
+    let run = path("a.run");
+    for url in ways(&endpoint, &other_proxy) {
+        let replay = ["replay", &workload, "--target", &url, "-o", &run];
+        assert_refused(&rehearse(&replay), &url);
+    }
+    let url = endpoint.url("postgres");
+    let target = ["--target", &url];
+    let proof = path("a.proof");
+    let change = ["--set", "work_mem=9MB", "--no-restore", "-o", &proof];
+    let prove = [&["prove", &workload][..], &target, &change].concat();
+    assert_refused(&rehearse(&prove), "prove");
+    let sweep = path("a.sweep");
+    let levels = ["--clients", "1,2", "--no-restore", "-o", &sweep];
+    let sweep = [&["sweep", &workload][..], &target, &levels].concat();
+    assert_refused(&rehearse(&sweep), "sweep");
+    assert!(!Path::new(&run).exists() && !Path::new(&proof).exists());
+
+    // What only reads is warned of, and done.
+    let reading = [
+        &["replay", &workload][..],
+        &target,
+        &["--read-only", "-o", &run],
+    ]
+    .concat();
+    let output = rehearse(&reading);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("Warning: the target"), "{said}");
+
+    // A copy of it is not the captured server, though it has the same system identifier.
+    let (_copy, copy) = server();
+    let url = copy.url("postgres");
+    let output = rehearse(&["replay", &workload, "--target", &url, "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn server_of_killed_proxy_is_refused_after_recovery() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let workload = path("w.workload");
+    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
+    proxy.query();
+    // Events are written once a second.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    proxy.signal("-KILL");
+    let partial = path("w.workload.partial");
+    let output = rehearse(&["recover", &partial]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let url = endpoint.url("postgres");
+    let replay = ["replay", &workload, "--target", &url, "--dry-run"];
+    assert_refused(&rehearse(&replay), "recovered");
+}
+
+#[test]
+fn masked_and_sliced_workloads_are_still_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let workload = path("w.workload");
+    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
+    proxy.query();
+    proxy.signal("-INT");
+    let (masked, sliced) = (path("masked.workload"), path("sliced.workload"));
+    let mask = ["mask", "workload", &workload, "-o", &masked];
+    let slice = ["slice", &masked, "--to", "+1h", "-o", &sliced];
+    for arguments in [&mask[..], &slice] {
+        let output = rehearse(arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let url = endpoint.url("postgres");
+    let replay = ["replay", &sliced, "--target", &url, "--dry-run"];
+    assert_refused(&rehearse(&replay), "sliced");
+}
