@@ -180,7 +180,8 @@ fn masked_and_sliced_workloads_are_still_refused() {
     proxy.query();
     proxy.signal("-INT");
     let (masked, sliced) = (path("masked.workload"), path("sliced.workload"));
-    let mask = ["mask", "workload", &workload, "-o", &masked];
+    let key = ["--mask", "random"];
+    let mask = [&["mask", "workload", &workload, "-o", &masked][..], &key].concat();
     let slice = ["slice", &masked, "--to", "+1h", "-o", &sliced];
     for arguments in [&mask[..], &slice] {
         let output = rehearse(arguments);
