@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 use clock::{Clock, SystemClock, rfc3339_text};
+use report::{escape_json, message_line, safe_text};
 use serde_json::Value;
 
 use crate::options::observing::{LogArgs, LogFormat, LogLevel};
@@ -88,7 +89,7 @@ fn json_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Valu
         debug_assert!(!["time", "level", "message"].contains(key));
         add(key, value);
     }
-    line + "}\n"
+    escape_json(line) + "}\n"
 }
 
 fn text_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Value)]) -> String {
@@ -97,24 +98,20 @@ fn text_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Valu
         line,
         " {:5} {}",
         name(level).to_uppercase(),
-        one_line(message)
+        message_line(message)
     );
     for (key, value) in fields {
         let _ = match value {
             Value::String(text) if is_plain(text) => write!(line, " {key}={text}"),
-            value => write!(line, " {key}={value}"),
+            value => write!(line, " {key}={}", escape_json(value.to_string())),
         };
     }
     line + "\n"
 }
 
 fn is_plain(text: &str) -> bool {
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '"' && c != '=';
-    !text.is_empty() && text.chars().all(plain)
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    let plain = |c: char| !c.is_whitespace() && c != '"' && c != '=';
+    !text.is_empty() && text.chars().all(plain) && safe_text(text, false) == text
 }
 
 #[cfg(test)]
@@ -142,6 +139,23 @@ mod tests {
         assert_eq!(parsed["session"], 7);
         assert_eq!(parsed["reason"], "two\nlines, \"quoted\"");
         assert!(line.starts_with("{\"time\":"));
+    }
+
+    #[test]
+    fn foreign_text_cannot_command_a_terminal() {
+        let evil = "\u{1b}[31m\u{9b}\u{202e}\r\nrehearse: fine";
+        let fields = [("plain", "\u{202e}x".into()), ("name", evil.into())];
+        let text = text_line(AT_US, LogLevel::Info, evil, &fields);
+        let json = json_line(AT_US, LogLevel::Info, evil, &fields);
+        for line in [&text, &json] {
+            assert_eq!(line.matches('\n').count(), 1, "{line}");
+            assert_eq!(safe_text(line, false), line.as_str());
+        }
+        let parsed: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&parsed["message"], &parsed["name"]),
+            (&evil.into(), &evil.into())
+        );
     }
 
     #[test]

@@ -24,7 +24,10 @@ use crate::options::{Command, Program};
 use study::Failure;
 
 fn main() -> ExitCode {
-    let program = Program::parse();
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        Err(error) => return refuse_arguments(&error),
+    };
     log::set_up(program.log);
     study::keys::set_key_file(program.keys.key);
     study::notes::set_listener(terminal::note);
@@ -42,6 +45,26 @@ fn main() -> ExitCode {
             exit_status::exit_code(&failure)
         }
     }
+}
+
+/// Reports arguments that cannot be parsed, without passwords in them. Help and version are results.
+fn refuse_arguments(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        terminal::say(&error.render().to_string());
+        return ExitCode::SUCCESS;
+    }
+    let mut text = error.render().to_string();
+    for argument in std::env::args().skip(1) {
+        let value = argument.split_once('=').map(|(_, value)| value.to_owned());
+        for secret in [Some(argument), value].into_iter().flatten() {
+            let shown = connect::hide_password(&secret);
+            if shown != secret {
+                text = text.replace(&secret, &shown);
+            }
+        }
+    }
+    terminal::explain(&text);
+    ExitCode::from(2)
 }
 
 fn run(command: Command) -> Result<ExitStatus, Failure> {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressDrawTarget;
-use report::TextStyle;
+use report::{TextStyle, message_line, safe_text};
 
 use crate::log;
 use crate::options::observing::LogLevel;
@@ -17,9 +17,10 @@ const COLUMNS: usize = 100;
 /// Whether a result could not be written, for example to a full disk.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes a result. A closed pipe (`| head`) is not an error. Other errors are reported, and
+/// Writes a result. What a terminal would execute is replaced, except for this program's colours. A closed pipe (`| head`) is not an error. Other errors are reported, and
 /// [`lost`] returns true afterwards.
 pub fn say(text: &str) {
+    let text = safe_text(text, style().colour);
     let mut stdout = io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())
@@ -50,7 +51,7 @@ pub fn note(text: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Info, text, &[]);
     }
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", message_line(text));
 }
 
 /// Reports why a command failed.
@@ -58,7 +59,15 @@ pub fn complain(message: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Error, message, &[]);
     }
-    let _ = writeln!(io::stderr().lock(), "rehearse: {message}");
+    let _ = writeln!(io::stderr().lock(), "rehearse: {}", message_line(message));
+}
+
+/// Writes an explanation of several lines to standard error.
+pub fn explain(text: &str) {
+    if log::is_json() {
+        return log::tell(LogLevel::Error, text.trim_end(), &[]);
+    }
+    let _ = write!(io::stderr().lock(), "{}", safe_text(text, false));
 }
 
 /// Returns the target of progress bars: standard error if it is a terminal and the log is text.

@@ -14,7 +14,7 @@ use crate::text::compare_text::{
     caveats, error_subject, other_plans, plan_line, verdict_words, warning_text,
 };
 use crate::text::condition_text;
-use crate::text::line::{one_line, statement_name};
+use crate::text::line::{one_line, printable, statement_name};
 use crate::text::times_text::{change, count_findings, finding, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
@@ -364,11 +364,8 @@ fn targets(view: &Comparison, page: &mut Page) {
 
 /// Escapes a line of the targets' table and keeps its indent.
 fn one_line_after_indent(line: &str) -> String {
-    let shown = line.chars().map(|letter| match letter.is_control() {
-        true => '·',
-        false => letter,
-    });
-    shown.take(TARGETS_WIDTH).collect()
+    let kept: String = line.chars().take(TARGETS_WIDTH).collect();
+    kept.chars().map(printable).collect()
 }
 
 /// Prints changed statements in full, and describes the rest in a sentence.

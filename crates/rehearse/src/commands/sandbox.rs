@@ -78,7 +78,7 @@ fn list(places: &Dirs, json: bool) {
                 })
             })
             .collect();
-        terminal::say_line(&serde_json::Value::from(rows).to_string());
+        terminal::say_line(&report::to_json_line(&rows));
         return;
     }
     if all.is_empty() {
@@ -115,7 +115,7 @@ pub fn find(wanted: &ServerRequirements, places: &Dirs) -> Result<Installation, 
     spinner.set_style(style);
     let found = ::sandbox::find(wanted, places, &mut |progress| {
         spinner.enable_steady_tick(std::time::Duration::from_millis(100));
-        spinner.set_message(progress.to_string());
+        spinner.set_message(report::message_line(&progress.to_string()));
         if spinner.is_hidden() {
             terminal::note(&progress.to_string());
         }

@@ -29,11 +29,7 @@ pub fn one_line(text: &str, width: usize) -> String {
             out.push(' ');
             blank = false;
         }
-        out.push(if is_printable(character) {
-            character
-        } else {
-            '·'
-        });
+        out.push(printable(character));
         columns += needed;
     }
     out
@@ -47,10 +43,73 @@ pub(crate) fn statement_name(sql: Option<&str>, fingerprint: Fingerprint) -> Cow
     }
 }
 
-/// Whether a character is neither a control character nor one that changes the text direction.
-fn is_printable(character: char) -> bool {
+/// Whether a terminal shows a character as it is: no control character, no separator of lines, and none that
+/// changes the text direction (Unicode, Bidi_Control).
+pub(crate) fn is_printable(character: char) -> bool {
     !character.is_control()
-        && !matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        && !matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// Makes a message safe for a terminal. Line breaks become blanks, since a server's text could otherwise look like
+/// a line of this program, and other characters that a terminal would execute become `·`.
+pub fn message_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for part in text
+        .split(['\n', '\r', '\t'])
+        .filter(|part| !part.is_empty())
+    {
+        if !line.is_empty() && !line.ends_with(' ') {
+            line.push(' ');
+        }
+        let part = if line.is_empty() {
+            part
+        } else {
+            part.trim_start()
+        };
+        line.extend(part.chars().map(printable));
+    }
+    line
+}
+
+/// Makes a text of several lines safe for a terminal. With `keep_colours`, colours (SGR sequences) remain.
+pub fn safe_text(text: &str, keep_colours: bool) -> Cow<'_, str> {
+    let is_safe = |c: char| is_printable(c) || matches!(c, '\n' | '\t');
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let after = &rest[character.len_utf8()..];
+        let colour = match keep_colours && character == '\u{1b}' {
+            true => colour_length(after),
+            false => None,
+        };
+        let taken = character.len_utf8() + colour.unwrap_or(0);
+        match is_safe(character) || colour.is_some() {
+            true => safe.push_str(&rest[..taken]),
+            false => safe.push('·'),
+        }
+        rest = &rest[taken..];
+    }
+    Cow::Owned(safe)
+}
+
+/// Returns the length of the rest of an SGR sequence, after its escape character.
+fn colour_length(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix('[')?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    parameters[end..].starts_with('m').then_some(end + 2)
+}
+
+pub(crate) fn printable(character: char) -> char {
+    match is_printable(character) {
+        true => character,
+        false => '·',
+    }
 }
 
 /// Wraps a sentence, with `first` before the first line and `rest` before the others. A word longer
@@ -76,15 +135,11 @@ pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<
 
 /// Cuts a line of a table, which is trusted except for words at its end.
 pub(crate) fn cut(line: &str, width: usize) -> String {
-    let harmless = |character| match is_printable(character) {
-        true => character,
-        false => '·',
-    };
     if line.chars().count() <= width {
-        return line.chars().map(harmless).collect();
+        return line.chars().map(printable).collect();
     }
     // Blanks stay, because columns are aligned.
-    let kept = line.chars().take(width.saturating_sub(1)).map(harmless);
+    let kept = line.chars().take(width.saturating_sub(1)).map(printable);
     let mut kept: String = kept.collect();
     kept.truncate(kept.trim_end().len());
     kept.push('…');
@@ -137,6 +192,25 @@ mod tests {
     #[test]
     fn control_characters_are_replaced() {
         assert_eq!(one_line("a\x1b[31mb\u{202e}c", 20), "a·[31mb·c");
+    }
+
+    #[test]
+    fn message_cannot_begin_a_line_or_command_a_terminal() {
+        let evil = "\x1b[31mEVIL\x1b]0;t\x07\u{202e}abc\u{9b}31m\u{2028}x\r\nrehearse: all is well";
+        assert_eq!(
+            message_line(evil),
+            "·[31mEVIL·]0;t··abc·31m·x rehearse: all is well"
+        );
+        assert_eq!(message_line("  a\n\n  b\tc\n"), "  a b c");
+    }
+
+    #[test]
+    fn text_keeps_its_lines_and_only_wanted_colours() {
+        let text = "\u{1b}[1;31mred\u{1b}[0m\n\ta\u{1b}[2J\u{9b}\u{200f}";
+        let coloured = "\u{1b}[1;31mred\u{1b}[0m\n\ta·[2J··";
+        assert_eq!(safe_text(text, true), coloured);
+        assert_eq!(safe_text(text, false), coloured.replace('\u{1b}', "·"));
+        assert!(matches!(safe_text("plain\n", false), Cow::Borrowed(_)));
     }
 
     #[test]

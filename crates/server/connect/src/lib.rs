@@ -24,6 +24,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use parse::hide_password;
 pub use passfile::{PasswordFile, PasswordFileProblem};
 pub use security::{
     AuthMethod, ChannelBindingMode, SecurityOptions, SslMode, TlsVersions, TrustedRoots,
@@ -200,13 +201,20 @@ impl Target {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, TargetError> {
         let malformed = |reason: String| TargetError::Malformed {
-            given: parse::without_password(given),
+            given: hide_password(given),
             reason,
         };
         let environment = |name: &str| environment(name).filter(|value| !value.is_empty());
         let mut settings = parameters::Settings::default();
+        let is_url = given.contains("://") && given.contains('?');
         for (name, value) in parse::pairs(given).map_err(malformed)? {
-            settings.set(&name, value, "")?;
+            settings.set(&name, value, "").map_err(|error| {
+                match given.find('?') < given.rfind('@') && is_url {
+                    // The name may be a part of the password.
+                    true => malformed(parse::UNESCAPED.to_owned()),
+                    false => error,
+                }
+            })?;
         }
         let service = settings
             .take("service")
@@ -434,7 +442,11 @@ fn servers(settings: &mut parameters::Settings) -> Result<Vec<Server>, String> {
                     .parse::<u16>()
                     .ok()
                     .filter(|&port| port > 0)
-                    .ok_or_else(|| format!("'{text}' is no port (1 to 65535)"))?,
+                    .ok_or_else(|| match text.parse::<u64>() {
+                        Ok(_) => format!("{text} is no port (1 to 65535)"),
+                        // It may be a part of a password.
+                        Err(_) => "a port is not a number from 1 to 65535".to_owned(),
+                    })?,
             };
             Ok(Server {
                 host,

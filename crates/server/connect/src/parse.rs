@@ -13,6 +13,9 @@ pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
     key_values(given)
 }
 
+/// Reason why a URL is refused whose password probably has a special character.
+pub(super) const UNESCAPED: &str = "it has a '/' or '?' before its last '@'; in a password write %2F and %3F, otherwise %40 for '@'";
+
 fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     let (before_query, query) = match rest.split_once('?') {
@@ -27,6 +30,10 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
         Some((user_info, host_port)) => (Some(user_info), host_port),
         None => (None, authority),
     };
+    // Otherwise a part of the password would be taken for a port, a database or a parameter.
+    if user_info.is_none() && authority.contains(':') && rest[authority.len()..].contains('@') {
+        return Err(UNESCAPED.to_owned());
+    }
     let mut add = |name: &str, value: &str| -> Result<(), String> {
         if !value.is_empty() {
             pairs.push((name.to_owned(), percent_decoded(value)?));
@@ -50,7 +57,8 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
                 .ok_or("the address lacks its ']'")?;
             (address, port.strip_prefix(':').unwrap_or(port))
         } else {
-            server.rsplit_once(':').unwrap_or((server, ""))
+            // As in libpq: an address with colons needs its brackets.
+            server.split_once(':').unwrap_or((server, ""))
         };
         hosts.push(host);
         ports.push(port);
@@ -67,7 +75,7 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
     {
         let (name, value) = parameter
             .split_once('=')
-            .ok_or_else(|| format!("'{parameter}' lacks its '='"))?;
+            .ok_or("a parameter after its '?' lacks its '='")?;
         pairs.push((percent_decoded(name)?, percent_decoded(value)?));
     }
     Ok(pairs)
@@ -108,7 +116,7 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
         let after = after
             .trim_start()
             .strip_prefix('=')
-            .ok_or_else(|| format!("'{name}' lacks its '='"))?
+            .ok_or("a name lacks its '='")?
             .trim_start();
         let quoted = after.starts_with('\'');
         let mut value = String::new();
@@ -116,7 +124,7 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
         let end = loop {
             match characters.next() {
                 None if quoted => {
-                    return Err(format!("the value of '{name}' lacks its closing quote"));
+                    return Err("a value lacks its closing quote".to_owned());
                 }
                 None => break after.len(),
                 Some((_, '\\')) => value.extend(characters.next().map(|(_, escaped)| escaped)),
@@ -131,21 +139,35 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// Returns the string without anything that may be a password, for messages.
-pub(super) fn without_password(given: &str) -> String {
-    if let Some((scheme, rest)) = given.split_once("://") {
-        let authority_end = rest.rfind('@').unwrap_or(0);
-        let (user_info, after) = rest.split_at(authority_end);
-        let user = user_info.split(':').next().unwrap_or("");
-        let hidden = if user_info.contains(':') { ":…" } else { "" };
-        let after = match after.split_once("password=") {
-            Some((before, _)) => format!("{before}password=…"),
-            None => after.to_owned(),
-        };
-        return format!("{scheme}://{user}{hidden}{after}");
+/// Returns a connection string without anything that may be a password, however malformed it is, for messages.
+pub fn hide_password(given: &str) -> String {
+    let (scheme, rest) = match given.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), given),
+    };
+    // Values may contain blanks and quotes, so all that follows the name of a secret is left out.
+    let lower = rest.to_ascii_lowercase();
+    let secrets = ["password", "passwd", "pwd", "scram_client_key"];
+    let named = secrets.iter().filter_map(|name| lower.find(name)).min();
+    match named {
+        Some(at) => format!("{scheme}{}password=…", hide_user_info(&rest[..at])),
+        None => scheme + &hide_user_info(rest),
     }
-    match given.split_once("password") {
-        Some((before, _)) => format!("{before}password=…"),
-        None => given.to_owned(),
+}
+
+/// Hides what stands between the first `:` and the last `@`; without an `@`, what follows the first `:` and is no
+/// port.
+fn hide_user_info(text: &str) -> String {
+    let (before, after) = text.split_at(text.rfind('@').unwrap_or(text.len()));
+    if after.is_empty() && text.starts_with('[') {
+        return text.to_owned();
+    }
+    let Some((user, secret)) = before.split_once(':') else {
+        return text.to_owned();
+    };
+    let port = secret.split(['/', ',', '?']).next().unwrap_or_default();
+    match after.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.to_owned(),
+        false => format!("{user}:…{after}"),
     }
 }

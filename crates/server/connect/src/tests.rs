@@ -65,6 +65,36 @@ fn unsupported_parameter_is_refused_without_showing_a_password() {
         ("mysql://x", "not a target"),
         ("localhost", "not a target"),
         ("postgres://u:secret@h:99999/x", "no port"),
+        // Scheme forgotten or misspelt.
+        ("u:secret@127.0.0.1:5432/db", "not a target"),
+        ("u:secret", "not a target"),
+        ("postgres:u:secret@h/db", "not a target"),
+        ("postgres:/u:secret@h/db", "not a target"),
+        ("postgres//u:secret@h/db", "not a target"),
+        ("//u:secret@h/db", "not a target"),
+        ("mysql://u:secret@h/db", "not postgres"),
+        (
+            "jdbc:postgresql://h/db?user=u&password=secret",
+            "not postgres",
+        ),
+        // Special characters in the password, and parts forgotten.
+        ("postgres://u:secret", "a port is not a number"),
+        ("postgres://u:secret/db", "a port is not a number"),
+        ("postgres://u:secret:5432/db", "a port is not a number"),
+        ("postgres://u:se/secret@h/db", "%2F"),
+        ("postgres://u:1/secret@h/db", "%2F"),
+        ("postgres://u:1?secret@h/db", "%3F"),
+        ("postgres://u:1?secret=x@h/db", "%3F"),
+        ("postgres://u:a@b?secret=x@h/db", "%3F"),
+        ("postgres://u:a@b?secret@h/db", "lacks its '='"),
+        ("postgres://u:a#secret@h:x/db", "not a number"),
+        ("postgres://u:secret@[::1/db", "']'"),
+        // Pairs.
+        ("host=h password=my secret", "lacks its '='"),
+        ("host=h passwd=secret", "passwd"),
+        ("host=h PASSWORD = 'secret", "quote"),
+        ("host=h pwd='x secret", "quote"),
+        ("host=h:secret@x y", "lacks its '='"),
         ("postgres://u:secret@h:0/x", "no port"),
         ("postgres://u:sec%zzret@h/x", "percent"),
         ("postgres://u@h/x?sslmode=verify-most", "verify-full"),
@@ -76,7 +106,7 @@ fn unsupported_parameter_is_refused_without_showing_a_password() {
         ("hostaddr=localhost", "no address"),
         ("postgres://u@h/x?frobnicate=1", "frobnicate"),
         ("host=h password='secret", "quote"),
-        ("host=h port", "'port'"),
+        ("host=h port", "lacks its '='"),
     ] {
         let error = target(given).unwrap_err().to_string();
         assert!(error.contains(says), "{given}: {error}");
