@@ -401,17 +401,11 @@ fn metrics_can_be_scraped_while_it_runs_and_add_up_at_the_end() {
 #[test]
 fn the_log_is_json_and_tells_of_ctrl_c_and_no_secret() {
     let directory = tempfile::tempdir().unwrap();
-    let (_sandbox, endpoint) = test_support::server().start();
+    let (_sandbox, endpoint) = test_support::server().password("swordfish").start();
     let workload = workload(directory.path(), 1_000);
     let run = directory.path().join("a.run").display().to_string();
-    let plain = endpoint.url("postgres");
-    // The server trusts; the password is for nobody.
-    let place = plain
-        .rsplit('@')
-        .next()
-        .unwrap()
-        .trim_start_matches("postgres://");
-    let url = format!("postgres://postgres:swordfish@{place}");
+    let url = endpoint.url("postgres");
+    let place = url.rsplit('@').next().unwrap();
     let mut running = Running::start(&[
         "replay",
         &workload,
