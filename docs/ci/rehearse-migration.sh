@@ -78,9 +78,9 @@ if [ -z "${SERVER:-}" ]; then
     sandbox=rehearse-migration-$$
     version=()
     [ -z "${POSTGRES_VERSION:-}" ] || version=(--postgres-version "$POSTGRES_VERSION")
-    output=$("$REHEARSE" sandbox up "$sandbox" ${version[@]+"${version[@]}"}) ||
+    "$REHEARSE" sandbox up "$sandbox" ${version[@]+"${version[@]}"} >/dev/null ||
         could_not "no private server could be started; see above, or set SERVER to one of your own"
-    SERVER=$(grep -o 'postgres://[^ ]*' <<<"$output" | head -n 1)
+    SERVER=$("$REHEARSE" sandbox url "$sandbox")
 fi
 
 # All users of the machine can read command lines, but not the environment: it gets the password.

@@ -132,11 +132,12 @@ fn read(
             on_progress(reading.progress(inputs.raw_bytes()));
         }
     }
+    let servers = reading.connections.servers().iter().copied().collect();
     let mut account = reading.finish(sink)?;
     let (sources, dropped, without_time) = inputs.finish();
     account.0.dropped = dropped;
     account.0.count_without_time(without_time);
-    let (account, busiest, servers) = account;
+    let (account, busiest) = account;
     if account.packets == 0 {
         let first = sources.first();
         let damage = sources.iter().find_map(|source| source.damage.as_ref());
@@ -241,11 +242,11 @@ impl PacketReader {
         }
     }
 
-    /// Returns the account, the busiest of the other ports with its number of packets, and the servers.
+    /// Returns the account, and the busiest of the other ports with its number of packets.
     fn finish(
         mut self,
         sink: &mut dyn EventSink,
-    ) -> Result<(Account, Option<(u16, u64)>, Vec<SocketAddr>), SinkError> {
+    ) -> Result<(Account, Option<(u16, u64)>), SinkError> {
         let mut listener = ConversationListener {
             conversations: &mut self.conversations,
             sink,
@@ -258,8 +259,7 @@ impl PacketReader {
         self.account.conversation = self.conversations.account().clone();
         let busiest = self.other_ports.into_iter();
         let busiest = busiest.max_by_key(|(_, packets)| *packets);
-        let servers = self.connections.servers().iter().copied().collect();
-        Ok((self.account, busiest, servers))
+        Ok((self.account, busiest))
     }
 }
 
