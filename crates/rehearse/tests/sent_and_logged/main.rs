@@ -23,8 +23,9 @@ use capture_sink::EventCollector;
 use comparing::{Session, compare};
 use mixture::Mixture;
 use postgres::{Client, NoTls};
-use sandbox::{Endpoint, Sandbox, Stop};
+use sandbox::{Endpoint, Stop};
 use sent::Driver;
+use test_support::ServerBuilder;
 
 /// Sessions that send [`script::ordinary`] concurrently.
 const ORDINARY: i32 = 3;
@@ -32,7 +33,7 @@ const ORDINARY: i32 = 3;
 /// Longest time for a server to react.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn server(major: u16) -> Sandbox {
+fn server(major: u16) -> ServerBuilder {
     let destinations = match major {
         13..15 => "stderr,csvlog",
         _ => "stderr,csvlog,jsonlog",
@@ -48,11 +49,7 @@ fn server(major: u16) -> Sandbox {
         ("max_connections", "30"),
         ("fsync", "off"),
     ];
-    test_support::server()
-        .major(major)
-        .tcp()
-        .settings(&settings)
-        .create()
+    test_support::server().major(major).settings(&settings)
 }
 
 fn connect(endpoint: &Endpoint, application: &str) -> Client {
@@ -199,7 +196,7 @@ fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (EventCollector, 
 }
 
 fn exactly_what_was_sent(major: u16) {
-    let mut server = server(major);
+    let mut server = server(major).create();
     let endpoint = server.start().unwrap();
     let logs = server.data_dir().join("log");
     control(&endpoint).batch_execute(script::SCHEMA).unwrap();

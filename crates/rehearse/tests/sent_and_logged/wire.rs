@@ -127,7 +127,7 @@ fn asked(events: &[Event]) -> Vec<String> {
 }
 
 fn three_sources(major: u16) {
-    let mut server = server(major);
+    let mut server = server(major).tcp().create();
     let endpoint = server.start().unwrap();
     let logs = server.data_dir().join("log");
     control(&endpoint).batch_execute(script::SCHEMA).unwrap();
