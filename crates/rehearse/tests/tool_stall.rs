@@ -125,7 +125,7 @@ fn time_in_which_the_replay_was_stopped_is_tool_lag_and_no_regression() {
     assert!(longest_ns(warning) > stopped_ns, "{warning}");
     assert!(warning["statements"].as_u64().unwrap() > 0, "{warning}");
 
-    // A replay that hardly runs shows nothing, and the reason is named.
+    // Of a replay that hardly runs, hardly anything is compared.
     room.replay("throttled.run", |child| {
         pause(1_000);
         while child.try_wait().unwrap().is_none() {
@@ -136,8 +136,7 @@ fn time_in_which_the_replay_was_stopped_is_tool_lag_and_no_regression() {
         }
     });
     let comparison = room.compare("throttled.run");
-    assert_eq!(comparison["verdict"]["verdict"], "insufficient_data");
-    let reason = &comparison["all"]["insufficient_data_reason"];
-    assert_eq!(reason, "tool_stalled", "{}", comparison["all"]);
-    stall_warning(&comparison);
+    assert_ne!(comparison["verdict"]["verdict"], "regression");
+    let left_out = stall_warning(&comparison)["statements"].as_u64().unwrap();
+    assert!(left_out > 1_495, "{left_out} of 2,990");
 }
