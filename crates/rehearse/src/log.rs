@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 use clock::{Clock, SystemClock, rfc3339_text};
-use report::{escape_json, message_line, safe_text};
+use report::{escape_json, one_line, safe_text};
 use serde_json::Value;
 
 use crate::options::observing::{LogArgs, LogFormat, LogLevel};
@@ -98,7 +98,7 @@ fn text_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Valu
         line,
         " {:5} {}",
         name(level).to_uppercase(),
-        message_line(message)
+        one_line(message, usize::MAX)
     );
     for (key, value) in fields {
         let _ = match value {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressDrawTarget;
-use report::{TextStyle, message_line, safe_text};
+use report::{TextStyle, message_lines, safe_text};
 
 use crate::log;
 use crate::options::observing::LogLevel;
@@ -51,7 +51,7 @@ pub fn note(text: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Info, text, &[]);
     }
-    let _ = writeln!(io::stderr().lock(), "{}", message_line(text));
+    let _ = writeln!(io::stderr().lock(), "{}", message_lines(text));
 }
 
 /// Reports why a command failed.
@@ -59,7 +59,7 @@ pub fn complain(message: &str) {
     if log::is_json() {
         return log::tell(LogLevel::Error, message, &[]);
     }
-    let _ = writeln!(io::stderr().lock(), "rehearse: {}", message_line(message));
+    let _ = writeln!(io::stderr().lock(), "rehearse: {}", message_lines(message));
 }
 
 /// Writes an explanation of several lines to standard error.

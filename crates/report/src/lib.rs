@@ -29,7 +29,7 @@ mod view;
 
 pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
 pub use json::{Document, escape_json, to_document, to_json, to_json_line};
-pub use text::line::{message_line, one_line, safe_text};
+pub use text::line::{message_lines, one_line, safe_text};
 pub use text::settings_text::SettingsForm;
 pub use text::units::quantity;
 pub use text::{

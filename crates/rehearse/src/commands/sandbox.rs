@@ -115,7 +115,7 @@ pub fn find(wanted: &ServerRequirements, places: &Dirs) -> Result<Installation, 
     spinner.set_style(style);
     let found = ::sandbox::find(wanted, places, &mut |progress| {
         spinner.enable_steady_tick(std::time::Duration::from_millis(100));
-        spinner.set_message(report::message_line(&progress.to_string()));
+        spinner.set_message(report::one_line(&progress.to_string(), usize::MAX));
         if spinner.is_hidden() {
             terminal::note(&progress.to_string());
         }

@@ -53,25 +53,22 @@ pub(crate) fn is_printable(character: char) -> bool {
         )
 }
 
-/// Makes a message safe for a terminal. Line breaks become blanks, since a server's text could otherwise look like
-/// a line of this program, and other characters that a terminal would execute become `·`.
-pub fn message_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for part in text
-        .split(['\n', '\r', '\t'])
-        .filter(|part| !part.is_empty())
-    {
-        if !line.is_empty() && !line.ends_with(' ') {
-            line.push(' ');
+/// Makes a message safe for a terminal. Lines after the first are indented, since a server's text could otherwise
+/// look like a line of this program. Characters that a terminal would execute become `·`.
+pub fn message_lines(text: &str) -> String {
+    const INDENT: &str = "  ";
+    let mut lines = String::with_capacity(text.len());
+    let parts = text.split(['\n', '\r']);
+    for part in parts.filter(|part| !part.trim().is_empty()) {
+        if !lines.is_empty() {
+            lines.push('\n');
+            if !part.starts_with(INDENT) {
+                lines.push_str(INDENT);
+            }
         }
-        let part = if line.is_empty() {
-            part
-        } else {
-            part.trim_start()
-        };
-        line.extend(part.chars().map(printable));
+        lines.extend(part.replace('\t', " ").chars().map(printable));
     }
-    line
+    lines
 }
 
 /// Makes a text of several lines safe for a terminal. With `keep_colours`, colours (SGR sequences) remain.
@@ -198,10 +195,10 @@ mod tests {
     fn message_cannot_begin_a_line_or_command_a_terminal() {
         let evil = "\x1b[31mEVIL\x1b]0;t\x07\u{202e}abc\u{9b}31m\u{2028}x\r\nrehearse: all is well";
         assert_eq!(
-            message_line(evil),
-            "·[31mEVIL·]0;t··abc·31m·x rehearse: all is well"
+            message_lines(evil),
+            "·[31mEVIL·]0;t··abc·31m·x\n  rehearse: all is well"
         );
-        assert_eq!(message_line("  a\n\n  b\tc\n"), "  a b c");
+        assert_eq!(message_lines("  a\n\n  b\tc\n"), "  a\n  b c");
     }
 
     #[test]
