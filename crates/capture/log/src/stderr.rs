@@ -287,7 +287,7 @@ impl StderrReader {
         match ahead {
             Some(NextLineMatch { index: Some(index) }) => Some(index),
             ahead => match self.match_first(first, ahead.is_some()) {
-                None if self.adapt(bytes, first, line) => Some(0),
+                None if self.adapt(bytes, first, line, None) => Some(0),
                 found => found,
             },
         }

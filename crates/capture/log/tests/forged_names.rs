@@ -294,6 +294,28 @@ proptest! {
     }
 }
 
+#[test]
+fn name_like_the_end_of_a_prefix_does_not_change_the_prefix() {
+    let mut server = Server::new("%t:%r:%u@%d:[%p]:", true);
+    let client = Client {
+        user: "'[5]ERROR:  ".into(),
+        database: " SSL enabled (protocol=x)".into(),
+        application: "x".into(),
+        pid: 77,
+        refused: false,
+    };
+    let honest = honest();
+    server.connect(&honest);
+    server.connect(&client);
+    server.send(&client, "select 'one'");
+    server.send(&honest, "select 'second'");
+    server.leave(&client);
+    server.leave(&honest);
+    let (collected, _) = server.captured();
+    let found: Vec<&str> = collected.events.iter().filter_map(sql).collect();
+    assert_eq!(found, ["select 'one'", "select 'second'"]);
+}
+
 /// Captures a session with this application's name, and returns its statements and the number of
 /// ambiguous lines.
 fn session_of(

@@ -75,27 +75,40 @@ impl StderrReader {
     ) -> Option<usize> {
         // A line after this one may have been matched already.
         if self.prefix.contradiction(first, &mut self.times).is_some() {
-            if self.adapt(bytes, first, line) {
+            let message_at = self.matched[head_place].text;
+            if self.adapt(bytes, first, line, Some(message_at)) {
                 return Some(0);
             }
             let head = &self.matched[head_place];
             let is_impossible = head.fields.quit && is_of_client(head, first);
             return (!is_impossible).then_some(head_place);
         }
-        match announced_prefix(first).is_some() && self.infer_change(bytes, first, line) {
+        match announced_prefix(first).is_some() && self.infer_change(bytes, first, line, None) {
             true => Some(0),
             false => Some(head_place),
         }
     }
 
-    /// Finds a prefix for a line that the current one does not match. Returns whether it is in
-    /// `matched`.
+    /// Finds a prefix for a line that the current one does not match, or that contradicts it. Of a line
+    /// that it matches, the start of the message is given, which another prefix must find as well:
+    /// otherwise a name that looks like the end of a prefix could make one. Returns whether a prefix
+    /// is in `matched`.
     #[cold]
-    pub(super) fn adapt(&mut self, bytes: &[u8], first: &[u8], line: u64) -> bool {
+    pub(super) fn adapt(
+        &mut self,
+        bytes: &[u8],
+        first: &[u8],
+        line: u64,
+        message_at: Option<usize>,
+    ) -> bool {
         if self.changes.is_message || first.starts_with(b"\t") || find_label(first).is_none() {
             return false;
         }
-        if let Some((index, found)) = self.find_earlier(first) {
+        let is_place = |found: &LineMatch| message_at.is_none_or(|at| at == found.text);
+        if let Some((index, found)) = self
+            .find_earlier(first)
+            .filter(|(_, found)| is_place(found))
+        {
             self.matched[0] = found;
             std::mem::swap(&mut self.prefix, &mut self.changes.earlier[index]);
             self.changes.swapped = Some(index);
@@ -105,7 +118,7 @@ impl StderrReader {
             self.changes.pause -= 1;
             return false;
         }
-        self.infer_change(bytes, first, line)
+        self.infer_change(bytes, first, line, message_at)
     }
 
     /// Returns whether a line that the prefix does not match begins an entry with another prefix.
@@ -168,9 +181,20 @@ impl StderrReader {
     }
 
     /// Infers the prefix of a line and of those after it, and uses it if it is another one.
-    fn infer_change(&mut self, bytes: &[u8], first: &[u8], line: u64) -> bool {
+    fn infer_change(
+        &mut self,
+        bytes: &[u8],
+        first: &[u8],
+        line: u64,
+        message_at: Option<usize>,
+    ) -> bool {
+        let is_place = |found: &LineMatch| message_at.is_none_or(|at| at == found.text);
         let (found, matched) = match self.find_change(bytes, first) {
-            Change::To(found) => *found,
+            Change::To(found) if is_place(&found.1) => *found,
+            Change::To(_) => {
+                self.changes.pause = PAUSE;
+                return false;
+            }
             Change::TooFewLines => return false,
             Change::Undecided([one, other]) => {
                 self.changes.pause = PAUSE;
