@@ -1,12 +1,12 @@
 //! A replay, a proof and a sweep refuse the server that the workload was captured on, by whatever way the target
 //! names it.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Sandbox};
+use test_support::CaptureProxy;
 
 fn rehearse(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rehearse"))
@@ -15,69 +15,37 @@ fn rehearse(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A proxy to a server.
-struct Proxy {
-    child: Child,
-    through: Endpoint,
+fn proxy(upstream: &Endpoint, output: &str) -> CaptureProxy {
+    CaptureProxy::start(
+        env!("CARGO_BIN_EXE_rehearse"),
+        upstream,
+        Path::new(output),
+        &[],
+    )
 }
 
-impl Proxy {
-    fn start(upstream: &Endpoint, output: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
-            .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
-            .args(["--upstream", &upstream.url_to_show("postgres"), "-o"])
-            .arg(output)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = said.find_map(|line| line.ok().filter(|line| line.contains("listening at")));
-        let line = line.expect("it says where it listens");
-        let port = line.split("127.0.0.1:").nth(1).unwrap();
-        let port = port.split(',').next().unwrap().parse().unwrap();
-        std::thread::spawn(move || said.for_each(drop));
-        let through = Endpoint {
-            port,
-            ..upstream.clone()
-        };
-        Proxy { child, through }
-    }
-
-    fn query(&self) {
-        let mut client = Client::connect(&self.through.url("postgres"), NoTls).unwrap();
-        client.batch_execute("SELECT 1; SELECT 2").unwrap();
-        client.batch_execute("CREATE TABLE written ()").unwrap();
-        client.batch_execute("DROP TABLE written").unwrap();
-    }
-
-    fn signal(&mut self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(sent.success());
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Captures a few statements through a proxy, which still runs.
+fn proxied(upstream: &Endpoint, output: &str) -> CaptureProxy {
+    let proxy = proxy(upstream, output);
+    let mut client = Client::connect(&proxy.endpoint.url("postgres"), NoTls).unwrap();
+    client.batch_execute("SELECT 1; SELECT 2").unwrap();
+    client.batch_execute("CREATE TABLE written ()").unwrap();
+    client.batch_execute("DROP TABLE written").unwrap();
+    proxy
 }
 
 /// Returns URLs of all ways to a server: by address, by name, by its socket, and by a proxy as a role with no rights.
-fn ways(server: &Endpoint, proxy: &Proxy) -> Vec<String> {
+fn ways(server: &Endpoint, proxy: &CaptureProxy) -> Vec<String> {
     let role = Endpoint {
         user: "nobody_special".to_owned(),
-        ..proxy.through.clone()
+        ..proxy.endpoint.clone()
     };
     let by_name = server.url("postgres").replace("127.0.0.1", "localhost");
     vec![
         server.url("postgres"),
         by_name,
         server.socket_url("postgres").unwrap(),
-        proxy.through.url("postgres"),
+        proxy.endpoint.url("postgres"),
         role.url("postgres"),
     ]
 }
@@ -110,10 +78,8 @@ fn server_captured_by_proxy_is_refused_by_every_way_to_it() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (_sandbox, endpoint) = server();
     let workload = path("w.workload");
-    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
-    proxy.query();
-    proxy.signal("-INT");
-    let other_proxy = Proxy::start(&endpoint, Path::new(&path("other.workload")));
+    proxied(&endpoint, &workload).interrupt();
+    let other_proxy = proxy(&endpoint, &path("other.workload"));
 
     let run = path("a.run");
     for url in ways(&endpoint, &other_proxy) {
@@ -157,11 +123,10 @@ fn server_of_killed_proxy_is_refused_after_recovery() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (_sandbox, endpoint) = server();
     let workload = path("w.workload");
-    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
-    proxy.query();
+    let proxy = proxied(&endpoint, &workload);
     // Events are written once a second.
     std::thread::sleep(std::time::Duration::from_secs(3));
-    proxy.signal("-KILL");
+    drop(proxy);
     let partial = path("w.workload.partial");
     let output = rehearse(&["recover", &partial]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -176,9 +141,7 @@ fn masked_and_sliced_workloads_are_still_refused() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (_sandbox, endpoint) = server();
     let workload = path("w.workload");
-    let mut proxy = Proxy::start(&endpoint, Path::new(&workload));
-    proxy.query();
-    proxy.signal("-INT");
+    proxied(&endpoint, &workload).interrupt();
     let (masked, sliced) = (path("masked.workload"), path("sliced.workload"));
     let key = ["--mask", "random"];
     let mask = [&["mask", "workload", &workload, "-o", &masked][..], &key].concat();

@@ -2,7 +2,7 @@
 //! these changes, with the right lines of the log.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use run::RunReader;
@@ -114,48 +114,70 @@ fn differences(summary: &Value) -> Vec<Value> {
     all.iter().map(short).collect()
 }
 
-#[test]
-fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    let name = |name: &str| path(name).display().to_string();
-    capture(&path("shop.log"));
-    let log = std::fs::read_to_string(path("shop.log")).unwrap();
-    let line = |words: &[&str]| {
-        let has = |line: &str| words.iter().all(|word| line.contains(word));
-        let at = log.lines().position(has);
-        at.unwrap_or_else(|| panic!("no {words:?} in {log}")) as u64 + 1
-    };
-    rehearse(&[
-        "capture",
-        "log",
-        &name("shop.log"),
-        "-o",
-        &name("shop.workload"),
-    ]);
+/// Captured traffic with its log, and the runs of its replays.
+struct Room {
+    directory: tempfile::TempDir,
+    log: String,
+}
 
-    let replay = |workload: &str, run: &str, change: &str| -> Value {
+impl Room {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("shop.log");
+        capture(&log);
+        let log = std::fs::read_to_string(log).unwrap();
+        let room = Room { directory, log };
+        rehearse(&[
+            "capture",
+            "log",
+            &room.name("shop.log"),
+            "-o",
+            &room.name("shop.workload"),
+        ]);
+        room
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Returns the number of the first line of the log with these words.
+    fn line(&self, words: &[&str]) -> u64 {
+        let has = |line: &str| words.iter().all(|word| line.contains(word));
+        let at = self.log.lines().position(has);
+        at.unwrap_or_else(|| panic!("no {words:?} in {}", self.log)) as u64 + 1
+    }
+
+    /// Replays a workload onto a new server with this change, and returns the summary.
+    fn replay(&self, workload: &str, run: &str, change: &str) -> Value {
         let mut target = server().major(15).create();
         let endpoint = target.start().unwrap();
         let mut client = connect(&endpoint);
         client.batch_execute(TABLES).unwrap();
         client.batch_execute(change).unwrap();
-        let url = endpoint.url("postgres");
         let told = rehearse(&[
             "replay",
-            &name(workload),
+            &self.name(workload),
             "--target",
-            &url,
+            &endpoint.url("postgres"),
             "-o",
-            &name(run),
+            &self.name(run),
             "--speed",
             "max",
             "--json",
         ]);
         serde_json::from_str(&told).unwrap()
-    };
+    }
+}
 
-    let same = replay("shop.workload", "same.run", "");
+#[test]
+fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
+    let room = Room::new();
+    let same = room.replay("shop.workload", "same.run", "");
     let divergence = &same["divergence"];
     assert_eq!(divergence["verdict"], "same", "{divergence:#}");
     assert_eq!(divergence["statements"], TRAFFIC.len());
@@ -163,12 +185,12 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     // Two duplicate keys, the statement refused after one of them, and a division by zero.
     assert_eq!(divergence["same_failed"], 4);
 
-    let price = line(&["SELECT price FROM item WHERE id = 2"]);
-    let unique = line(&["ERROR", "one_stock"]);
+    let price = room.line(&["SELECT price FROM item WHERE id = 2"]);
+    let unique = room.line(&["ERROR", "one_stock"]);
     let new = json!(["error_new", "42703", null, 2, 1, price]);
     // The statement after it fails here as well: the replay rolls back what the capture rolled back.
     let gone = json!(["error_gone", null, "23505", 2, 0, unique]);
-    let changed = replay("shop.workload", "changed.run", CHANGE);
+    let changed = room.replay("shop.workload", "changed.run", CHANGE);
     let divergence = &changed["divergence"];
     assert_eq!(
         differences(&changed),
@@ -181,10 +203,31 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     );
     assert_eq!(divergence["same"], TRAFFIC.len() - 5);
     let first = &divergence["differences"][0]["first"];
-    assert_eq!(first["source"], name("shop.log"));
+    assert_eq!(first["source"], room.name("shop.log"));
     assert_eq!(first["message"], "column \"price\" does not exist");
+    comparison_finds_the_row(&room);
 
-    let (same, changed) = (name("same.run"), name("changed.run"));
+    // With what a source that knows rows would have said, the row more is found as well.
+    with_rows(
+        &room.path("shop.workload"),
+        &room.path("same.run"),
+        &room.path("rows.workload"),
+    );
+    let changed = room.replay("rows.workload", "rows.run", CHANGE);
+    let line = room.line(&["SELECT id FROM item"]);
+    let rows = json!(["rows", null, null, 1, 0, line]);
+    assert_eq!(differences(&changed), [new, rows, gone]);
+    let rows = &changed["divergence"]["differences"][1]["rows"];
+    assert_eq!((&rows["more"], &rows["rows_more"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&rows["largest_captured"], &rows["largest_replayed"]),
+        (&json!(5), &json!(6))
+    );
+    text_has_the_same_facts(&room, price);
+}
+
+fn comparison_finds_the_row(room: &Room) {
+    let (same, changed) = (room.name("same.run"), room.name("changed.run"));
     let compared = rehearse(&["compare", &same, &changed, "--json"]);
     let compared: Value = serde_json::from_str(&compared).unwrap();
     let rows = compared["rows"]["changes"].as_array().unwrap();
@@ -194,26 +237,12 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
         (&rows[0]["before"], &rows[0]["after"]),
         (&json!(5), &json!(6))
     );
+}
 
-    // With what a source that knows rows would have said, the row more is found as well.
-    with_rows(
-        &path("shop.workload"),
-        &path("same.run"),
-        &path("rows.workload"),
-    );
-    let changed = replay("rows.workload", "rows.run", CHANGE);
-    let rows = json!(["rows", null, null, 1, 0, line(&["SELECT id FROM item"])]);
-    assert_eq!(differences(&changed), [new, rows, gone]);
-    let rows = &changed["divergence"]["differences"][1]["rows"];
-    assert_eq!((&rows["more"], &rows["rows_more"]), (&json!(1), &json!(1)));
-    assert_eq!(
-        (&rows["largest_captured"], &rows["largest_replayed"]),
-        (&json!(5), &json!(6))
-    );
-
-    // The text has the same facts, without access to the workload.
-    std::fs::remove_dir_all(path("rows.workload")).unwrap();
-    let text = rehearse(&["show", &name("rows.run")]);
+/// The text has the same facts, without access to the workload.
+fn text_has_the_same_facts(room: &Room, price: u64) {
+    std::fs::remove_dir_all(room.path("rows.workload")).unwrap();
+    let text = rehearse(&["show", &room.name("rows.run")]);
     for words in [
         "The replay did not do all that the capture did: 7 of 13 statements the same".to_owned(),
         format!("shop.log:{price}"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use postgres::{Client, Statement};
 use sandbox::{Endpoint, Stop};
 use test_support::{connect, server};
 
@@ -129,63 +130,72 @@ fn drive(endpoint: &Endpoint, session: i32) -> Sent {
             .unwrap();
         client.execute(&enter, &[&session, &n, &note]).unwrap();
         sent.statements += 2;
-        match n % 6 {
-            0 => {
-                // Unnamed, prepared and executed at once.
-                client
-                    .query_typed(
-                        "SELECT owner FROM account WHERE id = $1",
-                        &[(&id, postgres::types::Type::INT4)],
-                    )
-                    .unwrap();
-                sent.statements += 1;
-            }
-            1 => {
-                let sql =
-                    format!("SELECT 'it''s', E'a\\nb' FROM account WHERE id = {id}; SELECT 1");
-                client.simple_query(&sql).unwrap();
-                sent.statements += 1;
-            }
-            2 => {
-                client
-                    .execute(&enter, &[&session, &n, &"again"])
-                    .unwrap_err();
-                sent.statements += 1;
-                sent.failed += 1;
-            }
-            3 => {
-                client
-                    .simple_query("SELECT frobnicate FROM account")
-                    .unwrap_err();
-                sent.statements += 1;
-                sent.failed += 1;
-            }
-            4 => {
-                let mut transaction = client.transaction().unwrap();
-                transaction
-                    .execute(&enter, &[&session, &(1_000 + n), &note])
-                    .unwrap();
-                transaction.simple_query("SELECT 1/0").unwrap_err();
-                transaction
-                    .execute(&enter, &[&session, &(2_000 + n), &note])
-                    .unwrap_err();
-                transaction.rollback().unwrap();
-                sent.statements += 5;
-                sent.failed += 2;
-                sent.refused += 1;
-            }
-            _ => {
-                let mut transaction = client.transaction().unwrap();
-                transaction
-                    .execute(&enter, &[&session, &(3_000 + n), &note])
-                    .unwrap();
-                transaction.commit().unwrap();
-                sent.statements += 3;
-            }
-        }
+        further(&mut client, &enter, (session, n, id, note), &mut sent);
     }
     client.close().unwrap();
     sent
+}
+
+/// Sends what each sixth row has in addition: of session `session`, row `n`.
+fn further(
+    client: &mut Client,
+    enter: &Statement,
+    (session, n, id, note): (i32, i32, i32, Option<&str>),
+    sent: &mut Sent,
+) {
+    match n % 6 {
+        0 => {
+            // Unnamed, prepared and executed at once.
+            client
+                .query_typed(
+                    "SELECT owner FROM account WHERE id = $1",
+                    &[(&id, postgres::types::Type::INT4)],
+                )
+                .unwrap();
+            sent.statements += 1;
+        }
+        1 => {
+            let sql = format!("SELECT 'it''s', E'a\\nb' FROM account WHERE id = {id}; SELECT 1");
+            client.simple_query(&sql).unwrap();
+            sent.statements += 1;
+        }
+        2 => {
+            client
+                .execute(enter, &[&session, &n, &"again"])
+                .unwrap_err();
+            sent.statements += 1;
+            sent.failed += 1;
+        }
+        3 => {
+            client
+                .simple_query("SELECT frobnicate FROM account")
+                .unwrap_err();
+            sent.statements += 1;
+            sent.failed += 1;
+        }
+        4 => {
+            let mut transaction = client.transaction().unwrap();
+            transaction
+                .execute(enter, &[&session, &(1_000 + n), &note])
+                .unwrap();
+            transaction.simple_query("SELECT 1/0").unwrap_err();
+            transaction
+                .execute(enter, &[&session, &(2_000 + n), &note])
+                .unwrap_err();
+            transaction.rollback().unwrap();
+            sent.statements += 5;
+            sent.failed += 2;
+            sent.refused += 1;
+        }
+        _ => {
+            let mut transaction = client.transaction().unwrap();
+            transaction
+                .execute(enter, &[&session, &(3_000 + n), &note])
+                .unwrap();
+            transaction.commit().unwrap();
+            sent.statements += 3;
+        }
+    }
 }
 
 struct Captured {

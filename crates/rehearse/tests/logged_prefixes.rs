@@ -362,21 +362,52 @@ fn judge(
     }
 }
 
-#[test]
-fn a_capture_by_any_prefix_is_right_or_says_what_it_does_not_know() {
-    let mut server = server();
-    let endpoint = server.start().unwrap();
-    let logs = server.data_dir().join("log");
+/// Answers to all logs.
+#[derive(Default)]
+struct Answers {
+    /// Number of each answer, with a given prefix or without.
+    counts: BTreeMap<(bool, Answer), usize>,
+    wrong: Vec<String>,
+}
+
+impl Answers {
+    /// Captures a log without and with its prefix, and judges what was found by the csvlog of the same traffic.
+    fn add(&mut self, file: &Path, prefix: &str, traffic: &Traffic) {
+        let (expected, _) = read(&file.with_extension("csv"), None).unwrap();
+        assert!(
+            expected.len() >= 5 * traffic.sessions.len(),
+            "{prefix}: {expected:?}"
+        );
+        for given in [None, Some(prefix)] {
+            let found = read(&file.with_extension("log"), given);
+            let recognised = match &found {
+                Ok((_, report)) => report.sources[0].prefix.clone().unwrap_or_default(),
+                Err(error) => error.to_string(),
+            };
+            let how = given.map_or("recognised", |_| "given");
+            let what = format!("'{prefix}' {} {how}: '{recognised}'", traffic.name);
+            match judge(&expected, &found, prefix) {
+                Ok(answer) => {
+                    if std::env::var_os("REHEARSE_TEST_SHOW").is_some() {
+                        println!("{answer:?} {what}");
+                    }
+                    *self.counts.entry((given.is_some(), answer)).or_default() += 1;
+                }
+                Err(error) => self.wrong.push(format!("{what}: {error}")),
+            }
+        }
+    }
+}
+
+/// Sends all kinds of traffic under each prefix, each to a log of its own: `NUMBER_TRAFFIC`.
+fn send_all(endpoint: &Endpoint, logs: &Path) {
     let mut control = Control {
-        client: connect(&endpoint, &opened("postgres", "postgres", "control")),
-        logs: logs.clone(),
+        client: connect(endpoint, &opened("postgres", "postgres", "control")),
+        logs: logs.to_owned(),
         steps: 0,
     };
-    control
-        .client
-        .batch_execute("SET log_min_duration_statement = -1; SET log_min_messages = panic")
-        .unwrap();
     for sql in [
+        "SET log_min_duration_statement = -1; SET log_min_messages = panic",
         "CREATE ROLE app LOGIN",
         "CREATE ROLE web LOGIN",
         "CREATE ROLE \"jane.doe@example.com\" LOGIN",
@@ -395,7 +426,7 @@ fn a_capture_by_any_prefix_is_right_or_says_what_it_does_not_know() {
             }
             control.begin(&format!("{number}_{}.log", traffic.name));
             for (index, session) in traffic.sessions.iter().enumerate() {
-                drive(&endpoint, session, &format!("{number}.{index}"));
+                drive(endpoint, session, &format!("{number}.{index}"));
             }
             // The collector writes what it reads, in its own time, to the file of that moment.
             let csv = logs.join(format!("{number}_{}.csv", traffic.name));
@@ -408,55 +439,39 @@ fn a_capture_by_any_prefix_is_right_or_says_what_it_does_not_know() {
             });
         }
     }
-    server.stop(Stop::Fast).unwrap();
+}
+
+/// Copies the logs to the directory of `REHEARSE_TEST_LOGS`.
+fn keep_logs(logs: &Path) {
     if let Some(kept) = std::env::var_os("REHEARSE_TEST_LOGS") {
         std::fs::create_dir_all(&kept).unwrap();
-        for entry in std::fs::read_dir(&logs).unwrap() {
+        for entry in std::fs::read_dir(logs).unwrap() {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), Path::new(&kept).join(entry.file_name())).unwrap();
         }
     }
-    let mut wrong = Vec::new();
-    let mut answers: BTreeMap<(bool, Answer), usize> = BTreeMap::new();
+}
+
+#[test]
+fn a_capture_by_any_prefix_is_right_or_says_what_it_does_not_know() {
+    let mut server = server();
+    let endpoint = server.start().unwrap();
+    let logs = server.data_dir().join("log");
+    send_all(&endpoint, &logs);
+    server.stop(Stop::Fast).unwrap();
+    keep_logs(&logs);
+    let mut answers = Answers::default();
     for (number, prefix) in PREFIXES.iter().enumerate() {
         for traffic in &TRAFFIC {
-            let file =
-                |extension: &str| logs.join(format!("{number}_{}.{extension}", traffic.name));
-            let (expected, _) = read(&file("csv"), None).unwrap();
-            assert!(
-                expected.len() >= 5 * traffic.sessions.len(),
-                "{prefix}: {expected:?}"
+            answers.add(
+                &logs.join(format!("{number}_{}", traffic.name)),
+                prefix,
+                traffic,
             );
-            for given in [None, Some(*prefix)] {
-                let found = read(&file("log"), given);
-                let recognised = match &found {
-                    Ok((_, report)) => report.sources[0].prefix.clone().unwrap_or_default(),
-                    Err(error) => error.to_string(),
-                };
-                let how = if given.is_some() {
-                    "given"
-                } else {
-                    "recognised"
-                };
-                match judge(&expected, &found, prefix) {
-                    Ok(answer) => {
-                        *answers.entry((given.is_some(), answer)).or_default() += 1;
-                        if std::env::var_os("REHEARSE_TEST_SHOW").is_some() {
-                            println!(
-                                "{answer:?} '{prefix}' {} {how}: '{recognised}'",
-                                traffic.name
-                            );
-                        }
-                    }
-                    Err(error) => wrong.push(format!(
-                        "'{prefix}' {} {how}: '{recognised}': {error}",
-                        traffic.name
-                    )),
-                }
-            }
         }
     }
-    println!("{answers:?}");
+    let Answers { counts, wrong } = answers;
+    println!("{counts:?}");
     assert!(
         wrong.is_empty(),
         "{} wrong\n{}",
@@ -464,6 +479,6 @@ fn a_capture_by_any_prefix_is_right_or_says_what_it_does_not_know() {
         wrong.join("\n")
     );
     // Most logs are read rightly; a refusal of everything would pass otherwise.
-    let right = answers.get(&(false, Answer::Right)).copied().unwrap_or(0);
-    assert!(right * 2 > PREFIXES.len() * TRAFFIC.len(), "{answers:?}");
+    let right = counts.get(&(false, Answer::Right)).copied().unwrap_or(0);
+    assert!(right * 2 > PREFIXES.len() * TRAFFIC.len(), "{counts:?}");
 }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sandbox::Sandbox;
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -89,111 +90,140 @@ fn validate(name: &str, json: &str) {
     assert!(schemas.validate(&lacking, schema).is_err(), "{name}");
 }
 
-#[test]
-fn a_migration_is_rehearsed() {
-    if test_support::skip_in_fast_tier() {
-        return;
-    }
-    if !has_psql() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    for (name, content) in [
-        ("shop.log", log().as_str()),
-        ("dump.sql", DUMP),
-        ("harmful.sql", HARMFUL),
-        ("harmless.sql", HARMLESS),
-        ("broken.sql", "ALTER TABLE nowhere ADD COLUMN x int;"),
-    ] {
-        std::fs::write(path(name), content).unwrap();
-    }
-    let workload = path("shop.workload");
-    let captured = done(
-        &[
-            "capture",
-            "log",
-            &path("shop.log"),
-            "--prefix",
-            "%m [%p] ",
-            "-o",
-            &workload,
-            "--json",
-        ],
-        0,
-    );
-    validate("capture-log", &captured);
-    validate("inspect", &done(&["inspect", &workload, "--json"], 0));
+/// A captured workload, a server, and files of migrations, for the script that pipelines run.
+struct Rehearsal {
+    directory: tempfile::TempDir,
+    url: String,
+    _server: Sandbox,
+}
 
-    let (_server, endpoint) = test_support::server().major(15).start();
-    let url = endpoint.url("postgres");
-    let script = root().join("docs/ci/rehearse-migration.sh");
-    let run = |migration: &str, out: &str| {
-        let mut command = Command::new(&script);
-        command
+impl Rehearsal {
+    fn new() -> Self {
+        let (server, endpoint) = test_support::server().major(15).start();
+        let rehearsal = Rehearsal {
+            directory: tempfile::tempdir().unwrap(),
+            url: endpoint.url("postgres"),
+            _server: server,
+        };
+        for (name, content) in [
+            ("shop.log", log().as_str()),
+            ("dump.sql", DUMP),
+            ("harmful.sql", HARMFUL),
+            ("harmless.sql", HARMLESS),
+            ("broken.sql", "ALTER TABLE nowhere ADD COLUMN x int;"),
+        ] {
+            std::fs::write(rehearsal.path(name), content).unwrap();
+        }
+        let captured = done(
+            &[
+                "capture",
+                "log",
+                &rehearsal.path("shop.log"),
+                "--prefix",
+                "%m [%p] ",
+                "-o",
+                &rehearsal.path("shop.workload"),
+                "--json",
+            ],
+            0,
+        );
+        validate("capture-log", &captured);
+        let inspected = done(&["inspect", &rehearsal.path("shop.workload"), "--json"], 0);
+        validate("inspect", &inspected);
+        rehearsal
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Runs the script with a migration. Returns its exit code and what it printed to both streams.
+    fn run(&self, migration: &str, out: &str) -> (Option<i32>, String, String) {
+        let output = Command::new(root().join("docs/ci/rehearse-migration.sh"))
             .env("REHEARSE", env!("CARGO_BIN_EXE_rehearse"))
-            .env("WORKLOAD", &workload)
-            .env("DUMP", path("dump.sql"))
-            .env("MIGRATION", path(migration))
-            .env("SERVER", &url)
+            .env("WORKLOAD", self.path("shop.workload"))
+            .env("DUMP", self.path("dump.sql"))
+            .env("MIGRATION", self.path(migration))
+            .env("SERVER", &self.url)
             .env("FAIL_ON", FAIL_ON)
             // One is enough for an index that is gone, and for the time that a test may take.
             .env("RUNS", "1")
             .env("STRICT", "0")
-            .env("OUT", path(out))
-            .env("GITHUB_STEP_SUMMARY", path("summary.md"));
-        let output = command.output().unwrap();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
-    };
-    let (code, stdout, stderr) = run("harmful.sql", "harmful");
+            .env("OUT", self.path(out))
+            .env("GITHUB_STEP_SUMMARY", self.path("summary.md"))
+            .output()
+            .unwrap();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        (output.status.code(), stdout, stderr)
+    }
+}
+
+#[test]
+fn a_migration_is_rehearsed() {
+    if test_support::skip_in_fast_tier() || !has_psql() {
+        return;
+    }
+    let rehearsal = Rehearsal::new();
+    harmful_migration_fails(&rehearsal);
+    harmless_migration_passes(&rehearsal);
+    let (code, _, stderr) = rehearsal.run("broken.sql", "broken");
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("fails on the data"), "{stderr}");
+    let (code, _, stderr) = rehearsal.run("nowhere.sql", "nowhere");
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("set MIGRATION to"), "{stderr}");
+    outputs_agree(&rehearsal);
+    invalid_outputs_are_refused(&rehearsal);
+}
+
+fn harmful_migration_fails(rehearsal: &Rehearsal) {
+    let (code, stdout, stderr) = rehearsal.run("harmful.sql", "harmful");
     assert_eq!(code, Some(1), "{stdout}{stderr}");
     assert!(
         stdout.contains("HOLDS for 1 statement  median.low > 2x"),
         "{stdout}"
     );
     assert!(stdout.contains("does not hold  new_errors"), "{stdout}");
-    let comment = std::fs::read_to_string(path("harmful/comment.md")).unwrap();
+    let comment = rehearsal.read("harmful/comment.md");
     assert!(
         comment.starts_with("<!-- rehearse compare -->\n### Regression"),
         "{comment}"
     );
-    assert_eq!(
-        std::fs::read_to_string(path("summary.md")).unwrap(),
-        comment
-    );
-    let junit = std::fs::read_to_string(path("harmful/junit.xml")).unwrap();
+    assert_eq!(rehearsal.read("summary.md"), comment);
+    let junit = rehearsal.read("harmful/junit.xml");
     assert!(
         junit.contains("<failure message=\"median.low &gt; 2x"),
         "{junit}"
     );
+}
 
-    let (code, stdout, stderr) = run("harmless.sql", "harmless");
+fn harmless_migration_passes(rehearsal: &Rehearsal) {
+    let (code, stdout, stderr) = rehearsal.run("harmless.sql", "harmless");
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     assert!(
         stdout.contains("does not hold  median.low > 2x"),
         "{stdout}"
     );
     // The report has by name what the script looks for.
-    let report = std::fs::read_to_string(path("harmless/junit.xml")).unwrap();
+    let report = rehearsal.read("harmless/junit.xml");
     for name in ["verdict", "before.skipped", "after.statements"] {
         assert!(
             report.contains(&format!("<property name=\"{name}\" value=\"")),
             "{name}"
         );
     }
-    let (code, _, stderr) = run("broken.sql", "broken");
-    assert_eq!(code, Some(3), "{stderr}");
-    assert!(stderr.contains("fails on the data"), "{stderr}");
-    let (code, _, stderr) = run("nowhere.sql", "nowhere");
-    assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("set MIGRATION to"), "{stderr}");
+}
 
-    // What was printed as text can be had as JSON, all outputs in one reading of the runs.
-    let (before, after) = (path("harmful/before-1.run"), path("harmful/after-1.run"));
+/// What was printed as text can be had as JSON, all outputs in one reading of the runs.
+fn outputs_agree(rehearsal: &Rehearsal) {
+    let (before, after) = (
+        rehearsal.path("harmful/before-1.run"),
+        rehearsal.path("harmful/after-1.run"),
+    );
     validate("show", &done(&["show", &before, "--json"], 0));
     let compare = [
         "compare",
@@ -203,7 +233,7 @@ fn a_migration_is_rehearsed() {
         "--fail-on",
         "p99 > 2x or regression",
     ];
-    let (junit, markdown) = (path("j.xml"), path("m.md"));
+    let (junit, markdown) = (rehearsal.path("j.xml"), rehearsal.path("m.md"));
     let all = [&compare[..], &["--junit", &junit, "--markdown", &markdown]].concat();
     let json = done(&all, 1);
     validate("compare", &json);
@@ -218,10 +248,18 @@ fn a_migration_is_rehearsed() {
         printed.starts_with("<!-- rehearse compare -->"),
         "{printed}"
     );
+}
 
-    // An invalid condition is reported before anything is read, and leaves no files.
+/// Invalid options are reported before anything is read, and leave no files.
+fn invalid_outputs_are_refused(rehearsal: &Rehearsal) {
+    let path = |name: &str| rehearsal.path(name);
+    let (before, after) = (path("harmful/before-1.run"), path("harmful/after-1.run"));
     let there = path("harmful.sql");
-    let names = || std::fs::read_dir(directory.path()).unwrap().count();
+    let names = || {
+        std::fs::read_dir(rehearsal.directory.path())
+            .unwrap()
+            .count()
+    };
     let count = names();
     for (more, code, words) in [
         (

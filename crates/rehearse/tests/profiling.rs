@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use postgres::{Client, NoTls};
+use sandbox::Sandbox;
 use serde_json::Value;
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -213,33 +214,86 @@ fn works_and_sleeps(directory: &Path) -> String {
     workload
 }
 
+/// A profiled replay of a statement that works and one that sleeps.
+struct Profiled {
+    directory: tempfile::TempDir,
+    _sandbox: Sandbox,
+    url: String,
+    workload: String,
+    run: String,
+    /// Summary of the replay.
+    view: Value,
+}
+
+impl Profiled {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (sandbox, endpoint) = test_support::server().major(15).start();
+        let url = endpoint.url("postgres");
+        let workload = works_and_sleeps(directory.path());
+        let run = directory.path().join("a.run").display().to_string();
+        let view = succeeds(&[
+            "replay",
+            &workload,
+            "--target",
+            &url,
+            "-o",
+            &run,
+            "--observe",
+            "--profile",
+            "--json",
+        ]);
+        let view = serde_json::from_str(&view).unwrap();
+        Profiled {
+            directory,
+            _sandbox: sandbox,
+            url,
+            workload,
+            run,
+            view,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+}
+
 #[test]
 fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     if !test_support::is_set("REHEARSE_TEST_PERF") && test_support::skip_in_fast_tier() {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (_sandbox, endpoint) = test_support::server().major(15).start();
-    let url = endpoint.url("postgres");
-    let workload = works_and_sleeps(directory.path());
-    let run = path("a.run");
-    let view = succeeds(&[
-        "replay",
-        &workload,
-        "--target",
-        &url,
-        "-o",
-        &run,
-        "--observe",
-        "--profile",
-        "--json",
-    ]);
-    let view: Value = serde_json::from_str(&view).unwrap();
-
+    let profiled = Profiled::new();
     // Waits need no perf.
-    let folded = path("waits.folded");
-    succeeds(&["flame", &run, "--off-cpu", "-o", &folded]);
+    let (stack, drawn_ms) = drawn_wait(&profiled);
+    let statement = &stack[stack.len() - 17..stack.len() - 1];
+    wait_is_in_the_account(&profiled, &stack, drawn_ms);
+    unsuitable_options_are_explained(&profiled, statement);
+
+    let phases = rehearse(&["cpu", &profiled.run, "--json"]);
+    if phases.status.code() == Some(3) && !may_record(profiled.directory.path()) {
+        return;
+    }
+    let phases: Value = serde_json::from_slice(&phases.stdout).unwrap();
+    is_valid(&phases);
+    assert!(phases["samples"].as_u64().unwrap() >= 5, "{phases}");
+    processor_time_adds_up(&profiled, &phases);
+    statements_have_their_samples(&phases);
+    let parts = profiled.view["time"]["whole"]["parts"].as_array().unwrap();
+    assert!(
+        parts
+            .iter()
+            .any(|part| part["category"] == "processor" && part["detail"].is_string()),
+        "{parts:?}"
+    );
+}
+
+/// Returns the stack of the sleeping statement, which ends in its fingerprint in brackets, and its length in
+/// milliseconds.
+fn drawn_wait(profiled: &Profiled) -> (String, f64) {
+    let folded = profiled.path("waits.folded");
+    succeeds(&["flame", &profiled.run, "--off-cpu", "-o", &folded]);
     let lines = std::fs::read_to_string(&folded).unwrap();
     let (stack, ms) = lines
         .lines()
@@ -247,7 +301,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
             line.rsplit_once(' ')
                 .filter(|(stack, _)| stack.contains("pg_sleep"))
         })
-        .unwrap_or_else(|| panic!("{lines}{}", view["observed"]));
+        .unwrap_or_else(|| panic!("{lines}{}", profiled.view["observed"]));
     assert!(
         stack
             .to_lowercase()
@@ -258,9 +312,13 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     // (`observe`), where nothing else wants the processors.
     let ms: f64 = ms.parse().unwrap();
     assert!((500.0..6_000.0).contains(&ms), "{lines}");
+    (stack.to_owned(), ms)
+}
+
+/// The same samples make the account of the time, where they stand for no more than the client saw.
+fn wait_is_in_the_account(profiled: &Profiled, stack: &str, drawn_ms: f64) {
     let statement = &stack[stack.len() - 17..stack.len() - 1];
-    // The same samples make the account of the time, where they stand for no more than the client saw.
-    let accounts = view["time"]["statements"].as_array().unwrap();
+    let accounts = profiled.view["time"]["statements"].as_array().unwrap();
     let mut of_it = accounts
         .iter()
         .filter(|one| one["fingerprint"] == statement);
@@ -271,7 +329,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
         .find(|part| part["category"] == "wait" && part["detail"]["event"] == "PgSleep");
     let ns = part.unwrap()["ns"].as_f64().unwrap();
     let service_ns = account["service_ns"].as_f64().unwrap();
-    let drawn_ns = ms * 1e6;
+    let drawn_ns = drawn_ms * 1e6;
     assert!(
         ns <= service_ns + 1e3 && ns <= drawn_ns + 1e6,
         "{account} {stack}"
@@ -283,15 +341,19 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
         is_scaled || (ns - drawn_ns).abs() <= 1e6,
         "{account} {stack}"
     );
+}
+
+fn unsuitable_options_are_explained(profiled: &Profiled, statement: &str) {
+    let run = &profiled.run;
     let output = rehearse(&[
         "flame",
-        &run,
-        &run,
+        run,
+        run,
         "--off-cpu",
         "--statement",
         statement,
         "-o",
-        &path("waits.html"),
+        &profiled.path("waits.html"),
     ]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -301,62 +363,59 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     );
     let output = rehearse(&[
         "flame",
-        &run,
+        run,
         "--off-cpu",
         "--filter-user",
         "me",
         "-o",
-        &folded,
+        &profiled.path("waits.folded"),
     ]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
 
-    let phases = rehearse(&["cpu", &run, "--json"]);
-    if phases.status.code() == Some(3) && !may_record(directory.path()) {
-        return;
-    }
-    let phases: Value = serde_json::from_slice(&phases.stdout).unwrap();
-    is_valid(&phases);
-    assert!(phases["samples"].as_u64().unwrap() >= 5, "{phases}");
-    // Three counts of one time: backends that began later are in each of them. How close they are, a bench says.
+/// Three counts of one time: backends that began later are in each of them. How close they are, a bench says.
+fn processor_time_adds_up(profiled: &Profiled, phases: &Value) {
     let of_profile = |what: &str| phases["profile"][what].as_u64().unwrap_or_default();
     let (scheduler, tasks) = (of_profile("cpu_ns"), of_profile("task_clock_ns"));
     let is_counted = !phases["profile"]["task_clock_ns"].is_null();
     let must_be = std::env::var_os("REHEARSE_TEST_PERF").is_some();
     if !is_counted && !must_be {
         test_support::report_skipped(&format!("counters of tasks: {}", phases["profile"]));
-    } else {
-        assert!(tasks > 20_000_000, "{phases}");
-        assert!(tasks < 4 * scheduler && scheduler < 4 * tasks, "{phases}");
-        let text = succeeds(&["cpu", &run]);
-        assert!(
-            text.contains("by the kernel's count of tasks (")
-                && text.contains("by its scheduler's"),
-            "{text}"
-        );
-        phases_add_up_to(tasks, &run);
-        let account = &view["time"]["processor"];
-        let parts = account["whole"]["parts"].as_array().unwrap().iter();
-        let sum_ns: f64 = parts.map(|part| part["ns"].as_f64().unwrap()).sum();
-        assert!((sum_ns - tasks as f64).abs() < 2_000.0, "{account}");
-        assert_eq!(account["counted_by"], "tasks");
-        // Comparisons go by the scheduler's, which runs without a profile have too.
-        let again = path("again.run");
-        succeeds(&[
-            "replay",
-            &workload,
-            "--target",
-            &url,
-            "-o",
-            &again,
-            "--observe",
-        ]);
-        let output = rehearse(&["compare", &run, &again, "--json"]);
-        let compared: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        let before_ns = compared["time"]["processor"]["before_ns"].as_f64().unwrap();
-        assert!((before_ns - scheduler as f64).abs() < 2_000.0, "{compared}");
+        return;
     }
-    // Each statement has its own, and the sleeping one next to nothing.
+    assert!(tasks > 20_000_000, "{phases}");
+    assert!(tasks < 4 * scheduler && scheduler < 4 * tasks, "{phases}");
+    let text = succeeds(&["cpu", &profiled.run]);
+    assert!(
+        text.contains("by the kernel's count of tasks (") && text.contains("by its scheduler's"),
+        "{text}"
+    );
+    phases_add_up_to(tasks, &profiled.run);
+    let account = &profiled.view["time"]["processor"];
+    let parts = account["whole"]["parts"].as_array().unwrap().iter();
+    let sum_ns: f64 = parts.map(|part| part["ns"].as_f64().unwrap()).sum();
+    assert!((sum_ns - tasks as f64).abs() < 2_000.0, "{account}");
+    assert_eq!(account["counted_by"], "tasks");
+    // Comparisons go by the scheduler's, which runs without a profile have too.
+    let again = profiled.path("again.run");
+    succeeds(&[
+        "replay",
+        &profiled.workload,
+        "--target",
+        &profiled.url,
+        "-o",
+        &again,
+        "--observe",
+    ]);
+    let output = rehearse(&["compare", &profiled.run, &again, "--json"]);
+    let compared: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let before_ns = compared["time"]["processor"]["before_ns"].as_f64().unwrap();
+    assert!((before_ns - scheduler as f64).abs() < 2_000.0, "{compared}");
+}
+
+/// Each statement has its own samples, and the sleeping one next to none.
+fn statements_have_their_samples(phases: &Value) {
     let statements = phases["statements"].as_array().unwrap();
     let of = |sql: &str| -> u64 {
         let of = statements.iter().filter(|one| {
@@ -368,13 +427,6 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     let known = phases["statement_samples"].as_u64().unwrap();
     assert!(of("md5") >= 5 && of("md5") <= known, "{phases}");
     assert!(of("pg_sleep") <= of("md5") / 2, "{phases}");
-    let parts = view["time"]["whole"]["parts"].as_array().unwrap();
-    assert!(
-        parts
-            .iter()
-            .any(|part| part["category"] == "processor" && part["detail"].is_string()),
-        "{parts:?}"
-    );
 }
 
 /// All phases of all processes, to what the kernel's counters of tasks counted; where samples are not weighed, to what they

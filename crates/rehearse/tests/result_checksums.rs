@@ -2,13 +2,12 @@
 //! against the initial snapshot: every result is equal. With one row changed, the replay names
 //! the statements that read it.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use sandbox::{Endpoint, Stop};
 use serde_json::Value;
-use test_support::connect;
+use test_support::{CaptureProxy, connect};
 
 const SCHEMA: &str = "
     CREATE TABLE account (id serial PRIMARY KEY, owner text, cents bigint NOT NULL DEFAULT 0);
@@ -17,54 +16,6 @@ const SCHEMA: &str = "
 
 /// Query that returns its rows in a different order each time.
 const COPY_OUT: &str = "COPY (SELECT owner FROM account ORDER BY random()) TO STDOUT";
-
-struct Proxy(Child);
-
-impl Proxy {
-    fn start(upstream: &Endpoint, output: &Path) -> (Self, Endpoint) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
-            .args([
-                "capture",
-                "proxy",
-                "--listen",
-                "127.0.0.1:0",
-                "--checksum-results",
-            ])
-            .args(["rows", "--upstream", &upstream.url("postgres"), "-o"])
-            .arg(output)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let proxy = Proxy(child);
-        let line = said.find_map(|line| line.ok().filter(|line| line.contains("listening at")));
-        let line = line.expect("it says where it listens");
-        let port = line.split("127.0.0.1:").nth(1).unwrap();
-        let port = port.split(',').next().unwrap().parse().unwrap();
-        // What it says later must have somewhere to go.
-        std::thread::spawn(move || said.for_each(drop));
-        let through = Endpoint {
-            port,
-            ..upstream.clone()
-        };
-        (proxy, through)
-    }
-
-    fn end(mut self) {
-        let id = self.0.id().to_string();
-        let told = Command::new("kill").args(["-INT", &id]).status().unwrap();
-        assert!(told.success());
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Two sessions by turns: transfers in transactions, in both protocols, rows that come back, COPY, a
 /// both ways, a cursor, errors; numbers are generated alternately.
@@ -158,9 +109,11 @@ fn right_answers(major: u16) {
     let endpoint = server.start().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let workload = directory.path().join("traffic.workload");
-    let (proxy, through) = Proxy::start(&endpoint, &workload);
-    drive(&through);
-    proxy.end();
+    let program = env!("CARGO_BIN_EXE_rehearse");
+    let options = ["--checksum-results", "rows"];
+    let proxy = CaptureProxy::start(program, &endpoint, &workload, &options);
+    drive(&proxy.endpoint);
+    proxy.interrupt();
 
     server.stop(Stop::Fast).unwrap();
     server.restore("before").unwrap();

@@ -2,12 +2,16 @@
 //!
 //! The tiers of the tests are always there. Each other part needs a feature, so that the tests of a crate build no more than they use:
 //!
-//! - `server`: private servers from cached template clusters.
+//! - `server`: private servers from cached template clusters, and a proxy that captures.
 
+#[cfg(feature = "server")]
+mod proxy;
 #[cfg(feature = "server")]
 mod server;
 mod tier;
 
+#[cfg(feature = "server")]
+pub use proxy::CaptureProxy;
 #[cfg(feature = "server")]
 pub use server::{ServerBuilder, connect, server};
 pub use tier::{cases, is_full_tier, is_set, report_skipped, skip_in_fast_tier, versions};

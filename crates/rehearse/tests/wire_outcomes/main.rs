@@ -11,16 +11,15 @@ mod raw;
 mod scripts;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use postgres::{Client, NoTls};
 use run::{Outcome, RunReader};
 use sandbox::{Endpoint, Sandbox};
 use tempfile::TempDir;
-use test_support::server;
+use test_support::{CaptureProxy, server};
 use workload::{Event, WorkloadReader};
 
 use raw::Raw;
@@ -38,44 +37,6 @@ fn rehearse(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {said}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// A running proxy, which is interrupted and awaited.
-struct Proxy(Child, u16);
-
-impl Proxy {
-    fn start(upstream: &str, output: &Path) -> Proxy {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
-            .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
-            .args(["--upstream", upstream, "--checksum-results", "rows", "-o"])
-            .arg(output)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = said.find_map(|line| line.ok().filter(|line| line.contains("listening at")));
-        let line = line.expect("it listens");
-        let address = line.split("listening at ").nth(1).unwrap();
-        let port = address.split(',').next().unwrap().rsplit(':').next();
-        let port = port.unwrap().trim().parse().unwrap();
-        std::thread::spawn(move || said.for_each(drop));
-        Proxy(child, port)
-    }
-
-    fn end(mut self) {
-        let id = self.0.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
-        assert!(killed.success());
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A server with the captured database and copies of it.
@@ -221,14 +182,16 @@ fn capture_packets(room: &Room, sessions: &[Turns]) -> PathBuf {
 fn outcomes_are_replayed(major: u16) {
     let room = Room::new(major);
     let workload = room.path("proxied.workload");
-    let proxy = Proxy::start(&room.endpoint.url("captured"), &workload);
+    let program = env!("CARGO_BIN_EXE_rehearse");
+    let options = ["--checksum-results", "rows"];
+    let proxy = CaptureProxy::start(program, &room.endpoint, &workload, &options);
     let mut sessions: Vec<Turns> = Vec::new();
     for (name, script) in scripts::ALL {
-        let mut raw = Raw::connect(proxy.1, "captured", name);
+        let mut raw = Raw::connect(proxy.endpoint.port, "captured", name);
         script(&mut raw);
         sessions.push(raw.end());
     }
-    proxy.end();
+    proxy.interrupt();
     let captured = room.tables("captured");
     let run = room.replay(&workload, "copy");
     assert!(assert_same_outcomes(&run) > 100);
