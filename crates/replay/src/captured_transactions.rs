@@ -3,18 +3,18 @@
 //! A transaction that was rolled back in the capture must not be committed in the replay. What made it fail may
 //! succeed here (a timeout, a lost race), or may not be sent (a Bind whose values the source does not have). So
 //! the replay knows of each statement whether its transaction had failed in the capture, and makes the transaction
-//! fail here as well, before the statement is sent ([`BREAKER`]).
+//! fail here as well, before the statement is sent ([`ABORT_QUERY`]).
 
 use std::collections::HashMap;
 
-use sql::SessionEffect;
+use sql::{Effect, SessionEffect, read_effects, split_statements};
 use workload::{Event, EventKind, Sqlstate};
 
 /// `in_failed_sql_transaction`
 pub(crate) const IN_FAILED_TRANSACTION: Sqlstate = Sqlstate(*b"25P02");
 
 /// A statement that fails and does nothing else; it says in the server's log why it was sent.
-pub(crate) const BREAKER: &[u8] =
+pub(crate) const ABORT_QUERY: &[u8] =
     b"Q\0\0\0\x44ROLLBACK TO SAVEPOINT \"rehearse: it failed in the captured run\"\0";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,9 @@ impl CapturedTransactions {
     pub(crate) fn follow(&mut self, event: &Event, effect: SessionEffect) -> bool {
         let session = event.session;
         let failed = event.outcome.sqlstate.is_some();
+        if self.open.is_empty() && !failed && !effect.begins_transaction {
+            return false;
+        }
         let sql = match &event.kind {
             EventKind::Connect { .. } | EventKind::Disconnect => {
                 self.open.remove(&session);
@@ -49,7 +52,7 @@ impl CapturedTransactions {
         }
         if effect.ends_transaction || effect.begins_transaction {
             let before = self.open.remove(&session);
-            if effect.begins_transaction {
+            if effect.begins_transaction && !(failed && effect.ends_transaction) {
                 let state = if failed {
                     State::Failed
                 } else {
@@ -80,13 +83,15 @@ fn is_answered(event: &Event) -> bool {
     }
 }
 
-/// Whether a text that ends a transaction asks for a rollback.
+/// Returns whether a text that ends a transaction asks for a rollback.
+#[cold]
 fn rolls_back(sql: &str) -> bool {
-    let end = |c: char| !c.is_ascii_alphabetic();
-    let word = sql.trim_start().split(end).next().unwrap_or_default();
-    ["rollback", "abort"]
+    let statements = split_statements(sql);
+    let mut ends = statements
         .iter()
-        .any(|name| word.eq_ignore_ascii_case(name))
+        .flat_map(|one| read_effects(one, &[]))
+        .filter(|effect| matches!(effect, Effect::Commit { .. } | Effect::Rollback { .. }));
+    matches!(ends.next(), Some(Effect::Rollback { .. }))
 }
 
 #[cfg(test)]
@@ -133,6 +138,10 @@ mod tests {
         assert_eq!(flagged(&["begin", "select 1!", "commit"]), ["commit"]);
         assert_eq!(flagged(&["begin", "x!", "y?", "end"]), ["y?", "end"]);
         assert_eq!(flagged(&["begin; x!", "prepare transaction 'a'"]).len(), 1);
+        assert_eq!(
+            flagged(&["begin", "x!", "commit and chain", "y", "commit"]),
+            ["commit and chain"]
+        );
         // A capture that begins within a transaction.
         assert_eq!(flagged(&["y?", "commit", "commit"]), ["y?", "commit"]);
     }
@@ -145,19 +154,21 @@ mod tests {
             &["begin", "savepoint a", "x!", "rollback to a", "y", "commit"],
             &["begin", "commit!", "commit"],
             &["begin; x!; commit", "commit"],
+            &["begin", "x!", "/* now */ rollback and chain", "y", "commit"],
+            &["begin", "commit and chain!", "x", "commit"],
         ] {
             assert_eq!(flagged(statements), [""; 0], "{statements:?}");
         }
     }
 
     #[test]
-    fn breaker_is_the_encoded_query() {
+    fn abort_query_is_encoded() {
         let mut encoded = Vec::new();
         protocol::frontend::Query {
-            sql: &BREAKER[5..BREAKER.len() - 1],
+            sql: &ABORT_QUERY[5..ABORT_QUERY.len() - 1],
         }
         .encode(&mut encoded)
         .unwrap();
-        assert_eq!(encoded, BREAKER);
+        assert_eq!(encoded, ABORT_QUERY);
     }
 }

@@ -18,7 +18,6 @@ use run::SkipReason;
 use sql::{Fingerprint, UnrestrictedNames};
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
-use crate::captured_identifiers::unknown_identifier;
 use crate::commit_order::{CommitCounter, CommitOrder};
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
 use crate::encode::Encoder;
@@ -32,6 +31,7 @@ use crate::paused_clock::PausedClock;
 use crate::read_only_guard;
 use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
+use crate::user_types::UserTypes;
 use connect::Target;
 use due_shift::DueShift;
 
@@ -81,6 +81,7 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) options: &'a Options,
     /// Names of the target that a read-only replay must not use.
     pub(crate) unrestricted: &'a UnrestrictedNames,
+    pub(crate) user_types: &'a UserTypes,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -141,7 +142,7 @@ impl Dispatcher<'_> {
             let mut due_ns = shift.shifted(captured_due_ns);
             if rounds_wait && step.round != round {
                 if !self.wait_until_idle(&mut batches) {
-                    return Ok(self.flush_stopped(batches, summary));
+                    return Ok(self.flush_stopped(batches, &builder.encoder, summary));
                 }
                 shift.not_before(captured_due_ns, self.clock.now_ns() - self.start_ns);
                 due_ns = shift.shifted(captured_due_ns);
@@ -154,7 +155,7 @@ impl Dispatcher<'_> {
             if matches!(action, ResumeAction::Skip) {
                 builder.skip(&event);
                 if self.is_stopped() {
-                    return Ok(self.flush_stopped(batches, summary));
+                    return Ok(self.flush_stopped(batches, &builder.encoder, summary));
                 }
                 continue;
             }
@@ -168,7 +169,7 @@ impl Dispatcher<'_> {
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_room(due_ns, connects, &mut batches, &mut limit) {
-                return Ok(self.flush_stopped(batches, summary));
+                return Ok(self.flush_stopped(batches, &builder.encoder, summary));
             }
             if connects {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
@@ -200,12 +201,9 @@ impl Dispatcher<'_> {
                 .manifest_notes
                 .insert("idle_skipped".to_owned(), cut);
         }
-        let unspecified = builder.encoder.user_types().unspecified();
-        if unspecified > 0 {
-            summary
-                .manifest_notes
-                .insert("types_unspecified".to_owned(), unspecified.to_string());
-        }
+        summary
+            .manifest_notes
+            .extend(builder.encoder.user_types().notes());
         Ok(summary)
     }
 
@@ -223,7 +221,9 @@ impl Dispatcher<'_> {
     fn encoder(&self) -> Result<Encoder<'_>, ArchiveError> {
         let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
         let encoding = DefaultEncoding::of(self.reader, self.target)?;
-        Ok(Encoder::new(self.target, logins, fetch_size).with_encoding(encoding))
+        Ok(Encoder::new(self.target, logins, fetch_size)
+            .with_encoding(encoding)
+            .with_types(self.user_types.clone()))
     }
 
     fn empty_batches(&self) -> Vec<Vec<Job>> {
@@ -238,9 +238,11 @@ impl Dispatcher<'_> {
     fn flush_stopped(
         &self,
         mut batches: Vec<Vec<Job>>,
-        summary: DispatchSummary,
+        encoder: &Encoder<'_>,
+        mut summary: DispatchSummary,
     ) -> DispatchSummary {
         self.send_all(&mut batches);
+        summary.manifest_notes.extend(encoder.user_types().notes());
         summary
     }
 
@@ -360,7 +362,6 @@ impl JobBuilder<'_> {
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
         let is_withheld = self.options.read_only
             && !read_only_guard::keep_from_writing(&mut event, self.unrestricted);
-        let unknown = unknown_identifier(&event.kind);
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {
             true => ExpectedRow::of(&event),
@@ -374,10 +375,6 @@ impl JobBuilder<'_> {
         }
         if is_withheld {
             job.action = Action::Skip(SkipReason::ReadOnly);
-        } else if let Some(reason) = unknown
-            && !matches!(job.action, Action::Skip(_))
-        {
-            job.action = Action::Skip(reason);
         }
         job
     }

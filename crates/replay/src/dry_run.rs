@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use clock::Speed;
 use connect::Target;
 use run::SkipReason;
+use sql::CapturedIdentifier;
 use workload::{EventKind, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
@@ -78,7 +79,7 @@ pub fn dry_run(
             {
                 Some(SkipReason::ReadOnly)
             }
-            None => unknown_identifier(&event.kind),
+            None => unknown_identifier(&event.kind, |_, sql| CapturedIdentifier::find(sql)),
         };
         match skipped {
             Some(reason) => *forecast.skipped.entry(reason).or_default() += 1,

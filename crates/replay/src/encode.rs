@@ -13,12 +13,13 @@ use protocol::frontend::{bind, function_call, parse};
 use protocol::{EncodeError, Format};
 use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
-use sql::SessionEffect;
+use sql::{CapturedIdentifier, SessionEffect};
 use workload::{
     Boundary, CopyIn, Event, EventKind, LO_CREAT, LO_CREATE, MessageSet, Parameter, ResultFormat,
     Sqlstate, Unreplayable, WireDetails,
 };
 
+use crate::captured_identifiers::unknown_identifier;
 use crate::captured_transactions::CapturedTransactions;
 use crate::job::{Action, Job, Messages, NamedStatement, ResumedSession};
 use crate::login::{DefaultEncoding, LoginMap, with_settings_of};
@@ -69,6 +70,12 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Sets what is known of the target's types.
+    pub(crate) fn with_types(mut self, types: UserTypes) -> Self {
+        self.types = types;
+        self
+    }
+
     /// Returns the types of parameters that the target does not have.
     pub(crate) fn user_types(&self) -> &UserTypes {
         &self.types
@@ -104,8 +111,14 @@ impl<'a> Encoder<'a> {
             }),
         };
         let transaction_failed = self.transactions.follow(&event, session_effect);
+        let statements = &mut self.statements;
+        let unknown = unknown_identifier(&event.kind, |kind, sql| match kind {
+            EventKind::Simple { .. } => CapturedIdentifier::find(sql),
+            _ => statements.get(sql).identifier,
+        });
         let action = match (self.portals.rows_max(&event), &event.kind) {
             (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
+            (Ok(_), _) if unknown.is_some() => Action::Skip(unknown.expect("it is some")),
             (
                 Ok(_),
                 EventKind::Connect {
@@ -129,8 +142,7 @@ impl<'a> Encoder<'a> {
             }
             (Ok(rows_max), kind) => {
                 let captured = particulars.map_or(&[][..], |known| &known.parameter_types);
-                let server = (self.target, self.logins);
-                let types = self.types.choose_types(event.session, captured, server);
+                let types = self.types.choose_types(event.session, captured);
                 let details = (particulars, &*types, sqlstate_of_messages(&event));
                 let protocol = match self.target.is_read_only() {
                     true => SimpleProtocol::Avoided,

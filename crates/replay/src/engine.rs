@@ -34,6 +34,7 @@ use crate::progress::Observer;
 use crate::read_only_catalogue::unrestricted_names;
 use crate::record::{RecordBatch, record};
 use crate::resume::PreviousRun;
+use crate::user_types::UserTypes;
 use crate::worker::{Worker, WorkerContext};
 use connect::Target;
 
@@ -108,6 +109,7 @@ pub fn replay(
     let target = &options.target_with_settings(target);
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
+    let user_types = UserTypes::load(reader, &dialer, target, &options.logins)?;
     // A load source has no known number of statements: those dispatched are counted at the end.
     let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,
@@ -156,6 +158,7 @@ pub fn replay(
         target,
         options,
         unrestricted,
+        user_types,
         dialer,
         login,
         clock,
@@ -302,6 +305,7 @@ struct Replay<'a> {
     target: &'a Target,
     options: &'a Options,
     unrestricted: UnrestrictedNames,
+    user_types: UserTypes,
     dialer: Arc<Dialer>,
     /// Login of the workload's first session, for probes.
     login: Option<Login>,
@@ -453,6 +457,7 @@ impl Replay<'_> {
             target: self.target,
             options: self.options,
             unrestricted: &self.unrestricted,
+            user_types: &self.user_types,
             inboxes: self.inboxes.clone(),
             counters: self.counters.clone(),
             clock: self.clock.clone(),

@@ -64,7 +64,8 @@ pub(crate) fn with_settings_of(
     particulars: Option<&WireDetails>,
     encoding: &DefaultEncoding,
 ) -> Login {
-    // Of several `options`, the first is overridden by the others.
+    // The start-up message has several `options` in reverse order, so that the first, of `--startup-options`, overrides
+    // those of the client.
     let mut settings = login.settings.to_vec();
     settings.extend(
         particulars

@@ -2,7 +2,8 @@
 //! the transaction, and what uses them.
 //!
 //! A built-in volatile function is held back only if it is known to be harmless or refused ([`HARMLESS`]), so that
-//! functions of later versions are not. A volatile function in C is treated like that. A function in SQL or PL/pgSQL
+//! functions of later versions are not. A volatile function in C is treated like that if it belongs to an extension;
+//! others are not held back. A function in SQL or PL/pgSQL
 //! is as harmless as the names in its body. One that assembles its statements, and one in another language, is not
 //! held back. Views, policies, operators, aggregates and casts are followed to the functions that they use.
 
@@ -96,11 +97,13 @@ const RUN_TEXT: [&str; 8] = [
 ];
 
 /// Functions that may matter: identifier, name (of an internal function, its own), language, whether the language is
-/// trusted, volatility, whether it may be called as an attribute, and body. The column `prokind` is missing before 11.
+/// trusted, volatility, whether an extension has it, whether it may be called as an attribute, and body. The column `prokind` is missing before 11.
 const FUNCTIONS_SQL: &str = "SELECT p.oid, \
      CASE WHEN l.lanname = 'internal' AND n.nspname <> 'pg_catalog' AND p.prosrc <> 'aggregate_dummy' \
          THEN p.prosrc ELSE p.proname END, \
      p.proname, l.lanname, l.lanpltrusted, p.provolatile, \
+     EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::regclass \
+         AND d.objid = p.oid AND d.deptype = 'e'), \
      EXISTS (SELECT FROM unnest(p.proargtypes::oid[]) argument \
          JOIN pg_catalog.pg_type t ON t.oid = argument WHERE t.typtype IN ('c', 'p')), \
      CASE WHEN l.lanname NOT IN ('sql', 'plpgsql') THEN '' WHEN p.prosrc <> '' THEN p.prosrc \
@@ -175,7 +178,7 @@ fn add_database(
     let mut connection = dialer.questions(login)?;
     connection.limit(LIMIT);
     let mut catalogue = Catalogue::read(&mut connection)?;
-    while catalogue.spread(names) {}
+    while catalogue.propagate(names) {}
     Ok(())
 }
 
@@ -227,9 +230,11 @@ impl Catalogue {
     }
 
     /// Adds the names of objects that use a known name or function. Returns whether there were any.
-    fn spread(&mut self, names: &mut UnrestrictedNames) -> bool {
-        let known = self.unrestricted.len() + names.mentioned.len() + names.operators.len();
-        names.mentioned.extend(self.foreign_tables.drain(..));
+    fn propagate(&mut self, names: &mut UnrestrictedNames) -> bool {
+        let known = self.unrestricted.len() + names.count();
+        for table in self.foreign_tables.drain(..) {
+            names.add_mentioned(&table);
+        }
         for function in &mut self.functions {
             let uses_one = |body: &UsedNames| names.are_in(body);
             if function.is_restricted && !function.body.as_ref().is_some_and(uses_one) {
@@ -237,9 +242,9 @@ impl Catalogue {
             }
             function.is_restricted = false;
             if self.unrestricted.insert(function.oid.clone()) {
-                names.called.insert(function.name.clone());
+                names.add_called(&function.name);
                 if function.may_be_attribute {
-                    names.mentioned.insert(function.name.clone());
+                    names.add_mentioned(&function.name);
                 }
             }
         }
@@ -248,8 +253,8 @@ impl Catalogue {
                 continue;
             }
             match &**kind {
-                "operator" => _ = names.operators.insert(name.clone()),
-                "type" => _ = names.mentioned.insert(name.clone()),
+                "operator" => names.add_operator(name),
+                "type" => names.add_mentioned(name),
                 _ => {
                     let aggregates = self.functions.iter_mut();
                     for aggregate in aggregates.filter(|function| function.oid == *name) {
@@ -260,14 +265,14 @@ impl Catalogue {
         }
         for (name, definition) in &self.relations {
             if names.are_in(definition) {
-                names.mentioned.insert(name.clone());
+                names.add_mentioned(name);
             }
         }
         let aggregates = self
             .functions
             .iter()
             .any(|function| !function.is_restricted && !self.unrestricted.contains(&function.oid));
-        let now = self.unrestricted.len() + names.mentioned.len() + names.operators.len();
+        let now = self.unrestricted.len() + names.count();
         aggregates || now > known
     }
 }
@@ -282,17 +287,20 @@ impl Function {
             language,
             trusted,
             volatility,
+            extension,
             attribute,
             text,
         ] = row
         else {
-            unreachable!("the query has eight columns");
+            unreachable!("the query has nine columns");
         };
         let is_volatile = volatility == "v";
         let mut body = None;
         let is_restricted = match (&**language, &**trusted) {
             _ if is_any(&RUN_TEXT, source) => false,
-            ("internal" | "c", _) => !is_volatile || is_any(&HARMLESS, source),
+            ("internal", _) => !is_volatile || is_any(&HARMLESS, source),
+            // Anyone may give a function of a library such a name.
+            ("c", _) => !is_volatile || extension == "t" && is_any(&HARMLESS, name),
             ("sql" | "plpgsql", _) => {
                 let used = UsedNames::of(text);
                 let assembles = language == "plpgsql" && used.mention("execute");

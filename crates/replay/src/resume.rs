@@ -14,7 +14,7 @@ use crate::error::ReplayError;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 16] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 18] = [
     "workers",
     "spin_us",
     "patience",
@@ -27,6 +27,8 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 16] = [
     "cancels_failed",
     "cancels_repeated",
     "transactions_aborted",
+    "types_unspecified",
+    "types_unknown",
     "waits_for_commits",
     "let_go_before_commits",
     "learnt",

@@ -263,7 +263,7 @@ impl Session {
     }
 
     /// Whether its transaction is healthy, and nothing in flight may change that.
-    pub(crate) fn may_break_transaction(&self) -> bool {
+    pub(crate) fn can_abort_transaction(&self) -> bool {
         self.in_flight.is_none()
             && self.server_state.transaction == TransactionStatus::InTransaction
     }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use sql::SessionEffect;
+use sql::{CapturedIdentifier, SessionEffect};
 
 /// Number of entries. The address of a text selects its entry.
 const ENTRIES: usize = 256;
@@ -26,6 +26,7 @@ struct Entry {
 pub(crate) struct StatementInfo {
     pub(crate) hash: u64,
     pub(crate) session_effect: SessionEffect,
+    pub(crate) identifier: Option<CapturedIdentifier>,
 }
 
 impl StatementCache {
@@ -43,6 +44,7 @@ impl StatementCache {
                 let info = StatementInfo {
                     hash: hash(&**text),
                     session_effect: SessionEffect::of(text),
+                    identifier: CapturedIdentifier::find(text),
                 };
                 let text = Arc::clone(text);
                 *entry = Some(Entry { text, info });

@@ -27,7 +27,7 @@ pub(crate) struct StatementStats {
     /// Captured durations, in nanoseconds like all others.
     pub(crate) captured: Histogram,
     pub(crate) slowest: Slowest,
-    /// Executions that were sent within stalls of the tool. Their times are not compared.
+    /// Executions whose time from due to done overlaps a stall of the tool. Their times are not compared.
     pub(crate) in_stalls: u64,
 }
 

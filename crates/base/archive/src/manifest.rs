@@ -83,11 +83,11 @@ impl Manifest {
     pub(crate) fn read(directory: &Path) -> Result<Self, String> {
         let unreadable = |error: String| format!("its {MANIFEST} cannot be read ({error})");
         let path = directory.join(MANIFEST);
-        if !path.exists() {
-            return Err(format!("it has no {MANIFEST}"));
-        }
-        let text = read_small_file(&path, MANIFEST_BYTES_MAX)
-            .map_err(|error| unreadable(error.to_string()))?;
+        let text =
+            read_small_file(&path, MANIFEST_BYTES_MAX).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => format!("it has no {MANIFEST}"),
+                _ => unreadable(error.to_string()),
+            })?;
         serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
 

@@ -28,8 +28,11 @@ pub fn read_small_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut content)?;
     if content.len() as u64 > bytes_max {
-        let limit = bytes_max >> 10;
-        return Err(io::Error::other(format!("it is larger than {limit} KiB")));
+        let limit = match bytes_max >> 10 {
+            0 => format!("{bytes_max} bytes"),
+            kib => format!("{kib} KiB"),
+        };
+        return Err(io::Error::other(format!("it is larger than {limit}")));
     }
     Ok(content)
 }
@@ -53,7 +56,7 @@ mod tests {
         std::fs::write(&path, "secret").unwrap();
         assert_eq!(read_small_file(&path, 6).unwrap(), b"secret");
         let refused = |path: &Path| read_small_file(path, 5).unwrap_err().to_string();
-        assert_eq!(refused(&path), "it is larger than 0 KiB");
+        assert_eq!(refused(&path), "it is larger than 5 bytes");
         assert_eq!(
             refused(Path::new("/dev/zero")),
             "it is a device, not a file"

@@ -3,23 +3,49 @@
 //!
 //! Source: PostgreSQL documentation, 9.28.2 (server signaling functions) and SET TRANSACTION.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
 const FUNCTIONS: [&str; 2] = ["pg_terminate_backend", "pg_cancel_backend"];
 
-/// Returns whether a text calls `pg_terminate_backend` or `pg_cancel_backend`, other than with the session's own
-/// `pg_backend_pid()`. A call within a function of the database is not found.
-pub fn signals_process(sql: &str) -> bool {
-    contains_function(sql) && split_statements(sql).iter().any(signals)
+/// Words of which each such text has one.
+static MENTIONS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(["pg_terminate_backend", "pg_cancel_backend", "snapshot"])
+        .expect("a few short words")
+});
+
+/// Identifier of the captured server that a text uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapturedIdentifier {
+    /// A process, which `pg_terminate_backend` or `pg_cancel_backend` is called with, other than the session's own
+    /// (`pg_backend_pid()`). A call within a function of the database is not found.
+    Process,
+    /// A snapshot, which another session exported.
+    Snapshot,
 }
 
-/// Returns whether a text imports a snapshot that another session exported.
-pub fn imports_snapshot(sql: &str) -> bool {
-    let is_import = |statement: &SqlStatement<'_>| {
-        matches!(&statement.words[..], [set, transaction, snapshot, _, ..]
-            if set.is("set") && transaction.is("transaction") && snapshot.is("snapshot"))
-    };
-    contains(sql, "snapshot") && split_statements(sql).iter().any(is_import)
+impl CapturedIdentifier {
+    /// Finds the identifier in a text, if there is one.
+    pub fn find(sql: &str) -> Option<Self> {
+        if !MENTIONS.is_match(sql) {
+            return None;
+        }
+        let statements = split_statements(sql);
+        if statements.iter().any(signals) {
+            return Some(CapturedIdentifier::Process);
+        }
+        let imports = |statement: &SqlStatement<'_>| {
+            matches!(&statement.words[..], [set, transaction, snapshot, _, ..]
+                if set.is("set") && transaction.is("transaction") && snapshot.is("snapshot"))
+        };
+        let imports_one = statements.iter().any(imports);
+        imports_one.then_some(CapturedIdentifier::Snapshot)
+    }
 }
 
 fn signals(statement: &SqlStatement<'_>) -> bool {
@@ -49,19 +75,18 @@ fn has_own_process(after: &[Lexeme<'_>]) -> bool {
 }
 
 fn contains_function(text: &str) -> bool {
-    contains(text, "_backend") && FUNCTIONS.iter().any(|function| contains(text, function))
-}
-
-/// Returns whether a text contains a lower-case name, in any case.
-fn contains(text: &str, name: &str) -> bool {
-    let (text, name) = (text.as_bytes(), name.as_bytes());
-    let mut windows = text.windows(name.len());
-    windows.any(|window| window.eq_ignore_ascii_case(name))
+    MENTIONS
+        .find_iter(text)
+        .any(|found| found.pattern().as_usize() < FUNCTIONS.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn found(sql: &str) -> Option<CapturedIdentifier> {
+        CapturedIdentifier::find(sql)
+    }
 
     #[test]
     fn process_signal_is_found_in_calls() {
@@ -73,15 +98,16 @@ mod tests {
             "SELECT pg_cancel_backend(pg_backend_pid() + 1)",
             "DO $$ BEGIN PERFORM pg_terminate_backend(4711); END $$",
         ] {
-            assert!(signals_process(sql), "{sql}");
+            assert_eq!(found(sql), Some(CapturedIdentifier::Process), "{sql}");
         }
     }
 
     #[test]
     fn snapshot_import_is_found() {
-        assert!(imports_snapshot(
-            "SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"
-        ));
+        assert_eq!(
+            found("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"),
+            Some(CapturedIdentifier::Snapshot)
+        );
         assert!(imports_snapshot(
             "begin; set transaction /* of */ snapshot 'x'"
         ));
@@ -90,7 +116,7 @@ mod tests {
             "SELECT 'set transaction snapshot'",
             "SELECT pg_export_snapshot()",
         ] {
-            assert!(!imports_snapshot(sql), "{sql}");
+            assert_eq!(found(sql), None, "{sql}");
         }
     }
 
@@ -104,7 +130,7 @@ mod tests {
             "SELECT my_pg_terminate_backend(1)",
             "SELECT 1",
         ] {
-            assert!(!signals_process(sql), "{sql}");
+            assert_eq!(found(sql), None, "{sql}");
         }
     }
 }

@@ -20,7 +20,7 @@ mod used_names;
 
 pub use backslash_setting::STANDARD_CONFORMING_STRINGS;
 pub use byte_pair_prefilter::may_have_pair;
-pub use captured_identifiers::{imports_snapshot, signals_process};
+pub use captured_identifiers::CapturedIdentifier;
 pub use effects::{
     Effect, is_identity, may_have_effects, read_call_effects, read_effects, survives_reset_all,
 };

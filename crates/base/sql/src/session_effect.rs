@@ -25,7 +25,11 @@ impl SessionEffect {
         for one in statements.iter().flat_map(|one| read_effects(one, &[])) {
             match one {
                 Effect::Begin => effect.begins_transaction = true,
-                Effect::Commit { chain: true } | Effect::Rollback { chain: true } => {}
+                Effect::Commit { chain: true } | Effect::Rollback { chain: true } => {
+                    // As COMMIT and BEGIN.
+                    effect.ends_transaction |= !effect.begins_transaction;
+                    effect.begins_transaction = true;
+                }
                 Effect::Commit { chain: false } | Effect::Rollback { chain: false } => {
                     // BEGIN … COMMIT in one text leaves the earlier transaction as it was.
                     effect.ends_transaction = !std::mem::take(&mut effect.begins_transaction);
@@ -66,7 +70,8 @@ mod tests {
             ("end;", effect(false, false, true)),
             ("rollback", effect(false, false, true)),
             ("rollback to savepoint a", effect(true, false, false)),
-            ("commit and chain", none),
+            ("commit and chain", effect(false, true, true)),
+            ("begin; rollback and chain", effect(false, true, false)),
             ("commit prepared 'x'", none),
             ("prepare transaction 'x'", effect(false, false, true)),
             ("begin; update t set a = 1; commit", none),

@@ -36,10 +36,11 @@ impl<'a> Lexeme<'a> {
         matches!(self, Lexeme::Symbol(this) if *this == symbol)
     }
 
-    /// Its name, folded to lower case or without its quotes; `None` for a value or a symbol.
+    /// Its name, folded to lower case as the server does in UTF-8 (`downcase_identifier`), or without its quotes;
+    /// `None` for a value or a symbol.
     pub fn name(&self) -> Option<String> {
         match self {
-            Lexeme::Word(word) => Some(word.to_lowercase()),
+            Lexeme::Word(word) => Some(word.to_ascii_lowercase()),
             Lexeme::Quoted(text) => Some(read_quoted_name(text)),
             _ => None,
         }

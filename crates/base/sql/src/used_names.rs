@@ -1,4 +1,4 @@
-//! Names that a text uses, as the server may resolve them, and those of them that no setting holds back.
+//! Names that a text uses, as the server may resolve them, and those of them that a read-only transaction does not block.
 
 use std::collections::HashSet;
 
@@ -48,6 +48,7 @@ impl UsedNames {
                 continue;
             };
             name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+            let name = fold(&name);
             if words.get(place + 1).is_some_and(|next| next.is_symbol("(")) {
                 self.called.insert(name.clone());
             }
@@ -62,6 +63,11 @@ impl UsedNames {
     pub fn mention(&self, name: &str) -> bool {
         self.mentioned.contains(name)
     }
+}
+
+/// Folds a name. Which letters a server folds depends on its encoding, so all are, on both sides.
+fn fold(name: &str) -> String {
+    name.to_lowercase()
 }
 
 fn is_operator(character: char) -> bool {
@@ -91,14 +97,34 @@ pub(crate) fn readings(sql: &str) -> impl Iterator<Item = LexicalRules> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnrestrictedNames {
     /// Functions, which are used if they are called.
-    pub called: HashSet<String>,
+    called: HashSet<String>,
     /// Relations and types, and functions that may be called as an attribute (`t.f`).
-    pub mentioned: HashSet<String>,
+    mentioned: HashSet<String>,
     /// Operators.
-    pub operators: HashSet<String>,
+    operators: HashSet<String>,
 }
 
 impl UnrestrictedNames {
+    /// Adds a function, which is used if it is called.
+    pub fn add_called(&mut self, name: &str) {
+        self.called.insert(fold(name));
+    }
+
+    /// Adds a relation, a type, or a function that may be called as an attribute, which is used if it is mentioned.
+    pub fn add_mentioned(&mut self, name: &str) {
+        self.mentioned.insert(fold(name));
+    }
+
+    /// Adds an operator.
+    pub fn add_operator(&mut self, operator: &str) {
+        self.operators.insert(operator.to_owned());
+    }
+
+    /// Number of relations, types and operators.
+    pub fn count(&self) -> usize {
+        self.mentioned.len() + self.operators.len()
+    }
+
     /// Whether a text uses one of the names.
     pub fn are_in(&self, used: &UsedNames) -> bool {
         let has_operator = |known: &String| used.operators.iter().any(|run| run.contains(known));
@@ -115,7 +141,7 @@ mod tests {
     #[test]
     fn names_are_found_as_the_server_reads_them() {
         let names = UnrestrictedNames {
-            called: ["dblink_exec".to_owned()].into(),
+            called: ["dblink_exec", "ärger"].map(str::to_owned).into(),
             mentioned: ["report".to_owned()].into(),
             operators: ["##".to_owned()].into(),
         };
@@ -130,6 +156,8 @@ mod tests {
             "select 0x1$$, dblink_exec('x') $$",
             "explain analyze select 1 from public.report",
             "select 1 ##+ 2",
+            "select Ärger()",
+            "select \"Ärger\"()",
         ] {
             assert!(are_in(sql), "{sql}");
         }

@@ -9,16 +9,21 @@ use crate::execution::Execution;
 /// count as tool lag only.
 pub const TOOL_STALL_NS_MIN: i64 = 20_000_000;
 
+/// How long a delay is taken to disturb others, as a multiple of the delay. A statement of half an hour that was sent
+/// late does not disturb for half an hour.
+const DISTURBANCE: i64 = 10;
+
 /// Most stalls in a manifest. Past this number, the two with the shortest time between them become one.
 const STALLS_MAX: usize = 1_000;
 
-/// Interval from the time at which the tool stood still until no statement was late because of it. What was measured
+/// Interval from the time at which the tool stood still until no statement was late because of it, or ten times the
+/// delay after a late one was sent. What was measured
 /// within it does not show the server's speed under the captured load. Times are nanoseconds from the replay's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStall {
     /// Time at which the stall began.
     pub from_ns: i64,
-    /// Time at which the last statement that was late because of it was done.
+    /// Time at which its effects ended.
     pub until_ns: i64,
     /// Longest delay that the tool caused, in nanoseconds.
     pub longest_ns: i64,
@@ -85,14 +90,18 @@ impl StallList {
         let late_ns = sent_ns.saturating_sub(free_ns);
         let done_ns = done_ns.max(sent_ns).max(free_ns);
         let stalled_ns = i64::try_from(execution.stalled_ns).unwrap_or(i64::MAX);
-        let from_ns = match late_ns >= TOOL_STALL_NS_MIN {
-            true => free_ns,
-            false if stalled_ns >= TOOL_STALL_NS_MIN => done_ns.saturating_sub(stalled_ns),
-            false => return,
+        let is_late = late_ns >= TOOL_STALL_NS_MIN;
+        let is_stalled = stalled_ns >= TOOL_STALL_NS_MIN;
+        let disturbed_ns = sent_ns.saturating_add(late_ns.saturating_mul(DISTURBANCE));
+        let (from_ns, until_ns) = match (is_late, is_stalled) {
+            (true, true) => (free_ns, done_ns),
+            (true, false) => (free_ns, done_ns.min(disturbed_ns)),
+            (false, true) => (done_ns.saturating_sub(stalled_ns), done_ns),
+            (false, false) => return,
         };
         self.add(ToolStall {
             from_ns,
-            until_ns: done_ns,
+            until_ns,
             longest_ns: late_ns.max(stalled_ns),
         });
     }

@@ -104,6 +104,7 @@ impl StatementWriter {
         };
         self.writes += u64::from(cached.may_write);
         if cached.sets_backslash
+            && event.outcome.sqlstate.is_none()
             && let Some(backslash) = Backslash::set_by(sql)
         {
             self.set_backslash(event.session, backslash);

@@ -59,7 +59,11 @@ impl Dispatcher<'_> {
             let (mut all_ended, mut any_dispatched) = (true, false);
             for (client, stream) in streams.iter_mut().enumerate() {
                 if self.is_stopped() {
-                    return Ok(self.flush_stopped(dispatch.batches, dispatch.summary));
+                    return Ok(self.flush_stopped(
+                        dispatch.batches,
+                        &dispatch.encoder,
+                        dispatch.summary,
+                    ));
                 }
                 let progress = self.read_ahead(client, stream, horizon_ns, &mut dispatch);
                 all_ended &= progress.has_ended;
@@ -67,7 +71,11 @@ impl Dispatcher<'_> {
             }
             self.send_all(&mut dispatch.batches);
             if all_ended {
-                return Ok(dispatch.summary);
+                return Ok(self.flush_stopped(
+                    dispatch.batches,
+                    &dispatch.encoder,
+                    dispatch.summary,
+                ));
             }
             if !any_dispatched {
                 std::thread::sleep(POLL_INTERVAL);

@@ -10,7 +10,7 @@ use run::{Outcome, SkipReason};
 use workload::{Boundary, Sqlstate};
 
 use super::{Slot, Worker, new_execution};
-use crate::captured_transactions::BREAKER;
+use crate::captured_transactions::ABORT_QUERY;
 use crate::epoll::Interest;
 use crate::in_flight::{InFlight, Protocol};
 use crate::job::{Job, Messages};
@@ -50,12 +50,12 @@ impl Worker {
         let mut from = messages.bytes.len() - required.len();
         // An open group is one transaction and keeps its mode; a Query within it would end it.
         let needs_guard = session.guard.is_needed() && !session.pipeline.group_is_open;
-        let needs_breaker = job.transaction_failed && session.may_break_transaction();
-        if needs_guard || needs_breaker {
+        let needs_abort = job.transaction_failed && session.can_abort_transaction();
+        if needs_guard || needs_abort {
             let mut preceding = Vec::new();
             for (is_needed, message) in [
                 (needs_guard, crate::read_only_guard::message()),
-                (needs_breaker, BREAKER),
+                (needs_abort, ABORT_QUERY),
             ] {
                 if is_needed {
                     preceding.push(message);
@@ -65,7 +65,7 @@ impl Worker {
             messages.bytes = [&preceding.concat(), required].concat();
             from = 0;
         }
-        if needs_breaker {
+        if needs_abort {
             self.context.events.transaction_aborted();
         }
         // Otherwise unsent bytes go first, such as COPY data that the server did not read to the end.

@@ -147,7 +147,7 @@ pub fn hide_password(given: &str) -> String {
     };
     // Values may contain blanks and quotes, so all that follows the name of a secret is left out.
     let lower = rest.to_ascii_lowercase();
-    let secrets = ["passw", "pasw", "pwd", "scram_client_key"];
+    let secrets = ["pass", "pasw", "pwd", "scram_client_key"];
     let named = secrets.iter().filter_map(|name| lower.find(name)).min();
     match named {
         Some(at) => format!("{scheme}{}password=…", hide_user_info(&rest[..at])),

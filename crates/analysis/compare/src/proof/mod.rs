@@ -8,7 +8,7 @@
 //!
 //! - [`Goal`]: the number of a run, and whether more of it is better;
 //! - [`effect()`]: the ratio after / before, with an interval from the block design ([`Effect`]);
-//! - [`plan_interim_looks()`]: the schedule of plan_interim_looks and the error allotted to each, so that stopping at a clear
+//! - [`plan_interim_looks()`]: the schedule of the interim looks and the error allotted to each, so that stopping at a clear
 //!   verdict does not inflate the error rate;
 //! - [`verdict()`]: won, lost, same or not proven.
 //!

@@ -13,7 +13,6 @@ mod values;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use memchr::memmem::Finder;
 
 use super::byte_pair_prefilter::may_have_pair;
 
@@ -34,7 +33,7 @@ const PASSES_MAX: usize = 4;
 
 /// Substrings of which every text with a secret has one, in any case. Most texts have none, and are not
 /// searched further.
-const MENTIONS: [&str; 21] = [
+const MENTIONS: [&str; 23] = [
     "passw",
     "passphrase",
     "passcode",
@@ -56,12 +55,14 @@ const MENTIONS: [&str; 21] = [
     "eyj",
     "crypt",
     "hmac",
+    "bearer ",
+    "basic ",
 ];
 
 /// Pairs of letters of which each of [`MENTIONS`] has one. Most texts have none.
-const PAIRS: [[u8; 2]; 15] = [
+const PAIRS: [[u8; 2]; 17] = [
     *b"ss", *b"pw", *b"cr", *b"ok", *b"fi", *b"nk", *b"nn", *b"og", *b"_k", *b"ik", *b"//", *b"jw",
-    *b"yj", *b"nf", *b"hm",
+    *b"yj", *b"nf", *b"hm", *b"be", *b"c ",
 ];
 
 /// A text without its secrets.
@@ -132,10 +133,7 @@ fn redact_once(sql: &str) -> Option<RedactedSql> {
 
 /// Returns whether a text may hold a secret. It is a quick search for [`MENTIONS`].
 pub fn may_hold_secret(text: &str) -> bool {
-    static SCHEMES: LazyLock<[Finder<'static>; 2]> =
-        LazyLock::new(|| ["earer ", "asic "].map(Finder::new));
-    let bytes = text.as_bytes();
-    if begins_definition(bytes) || SCHEMES.iter().any(|scheme| scheme.find(bytes).is_some()) {
+    if begins_definition(text.as_bytes()) {
         return true;
     }
     static MACHINE: LazyLock<AhoCorasick> = LazyLock::new(|| {

@@ -427,17 +427,9 @@ impl Statement<'_> {
         !mapping && !setting && (has_password || identified)
     }
 
-    /// Whether the literal is the time in `VALID UNTIL '2030-01-01'`.
+    /// Whether the literal is the time in `VALID UNTIL '2030-01-01'`. It has many spellings: `'Jan 1 2030'`, `'tomorrow'`.
     fn is_expiry_time(&self, at: usize) -> bool {
-        let value = &self.statement[at].value;
-        let until = at
-            .checked_sub(1)
-            .is_some_and(|at| self.statement[at].is("until"));
-        let like_one = |character: char| {
-            character.is_ascii_digit()
-                || matches!(character, '-' | ':' | '+' | '.' | ' ' | 'T' | 'Z')
-        };
-        until && (value.eq_ignore_ascii_case("infinity") || value.chars().all(like_one))
+        matches!(self.statement[..at], [.., ref valid, ref until] if valid.is("valid") && until.is("until"))
     }
 
     /// Finds a role's password that is not a literal: it was typed without quotes, or with wrong ones.
