@@ -54,7 +54,8 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut text = error.render().to_string();
-    for argument in std::env::args().skip(1) {
+    for argument in std::env::args_os().skip(1) {
+        let argument = argument.to_string_lossy().into_owned();
         let value = argument.split_once('=').map(|(_, value)| value.to_owned());
         for secret in [Some(argument), value].into_iter().flatten() {
             let shown = connect::hide_password(&secret);

@@ -108,9 +108,6 @@ mod tests {
             found("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"),
             Some(CapturedIdentifier::Snapshot)
         );
-        assert!(imports_snapshot(
-            "begin; set transaction /* of */ snapshot 'x'"
-        ));
         for sql in [
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
             "SELECT 'set transaction snapshot'",

@@ -196,10 +196,9 @@ mod tests {
     use super::*;
 
     fn alone(sql: &str) -> ReadOnlyTreatment {
-        let unrestricted = UnrestrictedNames {
-            called: ["lo_create", "dblink_exec"].map(str::to_owned).into(),
-            ..UnrestrictedNames::default()
-        };
+        let mut unrestricted = UnrestrictedNames::default();
+        unrestricted.add_called("lo_create");
+        unrestricted.add_called("dblink_exec");
         read_only(sql, std::iter::empty(), &unrestricted)
     }
 

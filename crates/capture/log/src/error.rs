@@ -104,7 +104,7 @@ pub enum LogError {
     },
     /// A syslog's lines have no process.
     #[error(
-        "{name} is a syslog whose tag has no process number, as in 'postgres[123]:', and the server's log_line_prefix has none (%p) either, so that sessions cannot be told apart; set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ', or have the daemon write the tag as the server sends it"
+        "{name} is a syslog whose tag has no process number, as in 'postgres[123]:', and the server's log_line_prefix has none (%p) either, so that sessions cannot be told apart; set log_line_prefix = '%m [%p] %c %l %e %q%r ', or have the daemon write the tag as the server sends it"
     )]
     SyslogWithoutProcess {
         /// Name as the user gave it.

@@ -25,6 +25,7 @@ mod csv;
 mod entry;
 mod envelopes;
 mod error;
+mod first_words;
 mod fitness;
 mod follow;
 mod input;

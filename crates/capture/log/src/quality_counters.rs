@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::first_words::{skip_comments, starts_with_word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::{EventRef, KindRef, ParameterRef, Sqlstate, Unreplayable};
@@ -58,7 +59,8 @@ pub struct QualityCounters {
     pub valueless_refused: u64,
     /// Number of failed statements whose Bind failed, so that no setting shows all values.
     pub bind_failed: u64,
-    /// Number of errors within a session whose statement is not in the log.
+    /// Number of errors within a session whose statement is not in the log, and of executions of a prepared statement
+    /// of which pgAudit has the name alone.
     pub textless: u64,
     /// Number of statements that an error in their pipeline undid.
     pub rolled_back: u64,
@@ -161,8 +163,9 @@ impl QualityCounters {
             (Unreplayable::FateUnknown, _) => self.fate_unknown += 1,
             (Unreplayable::BindFailed, _) => self.bind_failed += 1,
             (Unreplayable::TextMissing, _) => self.textless += 1,
+            (Unreplayable::StatementUnknown, None) => self.textless += 1,
             // It fails in a replay as it did.
-            (Unreplayable::StatementUnknown, _) => (),
+            (Unreplayable::StatementUnknown, Some(_)) => (),
             // Reasons of the wire, which a log does not have.
             (
                 Unreplayable::FunctionUnknown
@@ -224,16 +227,6 @@ pub(super) enum TransactionBoundary {
     Unclear,
 }
 
-fn starts_with_word(text: &str, word: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes
-        .get(..word.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
-        && !bytes
-            .get(word.len())
-            .is_some_and(|next| next.is_ascii_alphanumeric() || *next == b'_')
-}
-
 /// First letters of the words that begin or end a transaction.
 const BOUNDARY_STARTS: [[u8; 2]; 7] = [*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab", *b"pr"];
 
@@ -248,9 +241,8 @@ pub(super) fn transaction_boundary(sql: &str) -> TransactionBoundary {
     if BOUNDARY_STARTS.contains(&start) {
         return boundary_by_word(sql);
     }
-    // A comment or a blank before the statement: rare, and not examined.
-    match b"/- \n\t(".contains(&first) {
-        true => TransactionBoundary::Unclear,
+    match b"/- \n\t\r".contains(&first) {
+        true => boundary_by_words(skip_comments(sql)),
         false => TransactionBoundary::None,
     }
 }
@@ -335,7 +327,7 @@ mod tests {
             ("PREPARE q AS SELECT 1", TransactionBoundary::None),
             ("COMMIT AND CHAIN", TransactionBoundary::Unclear),
             ("BEGIN; SELECT 1", TransactionBoundary::Unclear),
-            ("/* page */ COMMIT", TransactionBoundary::Unclear),
+            ("/* page */ COMMIT", TransactionBoundary::End),
             ("SELECT 1", TransactionBoundary::None),
             ("beginning", TransactionBoundary::None),
             ("", TransactionBoundary::None),

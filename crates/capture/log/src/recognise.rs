@@ -6,7 +6,7 @@ use super::envelopes;
 use super::envelopes::Envelope;
 use super::json::Row;
 use super::prefix;
-use super::prefix::{Inference, LineFacts, Prefix, find_label};
+use super::prefix::{Inference, LineFacts, Prefix, find_label, is_raised};
 use super::refusal::{journal_refusal, refusal};
 use super::severity::{Label, Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::TimestampParser;
@@ -197,10 +197,15 @@ fn refuse_contradicted(
 ) -> Result<(), LogError> {
     let mut first = None;
     let (mut contradicted, mut judged) = (0, 0);
-    for (number, line) in (1u64..).zip(sample.lines()) {
+    let lines: Vec<&[u8]> = sample.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let number = index as u64 + 1;
         let Some(found) = prefix.matches(line, times) else {
             continue;
         };
+        if is_raised(&lines[index + 1..]) {
+            continue;
+        }
         let reason = prefix.contradiction(line, times);
         let message = std::str::from_utf8(&line[found.text..]);
         let (Label::Head(severity), Ok(message)) = (found.label, message) else {

@@ -57,7 +57,7 @@ pub(super) fn refusal(name: &str, sample: &[u8]) -> Option<LogError> {
     } else if most(is_without_time) {
         (
             "a log whose lines have no time before the severity, so that nothing can be replayed when it was due",
-            "set log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ' (`rehearse capture settings` has it), and capture a log written after that",
+            "set log_line_prefix = '%m [%p] %c %l %e %q%r ' (`rehearse capture settings` has it), and capture a log written after that",
         )
     } else {
         return None;

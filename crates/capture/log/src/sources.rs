@@ -1,6 +1,6 @@
 //! Examines the inputs of a capture and orders them before any is read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::csv::CsvReader;
 use super::entry::{ReadResult, Reader};
@@ -68,7 +68,11 @@ pub(super) fn order_sources(
                 let examine_with = |known: &String| {
                     examine(number, input, (format, Some(known), zone), compared).ok()
                 };
-                known.iter().find_map(examine_with).map_or(looked, Ok)
+                let mut fitting = known.iter().filter_map(examine_with);
+                match (fitting.next(), fitting.next()) {
+                    (Some(only), None) => Ok(only),
+                    _ => looked,
+                }
             }
             looked => looked,
         };
@@ -138,7 +142,8 @@ type Examined = Result<(Source, Option<String>), LogError>;
 fn known_prefixes(examined: &[Examined]) -> Vec<String> {
     let found = examined.iter().flatten();
     let found = found.filter_map(|(source, _)| source.recognised.as_ref()?.prefix.as_ref());
-    found.map(|prefix| prefix.text().to_owned()).collect()
+    let texts: BTreeSet<String> = found.map(|prefix| prefix.text().to_owned()).collect();
+    texts.into_iter().collect()
 }
 
 fn first_us(source: &Source) -> Option<i64> {

@@ -98,6 +98,18 @@ pub(super) enum NamePart {
     Parameter(usize),
 }
 
+/// Words of a time, other than names of months and days of the week.
+const TIME_WORDS: [&str; 14] = [
+    "infinity", "epoch", "now", "today", "tomorrow", "t", "z", "utc", "gmt", "am", "pm", "ad",
+    "bc", "at",
+];
+
+/// First three letters of the names of months and days of the week.
+const MONTHS_AND_DAYS: [&str; 19] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon",
+    "tue", "wed", "thu", "fri", "sat", "sun",
+];
+
 impl SecretFindings {
     /// Whether the last secret extends beyond this offset.
     fn covers(&self, at: usize) -> bool {
@@ -427,9 +439,23 @@ impl Statement<'_> {
         !mapping && !setting && (has_password || identified)
     }
 
-    /// Whether the literal is the time in `VALID UNTIL '2030-01-01'`. It has many spellings: `'Jan 1 2030'`, `'tomorrow'`.
+    /// Whether the literal is the time in `VALID UNTIL '2030-01-01'` or `'Jan 1 2030'`.
     fn is_expiry_time(&self, at: usize) -> bool {
-        matches!(self.statement[..at], [.., ref valid, ref until] if valid.is("valid") && until.is("until"))
+        let value = &self.statement[at].value;
+        let is_part =
+            |character: char| character.is_ascii_alphanumeric() || "-:+., ".contains(character);
+        let mut words = value.split(|character: char| !character.is_ascii_alphabetic());
+        let is_known = |word: &str| {
+            let word = word.to_ascii_lowercase();
+            let name = word.get(..3).unwrap_or(&word);
+            word.is_empty()
+                || TIME_WORDS.contains(&&*word)
+                || MONTHS_AND_DAYS.contains(&name) && word.len() <= 9
+        };
+        at > 0
+            && self.statement[at - 1].is("until")
+            && value.chars().all(is_part)
+            && words.all(is_known)
     }
 
     /// Finds a role's password that is not a literal: it was typed without quotes, or with wrong ones.

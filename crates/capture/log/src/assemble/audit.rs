@@ -14,6 +14,7 @@
 use workload::{PackedParameters, Unreplayable};
 
 use super::super::entry::Entry;
+use super::super::first_words::starts_with_word;
 use super::super::reconcile::SkipReason;
 use super::super::statement::count_placeholders;
 use super::Output;
@@ -229,11 +230,6 @@ fn split_csv(mut text: &str) -> Option<Vec<String>> {
             None => return Some(fields),
         }
     }
-}
-
-fn starts_with_word(sql: &str, word: &str) -> bool {
-    let start = sql.trim_start().get(..word.len());
-    start.is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

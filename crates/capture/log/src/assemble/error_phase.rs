@@ -4,6 +4,7 @@
 use workload::Sqlstate;
 
 use super::super::entry::Entry;
+use super::super::first_words::starts_with_word;
 use super::super::parameters::is_extended;
 use super::super::statement::count_placeholders;
 use super::exchange::Exchange;
@@ -60,6 +61,10 @@ impl<'a> ErrorPhase<'a> {
 
 /// Returns whether an error is about the messages of a statement, and not about its text.
 fn is_about_messages(message: &str, sql: &str) -> bool {
+    // SQL has such errors, too.
+    if starts_with_word(sql, "execute") {
+        return false;
+    }
     [
         "bind message ",
         "invalid message format",
@@ -122,12 +127,6 @@ pub(super) fn implied_code(message: &str) -> Option<Sqlstate> {
         UnknownName::Statement(_) => Sqlstate(*b"26000"),
         UnknownName::Portal(_) => Sqlstate(*b"34000"),
     })
-}
-
-fn starts_with_word(sql: &str, word: &str) -> bool {
-    let sql = sql.trim_start();
-    sql.get(..word.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

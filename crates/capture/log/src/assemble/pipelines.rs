@@ -18,6 +18,9 @@
 //! A number of statements and bytes is held for a session. Of a longer pipeline, the oldest are
 //! taken for committed; if it fails after all, they are counted.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use sql::classify;
 use workload::Unreplayable;
 
@@ -118,10 +121,10 @@ impl LiveSession {
     ) -> Result<(), SinkError> {
         let relation = self
             .uncommitted
-            .relation(entry.transaction, entry.wall_us, true);
+            .relation(entry.transaction, entry.wall_us, false);
         match relation {
-            Relation::SameTransaction => self.undo_pipeline(output, relation).map(|_| ()),
-            Relation::Separate | Relation::Unknown => Ok(()),
+            Relation::Separate => Ok(()),
+            _ => self.undo_pipeline(output, relation).map(|_| ()),
         }
     }
 }
@@ -134,7 +137,11 @@ impl Output<'_> {
 }
 
 fn is_boundary(exchange: &Exchange) -> bool {
-    transaction_boundary(exchange.sql()) != TransactionBoundary::None
+    let boundary = transaction_boundary(exchange.sql());
+    matches!(
+        boundary,
+        TransactionBoundary::Begin | TransactionBoundary::End
+    )
 }
 
 /// Returns whether a statement outside of a transaction block may leave something that an error undoes.
@@ -143,10 +150,12 @@ fn may_leave_something(exchange: &Exchange) -> bool {
     let sql = exchange.sql();
     match first_word(sql) {
         FirstWord::Write => true,
-        FirstWord::Select => exchange.transaction != 0,
+        FirstWord::Select => exchange.transaction != 0 || may_select_into(sql),
         FirstWord::Other => {
-            transaction_boundary(sql) == TransactionBoundary::None
-                && (exchange.transaction != 0 || classify(sql).may_write())
+            !matches!(
+                transaction_boundary(sql),
+                TransactionBoundary::Begin | TransactionBoundary::End
+            ) && (exchange.transaction != 0 || classify(sql).may_write())
         }
     }
 }
@@ -156,9 +165,17 @@ fn may_leave_something(exchange: &Exchange) -> bool {
 fn may_write(sql: &str) -> bool {
     match first_word(sql) {
         FirstWord::Write => true,
-        FirstWord::Select => false,
+        FirstWord::Select => may_select_into(sql),
         FirstWord::Other => classify(sql).may_write(),
     }
+}
+
+/// Returns whether it may be `SELECT … INTO`. What a function writes is not known.
+#[inline]
+fn may_select_into(sql: &str) -> bool {
+    static INTO: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["into", "INTO"].map(Finder::new));
+    INTO.iter().any(|word| word.find(sql.as_bytes()).is_some()) && classify(sql).may_write()
 }
 
 /// First word of a statement, as far as it decides without lexing the rest.

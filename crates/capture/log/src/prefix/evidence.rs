@@ -1,6 +1,7 @@
 //! Judges a prefix by what it reads in a line. Some messages repeat the names of their session, and
 //! others are never written by a process without a client.
 
+use super::infer::find_label;
 use super::{Escape, Prefix};
 use crate::message::{Message, classify, split_authorized};
 use crate::severity::{Label, Severity, label};
@@ -77,14 +78,12 @@ impl<'a> LineFacts<'a> {
 
     /// Collects the facts of consecutive lines. What RAISE wrote states none: its CONTEXT follows.
     pub(super) fn of_all(lines: &[LabelledLine<'a>]) -> Vec<Self> {
-        let is_raised = |(line, label_at): &LabelledLine<'_>| {
-            let text = &line[*label_at..];
-            matches!(label(text), Some((Label::Context, _))) && text.ends_with(b" at RAISE")
-        };
         let mut facts: Vec<Self> = lines.iter().map(LineFacts::of).collect();
         for (index, facts) in facts.iter_mut().enumerate() {
             let mut following = lines[index + 1..].iter().take(CONTEXT_WITHIN);
-            if facts.origin != Origin::Any && following.any(is_raised) {
+            if facts.origin != Origin::Any
+                && following.any(|(line, label_at)| is_context_of_raise(&line[*label_at..]))
+            {
                 *facts = LineFacts::default();
             }
         }
@@ -96,17 +95,35 @@ impl<'a> LineFacts<'a> {
         let mut facts = LineFacts::default();
         match severity {
             Severity::Log => facts.add_log(message),
-            Severity::Fatal => {
-                let quoted = |before: &str| {
-                    let (_, rest) = message.split_once(before)?;
-                    rest.split('"').next()
-                };
-                facts.user = quoted("role \"").or(quoted("for user \""));
-                facts.database = quoted("database \"");
-            }
+            Severity::Fatal => facts.add_refusal(message),
             _ => (),
         }
         facts
+    }
+
+    /// Adds the names of a login that was refused. Other messages name other roles: one that may not be set, or that of
+    /// another server.
+    fn add_refusal(&mut self, message: &'a str) {
+        let after = |before: &str| {
+            let (_, rest) = message.split_once(before)?;
+            rest.split('"').next()
+        };
+        let starts =
+            |beginnings: &[&str]| beginnings.iter().any(|start| message.starts_with(start));
+        if starts(&[
+            "password authentication failed for user \"",
+            "no pg_hba.conf entry for host \"",
+        ]) {
+            self.user = after("user \"");
+            self.database = after("database \"");
+        } else if starts(&["role \""])
+            && (message.ends_with("\" does not exist")
+                || message.ends_with("\" is not permitted to log in"))
+        {
+            self.user = after("role \"");
+        } else if starts(&["database \""]) && message.ends_with("\" does not exist") {
+            self.database = after("database \"");
+        }
     }
 
     fn add_log(&mut self, message: &'a str) {
@@ -212,6 +229,18 @@ impl<'a> LineFacts<'a> {
                 || has(Escape::Database) && self.database.is_some(),
         }
     }
+}
+
+/// Returns whether RAISE wrote the line before these, by the CONTEXT that follows it.
+pub(crate) fn is_raised(following: &[&[u8]]) -> bool {
+    let mut following = following.iter().take(CONTEXT_WITHIN);
+    following
+        .any(|line| find_label(line).is_some_and(|label_at| is_context_of_raise(&line[label_at..])))
+}
+
+/// Returns whether a text from its label on is the CONTEXT of RAISE.
+fn is_context_of_raise(text: &[u8]) -> bool {
+    matches!(label(text), Some((Label::Context, _))) && text.ends_with(b" at RAISE")
 }
 
 impl Prefix {

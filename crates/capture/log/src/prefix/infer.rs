@@ -126,12 +126,19 @@ pub(crate) fn infer<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Infere
     infer_with(lines, &announced)
 }
 
-/// Returns the prefix that a line announces: the server reports changed settings.
+/// Returns the prefix that a line announces: the postmaster reports changed settings, with the new
+/// prefix. A client may write the same message, but its line has another label before it, or names.
 pub(crate) fn announced_prefix(line: &[u8]) -> Option<&str> {
     const START: &str = "LOG:  parameter \"log_line_prefix\" changed to \"";
-    let at = memchr::memmem::find(line, START.as_bytes())?;
-    let value = std::str::from_utf8(&line[at + START.len()..]).ok()?;
-    value.strip_suffix('"')
+    let label_at = find_label(line)?;
+    let value = line[label_at..].strip_prefix(START.as_bytes())?;
+    let value = std::str::from_utf8(value).ok()?.strip_suffix('"')?;
+    let found = Prefix::compile(value).matches(line, &mut TimestampParser::default())?;
+    let text = std::str::from_utf8(line).ok()?;
+    let is_nameless = |name: &str| matches!(name, "" | "[unknown]");
+    let fields = &found.fields;
+    let names = [fields.user.of(text), fields.database.of(text)];
+    (fields.quit || names.iter().all(|name| is_nameless(name))).then_some(value)
 }
 
 /// Infers the prefix of these lines. Known prefixes are preferred to others that fit equally.

@@ -15,7 +15,7 @@ mod readings;
 mod server_words;
 mod shape;
 
-pub(super) use evidence::LineFacts;
+pub(super) use evidence::{LineFacts, is_raised};
 use fast_path::FastPath;
 pub(super) use infer::{Inference, announced_prefix, find_label, infer, infer_with, is_structured};
 pub(super) use match_cache::MatchCache;

@@ -6,6 +6,7 @@
 //! gives a candidate.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use super::evidence::{LabelledLine, LineFacts, Origin};
 use super::server_words::{BACKENDS, TAGS};
@@ -312,9 +313,12 @@ fn describe(shape: &[Part], lines: &ShapeLines<'_>) -> Vec<String> {
     settle_words(shape, lines, &mut choices);
     let mut texts = Vec::new();
     let mut chosen = Vec::new();
-    combine(&choices, &mut chosen, &mut |letters| {
-        if texts.len() < CANDIDATES_MAX {
-            texts.push(write(shape, letters, &lines.values[0]));
+    // It breaks once there are enough.
+    let _ = combine(&choices, &mut chosen, &mut |letters| {
+        texts.push(write(shape, letters, &lines.values[0]));
+        match texts.len() < CANDIDATES_MAX {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     });
     texts
@@ -562,8 +566,12 @@ fn counts_lines(lines: &ShapeLines<'_>, process: usize, line: usize) -> bool {
     steps > 0 && single_steps * 2 >= steps
 }
 
-/// Calls `each` for every choice of distinct meanings.
-fn combine(choices: &[Vec<char>], chosen: &mut Vec<char>, each: &mut dyn FnMut(&[char])) {
+/// Calls `each` for every choice of distinct meanings, until it breaks.
+fn combine(
+    choices: &[Vec<char>],
+    chosen: &mut Vec<char>,
+    each: &mut dyn FnMut(&[char]) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let Some(letters) = choices.get(chosen.len()) else {
         return each(chosen);
     };
@@ -571,10 +579,11 @@ fn combine(choices: &[Vec<char>], chosen: &mut Vec<char>, each: &mut dyn FnMut(&
         // Text and the form of a session's start may come twice, a name may not.
         if *letter == LITERAL || !chosen.contains(letter) || !"udaplxQ".contains(*letter) {
             chosen.push(*letter);
-            combine(choices, chosen, each);
+            combine(choices, chosen, each)?;
             chosen.pop();
         }
     }
+    ControlFlow::Continue(())
 }
 
 /// Writes a shape with the chosen meanings.

@@ -265,7 +265,14 @@ impl HeldEntry {
                     account.unreadable(reason, lines, place, &self.bytes);
                     return Ok(());
                 }
-                _ => unreachable!("it was an entry before"),
+                // Another reading was chosen: it belongs to an entry of its process.
+                ReadResult::Detached { pid, betrays, .. } => {
+                    assembler.handle_detached(pid, betrays, lines, place);
+                    return Ok(());
+                }
+                ReadResult::More | ReadResult::Held | ReadResult::Elsewhere { .. } => {
+                    unreachable!("its bytes are complete")
+                }
             }
         }
     }

@@ -24,6 +24,9 @@ pub(super) struct PrefixChanges {
     /// The earlier prefix that is used for the current entry, which has the current one's place.
     swapped: Option<usize>,
     pause: u32,
+    /// The last lines that no prefix matched, each with its end. While a log is followed, a new prefix
+    /// can be inferred only from several of them.
+    unmatched: Vec<u8>,
     /// The text that is read is one message, so that no prefix can be inferred from it.
     pub(super) is_message: bool,
     pub(super) notes: Vec<String>,
@@ -151,17 +154,24 @@ impl StderrReader {
 
     /// Infers the prefix of a line and of those after it.
     fn find_change(&mut self, bytes: &[u8], first: &[u8]) -> Change {
+        if self.changes.is_message {
+            return Change::Nothing;
+        }
+        let unmatched = std::mem::take(&mut self.changes.unmatched);
         let lines = || {
-            let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+            let before = unmatched.split_inclusive(|byte| *byte == b'\n');
+            let lines = before.chain(bytes.split_inclusive(|byte| *byte == b'\n'));
             let whole = lines.filter(|line| line.ends_with(b"\n"));
             whole.map(trim_line_end).take(LOOKAHEAD_LINES)
         };
-        if self.changes.is_message
-            || lines()
+        let is_one = || {
+            lines()
                 .filter(|line| find_label(line).is_some())
                 .nth(1)
                 .is_none()
-        {
+        };
+        if is_one() {
+            self.changes.unmatched = unmatched;
             return Change::TooFewLines;
         }
         let announced = lines().find_map(announced_prefix);
@@ -195,7 +205,11 @@ impl StderrReader {
                 self.changes.pause = PAUSE;
                 return false;
             }
-            Change::TooFewLines => return false,
+            Change::TooFewLines => {
+                self.changes.unmatched.extend_from_slice(first);
+                self.changes.unmatched.push(b'\n');
+                return false;
+            }
             Change::Undecided([one, other]) => {
                 self.changes.pause = PAUSE;
                 self.changes.notes.push(format!(
