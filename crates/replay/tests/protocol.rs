@@ -347,108 +347,155 @@ fn copy_in(data: &[u8], failed: Option<&str>) -> Option<Arc<WireDetails>> {
     })
 }
 
+/// Number of rows of the data that COPY can load.
+const ROWS: u64 = 40_000;
+
+const COPY: &str = "COPY copied (n, t) FROM STDIN";
+const COPY_CANCELLED: &str = "COPY copied (n, t) FROM STDIN -- cancelled";
+const COPY_GUARDED: &str = "COPY guarded FROM STDIN";
+
+/// Data of the COPY statements: one can be loaded, the other has an invalid first row.
+struct CopyData {
+    good: Vec<u8>,
+    bad: Vec<u8>,
+}
+
+impl CopyData {
+    fn new() -> Self {
+        let good = lines(ROWS);
+        assert!(good.len() > 4_000_000);
+        let mut bad = b"no number\tx\n".to_vec();
+        bad.extend(&good);
+        CopyData { good, bad }
+    }
+
+    /// Statements of a session, with the data that they send.
+    fn statements(&self) -> Vec<(&'static str, Option<Arc<WireDetails>>)> {
+        vec![
+            (COPY, copy_in(&self.good, None)),
+            ("SELECT generate_series(1, 3)", None),
+            (COPY, copy_in(&self.good, Some("the client thought again"))),
+            ("SELECT generate_series(1, 4)", None),
+            // It was cancelled while its data came.
+            (COPY_CANCELLED, copy_in(&self.good, None)),
+            ("SELECT generate_series(1, 4)", None),
+            // The server does not want most of it.
+            (COPY, copy_in(&self.bad, None)),
+            ("SELECT generate_series(1, 5)", None),
+            // It asks for data, and fails before it has looked at what came.
+            (COPY_GUARDED, copy_in(&self.good, None)),
+            ("SELECT generate_series(1, 6)", None),
+            // It does not even ask.
+            ("COPY nowhere FROM STDIN", copy_in(&self.good, None)),
+            ("SELECT generate_series(1, 7)", None),
+            (COPY, copy_in(b"", None)),
+            // Nobody has the data.
+            (COPY, None),
+            ("COPY copied TO STDOUT", None),
+            ("SELECT generate_series(1, 8)", None),
+        ]
+    }
+}
+
 #[test]
 fn copy_data_arrive_complete_or_fail_as_captured() {
-    const ROWS: u64 = 40_000;
-    let good = lines(ROWS);
-    assert!(good.len() > 4_000_000);
-    let mut bad = b"no number\tx\n".to_vec();
-    bad.extend(&good);
+    let data = CopyData::new();
     on_each(|server| {
         let mut client = connect(server);
-        client
-            .batch_execute(
-                "DROP TABLE IF EXISTS copied, guarded;
-                 CREATE TABLE copied (protocol text, n int, t text);
-                 CREATE TABLE guarded (n int, t text);
-                 CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
-                    AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'ZZ002'; END $$;
-                 CREATE TRIGGER refuse BEFORE INSERT ON guarded EXECUTE FUNCTION refuse();
-                 ALTER TABLE copied ALTER protocol SET DEFAULT 'simple'",
-            )
-            .unwrap();
+        create_copy_tables(&mut client);
         let mut traffic = Traffic::new(server);
-        let copy = "COPY copied (n, t) FROM STDIN";
-        let cancelled = "COPY copied (n, t) FROM STDIN -- cancelled";
-        let guarded = "COPY guarded FROM STDIN";
-        for (session, extended) in [(1, false), (2, true)] {
-            traffic.connect(0, session);
-            let mut send = |sql: &str, particulars| {
-                let kind = match extended {
-                    false => EventKind::Simple { sql: sql.into() },
-                    true => EventKind::Execute {
-                        statement: "".into(),
-                        portal: "".into(),
-                        sql: sql.into(),
-                        parameters: Vec::new(),
-                    },
-                };
-                let event = traffic.at(1, session, kind);
-                event.wire_details = particulars;
-                if sql == cancelled {
-                    event.outcome.sqlstate = Some(Sqlstate(*b"57014"));
-                }
-            };
-            send(copy, copy_in(&good, None));
-            send("SELECT generate_series(1, 3)", None);
-            send(copy, copy_in(&good, Some("the client thought again")));
-            send("SELECT generate_series(1, 4)", None);
-            // It was cancelled while its data came.
-            send(cancelled, copy_in(&good, None));
-            send("SELECT generate_series(1, 4)", None);
-            // The server does not want most of it.
-            send(copy, copy_in(&bad, None));
-            send("SELECT generate_series(1, 5)", None);
-            // It asks for data, and fails before it has looked at what came.
-            send(guarded, copy_in(&good, None));
-            send("SELECT generate_series(1, 6)", None);
-            // It does not even ask.
-            send("COPY nowhere FROM STDIN", copy_in(&good, None));
-            send("SELECT generate_series(1, 7)", None);
-            send(copy, copy_in(b"", None));
-            // Nobody has the data.
-            send(copy, None);
-            send("COPY copied TO STDOUT", None);
-            send("SELECT generate_series(1, 8)", None);
-            traffic.disconnect(900, session);
-        }
+        add_copy_session(&mut traffic, 1, simple_kind, &data);
+        add_copy_session(&mut traffic, 2, execute_kind, &data);
         let executions = replayed(&mut traffic, &at_full_speed());
-        let failed = |code: &str| Err(code.to_owned());
         for session in [1, 2] {
-            let came = all_that_came(&executions, session);
-            let out = came[14].clone();
-            assert!(out == Ok(ROWS) || out == Ok(2 * ROWS), "{out:?}");
-            assert_eq!(
-                came,
-                [
-                    Ok(ROWS),
-                    Ok(3),
-                    failed("57014"),
-                    Ok(4),
-                    failed("57014"),
-                    Ok(4),
-                    failed("22P02"),
-                    Ok(5),
-                    failed("ZZ002"),
-                    Ok(6),
-                    failed("42P01"),
-                    Ok(7),
-                    Ok(0),
-                    failed("57014"),
-                    out,
-                    Ok(8),
-                ],
-                "session {session}"
-            );
+            assert_copies_came(&executions, session);
         }
-        let sums = client
-            .query_one("SELECT count(*), sum(n), sum(length(t)) FROM copied", &[])
-            .unwrap();
-        let texts = good.iter().filter(|byte| **byte == b' ').count() as i64 * 5;
-        assert_eq!(sums.get::<_, i64>(0), 2 * ROWS as i64);
-        assert_eq!(sums.get::<_, i64>(1), (ROWS * (ROWS - 1)) as i64);
-        assert_eq!(sums.get::<_, i64>(2), 2 * texts);
+        assert_copied_rows_are_complete(&mut client, &data.good);
     });
+}
+
+fn create_copy_tables(client: &mut Client) {
+    client
+        .batch_execute(
+            "DROP TABLE IF EXISTS copied, guarded;
+             CREATE TABLE copied (protocol text, n int, t text);
+             CREATE TABLE guarded (n int, t text);
+             CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+                AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'ZZ002'; END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON guarded EXECUTE FUNCTION refuse();
+             ALTER TABLE copied ALTER protocol SET DEFAULT 'simple'",
+        )
+        .unwrap();
+}
+
+fn simple_kind(sql: &str) -> EventKind {
+    EventKind::Simple { sql: sql.into() }
+}
+
+fn execute_kind(sql: &str) -> EventKind {
+    EventKind::Execute {
+        statement: "".into(),
+        portal: "".into(),
+        sql: sql.into(),
+        parameters: Vec::new(),
+    }
+}
+
+fn add_copy_session(
+    traffic: &mut Traffic,
+    session: u64,
+    kind: fn(&str) -> EventKind,
+    data: &CopyData,
+) {
+    traffic.connect(0, session);
+    for (sql, wire_details) in data.statements() {
+        let event = traffic.at(1, session, kind(sql));
+        event.wire_details = wire_details;
+        if sql == COPY_CANCELLED {
+            event.outcome.sqlstate = Some(Sqlstate(*b"57014"));
+        }
+    }
+    traffic.disconnect(900, session);
+}
+
+fn assert_copies_came(executions: &[Execution], session: u64) {
+    let failed = |code: &str| Err(code.to_owned());
+    let came = all_that_came(executions, session);
+    let out = came[14].clone();
+    assert!(out == Ok(ROWS) || out == Ok(2 * ROWS), "{out:?}");
+    assert_eq!(
+        came,
+        [
+            Ok(ROWS),
+            Ok(3),
+            failed("57014"),
+            Ok(4),
+            failed("57014"),
+            Ok(4),
+            failed("22P02"),
+            Ok(5),
+            failed("ZZ002"),
+            Ok(6),
+            failed("42P01"),
+            Ok(7),
+            Ok(0),
+            failed("57014"),
+            out,
+            Ok(8),
+        ],
+        "session {session}"
+    );
+}
+
+/// Checks the sums of the rows, which each of the two sessions loaded once.
+fn assert_copied_rows_are_complete(client: &mut Client, good: &[u8]) {
+    let sums = client
+        .query_one("SELECT count(*), sum(n), sum(length(t)) FROM copied", &[])
+        .unwrap();
+    let texts = good.iter().filter(|byte| **byte == b' ').count() as i64 * 5;
+    assert_eq!(sums.get::<_, i64>(0), 2 * ROWS as i64);
+    assert_eq!(sums.get::<_, i64>(1), (ROWS * (ROWS - 1)) as i64);
+    assert_eq!(sums.get::<_, i64>(2), 2 * texts);
 }
 
 fn binary(parts: &[&[u8]]) -> Option<Parameter> {

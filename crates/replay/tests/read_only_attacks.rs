@@ -62,123 +62,227 @@ fn insert(n: u32) -> String {
     format!("INSERT INTO victim VALUES ({n})")
 }
 
-/// Returns the texts of each attack. `directory` is for files of programs.
+/// Statements of each attack, by its number. `{insert}` stands for the attack's insertion, `{smuggled}`
+/// for the same in a transaction of its own, and `{program}` for a command that creates a file.
+const ATTACKS: &[(u32, &[&str])] = &[
+    (1, &["select 1 --\r{smuggled}"]),
+    (2, &["select E'a'\n'\\' || '{smuggled}; select '1'"]),
+    (
+        3,
+        &[
+            "set standard_conforming_strings=off",
+            "select '\\' || '{smuggled}; select '1'",
+        ],
+    ),
+    (4, &["SELECT U&\"dblink\\005fexec\"(own(), '{insert}')"]),
+    (
+        5,
+        &[
+            "select dblink_connect('c', own())",
+            "select dblink_open('c', 'x', 'select 1; commit; {insert}; begin')",
+        ],
+    ),
+    (6, &["set default_transaction_read_only=off", "{insert}"]),
+    (
+        7,
+        &[
+            "set session characteristics as transaction read write",
+            "{insert}",
+        ],
+    ),
+    (8, &["begin read write", "{insert}", "commit"]),
+    (9, &["select setoff()", "{insert}"]),
+    (10, &["begin", "select setoff()", "commit", "{insert}"]),
+    (11, &["select setoff(); {insert}"]),
+    (12, &["begin; commit; {insert}"]),
+    (
+        13,
+        &[
+            "select set_config('default_transaction_'||'read_only','off',false)",
+            "{insert}",
+        ],
+    ),
+    (
+        14,
+        &["do $$begin commit; set transaction read write; {insert}; end$$"],
+    ),
+    (15, &["call wr(15)"]),
+    (16, &["copy (select 1) to program '{program}'"]),
+    (
+        17,
+        &[
+            "set standard_conforming_strings=off",
+            "copy (select '\\') to stdout --') to program '{program}'",
+        ],
+    ),
+    (18, &["select nextval('sq')"]),
+    (19, &["prepare p as {insert}", "execute p"]),
+    (
+        20,
+        &["set role other", "{insert}", "set role other; {insert}"],
+    ),
+    (
+        21,
+        &["with x as (insert into victim values (21) returning *) select * from x"],
+    ),
+    (22, &["select wf(22)"]),
+    (23, &["select wdb(23)"]),
+    (24, &["alter system set work_mem='3MB'"]),
+    (25, &["select lo_import('/etc/hostname')"]),
+    (26, &["select pg_import_system_collations('pg_catalog')"]),
+    (27, &["select pg_replication_origin_create('o27')"]),
+    (
+        28,
+        &["select pg_create_physical_replication_slot('s28', true)"],
+    ),
+    (29, &["explain analyze {insert}"]),
+    (
+        30,
+        &["START TRANSACTION READ/**/WRITE", "{insert}", "commit"],
+    ),
+    (
+        31,
+        &["begin", "set transaction read write", "{insert}", "commit"],
+    ),
+    (32, &["begin; set transaction read write; {insert}; commit"]),
+    (33, &["select 1e--'\n{smuggled}; --'"]),
+    (34, &["select 1e'\\' || '{smuggled}; select '1'"]),
+    (35, &["copy victim from program 'echo 35'"]),
+    (
+        36,
+        &[
+            "select pg_terminate_backend(0)",
+            "select pg_reload_conf()",
+            "select pg_switch_wal()",
+        ],
+    ),
+    (37, &["load 'auto_explain'"]),
+    (
+        38,
+        &["lock table victim in access exclusive mode; {insert}"],
+    ),
+    (
+        39,
+        &[
+            "begin",
+            "select setoff()",
+            "savepoint a",
+            "rollback to a",
+            "commit and chain",
+            "{insert}",
+            "commit",
+        ],
+    ),
+    (40, &["select * from dblink_send_query('c','x')"]),
+    (
+        41,
+        &[
+            "select pg_catalog.set_config(U&'default_transaction\\005fread_only','off',false); commit; {insert}",
+        ],
+    ),
+    (42, &["reset default_transaction_read_only", "{insert}"]),
+    (
+        43,
+        &[
+            "create temp table tt(a int)",
+            "copy tt from program '{program}; echo 1'",
+        ],
+    ),
+    (
+        44,
+        &[
+            "select lo_from_bytea(0,'abc')",
+            "select lo_put(4711, 0, 'x')",
+        ],
+    ),
+    (45, &["select setval('sq',500)"]),
+    (
+        46,
+        &["vacuum victim", "analyze victim", "reindex table victim"],
+    ),
+    (47, &["select pg_stat_reset()"]),
+    (
+        48,
+        &[
+            "select pg_restore_relation_stats('schemaname','public','relname','victim','relpages',77)",
+        ],
+    ),
+    (49, &["select pg_file_unlink('doesnotexist')"]),
+    // Other ways to the same functions.
+    (
+        61,
+        &[
+            "select stable_wdb(61)",
+            "explain analyze select stable_wdb(61)",
+        ],
+    ),
+    (62, &["select dynamic(62)"]),
+    (
+        63,
+        &["select (p).of_pair from (select row(63, 1)::pair as p) x"],
+    ),
+    (64, &["select 64 +! 1", "select 64 operator(public.+!) 1"]),
+    (
+        65,
+        &[
+            "select * from v",
+            "table over_v",
+            "copy (select w from v) to stdout",
+        ],
+    ),
+    (66, &["select agg(66)"]),
+    (67, &["prepare q as select wdb(67)", "execute q"]),
+    (
+        68,
+        &["begin", "declare c cursor for select wdb(68)", "fetch c"],
+    ),
+    (
+        69,
+        &["select query_to_xml('select wdb(69)', true, true, '')"],
+    ),
+    (70, &["select 0x1$$, dblink_exec(own(), '{insert}') $$"]),
+    (71, &["select ts_stat('select to_tsvector(wdb(71))')"]),
+    (
+        72,
+        &[
+            "select u&\"wd!0062\" uescape '!' (72)",
+            "select public.\"wdb\"(72)",
+        ],
+    ),
+    (
+        73,
+        &["select lo_unlink(4711)", "select lo_export(4711, '/tmp/x')"],
+    ),
+    (74, &["select pg_logical_emit_message(false, 'x', 'y')"]),
+    (
+        75,
+        &[
+            "set standard_conforming_strings=off",
+            "select '\\', wdb(75) --'",
+            "select '\\' || ', wdb(75), ' ",
+        ],
+    ),
+    (
+        76,
+        &["select wdb(76) from generate_series(1, 2) where wdb(76) is not null"],
+    ),
+    (77, &["values (wdb(77))", "show work_mem; select wdb(77)"]),
+];
+
+/// Returns the statements of each attack. `directory` is for files of programs.
 fn attacks(directory: &Path) -> Vec<(u32, Vec<String>)> {
-    let pwned = |n: u32| format!("touch {}/pwned{n}", directory.display());
-    let exec = |name: &str, n: u32| format!("SELECT {name}(own(), '{}')", insert(n));
-    let smuggled = |n: u32| format!("; commit; begin read write; {}; commit", insert(n));
-    let texts: Vec<(u32, Vec<String>)> = vec![
-        (1, vec![format!("select 1 --\r{}", smuggled(1))]),
-        (2, vec![format!("select E'a'\n'\\' || '{}; select '1'", smuggled(2))]),
-        (3, vec![
-            "set standard_conforming_strings=off".into(),
-            format!("select '\\' || '{}; select '1'", smuggled(3)),
-        ]),
-        (4, vec![exec("U&\"dblink\\005fexec\"", 4)]),
-        (5, vec![
-            "select dblink_connect('c', own())".into(),
-            format!("select dblink_open('c', 'x', 'select 1; commit; {}; begin')", insert(5)),
-        ]),
-        (6, vec!["set default_transaction_read_only=off".into(), insert(6)]),
-        (7, vec!["set session characteristics as transaction read write".into(), insert(7)]),
-        (8, vec!["begin read write".into(), insert(8), "commit".into()]),
-        (9, vec!["select setoff()".into(), insert(9)]),
-        (10, vec!["begin".into(), "select setoff()".into(), "commit".into(), insert(10)]),
-        (11, vec![format!("select setoff(); {}", insert(11))]),
-        (12, vec![format!("begin; commit; {}", insert(12))]),
-        (13, vec![
-            "select set_config('default_transaction_'||'read_only','off',false)".into(),
-            insert(13),
-        ]),
-        (14, vec![format!("do $$begin commit; set transaction read write; {}; end$$", insert(14))]),
-        (15, vec!["call wr(15)".into()]),
-        (16, vec![format!("copy (select 1) to program '{}'", pwned(16))]),
-        (17, vec![
-            "set standard_conforming_strings=off".into(),
-            format!("copy (select '\\') to stdout --') to program '{}'", pwned(17)),
-        ]),
-        (18, vec!["select nextval('sq')".into()]),
-        (19, vec![format!("prepare p as {}", insert(19)), "execute p".into()]),
-        (20, vec!["set role other".into(), insert(20), format!("set role other; {}", insert(20))]),
-        (21, vec!["with x as (insert into victim values (21) returning *) select * from x".into()]),
-        (22, vec!["select wf(22)".into()]),
-        (23, vec!["select wdb(23)".into()]),
-        (24, vec!["alter system set work_mem='3MB'".into()]),
-        (25, vec!["select lo_import('/etc/hostname')".into()]),
-        (26, vec!["select pg_import_system_collations('pg_catalog')".into()]),
-        (27, vec!["select pg_replication_origin_create('o27')".into()]),
-        (28, vec!["select pg_create_physical_replication_slot('s28', true)".into()]),
-        (29, vec![format!("explain analyze {}", insert(29))]),
-        (30, vec!["START TRANSACTION READ/**/WRITE".into(), insert(30), "commit".into()]),
-        (31, vec![
-            "begin".into(),
-            "set transaction read write".into(),
-            insert(31),
-            "commit".into(),
-        ]),
-        (32, vec![format!("begin; set transaction read write; {}; commit", insert(32))]),
-        (33, vec![format!("select 1e--'\n{}; --'", smuggled(33))]),
-        (34, vec![format!("select 1e'\\' || '{}; select '1'", smuggled(34))]),
-        (35, vec!["copy victim from program 'echo 35'".into()]),
-        (36, vec![
-            "select pg_terminate_backend(0)".into(),
-            "select pg_reload_conf()".into(),
-            "select pg_switch_wal()".into(),
-        ]),
-        (37, vec!["load 'auto_explain'".into()]),
-        (38, vec![format!("lock table victim in access exclusive mode; {}", insert(38))]),
-        (39, vec![
-            "begin".into(),
-            "select setoff()".into(),
-            "savepoint a".into(),
-            "rollback to a".into(),
-            "commit and chain".into(),
-            insert(39),
-            "commit".into(),
-        ]),
-        (40, vec!["select * from dblink_send_query('c','x')".into()]),
-        (41, vec![format!(
-            "select pg_catalog.set_config(U&'default_transaction\\005fread_only','off',false); commit; {}",
-            insert(41)
-        )]),
-        (42, vec!["reset default_transaction_read_only".into(), insert(42)]),
-        (43, vec![
-            "create temp table tt(a int)".into(),
-            format!("copy tt from program '{}; echo 1'", pwned(43)),
-        ]),
-        (44, vec!["select lo_from_bytea(0,'abc')".into(), "select lo_put(4711, 0, 'x')".into()]),
-        (45, vec!["select setval('sq',500)".into()]),
-        (46, vec!["vacuum victim".into(), "analyze victim".into(), "reindex table victim".into()]),
-        (47, vec!["select pg_stat_reset()".into()]),
-        (48, vec![
-            "select pg_restore_relation_stats('schemaname','public','relname','victim','relpages',77)"
-                .into(),
-        ]),
-        (49, vec!["select pg_file_unlink('doesnotexist')".into()]),
-        // Other ways to the same functions.
-        (61, vec!["select stable_wdb(61)".into(), "explain analyze select stable_wdb(61)".into()]),
-        (62, vec!["select dynamic(62)".into()]),
-        (63, vec!["select (p).of_pair from (select row(63, 1)::pair as p) x".into()]),
-        (64, vec!["select 64 +! 1".into(), "select 64 operator(public.+!) 1".into()]),
-        (65, vec!["select * from v".into(), "table over_v".into(), "copy (select w from v) to stdout".into()]),
-        (66, vec!["select agg(66)".into()]),
-        (67, vec!["prepare q as select wdb(67)".into(), "execute q".into()]),
-        (68, vec!["begin".into(), "declare c cursor for select wdb(68)".into(), "fetch c".into()]),
-        (69, vec!["select query_to_xml('select wdb(69)', true, true, '')".into()]),
-        (70, vec![format!("select 0x1$$, {} $$", &exec("dblink_exec", 70)[7..])]),
-        (71, vec!["select ts_stat('select to_tsvector(wdb(71))')".into()]),
-        (72, vec!["select u&\"wd!0062\" uescape '!' (72)".into(), "select public.\"wdb\"(72)".into()]),
-        (73, vec!["select lo_unlink(4711)".into(), "select lo_export(4711, '/tmp/x')".into()]),
-        (74, vec!["select pg_logical_emit_message(false, 'x', 'y')".into()]),
-        (75, vec![
-            "set standard_conforming_strings=off".into(),
-            "select '\\', wdb(75) --'".into(),
-            "select '\\' || ', wdb(75), ' ".into(),
-        ]),
-        (76, vec!["select wdb(76) from generate_series(1, 2) where wdb(76) is not null".into()]),
-        (77, vec!["values (wdb(77))".into(), "show work_mem; select wdb(77)".into()]),
-    ];
-    texts
+    let attack = |&(number, texts): &(u32, &[&str])| {
+        let insert = insert(number);
+        let smuggled = format!("; commit; begin read write; {insert}; commit");
+        let program = format!("touch {}/pwned{number}", directory.display());
+        let complete = |text: &&str| {
+            text.replace("{insert}", &insert)
+                .replace("{smuggled}", &smuggled)
+                .replace("{program}", &program)
+        };
+        (number, texts.iter().map(complete).collect())
+    };
+    ATTACKS.iter().map(attack).collect()
 }
 
 /// Startup parameters by which a session asks for writing.

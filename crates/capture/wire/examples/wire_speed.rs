@@ -85,6 +85,111 @@ fn message(tag: u8, body: &[&[u8]]) -> Vec<u8> {
     message
 }
 
+/// Five digits, as every account's number has, so that only these bytes of a request change.
+const ACCOUNT: &str = "12345";
+
+/// Messages of a connection of `pgbench -S`.
+struct Messages {
+    /// Start-up packet and, in prepared mode, the preparation; each with its answer.
+    opening: Vec<(Vec<u8>, Vec<u8>)>,
+    request: Vec<u8>,
+    /// Offset of the account's number in the request.
+    account_at: usize,
+    answer: Vec<u8>,
+}
+
+impl Messages {
+    fn new(prepared: bool) -> Self {
+        let request = match prepared {
+            true => prepared_request(),
+            false => message(b'Q', &[statement(ACCOUNT).as_bytes()]),
+        };
+        let mut opening = vec![(startup_packet(), welcome())];
+        if prepared {
+            opening.push(preparation());
+        }
+        let account_at = request
+            .windows(ACCOUNT.len())
+            .position(|window| window == ACCOUNT.as_bytes())
+            .expect("the number is in the message");
+        Messages {
+            opening,
+            request,
+            account_at,
+            answer: answer(prepared),
+        }
+    }
+
+    fn set_account(&mut self, mut id: u64) {
+        let digits = self.account_at..self.account_at + ACCOUNT.len();
+        for digit in self.request[digits].iter_mut().rev() {
+            *digit = b'0' + (id % 10) as u8;
+            id /= 10;
+        }
+    }
+}
+
+fn statement(number: &str) -> String {
+    format!("SELECT abalance FROM pgbench_accounts WHERE aid = {number};\0")
+}
+
+fn ready() -> Vec<u8> {
+    message(b'Z', &[b"I"])
+}
+
+fn startup_packet() -> Vec<u8> {
+    let start = [&[0, 3, 0, 0][..], b"user\0postgres\0database\0postgres\0\0"].concat();
+    [&(4 + start.len() as u32).to_be_bytes()[..], &start].concat()
+}
+
+fn welcome() -> Vec<u8> {
+    [
+        message(b'R', &[&[0; 4]]),
+        message(b'K', &[&[7; 8]]),
+        ready(),
+    ]
+    .concat()
+}
+
+/// Builds the Parse of the prepared statement, and its answer.
+fn preparation() -> (Vec<u8>, Vec<u8>) {
+    let parse = [
+        message(b'P', &[b"P_0\0", statement("$1").as_bytes(), &[0, 0]]),
+        message(b'S', &[]),
+    ];
+    let parsed = [message(b'1', &[]), ready()];
+    (parse.concat(), parsed.concat())
+}
+
+fn prepared_request() -> Vec<u8> {
+    [
+        message(
+            b'B',
+            &[
+                b"\0P_0\0\0\0\0\x01\0\0\0\x05",
+                ACCOUNT.as_bytes(),
+                &[0, 1, 0, 0],
+            ],
+        ),
+        message(b'D', &[b"P\0"]),
+        message(b'E', &[&[0; 5]]),
+        message(b'S', &[]),
+    ]
+    .concat()
+}
+
+fn answer(prepared: bool) -> Vec<u8> {
+    let columns = message(b'T', &[&[0, 1], b"abalance\0", &[0; 18]]);
+    let row = message(b'D', &[&[0, 1, 0, 0, 0, 1], b"0"]);
+    let complete = message(b'C', &[b"SELECT 1\0"]);
+    let mut answer = [columns, row, complete, ready()].concat();
+    if prepared {
+        answer.splice(0..0, message(b'2', &[]));
+    }
+    answer
+}
+
+/// Passes all messages of these connections to a decoder. `secure` is called every half second of their time.
 fn talk<S: EventSink>(
     prepared: bool,
     connections: u64,
@@ -95,87 +200,32 @@ fn talk<S: EventSink>(
     let mut conversations = ProtocolDecoder::new(DecoderOptions::default());
     conversations.start_recording(BEGAN_US, sink)?;
     let mut now_us = BEGAN_US;
-    let start = [&[0, 3, 0, 0][..], b"user\0postgres\0database\0postgres\0\0"].concat();
-    let start = [&(4 + start.len() as u32).to_be_bytes()[..], &start].concat();
-    let ready = message(b'Z', &[b"I"]);
-    let welcome = [
-        message(b'R', &[&[0; 4]]),
-        message(b'K', &[&[7; 8]]),
-        ready.clone(),
-    ]
-    .concat();
-    let text =
-        |number: &str| format!("SELECT abalance FROM pgbench_accounts WHERE aid = {number};\0");
-    let parse = [
-        message(b'P', &[b"P_0\0", text("$1").as_bytes(), &[0, 0]]),
-        message(b'S', &[]),
-    ]
-    .concat();
-    let parsed = [message(b'1', &[]), ready.clone()].concat();
+    let mut messages = Messages::new(prepared);
     for connection in 0..connections {
         conversations.open_connection(connection, "127.0.0.1:40000", now_us, true);
-        conversations.handle_bytes(connection, Side::Client, now_us, 0, &start, sink)?;
-        conversations.handle_bytes(connection, Side::Server, now_us, 0, &welcome, sink)?;
-        if prepared {
-            conversations.handle_bytes(connection, Side::Client, now_us, 0, &parse, sink)?;
-            conversations.handle_bytes(connection, Side::Server, now_us, 0, &parsed, sink)?;
+        for (request, answer) in &messages.opening {
+            conversations.handle_bytes(connection, Side::Client, now_us, 0, request, sink)?;
+            conversations.handle_bytes(connection, Side::Server, now_us, 0, answer, sink)?;
         }
     }
-    let columns = message(b'T', &[&[0, 1], b"abalance\0", &[0; 18]]);
-    let row = message(b'D', &[&[0, 1, 0, 0, 0, 1], b"0"]);
-    let complete = message(b'C', &[b"SELECT 1\0"]);
-    let mut answer = [columns, row, complete, ready].concat();
-    if prepared {
-        answer.splice(0..0, message(b'2', &[]));
-    }
-    // The rest of a group after its Bind.
-    let execute = [
-        message(b'D', &[b"P\0"]),
-        message(b'E', &[&[0; 5]]),
-        message(b'S', &[]),
-    ]
-    .concat();
     let mut random = 1u64;
-    // Every number has five digits, so that only these bytes of the messages change.
-    let place = "12345";
-    let mut asked = match prepared {
-        true => [
-            message(
-                b'B',
-                &[
-                    b"\0P_0\0\0\0\0\x01\0\0\0\x05",
-                    place.as_bytes(),
-                    &[0, 1, 0, 0],
-                ],
-            ),
-            execute,
-        ]
-        .concat(),
-        false => message(b'Q', &[text(place).as_bytes()]),
-    };
-    let at = asked
-        .windows(place.len())
-        .position(|window| window == place.as_bytes());
-    let at = at.ok_or("the number is in the message")?;
     let mut turn = Vec::new();
     for number in 0..statements {
         // A few clients send requests, and are answered a little later, in varying order.
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let mut id = (random >> 33) % 90_000 + 10_000;
-        for digit in asked[at..at + place.len()].iter_mut().rev() {
-            *digit = b'0' + (id % 10) as u8;
-            id /= 10;
-        }
+        messages.set_account((random >> 33) % 90_000 + 10_000);
         now_us += (1_000_000 / STATEMENTS_A_SECOND) as i64;
         let connection = number % connections;
-        conversations.handle_bytes(connection, Side::Client, now_us, 0, &asked, sink)?;
+        let request = &messages.request;
+        conversations.handle_bytes(connection, Side::Client, now_us, 0, request, sink)?;
         turn.push(connection);
         if turn.len() as u64 == connections / 2 {
             for connection in turn.drain(..) {
                 now_us += 1;
-                conversations.handle_bytes(connection, Side::Server, now_us, 0, &answer, sink)?;
+                let answer = &messages.answer;
+                conversations.handle_bytes(connection, Side::Server, now_us, 0, answer, sink)?;
             }
         }
         if number % (STATEMENTS_A_SECOND / 2) == 0 {

@@ -1,7 +1,8 @@
 //! Comparison of a capture with the expected events: each session's events in order, each statement
 //! once, and no other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 
 use capture_log::LogFormat;
 use capture_sink::EventCollector;
@@ -89,103 +90,245 @@ pub fn compare(
     if one.start_seen != mixture.connections {
         wrong.push(format!("{place}: its start is seen: {}", one.start_seen));
     }
-    let resolution_us = resolution_us(mixture, format);
-    let mut names = Names::default();
     let all = all_expected(&session.sent, mixture, format);
-    // Statements that were only parsed are reported late, out of order.
-    let (parsed, ordered): (Vec<_>, Vec<_>) = all
-        .iter()
-        .partition(|(sent, _)| matches!(sent.how, How::Prepare { .. }));
-    let mut parsed: Vec<_> = parsed;
-    let mut rest = ordered.iter().peekable();
-    let (mut canceled, mut merged) = (false, false);
-    // Failure of the last statement, if its event does not have it.
-    let mut failure: Option<Option<Sqlstate>> = None;
+    let mut comparison = Comparison::new(&all, place, resolution_us(mixture, format), wrong);
     for event in events {
-        let Some(kind) = kind(event) else {
-            if event.kind == EventKind::Cancel && !std::mem::take(&mut canceled) {
-                wrong.push(format!("{place}: nothing was canceled: {event:?}"));
-            }
-            continue;
-        };
-        if std::mem::take(&mut canceled) {
-            wrong.push(format!("{place}: no Cancel before {event:?}"));
+        if comparison.compare_event(event).is_break() {
+            return;
         }
-        let sql = event.kind.sql().unwrap();
+    }
+    comparison.report_missing();
+}
+
+/// A sent statement, and the event that is expected of it.
+type Pair<'a> = (&'a Sent, Expected);
+
+/// Comparison of a session's events, one after the other, with the expected ones.
+struct Comparison<'a> {
+    all: &'a [Pair<'a>],
+    /// Remaining statements that were only parsed. They are reported late, out of order.
+    parsed: Vec<&'a Pair<'a>>,
+    /// Remaining statements that were executed, in order.
+    rest: VecDeque<&'a Pair<'a>>,
+    names: Names,
+    /// A `Cancel` must follow.
+    canceled: bool,
+    /// The last statement's event has another failure than the statement.
+    merged: bool,
+    /// Failure of the last statement, if its event does not have it.
+    failure: Option<Option<Sqlstate>>,
+    place: String,
+    resolution_us: i64,
+    wrong: &'a mut Vec<String>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(
+        all: &'a [Pair<'a>],
+        place: String,
+        resolution_us: i64,
+        wrong: &'a mut Vec<String>,
+    ) -> Self {
+        let (parsed, rest): (Vec<_>, Vec<_>) = all
+            .iter()
+            .partition(|(sent, _)| matches!(sent.how, How::Prepare { .. }));
+        Comparison {
+            all,
+            parsed,
+            rest: rest.into(),
+            names: Names::default(),
+            canceled: false,
+            merged: false,
+            failure: None,
+            place,
+            resolution_us,
+            wrong,
+        }
+    }
+
+    fn report(&mut self, difference: &str) {
+        self.wrong.push(format!("{}: {difference}", self.place));
+    }
+
+    /// Compares one event. Breaks if the later ones cannot be compared.
+    fn compare_event(&mut self, event: &Event) -> ControlFlow<()> {
+        let Some(kind) = kind(event) else {
+            if event.kind == EventKind::Cancel && !std::mem::take(&mut self.canceled) {
+                self.report(&format!("nothing was canceled: {event:?}"));
+            }
+            return ControlFlow::Continue(());
+        };
+        if std::mem::take(&mut self.canceled) {
+            self.report(&format!("no Cancel before {event:?}"));
+        }
         if kind == Kind::Prepare && event.outcome.sqlstate.is_none() {
-            if let Some(at) = parsed.iter().position(|(sent, _)| *sent.sql == **sql) {
-                let (_, expected) = parsed.remove(at);
-                details(event, expected, &mut names, resolution_us, &place, wrong);
-                continue;
-            }
-            let only_parsed = |(sent, expected): &&(&Sent, Expected)| {
-                expected.perhaps_prepare && *sent.sql == **sql
-            };
-            if !all.iter().any(|pair| only_parsed(&pair)) {
-                wrong.push(format!("{place}: only parsed: {event:?}"));
-            }
-            continue;
+            self.compare_parse(event);
+            return ControlFlow::Continue(());
         }
         let nameless = event.unreplayable == Some(Unreplayable::TextMissing);
+        let failure = self.failure.take();
         // Only the bind of a failed statement was sampled.
-        if nameless
-            && failure
-                .take()
-                .is_some_and(|code| code == event.outcome.sqlstate)
-        {
-            continue;
+        if nameless && failure.is_some_and(|code| code == event.outcome.sqlstate) {
+            return ControlFlow::Continue(());
         }
-        failure = None;
-        loop {
-            let Some((sent, expected)) = rest.peek() else {
-                let late = |(sent, expected): &(&Sent, Expected)| {
-                    expected.perhaps_late && *sent.sql == **sql && fits(event, expected)
-                };
-                if event.outcome.duration_us.is_none() && all.iter().any(late) {
-                    break;
-                }
-                wrong.push(format!("{place}: nothing such was sent (then): {event:?}"));
-                break;
-            };
+        self.compare_statement(event, kind, nameless)
+    }
+
+    /// Compares an event of a statement that was only parsed.
+    fn compare_parse(&mut self, event: &Event) {
+        let sql = event.kind.sql().unwrap();
+        let same_text = |sent: &Sent| *sent.sql == **sql;
+        if let Some(at) = self.parsed.iter().position(|(sent, _)| same_text(sent)) {
+            let (_, expected) = self.parsed.remove(at);
+            self.compare_details(event, expected);
+            return;
+        }
+        let only_parsed = |(sent, expected): &Pair| expected.perhaps_prepare && same_text(sent);
+        if !self.all.iter().any(only_parsed) {
+            self.report(&format!("only parsed: {event:?}"));
+        }
+    }
+
+    /// Compares an event with the next statements, until one has it. `nameless` is whether the event has
+    /// no text.
+    fn compare_statement(&mut self, event: &Event, kind: Kind, nameless: bool) -> ControlFlow<()> {
+        while let Some((sent, expected)) = self.rest.front().copied() {
             if nameless && expected.nameless_error != May::Never {
                 if event.outcome.sqlstate != expected.sqlstate {
-                    wrong.push(format!("{place}: another failure: {event:?} of {sent:?}"));
+                    self.report(&format!("another failure: {event:?} of {sent:?}"));
                 }
-                rest.next();
-                break;
+                self.rest.pop_front();
+                return ControlFlow::Continue(());
             }
-            let close_us = resolution_us.max(1_000);
-            let same = kind == expected.kind
-                && *sent.sql == **sql
-                && fits(event, expected)
-                && (expected.event == May::Always
-                    || (event.due_us >= expected.due_us.0 - close_us
-                        && event.due_us <= expected.due_us.1));
-            if same {
-                details(event, expected, &mut names, resolution_us, &place, wrong);
-                canceled = expected.canceled;
-                merged = expected.sqlstate != event.outcome.sqlstate;
-                failure = (merged && expected.nameless_error == May::Perhaps)
+            if kind == expected.kind && self.is_event_of(event, sent, expected) {
+                self.compare_details(event, expected);
+                self.canceled = expected.canceled;
+                self.merged = expected.sqlstate != event.outcome.sqlstate;
+                self.failure = (self.merged && expected.nameless_error == May::Perhaps)
                     .then_some(expected.sqlstate);
-                rest.next();
-                break;
+                self.rest.pop_front();
+                return ControlFlow::Continue(());
             }
             let is_missing =
                 expected.event == May::Always || expected.nameless_error == May::Always;
-            if is_missing && !(expected.perhaps_merged && merged) {
-                wrong.push(format!(
-                    "{place}: found {event:?}\n    where {expected:?}\n    of {sent:?} was to be"
+            if is_missing && !(expected.perhaps_merged && self.merged) {
+                self.report(&format!(
+                    "found {event:?}\n    where {expected:?}\n    of {sent:?} was to be"
                 ));
-                return;
+                return ControlFlow::Break(());
             }
-            rest.next();
+            self.rest.pop_front();
+        }
+        if !self.is_late(event) {
+            self.report(&format!("nothing such was sent (then): {event:?}"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns whether an event has a statement's text, values and time.
+    fn is_event_of(&self, event: &Event, sent: &Sent, expected: &Expected) -> bool {
+        let close_us = self.resolution_us.max(1_000);
+        *sent.sql == **event.kind.sql().unwrap()
+            && fits(event, expected)
+            && (expected.event == May::Always
+                || (event.due_us >= expected.due_us.0 - close_us
+                    && event.due_us <= expected.due_us.1))
+    }
+
+    /// Returns whether an event after all statements may be of an earlier one.
+    fn is_late(&self, event: &Event) -> bool {
+        let sql = event.kind.sql().unwrap();
+        let late = |(sent, expected): &Pair| {
+            expected.perhaps_late && *sent.sql == **sql && fits(event, expected)
+        };
+        event.outcome.duration_us.is_none() && self.all.iter().any(late)
+    }
+
+    /// Reports the statements that no event was found of.
+    fn report_missing(mut self) {
+        let rest = std::mem::take(&mut self.rest);
+        let parsed = std::mem::take(&mut self.parsed);
+        for (sent, expected) in rest.into_iter().chain(parsed) {
+            if expected.event == May::Always && !(expected.perhaps_merged && self.merged) {
+                self.report(&format!("missing: {expected:?} of {sent:?}"));
+            }
         }
     }
-    for (sent, expected) in rest.copied().chain(parsed.iter().copied()) {
-        if expected.event == May::Always && !(expected.perhaps_merged && merged) {
-            wrong.push(format!("{place}: missing: {expected:?} of {sent:?}"));
+
+    /// Compares the details of an event that has the text and values of a statement.
+    fn compare_details(&mut self, event: &Event, expected: &Expected) {
+        let mut differences = Vec::new();
+        // The writer's clock is cut to its resolution.
+        if event.due_us < expected.due_us.0 - self.resolution_us || event.due_us > expected.due_us.1
+        {
+            differences.push("its time is wrong");
+        }
+        differences.extend(compare_duration(event, expected));
+        if event.outcome.sqlstate != expected.sqlstate
+            && expected.perhaps_sqlstate != Some(event.outcome.sqlstate)
+        {
+            differences.push("its failure is wrong");
+        }
+        if !has_expected_reason(event, expected) {
+            differences.push("its reason not to be replayed is wrong");
+        }
+        differences.extend(self.compare_names(event, expected));
+        for difference in differences {
+            self.report(&format!(
+                "{difference}: {event:?}\n    where {expected:?} was to be"
+            ));
         }
     }
+
+    /// Returns the differences of the names of the prepared statement and of the portal.
+    fn compare_names(&mut self, event: &Event, expected: &Expected) -> Vec<&'static str> {
+        let mut differences = Vec::new();
+        let (statement, portal) = match &event.kind {
+            EventKind::Execute {
+                statement, portal, ..
+            }
+            | EventKind::Fetch {
+                statement, portal, ..
+            } => (statement, portal),
+            EventKind::Prepare { statement, .. } => (statement, statement),
+            _ => return differences,
+        };
+        let hidden = statement.is_empty() && expected.name_perhaps_hidden;
+        if !hidden && !self.names.fit(expected.name, statement) {
+            differences.push("its name is wrong");
+        }
+        if expected.kind != Kind::Prepare && portal.is_empty() == expected.portal {
+            differences.push("its portal is wrong");
+        }
+        differences
+    }
+}
+
+/// Returns the difference of an event's duration.
+fn compare_duration(event: &Event, expected: &Expected) -> Option<&'static str> {
+    match (event.outcome.duration_us, expected.timed) {
+        (None, May::Always) => Some("its duration is missing"),
+        (Some(_), May::Never) => Some("it has a duration from nowhere"),
+        (Some(duration_us), _) => {
+            let duration_us = i64::try_from(duration_us).unwrap();
+            let (least, most) = expected.duration_us;
+            (duration_us < least || duration_us > most).then_some("its duration is wrong")
+        }
+        (None, _) => None,
+    }
+}
+
+/// Returns whether an event has the expected reason not to be replayed, or one that is explained.
+fn has_expected_reason(event: &Event, expected: &Expected) -> bool {
+    let unreplayable = match &expected.perhaps_values {
+        Some(values) if !same_values(event, &expected.values) => {
+            unreplayable(expected.kind, values)
+        }
+        _ => expected.unreplayable,
+    };
+    let is_explained = may_look_cut(event, expected)
+        || (event.unreplayable).is_some_and(|reason| expected.perhaps_undone.contains(&reason));
+    event.unreplayable == unreplayable || is_explained
 }
 
 /// Its values, and what they mean for a replay.
@@ -204,70 +347,6 @@ fn same_values(event: &Event, values: &Values) -> bool {
             .iter()
             .map(|value| value.as_ref().and_then(workload::Parameter::readable))
             .eq(values.iter().map(Option::as_deref)),
-    }
-}
-
-fn details(
-    event: &Event,
-    expected: &Expected,
-    names: &mut Names,
-    resolution_us: i64,
-    place: &str,
-    wrong: &mut Vec<String>,
-) {
-    let mut say = |what: &str| {
-        wrong.push(format!(
-            "{place}: {what}: {event:?}\n    where {expected:?} was to be"
-        ));
-    };
-    // The writer's clock is cut to its resolution.
-    if event.due_us < expected.due_us.0 - resolution_us || event.due_us > expected.due_us.1 {
-        say("its time is wrong");
-    }
-    match (event.outcome.duration_us, expected.timed) {
-        (None, May::Always) => say("its duration is missing"),
-        (Some(_), May::Never) => say("it has a duration from nowhere"),
-        (Some(duration_us), _) => {
-            let duration_us = i64::try_from(duration_us).unwrap();
-            let (least, most) = expected.duration_us;
-            if duration_us < least || duration_us > most {
-                say("its duration is wrong");
-            }
-        }
-        (None, _) => (),
-    }
-    if event.outcome.sqlstate != expected.sqlstate
-        && expected.perhaps_sqlstate != Some(event.outcome.sqlstate)
-    {
-        say("its failure is wrong");
-    }
-    let unreplayable = match &expected.perhaps_values {
-        Some(values) if !same_values(event, &expected.values) => {
-            unreplayable(expected.kind, values)
-        }
-        _ => expected.unreplayable,
-    };
-    let is_explained = may_look_cut(event, expected)
-        || (event.unreplayable).is_some_and(|reason| expected.perhaps_undone.contains(&reason));
-    if event.unreplayable != unreplayable && !is_explained {
-        say("its reason not to be replayed is wrong");
-    }
-    let (statement, portal) = match &event.kind {
-        EventKind::Execute {
-            statement, portal, ..
-        }
-        | EventKind::Fetch {
-            statement, portal, ..
-        } => (statement, portal),
-        EventKind::Prepare { statement, .. } => (statement, statement),
-        _ => return,
-    };
-    let hidden = statement.is_empty() && expected.name_perhaps_hidden;
-    if !hidden && !names.fit(expected.name, statement) {
-        say("its name is wrong");
-    }
-    if expected.kind != Kind::Prepare && portal.is_empty() == expected.portal {
-        say("its portal is wrong");
     }
 }
 

@@ -155,173 +155,229 @@ pub fn all_expected<'a>(
     all
 }
 
+/// Lines of a statement that the log has, and the values in them.
+struct Lines {
+    /// Whether the text is logged as the statement begins.
+    started: bool,
+    /// Whether the duration is logged because it is long enough or sampled.
+    ended: May,
+    /// Whether the duration is logged for any reason.
+    bare: May,
+    /// Whether the duration of a step without the statement's waits is logged.
+    step: May,
+    parse: May,
+    parse_us: i64,
+    /// Values in the lines of steps.
+    detail: Option<Values>,
+    /// Values in the context of errors.
+    context: Option<Values>,
+}
+
+impl Lines {
+    fn new(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Self {
+        let elapsed_us = sent.after_us - sent.before_us;
+        let parse_us = sent
+            .prepared_us
+            .map_or(0, |(before_us, after_us)| after_us - before_us);
+        let ended = mixture.logs_end(sent.slept_us..=elapsed_us);
+        let step = mixture.logs_end(0..=elapsed_us - sent.slept_us);
+        let shown = |limit| match shows_more(mixture, format) {
+            true => cut(&sent.parameters, limit),
+            false => None,
+        };
+        Lines {
+            started: mixture.logs_start(sent.class),
+            ended,
+            bare: match mixture.log_duration {
+                true => May::Always,
+                false => ended,
+            },
+            step,
+            parse: match sent.how {
+                How::Execute { name: None, .. } => step,
+                _ if sent.prepared_us.is_some() => mixture.logs_end(0..=parse_us),
+                _ => May::Never,
+            },
+            parse_us,
+            detail: shown(mixture.parameter_bytes),
+            context: shown(mixture.parameter_bytes_on_error),
+        }
+    }
+
+    /// Returns how much earlier the statement may be due, and how much longer it may seem to take. If an
+    /// execution was not sampled, its Parse goes to the next one with the same text.
+    fn parse_tolerance_us(&self, sent: &Sent) -> (i64, i64) {
+        match (sent.prepared_us, self.parse) {
+            (Some((before_us, _)), _) if sent.first => (sent.before_us - before_us, self.parse_us),
+            (Some((before_us, _)), May::Perhaps) => {
+                let early_us = sent.before_us - before_us;
+                (early_us.min(SAME_MESSAGE_US), self.parse_us)
+            }
+            (None, May::Perhaps) => (SAME_MESSAGE_US, SAME_MESSAGE_US),
+            _ => (0, 0),
+        }
+    }
+}
+
 /// Returns the expected event of a statement in the log of a mixture in this format.
 fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
-    let elapsed_us = sent.after_us - sent.before_us;
-    let parse_us = sent
-        .prepared_us
-        .map_or(0, |(before_us, after_us)| after_us - before_us);
-    let started = mixture.logs_start(sent.class);
-    let ended = mixture.logs_end(sent.slept_us..=elapsed_us);
-    let step = mixture.logs_end(0..=elapsed_us - sent.slept_us);
-    let parse = match sent.how {
-        How::Execute { name: None, .. } => step,
-        _ if sent.prepared_us.is_some() => mixture.logs_end(0..=parse_us),
-        _ => May::Never,
-    };
-    // Where an execution was not sampled, its Parse goes to the next one with the same text.
-    let (early_us, longer_us) = match (sent.prepared_us, parse) {
-        (Some((before_us, _)), _) if sent.first => (sent.before_us - before_us, parse_us),
-        (Some((before_us, _)), May::Perhaps) => {
-            ((sent.before_us - before_us).min(SAME_MESSAGE_US), parse_us)
-        }
-        (None, May::Perhaps) => (SAME_MESSAGE_US, SAME_MESSAGE_US),
-        _ => (0, 0),
-    };
-    let bare = match mixture.log_duration {
-        true => May::Always,
-        false => ended,
-    };
-    let (name, portal) = match sent.how {
-        How::Simple => (None, false),
-        How::Prepare { name } => (Some(name), false),
-        How::Execute { name, portal } => (name, portal),
-        How::Fetch { name } => (Some(name), true),
-    };
-    let has_values = sent.sql.contains("$1") && !sent.sql.contains("$$") && name_or_values(sent);
-    let mut expected = Expected {
-        event: May::Always,
-        kind: match sent.how {
-            How::Simple => Kind::Simple,
-            How::Prepare { .. } => Kind::Prepare,
-            How::Execute { .. } => Kind::Execute,
-            How::Fetch { .. } => Kind::Fetch,
-        },
-        perhaps_prepare: false,
-        values: match has_values {
-            true => Values::Missing,
-            false => Values::None,
-        },
-        perhaps_values: None,
-        timed: May::Never,
-        sqlstate: None,
-        perhaps_sqlstate: None,
-        unreplayable: None,
-        perhaps_undone: perhaps_undone(mixture),
-        nameless_error: May::Never,
-        canceled: false,
-        due_us: (sent.before_us - early_us, sent.after_us),
-        duration_us: (sent.slept_us, elapsed_us + longer_us),
-        name,
-        name_perhaps_hidden: sent.failed.is_some(),
-        portal,
-        perhaps_late: false,
-        perhaps_merged: false,
-    };
-    let detail = match shows_more(mixture, format) {
-        true => cut(&sent.parameters, mixture.parameter_bytes),
-        false => None,
-    };
-    let context = match shows_more(mixture, format) {
-        true => cut(&sent.parameters, mixture.parameter_bytes_on_error),
-        false => None,
-    };
+    let lines = Lines::new(sent, mixture, format);
+    let mut expected = Expected::new(sent, mixture, &lines);
     match (&sent.how, sent.failed) {
         (How::Simple, None) => {
-            (expected.event, expected.timed) = match started {
-                true => (May::Always, bare),
-                false => (ended, May::Always),
+            (expected.event, expected.timed) = match lines.started {
+                true => (May::Always, lines.bare),
+                false => (lines.ended, May::Always),
             };
         }
         (How::Prepare { .. }, _) => {
-            expected.event = step;
+            expected.event = lines.step;
             expected.timed = May::Always;
         }
         (How::Execute { .. } | How::Fetch { .. }, None | Some((_, Phase::Commit))) => {
-            let steps = match sent.how {
-                How::Fetch { .. } => May::Never,
-                _ => step.or(parse),
-            };
-            (expected.event, expected.timed) = match started {
-                true => (May::Always, bare),
-                false => (ended.or(steps), ended),
-            };
-            expected.perhaps_prepare = !started && parse == May::Perhaps;
-            if has_values {
-                expected.values = detail.unwrap_or(Values::Missing);
-            }
-            if sent.failed.is_some() && expected.perhaps_prepare {
-                // Of its lines only its Parse's may be there, and then its failure.
-                expected.perhaps_values = Some(Values::Missing);
-                expected.timed = May::Perhaps;
-            }
-            // Of a portal whose bind alone is there, it becomes certain at the session's end that
-            // nothing follows.
-            expected.perhaps_late = portal && expected.event == May::Perhaps;
+            expected.set_executed(sent, &lines);
         }
         (How::Simple, Some(_)) => (),
-        (How::Execute { .. } | How::Fetch { .. }, Some((_, phase))) => match phase {
+        (How::Execute { .. } | How::Fetch { .. }, Some((_, phase))) => {
+            expected.set_stopped(sent, phase, &lines);
+        }
+    }
+    if let Some((failure, phase)) = sent.failed {
+        expected.sqlstate = Some(code(mixture, format, failure));
+        expected.canceled = phase == Phase::Canceled;
+    }
+    expected.set_commit_failure(sent, &lines);
+    expected.set_unreplayable(sent);
+    if expected.kind == Kind::Fetch {
+        // A fetch carries no values of its own.
+        expected.values = Values::None;
+    }
+    expected
+}
+
+impl Expected {
+    /// Returns the event before its statement's steps and failure are considered.
+    fn new(sent: &Sent, mixture: &Mixture, lines: &Lines) -> Self {
+        let (early_us, longer_us) = lines.parse_tolerance_us(sent);
+        let (kind, name, portal) = match sent.how {
+            How::Simple => (Kind::Simple, None, false),
+            How::Prepare { name } => (Kind::Prepare, Some(name), false),
+            How::Execute { name, portal } => (Kind::Execute, name, portal),
+            How::Fetch { name } => (Kind::Fetch, Some(name), true),
+        };
+        Expected {
+            event: May::Always,
+            kind,
+            perhaps_prepare: false,
+            values: match has_values(sent) {
+                true => Values::Missing,
+                false => Values::None,
+            },
+            perhaps_values: None,
+            timed: May::Never,
+            sqlstate: None,
+            perhaps_sqlstate: None,
+            unreplayable: None,
+            perhaps_undone: perhaps_undone(mixture),
+            nameless_error: May::Never,
+            canceled: false,
+            due_us: (sent.before_us - early_us, sent.after_us),
+            duration_us: (sent.slept_us, sent.after_us - sent.before_us + longer_us),
+            name,
+            name_perhaps_hidden: sent.failed.is_some(),
+            portal,
+            perhaps_late: false,
+            perhaps_merged: false,
+        }
+    }
+
+    /// Sets what is expected of an execution that succeeds, or that fails at its transaction's end.
+    fn set_executed(&mut self, sent: &Sent, lines: &Lines) {
+        let steps = match sent.how {
+            How::Fetch { .. } => May::Never,
+            _ => lines.step.or(lines.parse),
+        };
+        (self.event, self.timed) = match lines.started {
+            true => (May::Always, lines.bare),
+            false => (lines.ended.or(steps), lines.ended),
+        };
+        self.perhaps_prepare = !lines.started && lines.parse == May::Perhaps;
+        if has_values(sent) {
+            self.values = lines.detail.clone().unwrap_or(Values::Missing);
+        }
+        if sent.failed.is_some() && self.perhaps_prepare {
+            // Of its lines only its Parse's may be there, and then its failure.
+            self.perhaps_values = Some(Values::Missing);
+            self.timed = May::Perhaps;
+        }
+        // Of a portal whose bind alone is there, it becomes certain at the session's end that
+        // nothing follows.
+        self.perhaps_late = self.portal && self.event == May::Perhaps;
+    }
+
+    /// Sets what is expected of an execution that fails in this phase.
+    fn set_stopped(&mut self, sent: &Sent, phase: Phase, lines: &Lines) {
+        let context = lines.context.clone();
+        match phase {
             // The log does not say that it was the extended protocol, or which step failed,
             // but by the text's parameters and the error's place.
             Phase::Syntax | Phase::Analysis { .. } => {
-                expected.kind = match (sent.sql.contains("$1"), phase) {
+                self.kind = match (sent.sql.contains("$1"), phase) {
                     (false, _) => Kind::Simple,
                     (true, Phase::Analysis { positioned: false }) => Kind::Execute,
                     (true, _) => Kind::Prepare,
                 };
-                expected.values = match expected.kind {
+                self.values = match self.kind {
                     Kind::Execute => Values::Missing,
                     _ => Values::None,
                 };
             }
             Phase::Bind { values_read } => {
                 let context = context.filter(|_| values_read);
-                expected.values = context.unwrap_or(Values::Missing);
+                self.values = context.unwrap_or(Values::Missing);
             }
             Phase::Execution | Phase::Canceled | Phase::Commit => {
-                let logged = started || step == May::Always;
-                if !logged && step == May::Perhaps {
-                    expected.perhaps_values.clone_from(&detail);
+                let logged = lines.started || lines.step == May::Always;
+                if !logged && lines.step == May::Perhaps {
+                    self.perhaps_values.clone_from(&lines.detail);
                 }
-                expected.values = detail
-                    .filter(|_| logged)
-                    .or(context)
-                    .unwrap_or(Values::Missing);
+                let detail = lines.detail.clone().filter(|_| logged);
+                self.values = detail.or(context).unwrap_or(Values::Missing);
             }
-        },
-    }
-    if let Some((failure, phase)) = sent.failed {
-        expected.sqlstate = Some(code(mixture, format, failure));
-        expected.canceled = phase == Phase::Canceled;
-        if phase == Phase::Commit && sent.how != How::Simple && !started && ended == May::Perhaps {
-            expected.perhaps_sqlstate = Some(None);
         }
     }
-    expected.unreplayable = unreplayable(expected.kind, &expected.values);
-    match sent.failed {
-        Some((code, Phase::Bind { values_read: false })) if code != IN_FAILED_TRANSACTION => {
-            expected.unreplayable = Some(Unreplayable::BindFailed);
+
+    /// Sets how the log shows a failure at the end of an implicit transaction, which names no
+    /// statement.
+    fn set_commit_failure(&mut self, sent: &Sent, lines: &Lines) {
+        if !matches!(sent.failed, Some((_, Phase::Commit))) || sent.how == How::Simple {
+            return;
         }
-        Some((_, Phase::Commit)) if sent.how != How::Simple => {
-            expected.nameless_error = match expected.event {
-                May::Always => May::Never,
-                May::Perhaps => May::Perhaps,
-                May::Never => May::Always,
-            };
+        if !lines.started && lines.ended == May::Perhaps {
+            self.perhaps_sqlstate = Some(None);
         }
-        _ => (),
+        self.nameless_error = match self.event {
+            May::Always => May::Never,
+            May::Perhaps => May::Perhaps,
+            May::Never => May::Always,
+        };
     }
-    if expected.unreplayable.is_none()
-        && expected.kind != Kind::Prepare
-        && sent.sql.contains("FROM STDIN")
-    {
-        expected.unreplayable = Some(Unreplayable::CopyDataMissing);
+
+    fn set_unreplayable(&mut self, sent: &Sent) {
+        self.unreplayable = unreplayable(self.kind, &self.values);
+        match sent.failed {
+            Some((code, Phase::Bind { values_read: false })) if code != IN_FAILED_TRANSACTION => {
+                self.unreplayable = Some(Unreplayable::BindFailed);
+            }
+            _ => (),
+        }
+        if self.unreplayable.is_none()
+            && self.kind != Kind::Prepare
+            && sent.sql.contains("FROM STDIN")
+        {
+            self.unreplayable = Some(Unreplayable::CopyDataMissing);
+        }
     }
-    if expected.kind == Kind::Fetch {
-        // A fetch carries no values of its own.
-        expected.values = Values::None;
-    }
-    expected
 }
 
 /// Returns the reasons for which an error may seem to undo a statement. Only sampling, which takes
@@ -345,7 +401,8 @@ pub fn unreplayable(kind: Kind, values: &Values) -> Option<Unreplayable> {
     }
 }
 
-/// A text with `$1` has values unless it is a simple query, as SQL's own PREPARE is.
-fn name_or_values(sent: &Sent) -> bool {
-    sent.how != How::Simple
+/// Returns whether a statement has values. A text with `$1` has, unless it is a simple query, as SQL's
+/// own PREPARE is.
+fn has_values(sent: &Sent) -> bool {
+    sent.sql.contains("$1") && !sent.sql.contains("$$") && sent.how != How::Simple
 }

@@ -241,17 +241,30 @@ fn definitions(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
 }
 
 fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
-    let sql = |text: &str, number: i32| text.replace('?', &number.to_string());
-    driver.simple_fails(All, &sql("SELEC ?", number()), "42601", Phase::Syntax);
+    let id = simple_mistakes(driver, number);
+    parse_mistakes(driver, number);
+    bind_mistakes(driver, number);
+    execution_mistakes(driver, id);
+    commit_mistakes(driver, number);
+}
+
+/// Returns a text with a number in place of its question mark.
+fn numbered(text: &str, number: i32) -> String {
+    text.replace('?', &number.to_string())
+}
+
+/// Sends simple queries that fail. Returns the id of a row of `item`.
+fn simple_mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) -> i32 {
+    driver.simple_fails(All, &numbered("SELEC ?", number()), "42601", Phase::Syntax);
     driver.simple_fails(
         Modification,
-        &sql("INSERT INTO item (id) VALUES (?", number()),
+        &numbered("INSERT INTO item (id) VALUES (?", number()),
         "42601",
         Phase::Syntax,
     );
     driver.simple_fails(
         All,
-        &sql("SELECT nope,\n\t? FROM item", number()),
+        &numbered("SELECT nope,\n\t? FROM item", number()),
         "42703",
         ANALYSED,
     );
@@ -266,26 +279,33 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
         "23505",
         EXECUTED,
     );
-    // Parse fails: with a place in the text, without parameters, and without a place.
+    id
+}
+
+/// Fails on Parse: with a place in the text, without parameters, and without a place.
+fn parse_mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     driver.prepare_fails(
         All,
-        &sql("SELECT nope FROM item WHERE id = $1 + ?", number()),
+        &numbered("SELECT nope FROM item WHERE id = $1 + ?", number()),
         "42703",
         ANALYSED,
     );
     driver.prepare_fails(
         All,
-        &sql("SELECT nope? FROM item", number()),
+        &numbered("SELECT nope? FROM item", number()),
         "42703",
         ANALYSED,
     );
     driver.prepare_fails(
         All,
-        &sql("SELECT $1::int FRM item ?", number()),
+        &numbered("SELECT $1::int FRM item ?", number()),
         "42601",
         ANALYSED,
     );
-    // Bind fails: on a value, and on planning with the values.
+}
+
+/// Fails on Bind: on a value, and on planning with the values.
+fn bind_mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     let mut divide = driver.prepare(All, "SELECT 100 / $1::int, $2::text");
     driver.execute_fails(
         &mut divide,
@@ -311,7 +331,10 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
         ],
         Some(("22012", Phase::Bind { values_read: true })),
     );
-    // Execution fails.
+}
+
+/// Fails on execution: `id` is that of a row of `item`.
+fn execution_mistakes(driver: &mut Driver, id: i32) {
     let mut insert = driver.prepare(Modification, "INSERT INTO item (note, id) VALUES ($2, $1)");
     driver.execute_fails(
         &mut insert,
@@ -331,7 +354,10 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
         ],
         Some(("23505", EXECUTED)),
     );
-    // The end of the implicit transaction fails.
+}
+
+/// Fails at the end of the transaction, which is implicit but for the last one.
+fn commit_mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     let mut child = driver.prepare(Modification, "INSERT INTO child VALUES ($1, $2)");
     let orphan = number();
     driver.execute_fails(

@@ -79,8 +79,7 @@ fn server_events() -> Vec<ServerEvent> {
     events
 }
 
-/// Returns its inspection.
-pub fn inspected(made: WorkloadOptions) -> Inspection {
+fn workload_info() -> WorkloadInfo {
     let mut info = WorkloadInfo {
         span_us: 119_960_000,
         server_to_us: 119_000_000,
@@ -91,72 +90,81 @@ pub fn inspected(made: WorkloadOptions) -> Inspection {
         name: "logs/shop.log".to_owned(),
         ..SourceFile::default()
     }];
-    let connects = (0..20u64).map(|session| Event {
+    info
+}
+
+fn event(session: u64, sequence: u64, due_us: i64, kind: EventKind) -> Event {
+    Event {
         session,
-        sequence: 0,
-        due_us: 0,
-        kind: EventKind::Connect {
-            database: Arc::from(if session < 15 { "shop" } else { "stock" }),
-            user: Arc::from("app"),
-            application: Arc::from(if session % 2 == 0 { "web" } else { "" }),
-        },
+        sequence,
+        due_us,
+        kind,
         outcome: Outcome::default(),
         unreplayable: None,
         source: 0,
         line: 1,
         prelude: false,
         wire_details: None,
-    });
-    let statements = (0..3_000i64)
-        .filter(|number| number % 600 > number / 60)
-        .map(|number| {
-            let which = [1, 2, 1, 3, 1][number as usize % 5];
-            let sql: Arc<str> = Arc::from("as sent, with 'secret'");
-            let kind = if which == 3 {
-                EventKind::Simple { sql }
-            } else {
-                EventKind::Execute {
-                    statement: Arc::from("s1"),
-                    portal: Arc::from(""),
-                    sql,
-                    parameters: vec![Some(format!("secret {number}").into())],
-                }
-            };
-            let duration_us = [400, 1_500, 90_000][which as usize - 1] + number as u64 % 100;
-            let event = Event {
-                session: number as u64 % 20,
-                sequence: 1 + number as u64 / 20,
-                due_us: number * 40_000,
-                kind,
-                outcome: Outcome {
-                    duration_us: made.durations.then_some(duration_us),
-                    sqlstate: (number % 300 == 299).then_some(Sqlstate(*b"23505")),
-                    ..Outcome::default()
-                },
-                unreplayable: (number % 1_000 == 998).then_some(Unreplayable::ParametersMissing),
-                source: 0,
-                line: 2 + number as u64,
-                prelude: false,
-                wire_details: None,
-            };
-            (event, Some(Fingerprint(which)))
-        });
-    let sessions = (0..20).map(|id| {
-        Ok(Session {
-            id,
-            database: Arc::from(""),
-            user: Arc::from(""),
-            application: Arc::from(""),
-            client: Arc::from("[local]"),
-            start_us: 0,
-            end_us: 1,
-            start_seen: id > 2,
-            end_seen: true,
-            statements: 137,
-        })
-    });
-    let texts = [
-        (1, StatementClass::Select, made.sql),
+    }
+}
+
+fn connect(session: u64) -> Event {
+    let kind = EventKind::Connect {
+        database: Arc::from(if session < 15 { "shop" } else { "stock" }),
+        user: Arc::from("app"),
+        application: Arc::from(if session.is_multiple_of(2) { "web" } else { "" }),
+    };
+    event(session, 0, 0, kind)
+}
+
+/// Returns the statement of this number, and which of the three texts it has.
+fn statement(number: i64, durations: bool) -> (Event, Fingerprint) {
+    let which = [1, 2, 1, 3, 1][number as usize % 5];
+    let sql: Arc<str> = Arc::from("as sent, with 'secret'");
+    let kind = if which == 3 {
+        EventKind::Simple { sql }
+    } else {
+        EventKind::Execute {
+            statement: Arc::from("s1"),
+            portal: Arc::from(""),
+            sql,
+            parameters: vec![Some(format!("secret {number}").into())],
+        }
+    };
+    let duration_us = [400, 1_500, 90_000][which as usize - 1] + number as u64 % 100;
+    let count = number as u64;
+    let event = Event {
+        outcome: Outcome {
+            duration_us: durations.then_some(duration_us),
+            sqlstate: (number % 300 == 299).then_some(Sqlstate(*b"23505")),
+            ..Outcome::default()
+        },
+        unreplayable: (number % 1_000 == 998).then_some(Unreplayable::ParametersMissing),
+        line: 2 + count,
+        ..event(count % 20, 1 + count / 20, number * 40_000, kind)
+    };
+    (event, Fingerprint(which))
+}
+
+fn session(id: u64) -> Session {
+    Session {
+        id,
+        database: Arc::from(""),
+        user: Arc::from(""),
+        application: Arc::from(""),
+        client: Arc::from("[local]"),
+        start_us: 0,
+        end_us: 1,
+        start_seen: id > 2,
+        end_seen: true,
+        statements: 137,
+    }
+}
+
+/// Returns the texts of the statements; the first one has the most calls.
+fn statement_texts(first: &str) -> [StatementText; 3] {
+    [
+        (1, StatementClass::Select, first),
         (
             2,
             StatementClass::Insert,
@@ -167,15 +175,21 @@ pub fn inspected(made: WorkloadOptions) -> Inspection {
             StatementClass::Select,
             "select date_trunc($1, placed_at), sum(total) from orders group by $2 order by $3",
         ),
-    ];
-    let texts = texts.map(|(id, class, sql)| {
-        Ok(StatementText {
-            fingerprint: Fingerprint(id),
-            sql: sql.to_owned(),
-            class,
-        })
-    });
-    let events = connects.map(|event| (event, None)).chain(statements);
+    ]
+    .map(|(id, class, sql)| StatementText {
+        fingerprint: Fingerprint(id),
+        sql: sql.to_owned(),
+        class,
+    })
+}
+
+/// Returns the inspection of the workload.
+pub fn inspected(made: WorkloadOptions) -> Inspection {
+    let connects = (0..20).map(|session| (connect(session), None));
+    let statements = (0..3_000)
+        .filter(|number| number % 600 > number / 60)
+        .map(|number| statement(number, made.durations))
+        .map(|(event, text)| (event, Some(text)));
     let server_events = server_events()
         .into_iter()
         .map(|event| (event, Some(Fingerprint(3))));
@@ -184,11 +198,11 @@ pub fn inspected(made: WorkloadOptions) -> Inspection {
         false => Literals::Hidden,
     };
     let mut inspection = Inspection::collect::<Infallible>(
-        &info,
+        &workload_info(),
         server_events.map(Ok),
-        sessions,
-        events.map(Ok),
-        texts,
+        (0..20).map(session).map(Ok),
+        connects.chain(statements).map(Ok),
+        statement_texts(made.sql).map(Ok),
         literals,
     )
     .unwrap();

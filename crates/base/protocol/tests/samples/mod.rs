@@ -2,7 +2,10 @@
 //! truncation cut.
 
 use protocol::backend;
-use protocol::backend::{Authentication, CopyDirection, FieldDescription, Report};
+use protocol::backend::{
+    Authentication, CommandComplete, CopyDirection, FieldDescription, ReadyForQuery, Report,
+    TransactionStatus,
+};
 use protocol::frontend;
 use protocol::frontend::Target;
 use protocol::{Format, PROTOCOL_3_0, PROTOCOL_3_2};
@@ -58,11 +61,19 @@ pub fn startup() -> Vec<Sample> {
 
 /// Messages of clients.
 pub fn frontend() -> Vec<Sample> {
-    use frontend::{
-        Close, CopyData, CopyDone, CopyFail, Describe, Execute, Flush, GssResponse,
-        PasswordMessage, Query, SaslInitialResponse, SaslResponse, Sync, Terminate, bind,
-        function_call, parse,
-    };
+    let terminate = sample("terminate", |out| frontend::Terminate.encode(out));
+    [
+        queries(),
+        copies_and_calls(),
+        authentication_responses(),
+        vec![terminate],
+    ]
+    .concat()
+}
+
+/// Queries in the simple and in the extended protocol.
+fn queries() -> Vec<Sample> {
+    use frontend::{Close, Describe, Execute, Flush, Query, Sync, bind, parse};
     vec![
         sample("query", |out| {
             Query {
@@ -118,6 +129,13 @@ pub fn frontend() -> Vec<Sample> {
             .unwrap();
             Sync.encode(out);
         }),
+    ]
+}
+
+/// COPY's data, and a function call.
+fn copies_and_calls() -> Vec<Sample> {
+    use frontend::{CopyData, CopyDone, CopyFail, function_call};
+    vec![
         sample("copy-in", |out| {
             CopyData { data: b"1\tone\n" }.encode(out).unwrap();
             CopyData { data: b"" }.encode(out).unwrap();
@@ -130,6 +148,13 @@ pub fn frontend() -> Vec<Sample> {
             let arguments = [Some(&b"\0\0\0\x01"[..]), None];
             function_call::encode(954, [Format::Binary], arguments, Format::Binary, out).unwrap();
         }),
+    ]
+}
+
+/// Answers to authentication requests.
+fn authentication_responses() -> Vec<Sample> {
+    use frontend::{GssResponse, PasswordMessage, SaslInitialResponse, SaslResponse};
+    vec![
         sample("password", |out| {
             PasswordMessage {
                 password: b"secret",
@@ -160,7 +185,6 @@ pub fn frontend() -> Vec<Sample> {
         sample("gss", |out| {
             GssResponse { data: b"\x60token" }.encode(out).unwrap()
         }),
-        sample("terminate", |out| Terminate.encode(out)),
     ]
 }
 
@@ -176,16 +200,29 @@ fn column(name: &[u8], type_oid: u32, format: Format) -> FieldDescription<'_> {
     }
 }
 
+fn ready(status: TransactionStatus, out: &mut Vec<u8>) {
+    ReadyForQuery { status }.encode(out);
+}
+
+fn complete(tag: &[u8], out: &mut Vec<u8>) {
+    CommandComplete { tag }.encode(out).unwrap();
+}
+
 /// Messages of servers.
 pub fn backend() -> Vec<Sample> {
-    use backend::{
-        Acknowledgement as Ack, CommandComplete, CopyData, CopyDone, FunctionCallResponse, KeyData,
-        Notification, ParameterStatus, ReadyForQuery, TransactionStatus, authentication,
-        copy_response, data_row, error_notice, negotiate_protocol_version, parameter_description,
-        row_description,
-    };
-    let ready = |status, out: &mut Vec<u8>| ReadyForQuery { status }.encode(out);
-    let complete = |tag: &[u8], out: &mut Vec<u8>| CommandComplete { tag }.encode(out).unwrap();
+    [
+        authentication_requests(),
+        welcomes(),
+        results(),
+        reports(),
+        copies_and_call_results(),
+    ]
+    .concat()
+}
+
+/// Requests of authentication.
+fn authentication_requests() -> Vec<Sample> {
+    use backend::authentication;
     vec![
         sample("authentication-requests", |out| {
             Authentication::CleartextPassword.encode(out).unwrap();
@@ -213,6 +250,13 @@ pub fn backend() -> Vec<Sample> {
             .encode(out)
             .unwrap();
         }),
+    ]
+}
+
+/// Messages that end the start-up phase.
+fn welcomes() -> Vec<Sample> {
+    use backend::{KeyData, ParameterStatus, negotiate_protocol_version};
+    vec![
         sample("welcome", |out| {
             Authentication::Ok.encode(out).unwrap();
             ParameterStatus {
@@ -239,6 +283,13 @@ pub fn backend() -> Vec<Sample> {
             .encode(out)
             .unwrap();
         }),
+    ]
+}
+
+/// Results of statements.
+fn results() -> Vec<Sample> {
+    use backend::{Acknowledgement as Ack, data_row, parameter_description, row_description};
+    vec![
         sample("rows", |out| {
             let columns = [
                 column(b"id", 23, Format::Text),
@@ -266,6 +317,13 @@ pub fn backend() -> Vec<Sample> {
             Ack::EmptyQueryResponse.encode(out);
             Ack::CloseComplete.encode(out);
         }),
+    ]
+}
+
+/// Errors, notices and notifications.
+fn reports() -> Vec<Sample> {
+    use backend::{Notification, error_notice};
+    vec![
         sample("error", |out| {
             let fields = [
                 (b'S', &b"FEHLER"[..]),
@@ -291,6 +349,13 @@ pub fn backend() -> Vec<Sample> {
             .encode(out)
             .unwrap();
         }),
+    ]
+}
+
+/// COPY's start and data, and results of function calls.
+fn copies_and_call_results() -> Vec<Sample> {
+    use backend::{CopyData, CopyDone, FunctionCallResponse, copy_response};
+    vec![
         sample("copy-out", |out| {
             let formats = [Format::Text, Format::Text];
             copy_response::encode(CopyDirection::Out, Format::Text, formats, out).unwrap();

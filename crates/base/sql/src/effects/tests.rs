@@ -124,32 +124,70 @@ fn settings() {
     assert_eq!(of("select 'set_config(a)'"), []);
 }
 
-#[test]
-fn effects_of_other_session_objects_are_read() {
-    let name = |name: &str| name.to_owned();
-    let temporary = |this: &str, if_missing| Effect::Temporary {
-        name: name(this),
+fn named(name: &str) -> String {
+    name.to_owned()
+}
+
+fn temporary(name: &str, if_missing: bool) -> Effect {
+    Effect::Temporary {
+        name: named(name),
         if_missing,
-    };
-    for (sql, effect) in [
-        ("prepare P (int) as select $1", Effect::Prepare(name("p"))),
-        ("deallocate p", Effect::Deallocate(Some(name("p")))),
-        ("deallocate prepare p", Effect::Deallocate(Some(name("p")))),
+    }
+}
+
+fn altered(name: &str, renamed: Option<&str>) -> Effect {
+    Effect::Alter {
+        name: named(name),
+        renamed: renamed.map(named),
+    }
+}
+
+/// Checks that each text has this one effect.
+fn assert_effects<const N: usize>(expected: [(&str, Effect); N]) {
+    for (sql, effect) in expected {
+        assert_eq!(of(sql), [effect], "{sql}");
+    }
+}
+
+#[test]
+fn effects_on_prepared_statements_are_read() {
+    assert_effects([
+        ("prepare P (int) as select $1", Effect::Prepare(named("p"))),
+        ("deallocate p", Effect::Deallocate(Some(named("p")))),
+        ("deallocate prepare p", Effect::Deallocate(Some(named("p")))),
         ("deallocate all", Effect::Deallocate(None)),
-        ("listen c", Effect::Listen(name("c"))),
-        ("unlisten c", Effect::Unlisten(Some(name("c")))),
+    ]);
+}
+
+#[test]
+fn effects_on_channels_are_read() {
+    assert_effects([
+        ("listen c", Effect::Listen(named("c"))),
+        ("unlisten c", Effect::Unlisten(Some(named("c")))),
         ("unlisten *", Effect::Unlisten(None)),
+    ]);
+}
+
+#[test]
+fn effects_on_cursors_are_read() {
+    assert_effects([
         (
             "declare c cursor with hold for select 1",
-            Effect::HoldCursor(name("c")),
+            Effect::HoldCursor(named("c")),
         ),
         (
             "declare c no scroll cursor for select 'with hold'",
             Effect::Local,
         ),
         ("declare c cursor without hold for select 1", Effect::Local),
-        ("close c", Effect::CloseCursor(Some(name("c")))),
+        ("close c", Effect::CloseCursor(Some(named("c")))),
         ("close all", Effect::CloseCursor(None)),
+    ]);
+}
+
+#[test]
+fn effects_on_temporary_objects_are_read() {
+    assert_effects([
         ("create temp table t (a int)", temporary("t", false)),
         (
             "create local temporary table if not exists t as select 1",
@@ -164,52 +202,57 @@ fn effects_of_other_session_objects_are_read() {
         ("create temp sequence s", temporary("s", false)),
         ("select * into temp t from x", temporary("t", false)),
         ("create temp table t (a int) on commit drop", Effect::Local),
+    ]);
+}
+
+#[test]
+fn effects_on_altered_and_dropped_tables_are_read() {
+    assert_effects([
         (
             "create unique index concurrently if not exists i on only s.t (a)",
-            Effect::Alter {
-                name: name("t"),
-                renamed: None,
-            },
+            altered("t", None),
         ),
-        (
-            "alter table if exists only t add b int",
-            Effect::Alter {
-                name: name("t"),
-                renamed: None,
-            },
-        ),
-        (
-            "alter table t rename to u",
-            Effect::Alter {
-                name: name("t"),
-                renamed: Some(name("u")),
-            },
-        ),
+        ("alter table if exists only t add b int", altered("t", None)),
+        ("alter table t rename to u", altered("t", Some("u"))),
         (
             "drop table if exists a, s.b cascade",
-            Effect::Drop(vec![name("a"), name("b")]),
+            Effect::Drop(vec![named("a"), named("b")]),
         ),
-        ("select pg_advisory_lock(1, 2)", Effect::Lock(name("1,2"))),
+    ]);
+}
+
+#[test]
+fn effects_on_advisory_locks_are_read() {
+    assert_effects([
+        ("select pg_advisory_lock(1, 2)", Effect::Lock(named("1,2"))),
         (
             "select pg_try_advisory_lock_shared(hashtext('a'))",
-            Effect::Lock(name("shared hashtext('a')")),
+            Effect::Lock(named("shared hashtext('a')")),
         ),
         (
             "select pg_advisory_unlock_shared(7)",
-            Effect::Unlock(name("shared 7")),
+            Effect::Unlock(named("shared 7")),
         ),
         ("select pg_advisory_unlock_all()", Effect::UnlockAll),
         ("select pg_advisory_xact_lock(1)", Effect::Local),
-        ("load 'auto_explain'", Effect::Load(name("'auto_explain'"))),
-        ("discard all", Effect::DiscardAll),
-        ("discard temp", Effect::DiscardTemporary),
-    ] {
-        assert_eq!(of(sql), [effect], "{sql}");
-    }
+    ]);
     assert_eq!(
         of_bound("select pg_advisory_lock($1)", &["42"]),
         of("select pg_advisory_lock(42)")
     );
+}
+
+#[test]
+fn effects_of_load_and_discard_are_read() {
+    assert_effects([
+        ("load 'auto_explain'", Effect::Load(named("'auto_explain'"))),
+        ("discard all", Effect::DiscardAll),
+        ("discard temp", Effect::DiscardTemporary),
+    ]);
+}
+
+#[test]
+fn other_and_incomplete_texts_have_no_effect() {
     for sql in [
         "discard plans",
         "create table t (a int)",

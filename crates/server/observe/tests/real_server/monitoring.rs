@@ -189,9 +189,18 @@ fn work(server: &Server, lock: Duration) -> Duration {
     waited
 }
 
-#[test]
-fn observations_match_the_load() {
-    for &major in test_support::versions(&[13, 18]) {
+/// Observations of a server during [`work`].
+struct ObservedWork {
+    major: u16,
+    seen: Observations,
+    /// Duration for which a statement waited for a lock.
+    waited: Duration,
+    /// Duration of all the work.
+    took: Duration,
+}
+
+impl ObservedWork {
+    fn of_server(major: u16) -> Self {
         let server = Server::with(major, &WITH_STATEMENTS);
         server
             .client()
@@ -204,33 +213,50 @@ fn observations_match_the_load() {
             waited = work(server, Duration::from_secs(3));
             took = begun.elapsed();
         });
-        assert!(
-            seen.statuses.iter().all(|one| one.off.is_none()),
-            "{:?}",
-            seen.statuses
-        );
-        assert_eq!(seen.noted(ProbeState::Off), Vec::<&ProbeNote>::new());
-        assert_eq!(seen.noted(ProbeState::Unseen), Vec::<&ProbeNote>::new());
+        ObservedWork {
+            major,
+            seen,
+            waited,
+            took,
+        }
+    }
 
-        // Of all samples, as many met the wait as it took of the time, within three standard errors of
-        // samples that come by chance; ours come at even distances, and err less.
+    fn assert_all_probes_are_on(&self) {
+        let statuses = &self.seen.statuses;
+        assert!(statuses.iter().all(|one| one.off.is_none()), "{statuses:?}");
+        assert_eq!(self.seen.noted(ProbeState::Off), Vec::<&ProbeNote>::new());
+        assert_eq!(
+            self.seen.noted(ProbeState::Unseen),
+            Vec::<&ProbeNote>::new()
+        );
+    }
+
+    /// Checks that the wait's share of the samples is its share of the time, within three standard errors
+    /// of samples that come by chance. Ours come at even distances, and err less.
+    fn assert_samples_match_the_wait(&self) {
         let waiting = fingerprint(WAITS);
-        let met: u64 = seen
+        let met: u64 = self
+            .seen
             .activity
             .iter()
             .filter(|one| one.fingerprint == Some(waiting))
             .filter(|one| one.wait_type.as_deref() == Some("Lock"))
             .map(|one| one.count)
             .sum();
-        let expected = seen.samples() as f64 * waited.as_secs_f64() / took.as_secs_f64();
+        let samples = self.seen.samples();
+        let expected = samples as f64 * self.waited.as_secs_f64() / self.took.as_secs_f64();
         let error = 3.0 * expected.sqrt() + 3.0;
         assert!(
             (met as f64 - expected).abs() <= error,
-            "{met} samples of {}, and {expected} expected",
-            seen.samples()
+            "{met} samples of {samples}, and {expected} expected"
         );
-        assert!(met > 10, "{met} of {}", seen.samples());
-        let blocked: Vec<&Blocking> = seen
+        assert!(met > 10, "{met} of {samples}");
+    }
+
+    fn assert_blocking_names_the_holder(&self) {
+        let waiting = fingerprint(WAITS);
+        let blocked: Vec<&Blocking> = self
+            .seen
             .blocking
             .iter()
             .filter(|one| one.blocked == Some(waiting))
@@ -242,9 +268,13 @@ fn observations_match_the_load() {
             assert_eq!(one.blocker, Some(fingerprint(holds)));
             assert_eq!(one.wait, "transactionid");
         }
-        assert!(seen.locks > 0);
+        assert!(self.seen.locks > 0);
+    }
 
-        // Each text of a simple query is planned; what is prepared, five times for its values and once for all.
+    /// Checks that each text of a simple query is planned, and a prepared statement five times for its
+    /// values and once for all.
+    fn assert_calls_and_plans_are_counted(&self) {
+        let (major, seen) = (self.major, &self.seen);
         let (calls, plans, took_ns) = seen.counted(SIMPLE);
         assert_eq!((calls, plans), (CALLS, Some(CALLS)), "PostgreSQL {major}");
         assert!(took_ns > 0);
@@ -252,15 +282,19 @@ fn observations_match_the_load() {
         assert_eq!(calls, CALLS);
         assert!((1..=7).contains(&plans.unwrap()), "{plans:?}");
         assert_eq!(seen.counted(LIST).0, 1, "PostgreSQL {major}");
+    }
 
-        // None of it is ours.
-        for one in &seen.statements {
+    fn assert_own_statements_are_left_out(&self) {
+        for one in &self.seen.statements {
             assert!(!one.sql.contains("rehearse"), "{}", one.sql);
             assert!(!one.sql.contains("pg_stat_get_activity"), "{}", one.sql);
         }
         let ours = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks";
-        assert_eq!(seen.counted(ours).0, 0);
+        assert_eq!(self.seen.counted(ours).0, 0);
+    }
 
+    fn assert_counters_grew_with_the_load(&self) {
+        let (major, seen) = (self.major, &self.seen);
         assert!(
             seen.gained("pg_stat_database", "postgres", "xact_commit")
                 .unwrap()
@@ -272,30 +306,56 @@ fn observations_match_the_load() {
             "idx_scan",
         );
         assert!(scans.unwrap() >= 2.0 * CALLS as f64, "PostgreSQL {major}");
+        // The sandbox is on this machine.
+        assert!(seen.gained("server", "", "user_seconds").is_some());
+        assert!(seen.gained("cpu", "", "idle").is_some());
+    }
+
+    fn assert_views_are_those_of_the_version(&self) {
+        let major = self.major;
         for (view, since) in [
             ("pg_stat_bgwriter", 10),
             ("pg_stat_wal", 14),
             ("pg_stat_io", 16),
             ("pg_stat_checkpointer", 17),
         ] {
-            let is_there = seen.counters.iter().any(|one| one.source == view);
+            let is_there = self.seen.counters.iter().any(|one| one.source == view);
             assert_eq!(is_there, major >= since, "{view} in PostgreSQL {major}");
         }
-        let queue = seen.counters.iter().find(|one| one.source == "queue");
+    }
+
+    fn assert_custom_query_is_counted(&self) {
+        let queue = self.seen.counters.iter().find(|one| one.source == "queue");
         let queue = queue.unwrap();
         assert_eq!(
             (&*queue.object, &*queue.name, queue.value),
             ("orders", "waiting", 5_000.0)
         );
-        // The sandbox is on this machine.
-        assert!(seen.gained("server", "", "user_seconds").is_some());
-        assert!(seen.gained("cpu", "", "idle").is_some());
-        let ended = seen.noted(ProbeState::Ended);
-        assert_eq!(ended.len(), seen.statuses.len());
+    }
+
+    fn assert_all_probes_ended_without_failure(&self) {
+        let ended = self.seen.noted(ProbeState::Ended);
+        assert_eq!(ended.len(), self.seen.statuses.len());
         assert!(
             ended.iter().all(|note| note.failures == Some(0)),
             "{ended:?}"
         );
+    }
+}
+
+#[test]
+fn observations_match_the_load() {
+    for &major in test_support::versions(&[13, 18]) {
+        let observed = ObservedWork::of_server(major);
+        observed.assert_all_probes_are_on();
+        observed.assert_samples_match_the_wait();
+        observed.assert_blocking_names_the_holder();
+        observed.assert_calls_and_plans_are_counted();
+        observed.assert_own_statements_are_left_out();
+        observed.assert_counters_grew_with_the_load();
+        observed.assert_views_are_those_of_the_version();
+        observed.assert_custom_query_is_counted();
+        observed.assert_all_probes_ended_without_failure();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests slices: their events, their preludes, and that nothing is lost.
 
+mod preludes;
 mod session_model;
 
 use std::collections::BTreeMap;
@@ -114,122 +115,6 @@ fn stretch(from_us: i64, to_us: i64) -> Slice {
 
 fn sql(event: &Event) -> &str {
     event.kind.sql().map_or("", |sql| sql)
-}
-
-/// Returns the texts of the prelude of one session that is cut after these texts.
-fn prelude_of(texts: &[&str]) -> Vec<String> {
-    let mut texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-    texts.push("select 'end'".to_owned());
-    let events = session(0, "app", 0, &texts, false);
-    let cut = cut(stretch(texts.len() as i64 * STEP_US, 1_000_000), &events).unwrap();
-    assert!(cut.account.adds_up());
-    assert_eq!(sql(cut.events.last().unwrap()), "select 'end'");
-    let prelude = cut.events.iter().filter(|event| event.prelude).skip(1);
-    prelude.map(|event| sql(event).to_owned()).collect()
-}
-
-#[test]
-fn a_session_is_brought_to_where_it_was() {
-    for (before, prelude) in [
-        (
-            vec!["set a = 1", "set b = 1", "set a = 2"],
-            vec!["set b = 1", "set a = 2"],
-        ),
-        (vec!["set a = 1", "reset a"], vec![]),
-        (vec!["set a = 1", "discard all"], vec![]),
-        (
-            vec!["set a = 1", "set role x", "reset all"],
-            vec!["set role x"],
-        ),
-        (vec!["begin", "set a = 1", "rollback"], vec![]),
-        (
-            vec!["begin", "set a = 1", "insert x", "commit"],
-            vec!["set a = 1"],
-        ),
-        (vec!["begin", "set local a = 1", "commit"], vec![]),
-        (
-            vec!["begin", "set local a = 1", "insert x"],
-            vec!["begin", "set local a = 1", "insert x"],
-        ),
-        (
-            vec![
-                "begin",
-                "set a = 1",
-                "savepoint s",
-                "set a = 2",
-                "rollback to s",
-                "commit",
-            ],
-            vec!["set a = 1"],
-        ),
-        (vec!["begin", "select 1/0", "set a = 1", "commit"], vec![]),
-        (
-            vec![
-                "prepare p as select 1",
-                "begin",
-                "prepare q as select 1",
-                "rollback",
-            ],
-            vec!["prepare p as select 1", "prepare q as select 1"],
-        ),
-        (
-            vec![
-                "set search_path = a",
-                "prepare p as select 1",
-                "set search_path = b",
-            ],
-            vec![
-                "set search_path = a",
-                "prepare p as select 1",
-                "set search_path = b",
-            ],
-        ),
-        (vec!["prepare p as select 1", "deallocate p"], vec![]),
-        (
-            vec!["set a = 1; insert x; set b = 1"],
-            vec!["set a = 1; set b = 1"],
-        ),
-        (vec!["set a = 1; select 1/0"], vec![]),
-        (
-            vec!["begin; insert x", "commit; begin; insert y"],
-            vec!["begin; insert y"],
-        ),
-        (
-            vec!["begin", "insert x", "commit and chain", "insert y"],
-            vec!["begin", "insert y"],
-        ),
-        (
-            vec![
-                "create temp table t (a int)",
-                "alter table t add b int",
-                "insert x",
-            ],
-            vec!["create temp table t (a int)", "alter table t add b int"],
-        ),
-        (vec!["create temp table t (a int)", "drop table t"], vec![]),
-        (
-            vec!["listen c", "listen c", "listen d", "unlisten d"],
-            vec!["listen c"],
-        ),
-        (
-            vec!["declare c cursor with hold for select 1", "close c"],
-            vec![],
-        ),
-        (
-            vec![
-                "select pg_advisory_lock(1)",
-                "select pg_advisory_lock(1)",
-                "select pg_advisory_unlock(1)",
-            ],
-            vec!["select pg_advisory_lock(1)"],
-        ),
-        (
-            vec!["set role admin", "set a = 1", "set role app"],
-            vec!["set role admin", "set a = 1", "set role app"],
-        ),
-    ] {
-        assert_eq!(prelude_of(&before), prelude, "{before:?}");
-    }
 }
 
 #[test]

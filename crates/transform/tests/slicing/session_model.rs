@@ -198,54 +198,75 @@ impl Model {
         self.other(text, &words)
     }
 
+    /// Executes a statement that does not end or divide a transaction; false if it fails.
     fn other(&mut self, text: &str, words: &[&str]) -> bool {
-        let context = self.context();
+        match words[0] {
+            "set" | "reset" => self.change_setting(words),
+            "discard" => self.discard_all(words),
+            "listen" | "unlisten" => self.change_channel(words),
+            "prepare" | "deallocate" => self.change_prepared(words),
+            "create" | "alter" | "drop" => self.change_temporary_table(words),
+            "declare" | "close" => self.change_cursor(words),
+            "select" => self.select(words),
+            "insert" => self.insert(text),
+            _ => unknown(words),
+        }
+    }
+
+    fn change_setting(&mut self, words: &[&str]) -> bool {
         let state = &mut self.state;
-        let within = self.open.is_some();
         match *words {
             ["set", "local", name, "=", value] => {
-                if within {
+                if self.open.is_some() {
                     state.locals.insert(name.to_owned(), value.to_owned());
                 }
-                true
             }
             ["set", name, "=", value] | ["set", name @ "role", value] => {
                 state.locals.remove(name);
                 state.settings.insert(name.to_owned(), value.to_owned());
-                true
             }
             ["reset", "all"] => {
                 state.settings.retain(|name, _| name == "role");
                 state.locals.clear();
-                true
             }
             ["reset", name] => {
                 state.locals.remove(name);
                 state.settings.remove(name);
-                true
             }
-            ["discard", "all"] => {
-                if within {
-                    return false;
-                }
-                *state = Transactional::default();
-                self.prepared.clear();
-                self.locks.clear();
-                true
-            }
-            ["listen", name] => {
-                state.channels.insert(name.to_owned());
-                true
-            }
-            ["unlisten", name] => {
-                state.channels.remove(name);
-                true
-            }
+            _ => unknown(words),
+        }
+        true
+    }
+
+    fn discard_all(&mut self, words: &[&str]) -> bool {
+        let ["discard", "all"] = *words else {
+            unknown(words)
+        };
+        if self.open.is_some() {
+            return false;
+        }
+        self.state = Transactional::default();
+        self.prepared.clear();
+        self.locks.clear();
+        true
+    }
+
+    fn change_channel(&mut self, words: &[&str]) -> bool {
+        match *words {
+            ["listen", name] => self.state.channels.insert(name.to_owned()),
+            ["unlisten", name] => self.state.channels.remove(name),
+            _ => unknown(words),
+        };
+        true
+    }
+
+    fn change_prepared(&mut self, words: &[&str]) -> bool {
+        match *words {
             ["prepare", name, "as", ..] => {
                 if self.prepared.contains_key(name) {
                     return false;
                 }
-                self.prepared.insert(name.to_owned(), context);
+                self.prepared.insert(name.to_owned(), self.context());
                 if let Some(open) = &mut self.open {
                     open.prepared.push(name.to_owned());
                 }
@@ -256,25 +277,44 @@ impl Model {
                 true
             }
             ["deallocate", name] => self.prepared.remove(name).is_some(),
+            _ => unknown(words),
+        }
+    }
+
+    fn change_temporary_table(&mut self, words: &[&str]) -> bool {
+        let context = self.context();
+        let temporary = &mut self.state.temporary;
+        match *words {
             ["create", "temp", "table", name, ..] => {
-                if state.temporary.contains_key(name) {
+                if temporary.contains_key(name) {
                     return false;
                 }
-                state.temporary.insert(name.to_owned(), (0, context));
+                temporary.insert(name.to_owned(), (0, context));
                 true
             }
-            ["alter", "table", name, ..] => match state.temporary.get_mut(name) {
+            ["alter", "table", name, ..] => match temporary.get_mut(name) {
                 Some((changes, _)) => {
                     *changes += 1;
                     true
                 }
                 None => false,
             },
-            ["drop", "table", name] => state.temporary.remove(name).is_some(),
-            ["declare", name, "cursor", "with", "hold", ..] => {
-                state.cursors.insert(name.to_owned())
-            }
-            ["close", name] => state.cursors.remove(name),
+            ["drop", "table", name] => temporary.remove(name).is_some(),
+            _ => unknown(words),
+        }
+    }
+
+    fn change_cursor(&mut self, words: &[&str]) -> bool {
+        let cursors = &mut self.state.cursors;
+        match *words {
+            ["declare", name, "cursor", "with", "hold", ..] => cursors.insert(name.to_owned()),
+            ["close", name] => cursors.remove(name),
+            _ => unknown(words),
+        }
+    }
+
+    fn select(&mut self, words: &[&str]) -> bool {
+        match *words {
             ["select", call] if call.starts_with("pg_advisory_lock(") => {
                 *self.locks.entry(argument(call)).or_default() += 1;
                 true
@@ -291,17 +331,21 @@ impl Model {
                 true
             }
             ["select", "1/0"] => false,
-            ["insert", ..] => {
-                match &mut self.open {
-                    Some(open) => open.writes.push(text.to_owned()),
-                    None => self.written.push(text.to_owned()),
-                }
-                true
-            }
-            ["select", ..] => true,
-            _ => panic!("the model does not know: {text}"),
+            _ => true,
         }
     }
+
+    fn insert(&mut self, text: &str) -> bool {
+        match &mut self.open {
+            Some(open) => open.writes.push(text.to_owned()),
+            None => self.written.push(text.to_owned()),
+        }
+        true
+    }
+}
+
+fn unknown(words: &[&str]) -> ! {
+    panic!("the model does not know: {}", words.join(" "))
 }
 
 fn argument(call: &str) -> String {

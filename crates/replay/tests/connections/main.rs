@@ -2,6 +2,7 @@
 //! several hosts, roles, and a replay over such connections.
 
 mod certificates;
+mod sslmode;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -180,111 +181,6 @@ fn server(major: u16) -> MutexGuard<'static, Server> {
     server
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-#[test]
-fn certificates_are_checked_by_sslmode() {
-    let mut server = server(NEW);
-    let roots = "sslrootcert={dir}/roots.crt";
-    let with = |mode: &str| format!("sslmode={mode} {roots}");
-
-    let good = certificates::first().issue(&["localhost", "127.0.0.1"], "x", Validity::Now);
-    server.present(&good);
-    server.takes("without_tls", "sslmode=disable");
-    server.takes("without_tls", "sslmode=allow");
-    server.takes("with_tls", "sslmode=allow");
-    server.takes("with_tls", "sslmode=prefer");
-    server.takes("without_tls", "sslmode=prefer");
-    server.takes("with_tls", "sslmode=require");
-    server.refuses("without_tls", "sslmode=require", "pg_hba.conf");
-    server.refuses("with_tls", "sslmode=disable", "pg_hba.conf");
-    server.refuses("with_tls", "sslmode=verify-ca", "sslrootcert");
-    server.refuses(
-        "with_tls",
-        "sslmode=verify-ca sslrootcert=/nowhere",
-        "/nowhere",
-    );
-    for mode in ["allow", "prefer", "require", "verify-ca", "verify-full"] {
-        server.takes("with_tls", &with(mode));
-    }
-    // An address in the certificate is as good as a name.
-    let port = server.endpoint.port;
-    let given = format!("host=127.0.0.1 port={port} {}", with("verify-full"))
-        .replace("{dir}", &server.file(""));
-    login(&given, "with_tls", &LoginMap::default()).unwrap();
-    let given = given.replace("host=127.0.0.1", "hostaddr=127.0.0.1");
-    let error = login(&given, "with_tls", &LoginMap::default()).unwrap_err();
-    assert!(error.contains("name it as host"), "{error}");
-    let unknown = format!("sslrootcert={}", server.file("unknown.crt"));
-    for mode in ["require", "verify-ca", "verify-full"] {
-        let given = format!("sslmode={mode} {unknown}");
-        server.refuses("with_tls", &given, "does not come from an authority");
-    }
-    // As libpq: where TLS is only preferred, what is wrong with it leads to none.
-    server.takes("without_tls", &format!("sslmode=prefer {unknown}"));
-    server.refuses(
-        "with_tls",
-        &format!("sslmode=prefer {unknown}"),
-        "authority",
-    );
-    server.takes(
-        "with_tls",
-        "sslmode=require ssl_max_protocol_version=TLSv1.2",
-    );
-    server.takes(
-        "with_tls",
-        "sslmode=require ssl_min_protocol_version=TLSv1.3",
-    );
-    let revoked = format!("{} sslcrl={{dir}}/list.crl", with("verify-ca"));
-    server.takes("with_tls", &revoked);
-
-    let expired = certificates::first().issue(&["localhost"], "x", Validity::Past);
-    server.present(&expired);
-    for mode in ["require", "verify-ca", "verify-full"] {
-        server.refuses("with_tls", &with(mode), "it has expired");
-    }
-    server.takes("with_tls", "sslmode=require");
-    server.takes("without_tls", &with("prefer"));
-
-    let early = certificates::first().issue(&["localhost"], "x", Validity::Future);
-    server.present(&early);
-    server.refuses("with_tls", &with("verify-ca"), "not valid yet");
-
-    // Signed with SHA-384, which is also what a channel is bound by then.
-    let elsewhere = certificates::second().issue(&["db.example", "10.0.0.1"], "x", Validity::Now);
-    server.present(&elsewhere);
-    server.takes("with_tls", &with("verify-ca"));
-    server.takes("with_tls", &with("require"));
-    server.refuses(
-        "with_tls",
-        &with("verify-full"),
-        "for db.example, 10.0.0.1, not",
-    );
-    let named = server
-        .given(&with("verify-full"))
-        .replace("host=localhost", "host=db.example");
-    login(&named, "with_tls", &LoginMap::default()).unwrap();
-    let bound = format!(
-        "{} channel_binding=require password='of scram'",
-        with("verify-ca")
-    );
-    server.takes("with_scram", &bound);
-
-    let nameless = certificates::first().issue(&[], "localhost", Validity::Now);
-    server.present(&nameless);
-    server.refuses("with_tls", &with("verify-full"), "subjectAltName");
-
-    let stranger = certificates::unknown().issue(&["localhost"], "x", Validity::Now);
-    server.present(&stranger);
-    for mode in ["require", "verify-ca", "verify-full"] {
-        server.refuses("with_tls", &with(mode), "does not come from an authority");
-    }
-
-    let revoked_one = certificates::first().issue_numbered(&["localhost"], "x", Validity::Now, 66);
-    server.present(&revoked_one);
-    server.takes("with_tls", &with("verify-full"));
-    server.refuses("with_tls", &revoked, "has revoked it");
-    server.present(&good);
 }
 
 #[test]
