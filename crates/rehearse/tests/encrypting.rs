@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+use tempfile::TempDir;
 use workload::{Event, Keyring, WorkloadReader, parse_identities};
 
 const LOG: &str = "\
@@ -52,37 +54,99 @@ fn files(path: &str) -> Vec<std::path::PathBuf> {
     listing.map(|entry| entry.unwrap().path()).collect()
 }
 
+/// Directory with a log, two key files, and an encrypted and a plain workload of the log.
+struct Fixture {
+    directory: TempDir,
+    log: String,
+    /// Key file to whose public key the workload is encrypted.
+    key: String,
+    public: String,
+    other_key: String,
+    plain: String,
+    sealed: String,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (log, key, other_key) = (path("a.log"), path("key"), path("other"));
+        let (plain, sealed) = (path("a.workload"), path("b.workload"));
+        std::fs::write(&log, LOG).unwrap();
+        let public = done(&["key", &key], None).trim().to_owned();
+        done(&["key", &other_key], None);
+        done(&["capture", "log", &log, "-o", &plain], None);
+        done(
+            &["capture", "log", &log, "-o", &sealed, "--encrypt", &public],
+            None,
+        );
+        Fixture {
+            directory,
+            log,
+            key,
+            public,
+            other_key,
+            plain,
+            sealed,
+        }
+    }
+
+    /// Returns the path of a file in the directory.
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn keyring(&self) -> Keyring {
+        let key = std::fs::read_to_string(&self.key).unwrap();
+        Keyring::new(parse_identities(&key).unwrap())
+    }
+
+    /// Returns the message for a capture that is encrypted to this, and refused.
+    fn refused_capture(&self, encrypt_to: &str) -> String {
+        refused(&[
+            "capture",
+            "log",
+            &self.log,
+            "-o",
+            &self.path("x.workload"),
+            "--encrypt",
+            encrypt_to,
+        ])
+    }
+}
+
 #[test]
 fn an_encrypted_workload_is_read_with_its_key_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (log, key, other) = (path("a.log"), path("key"), path("other"));
-    let (plain, sealed, part, masked) = (
-        path("a.workload"),
-        path("b.workload"),
-        path("c.workload"),
-        path("d.workload"),
-    );
-    std::fs::write(&log, LOG).unwrap();
-    let public = done(&["key", &key], None).trim().to_owned();
-    done(&["key", &other], None);
+    let fixture = Fixture::new();
+    assert_key_file_is_private_and_kept(&fixture.key);
+    assert_every_file_is_encrypted(&fixture);
+    assert_reading_without_the_key_is_refused(&fixture);
+    assert_encrypting_to_no_key_is_refused(&fixture);
+    assert_secret_key_in_the_wrong_place_is_not_shown(&fixture);
+    assert_inspection_is_that_of_the_plain_workload(&fixture);
+    assert_derived_workloads_are_encrypted_and_readable(&fixture);
+    age_opens(&fixture.sealed, &fixture.key);
+}
+
+fn assert_key_file_is_private_and_kept(key: &str) {
     assert_eq!(
-        std::fs::metadata(&key).unwrap().permissions().mode() & 0o777,
+        std::fs::metadata(key).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    assert!(refused(&["key", &key]).contains("give the name of a new file"));
+    assert!(refused(&["key", key]).contains("give the name of a new file"));
+}
 
-    done(&["capture", "log", &log, "-o", &plain], None);
-    done(
-        &["capture", "log", &log, "-o", &sealed, "--encrypt", &public],
-        None,
-    );
-    for file in files(&sealed) {
+/// Checks that each file but the manifest is encrypted, and that the manifest names the key and not the log.
+fn assert_every_file_is_encrypted(fixture: &Fixture) {
+    for file in files(&fixture.sealed) {
         let content = std::fs::read(&file).unwrap();
         match file.ends_with("manifest.json") {
             true => {
                 let text = String::from_utf8(content).unwrap();
-                assert!(text.contains(&public) && !text.contains("a.log"), "{text}");
+                assert!(
+                    text.contains(&fixture.public) && !text.contains("a.log"),
+                    "{text}"
+                );
             }
             false => assert!(
                 content.starts_with(b"age-encryption.org/v1\n"),
@@ -91,98 +155,105 @@ fn an_encrypted_workload_is_read_with_its_key_alone() {
             ),
         }
     }
+}
 
-    let said = refused(&["inspect", &sealed]);
+fn assert_reading_without_the_key_is_refused(fixture: &Fixture) {
+    let said = refused(&["inspect", &fixture.sealed]);
     let sentence = format!(
-        "is encrypted to {public}, and no key was given; give the file with its secret key as --key FILE"
+        "is encrypted to {}, and no key was given; give the file with its secret key as --key FILE",
+        fixture.public
     );
     assert!(said.contains(&sentence), "{said}");
-    let said = refused(&["inspect", &sealed, "--key", &other]);
-    assert!(said.contains("and the key given is that of age1"), "{said}");
-    let said = refused(&["inspect", &sealed, "--key", &log]);
-    assert!(said.contains("line 1 is no key"), "{said}");
-    let said = refused(&["inspect", &sealed, "--key", &path("none")]);
-    assert!(said.contains("cannot be read"), "{said}");
-    for given in ["age1xyz", &path("none"), &log] {
-        let said = refused(&[
-            "capture",
-            "log",
-            &log,
-            "-o",
-            &path("x.workload"),
-            "--encrypt",
-            given,
-        ]);
+    for (key, sentence) in [
+        (&fixture.other_key, "and the key given is that of age1"),
+        (&fixture.log, "line 1 is no key"),
+        (&fixture.path("none"), "cannot be read"),
+    ] {
+        let said = refused(&["inspect", &fixture.sealed, "--key", key]);
+        assert!(said.contains(sentence), "{said}");
+    }
+}
+
+fn assert_encrypting_to_no_key_is_refused(fixture: &Fixture) {
+    for given in ["age1xyz", &fixture.path("none"), &fixture.log] {
+        let said = fixture.refused_capture(given);
         assert!(said.contains("key"), "{said}");
     }
+}
 
-    // A secret key where something else belongs is shown nowhere.
-    let secret = std::fs::read_to_string(&key).unwrap();
+/// Checks that no message shows a secret key, if one is given instead of something else.
+fn assert_secret_key_in_the_wrong_place_is_not_shown(fixture: &Fixture) {
+    let secret = std::fs::read_to_string(&fixture.key).unwrap();
     let secret = secret
         .lines()
         .find(|line| line.starts_with("AGE-"))
         .unwrap();
     let cut = &secret[..secret.len() - 3];
-    let out = path("x.workload");
     for (given, instead) in [
         (
             ["--encrypt", secret],
-            &*format!("give its public key, {public}"),
+            &*format!("give its public key, {}", fixture.public),
         ),
         (["--encrypt", cut], "give a public key, age1…"),
         (["--encrypt", &secret.to_lowercase()], "give its public key"),
         (["--key", secret], "give the name of the file"),
     ] {
         let said = match given[0] {
-            "--key" => refused(&["inspect", &sealed, "--key", given[1]]),
-            _ => refused(&["capture", "log", &log, "-o", &out, given[0], given[1]]),
+            "--key" => refused(&["inspect", &fixture.sealed, "--key", given[1]]),
+            _ => fixture.refused_capture(given[1]),
         };
         assert!(said.contains(instead), "{said}");
         assert!(!said.to_uppercase().contains(&cut[18..]), "{said}");
     }
+}
 
-    let json = |arguments: &[&str], key| {
-        let mut view: serde_json::Value = serde_json::from_str(&done(arguments, key)).unwrap();
-        view.as_object_mut()
-            .unwrap()
-            .retain(|name, _| name != "workload" && name != "id");
-        view
-    };
-    let of_plain = json(&["inspect", &plain, "--json"], None);
+/// Returns what `inspect` prints as JSON, without the workload's name and identifier.
+fn inspected(arguments: &[&str], key: Option<&str>) -> Value {
+    let arguments = [&["inspect", "--json"], arguments].concat();
+    let mut view: Value = serde_json::from_str(&done(&arguments, key)).unwrap();
+    view.as_object_mut()
+        .unwrap()
+        .retain(|name, _| name != "workload" && name != "id");
+    view
+}
+
+fn assert_inspection_is_that_of_the_plain_workload(fixture: &Fixture) {
+    let Fixture {
+        key, plain, sealed, ..
+    } = fixture;
+    let of_plain = inspected(&[plain], None);
     assert_eq!(
-        json(
-            &["inspect", &sealed, "--json", "--verify", "--key", &key],
-            None
-        ),
+        inspected(&[sealed, "--verify", "--key", key], None),
         of_plain
     );
-    assert_eq!(json(&["inspect", &sealed, "--json"], Some(&key)), of_plain);
+    assert_eq!(inspected(&[sealed], Some(key)), of_plain);
     // A key that is named for all does not matter to what is not encrypted.
-    assert_eq!(
-        json(&["inspect", &plain, "--json"], Some(&path("none"))),
-        of_plain
-    );
+    assert_eq!(inspected(&[plain], Some(&fixture.path("none"))), of_plain);
+}
 
-    let identities = parse_identities(&std::fs::read_to_string(&key).unwrap()).unwrap();
-    let keyring = Keyring::new(identities);
+/// Checks the events of the workload, of a slice that either key reads, and of a masked copy of the slice.
+fn assert_derived_workloads_are_encrypted_and_readable(fixture: &Fixture) {
+    let (key, other_key) = (&fixture.key, &fixture.other_key);
+    let (part, masked) = (fixture.path("c.workload"), fixture.path("d.workload"));
+    let keyring = fixture.keyring();
     assert_eq!(
-        events(&sealed, &keyring),
-        events(&plain, &Keyring::default())
+        events(&fixture.sealed, &keyring),
+        events(&fixture.plain, &Keyring::default())
     );
     done(
         &[
             "slice",
-            &sealed,
+            &fixture.sealed,
             "-o",
             &part,
             "--kind",
             "select",
             "--encrypt",
-            &key,
+            key,
             "--encrypt",
-            &other,
+            other_key,
             "--key",
-            &key,
+            key,
         ],
         None,
     );
@@ -198,16 +269,15 @@ fn an_encrypted_workload_is_read_with_its_key_alone() {
             "--mask",
             "random",
             "--encrypt",
-            &public,
+            &fixture.public,
         ],
-        Some(&other),
+        Some(other_key),
     );
     let sql = format!("{:?}", events(&masked, &keyring));
     assert!(
         sql.contains("customer") && !sql.contains("Sekretova"),
         "{sql}"
     );
-    age_opens(&sealed, &key);
 }
 
 /// Decrypts every file with age, and compares it with what this program reads.
@@ -232,7 +302,7 @@ fn age_opens(workload: &str, key: &str) {
         );
         match file.to_string_lossy().ends_with(".parquet.age") {
             true => assert!(output.stdout.starts_with(b"PAR1") && output.stdout.ends_with(b"PAR1")),
-            false => assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok()),
+            false => assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok()),
         }
         opened += 1;
     }

@@ -64,12 +64,31 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
     let sweep = directory.path().join("a.sweep");
     let name = sweep.display().to_string();
     let major = major();
-    let given = [
+    let given = sweep_of_a_script(&major, &name);
+    let before = kill_after_three_trials(&given, &sweep);
+    assert_resuming_with_other_options_is_refused(&given);
+
+    let done = rehearse(&[&given[..], &["--resume", "--json"]].concat());
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_only_missing_trials_were_run(&sweep, &before);
+    let view = proving::validated_as("sweep", &done);
+    assert_all_trials_are_done(&view);
+    assert_each_client_count_is_measured_in_each_mode(&view);
+    for trial in view["trials"].as_array().unwrap() {
+        assert_trial_adds_up(trial);
+    }
+    assert_order_is_kept(&sweep, &view);
+    assert_sweep_is_shown_without_a_server(&sweep);
+}
+
+/// Returns the arguments for a sweep of eight trials.
+fn sweep_of_a_script<'a>(major: &'a str, name: &'a str) -> [&'a str; 19] {
+    [
         "sweep",
         "--script",
         "simple-update",
         "--postgres-version",
-        &major,
+        major,
         "--clients",
         "1,2",
         "--mode",
@@ -83,15 +102,19 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         "--warm-up",
         "200ms",
         "-o",
-        &name,
-    ];
-    let mut child = command(&given)
+        name,
+    ]
+}
+
+/// Kills a sweep once it has three trials. Returns its trials.
+fn kill_after_three_trials(given: &[&str], sweep: &Path) -> BTreeMap<String, String> {
+    let mut child = command(given)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let begun = Instant::now();
-    while trials(&sweep).len() < 3 {
+    while trials(sweep).len() < 3 {
         assert!(
             child.try_wait().unwrap().is_none(),
             "it is over before it was killed"
@@ -101,10 +124,13 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = trials(&sweep);
-    assert!(before.len() < 8);
+    let trials = trials(sweep);
+    assert!(trials.len() < 8);
+    trials
+}
 
-    // Other options are another sweep.
+/// Checks that other options are another sweep.
+fn assert_resuming_with_other_options_is_refused(given: &[&str]) {
     let other: Vec<&str> = given
         .iter()
         .map(|one| if *one == "700ms" { "1s" } else { one })
@@ -116,30 +142,26 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         said.contains("was begun with other options (--time)"),
         "{said}"
     );
+}
 
-    let done = rehearse(&[&given[..], &["--resume", "--json"]].concat());
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
-    let after = trials(&sweep);
+fn assert_only_missing_trials_were_run(sweep: &Path, before: &BTreeMap<String, String>) {
+    let after = trials(sweep);
     assert_eq!(after.len(), 8);
-    for (file, text) in &before {
+    for (file, text) in before {
         assert_eq!(&after[file], text, "{file} was done again");
     }
-    let view: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let schema: Value = serde_json::from_slice(&rehearse(&["schema", "sweep"]).stdout).unwrap();
-    let mut schemas = boon::Schemas::new();
-    let mut compiler = boon::Compiler::new();
-    compiler.add_resource("sweep.json", schema).unwrap();
-    let compiled = compiler.compile("sweep.json", &mut schemas).unwrap();
-    if let Err(error) = schemas.validate(&view, compiled) {
-        panic!("{error:#}");
-    }
+}
 
+fn assert_all_trials_are_done(view: &Value) {
     assert_eq!(
         (&view["trials_done"], &view["trials_planned"]),
         (&8.into(), &8.into())
     );
     assert_eq!(view["not_done"].as_array().unwrap().len(), 0);
     assert_eq!(view["unit"], "transactions");
+}
+
+fn assert_each_client_count_is_measured_in_each_mode(view: &Value) {
     let curves = view["curves"].as_array().unwrap();
     let names: Vec<&str> = curves
         .iter()
@@ -150,52 +172,56 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         let points = curve["points"].as_array().unwrap();
         assert_eq!(points.len(), 2);
         for point in points {
-            assert_eq!(point["trials"], 2);
-            assert_eq!(point["failed"], 0);
-            assert!(point["per_s"]["centre"].as_f64().unwrap() > 0.0);
-            assert!(
-                point["per_s"]["interval"][0].as_f64().unwrap()
-                    <= point["per_s"]["centre"].as_f64().unwrap()
-            );
-            assert!(
-                point["server_cpu_us"]["centre"].as_f64().unwrap() > 0.0,
-                "{point}"
-            );
-            assert!(
-                point["client_cpu_us"]["centre"].as_f64().unwrap() > 0.0,
-                "{point}"
-            );
+            assert_point_is_measured(point);
         }
     }
-    for trial in view["trials"].as_array().unwrap() {
-        let numbers = &trial["numbers"];
-        // Five statements a transaction, but for those that the window cuts.
-        let (statements, done) = (
-            numbers["statements"].as_u64().unwrap(),
-            numbers["transactions"].as_u64().unwrap(),
-        );
-        assert!(done > 0 && statements.abs_diff(5 * done) <= 10, "{numbers}");
-        let clients = trial["trial"]["cell"]["clients"].as_f64().unwrap();
-        assert!(
-            numbers["busy"].as_f64().unwrap() <= clients + 0.01,
-            "{numbers}"
-        );
-        let seconds: u64 = numbers["each_second"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(Value::as_u64)
-            .sum();
-        assert_eq!(seconds, done);
-    }
-    // The order is another one in each repetition, and kept.
-    let manifest: Value =
-        serde_json::from_str(&std::fs::read_to_string(sweep.join("manifest.json")).unwrap())
-            .unwrap();
-    assert_eq!(manifest["design"]["seed"], view["seed"]);
+}
 
-    // Shown again, without a server.
-    let shown = rehearse(&["sweep", &name]);
+fn assert_point_is_measured(point: &Value) {
+    assert_eq!(point["trials"], 2);
+    assert_eq!(point["failed"], 0);
+    assert!(point["per_s"]["centre"].as_f64().unwrap() > 0.0);
+    assert!(
+        point["per_s"]["interval"][0].as_f64().unwrap()
+            <= point["per_s"]["centre"].as_f64().unwrap()
+    );
+    for cpu in ["server_cpu_us", "client_cpu_us"] {
+        assert!(point[cpu]["centre"].as_f64().unwrap() > 0.0, "{point}");
+    }
+}
+
+/// Checks the counts of statements, clients and seconds against the transactions.
+fn assert_trial_adds_up(trial: &Value) {
+    let numbers = &trial["numbers"];
+    // Five statements a transaction, but for those that the window cuts.
+    let (statements, done) = (
+        numbers["statements"].as_u64().unwrap(),
+        numbers["transactions"].as_u64().unwrap(),
+    );
+    assert!(done > 0 && statements.abs_diff(5 * done) <= 10, "{numbers}");
+    let clients = trial["trial"]["cell"]["clients"].as_f64().unwrap();
+    assert!(
+        numbers["busy"].as_f64().unwrap() <= clients + 0.01,
+        "{numbers}"
+    );
+    let seconds: u64 = numbers["each_second"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_u64)
+        .sum();
+    assert_eq!(seconds, done);
+}
+
+/// Checks that the seed of the order, another one in each repetition, is kept.
+fn assert_order_is_kept(sweep: &Path, view: &Value) {
+    let manifest = std::fs::read_to_string(sweep.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["design"]["seed"], view["seed"]);
+}
+
+fn assert_sweep_is_shown_without_a_server(sweep: &Path) {
+    let shown = rehearse(&["sweep", &sweep.display().to_string()]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(

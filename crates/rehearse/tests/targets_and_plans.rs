@@ -148,6 +148,38 @@ fn names(view: &Value, list: &str) -> Vec<String> {
     all.iter().map(name).collect()
 }
 
+/// Server of version 13, and the run of the workload on it before anything is changed.
+struct Baseline<'a> {
+    directory: &'a Path,
+    endpoint: Endpoint,
+    _server: Sandbox,
+    run: String,
+}
+
+impl<'a> Baseline<'a> {
+    fn new(directory: &'a Path) -> Self {
+        workload(directory);
+        let (server, endpoint) = server(13);
+        let run = replay(directory, &endpoint, "before.run", &["--explain"]);
+        Baseline {
+            directory,
+            endpoint,
+            _server: server,
+            run,
+        }
+    }
+
+    /// Replays once more on the same server.
+    fn replay(&self, name: &str, options: &[&str]) -> String {
+        replay(self.directory, &self.endpoint, name, options)
+    }
+
+    /// Compares the first run with this one.
+    fn compared_with(&self, after: &str, options: &[&str]) -> Value {
+        compared(&self.run, after, options)
+    }
+}
+
 #[test]
 fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     if test_support::skip_in_fast_tier() {
@@ -155,41 +187,73 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     }
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path();
-    workload(directory);
-    let (_old_server, old) = server(13);
-    let before = replay(directory, &old, "before.run", &["--explain"]);
-    let again = replay(
-        directory,
-        &old,
-        "again.run",
-        &["--explain=40", "--read-only"],
-    );
+    let old = Baseline::new(directory);
+    assert_read_only_run_differs_in_one_setting(&old);
 
-    // The same server: nothing, but that one was kept from writing.
-    let view = compared(&before, &again, &[]);
+    let settings = replay_with_other_settings(&old);
+    let view = old.compared_with(&settings, &[]);
+    assert_settings_are_named(&view);
+    assert_changed_plan_names_its_causes(&view);
+    assert_missing_plans_have_a_reason(&view);
+    let with_literals = old.compared_with(&settings, &["--show-literals"]);
+    assert_plan_shows_values_only_if_asked(&view, &with_literals);
+    assert_text_shows_plan_and_setting(&old, &settings);
+
+    assert_changed_schema_is_named(&old);
+
+    let (_new_server, new) = server(18);
+    let newer = replay(directory, &new, "newer.run", &["--explain"]);
+    assert_version_explains_other_settings(&old, &newer);
+
+    let asking = Asking {
+        runs: [&old.run, &settings],
+        targets: [old.endpoint.url("postgres"), new.url("postgres")],
+        workload: directory.join("a.workload").display().to_string(),
+    };
+    assert_plans_are_those_of_now(&asking);
+    assert_unreachable_target_is_named(&asking);
+    assert_text_counts_plans_of_each_target(&asking);
+    assert_workload_of_another_run_is_refused(&asking, directory);
+
+    assert_missing_facts_are_not_compared(directory, &new, &newer);
+}
+
+/// Compares two runs on the same server, of which one was kept from writing.
+fn assert_read_only_run_differs_in_one_setting(old: &Baseline<'_>) {
+    let again = old.replay("again.run", &["--explain=40", "--read-only"]);
+    let view = old.compared_with(&again, &[]);
     assert_eq!(names(&view, "settings"), ["default_transaction_read_only"]);
     let found = &plans(&view, BY_CUSTOMER)["comparison"];
     assert_eq!(
         (&found["same"], &found["changes"]),
         (&json!(true), &json!([]))
     );
+}
 
+/// Changes two settings that matter to the planner, and replays.
+fn replay_with_other_settings(old: &Baseline<'_>) -> String {
     run(
-        &old,
+        &old.endpoint,
         "ALTER SYSTEM SET random_page_cost = 400; ALTER SYSTEM SET work_mem = '64kB'; SELECT pg_reload_conf()",
     );
-    let settings = replay(directory, &old, "settings.run", &["--explain"]);
-    let view = compared(&before, &settings, &[]);
-    assert_eq!(names(&view, "settings"), ["random_page_cost", "work_mem"]);
+    old.replay("settings.run", &["--explain"])
+}
+
+fn assert_settings_are_named(view: &Value) {
+    assert_eq!(names(view, "settings"), ["random_page_cost", "work_mem"]);
     let work_mem = &view["targets"]["settings"][1];
     assert_eq!(work_mem["bearing"], "planner");
     assert_eq!(work_mem["before"]["value"], "4MB");
     assert_eq!(work_mem["before"]["default"], true);
     assert_eq!(work_mem["after"]["value"], "64kB");
     assert_eq!(work_mem["after"]["source"], "configuration file");
-    assert_eq!(names(&view, "indexes"), [""; 0]);
-    let changed = plans(&view, BY_CUSTOMER);
-    let found = &changed["comparison"];
+    assert_eq!(names(view, "indexes"), [""; 0]);
+}
+
+/// Checks the changed step of a plan, the settings that may explain it, and the execution that the plan is of.
+fn assert_changed_plan_names_its_causes(view: &Value) {
+    let plans = plans(view, BY_CUSTOMER);
+    let found = &plans["comparison"];
     assert_eq!(
         (&found["same"], &found["indexes_gone"]),
         (&json!(false), &json!(["orders_customer"]))
@@ -203,32 +267,38 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
             setting("work_mem", "64kB")
         ])
     );
-    // Which execution it was, and without its values.
     assert_eq!(
-        changed["before"]["example"],
+        plans["before"]["example"],
         json!({ "session": 0, "sequence": 1 })
     );
-    let condition = |view: &Value| {
+}
+
+fn assert_plan_shows_values_only_if_asked(view: &Value, with_literals: &Value) {
+    for (view, condition) in [(view, "(customer = $1)"), (with_literals, "(customer = 1)")] {
         let root = &plans(view, BY_CUSTOMER)["after"]["plan"]["root"];
-        root["conditions"][0].clone()
-    };
-    let filter = |text: &str| json!({ "label": "Filter", "text": text });
-    assert_eq!(condition(&view), filter("(customer = $1)"));
-    let shown = compared(&before, &settings, &["--show-literals"]);
-    assert_eq!(condition(&shown), filter("(customer = 1)"));
-    // What has no plan says why.
+        assert_eq!(
+            root["conditions"][0],
+            json!({ "label": "Filter", "text": condition })
+        );
+    }
+}
+
+fn assert_missing_plans_have_a_reason(view: &Value) {
     for (sql, why) in [
         ("select $1; select $2", "several_statements"),
         ("set work_mem = $1", "utility"),
     ] {
-        let side = &plans(&view, sql)["before"];
+        let side = &plans(view, sql)["before"];
         assert_eq!(
             (&side["status"], &side["reason"]),
             (&json!("not_asked"), &json!(why))
         );
-        assert_eq!(same(&view, sql), &Value::Null);
+        assert_eq!(same(view, sql), &Value::Null);
     }
-    let text = succeeds(&["compare", &before, &settings]);
+}
+
+fn assert_text_shows_plan_and_setting(old: &Baseline<'_>, settings: &str) {
+    let text = succeeds(&["compare", &old.run, settings]);
     assert!(
         text.contains(
             "plan: Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders"
@@ -239,14 +309,17 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         text.contains("random_page_cost 4 → 400 (default → configuration file)"),
         "{text}"
     );
+}
 
+/// Resets the settings, changes two indexes and a table, and replays.
+fn assert_changed_schema_is_named(old: &Baseline<'_>) {
     run(
-        &old,
+        &old.endpoint,
         "ALTER SYSTEM RESET ALL; SELECT pg_reload_conf(); DROP INDEX orders_customer; \
          CREATE INDEX again ON parts (of); ALTER TABLE parts ADD weight numeric",
     );
-    let index = replay(directory, &old, "index.run", &["--explain"]);
-    let view = compared(&before, &index, &[]);
+    let index = old.replay("index.run", &["--explain"]);
+    let view = old.compared_with(&index, &[]);
     assert_eq!(names(&view, "settings"), [""; 0]);
     let found: Vec<_> = view["targets"]["indexes"]
         .as_array()
@@ -268,24 +341,15 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         json!({"what": "column weight", "before": null, "after": "numeric"})
     );
     assert_eq!(step(&view), [BITMAP, SCAN]);
+}
 
-    let (_new_server, new) = server(18);
-    let newer = replay(directory, &new, "newer.run", &["--explain"]);
-    let view = compared(&before, &newer, &[]);
+/// Checks that settings that nobody changed are those of the versions' defaults and of the servers' places.
+fn assert_version_explains_other_settings(old: &Baseline<'_>, newer: &str) {
+    let view = old.compared_with(newer, &[]);
     let targets = &view["targets"];
-    assert!(
-        targets["version_before"]
-            .as_str()
-            .unwrap()
-            .starts_with("13.")
-    );
-    assert!(
-        targets["version_after"]
-            .as_str()
-            .unwrap()
-            .starts_with("18.")
-    );
-    // Nobody set anything: all that differs are the versions' defaults, and where the servers are.
+    for (side, major) in [("version_before", "13."), ("version_after", "18.")] {
+        assert!(targets[side].as_str().unwrap().starts_with(major));
+    }
     for setting in targets["settings"].as_array().unwrap() {
         assert!(
             setting["by_version"] == true || setting["bearing"] == "place",
@@ -298,30 +362,51 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         assert_eq!(names(&view, list), [""; 0], "{list}");
     }
     assert_eq!(same(&view, BY_CUSTOMER), true);
+}
 
-    // Asked at the comparison: the plans on both as they are now.
-    let workload = directory.join("a.workload").display().to_string();
-    let (old_url, new_url) = (old.url("postgres"), new.url("postgres"));
-    let asking = [
-        "--explain",
-        "--before-target",
-        &old_url,
-        "--after-target",
-        &new_url,
-        "--workload",
-        &workload,
-    ];
-    let view = compared(&before, &settings, &asking);
-    // The index is gone there by now, and is still here.
+/// Comparison of two runs that asks both targets for plans as they are now.
+#[derive(Clone)]
+struct Asking<'a> {
+    runs: [&'a str; 2],
+    /// Connection strings: before, and after.
+    targets: [String; 2],
+    workload: String,
+}
+
+impl Asking<'_> {
+    fn compare(&self, more: &[&str]) -> Output {
+        let [before, after] = self.runs;
+        let [before_target, after_target] = &self.targets;
+        let options = [
+            "compare",
+            before,
+            after,
+            "--explain",
+            "--before-target",
+            before_target,
+            "--after-target",
+            after_target,
+            "--workload",
+            &self.workload,
+        ];
+        rehearse(&[&options[..], more].concat())
+    }
+}
+
+/// Checks the plans of two targets, of which the one before has lost the index, and the one after has it.
+fn assert_plans_are_those_of_now(asking: &Asking<'_>) {
+    let output = asking.compare(&["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let view = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(step(&view), [SCAN, BITMAP]);
-    // An unreachable target is an error on either side, and the message names it.
-    let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
-    for (place, side) in [(2, "before"), (4, "after")] {
-        let mut unreachable = vec!["compare", &before, &settings, "--json"];
-        let mut asking = asking;
-        asking[place] = nowhere;
-        unreachable.extend(asking);
-        let refused = rehearse(&unreachable);
+}
+
+/// Checks that an unreachable target is an error on either side, and that the message names it.
+fn assert_unreachable_target_is_named(asking: &Asking<'_>) {
+    for (place, side) in ["before", "after"].into_iter().enumerate() {
+        let mut unreachable = asking.clone();
+        unreachable.targets[place] = "postgres://postgres@127.0.0.1:1/postgres".to_owned();
+        let refused = unreachable.compare(&["--json"]);
         assert_eq!(refused.status.code(), Some(3), "{refused:?}");
         assert!(refused.stdout.is_empty(), "{refused:?}");
         let said = String::from_utf8(refused.stderr).unwrap();
@@ -331,9 +416,10 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
             "{said}"
         );
     }
-    let mut all = vec!["compare", &before, &settings];
-    all.extend(asking);
-    let said = String::from_utf8(rehearse(&all).stderr).unwrap();
+}
+
+fn assert_text_counts_plans_of_each_target(asking: &Asking<'_>) {
+    let said = String::from_utf8(asking.compare(&[]).stderr).unwrap();
     for side in ["before", "after"] {
         assert!(
             said.contains(&format!("The target {side}. Plans: of ")),
@@ -341,6 +427,9 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         );
     }
     assert!(said.contains("of a kind without one"), "{said}");
+}
+
+fn assert_workload_of_another_run_is_refused(asking: &Asking<'_>, directory: &Path) {
     let other = directory.join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(
@@ -353,24 +442,27 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         other.join("b.workload").display().to_string(),
     );
     succeeds(&["capture", "log", &log, "--prefix", "%m [%p] ", "-o", &other]);
-    let mut wrong = vec!["compare", &before, &settings];
-    wrong.extend(asking);
-    *wrong.last_mut().unwrap() = &other;
-    let refused = rehearse(&wrong);
+    let wrong = Asking {
+        workload: other,
+        ..asking.clone()
+    };
+    let refused = wrong.compare(&[]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("is not the workload of the run"), "{said}");
+}
 
-    // Without facts there is nothing to say, and without plans neither.
-    let silent = replay(directory, &new, "silent.run", &["--no-facts"]);
-    let view = compared(&newer, &silent, &[]);
+/// Checks that targets are compared only if both runs have facts, and plans only if both have them.
+fn assert_missing_facts_are_not_compared(directory: &Path, new: &Endpoint, newer: &str) {
+    let silent = replay(directory, new, "silent.run", &["--no-facts"]);
+    let view = compared(newer, &silent, &[]);
     assert_eq!(view["targets"], Value::Null);
     assert_eq!(same(&view, BY_CUSTOMER), &Value::Null);
     assert_eq!(
         plans(&view, BY_CUSTOMER)["after"]["status"],
         "not_requested"
     );
-    let quiet = replay(directory, &new, "quiet.run", &["--no-facts"]);
+    let quiet = replay(directory, new, "quiet.run", &["--no-facts"]);
     let view = compared(&silent, &quiet, &[]);
     assert_eq!(plans(&view, BY_CUSTOMER), &Value::Null);
 }

@@ -2,6 +2,7 @@
 
 mod near_misses;
 mod statistics;
+mod troubles;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 
 use crate::rehearse;
+use troubles::{JOIN, troubles};
 
 /// Traffic of sessions, as a server would have logged it.
 #[derive(Default)]
@@ -147,131 +149,6 @@ fn set_up(endpoint: &Endpoint) {
     client.batch_execute(&more).unwrap();
 }
 
-const CLAIM: &str = "UPDATE links SET queued_at = now() WHERE id IN (SELECT id FROM links WHERE queued_at IS NULL \
-     AND due < now() AND seen > now() - interval '30 min' ORDER BY due LIMIT 5 FOR UPDATE SKIP LOCKED) RETURNING id";
-const RACE: &str = "UPDATE few_links SET queued_at = now() WHERE id IN (SELECT id FROM few_links WHERE queued_at IS NULL \
-     ORDER BY due LIMIT 2)";
-const JOIN: &str = "SELECT count(*) FROM orders a JOIN orders b USING (id) JOIN orders c USING (id) JOIN orders d USING (id) \
-     JOIN orders e USING (id) JOIN orders f USING (id) WHERE a.id = ";
-
-/// Creates all problems at once, each in separate tables.
-fn troubles() -> Script {
-    let mut script = Script::default();
-    script.at(0, 100, "CHECKPOINT");
-    for round in 0..40 {
-        let ms = 50 + round * 60;
-        script.at(ms, 101 + round % 2, CLAIM);
-        if round % 4 == 0 {
-            script.at(ms, 103 + round / 4 % 2, RACE);
-        }
-        for each in 0..4 {
-            let kind = round * 4 + each;
-            script.at(
-                ms,
-                105,
-                &format!(
-                    "INSERT INTO events VALUES ({}, '/a{}/b')",
-                    kind % 40,
-                    kind % 40
-                ),
-            );
-            script.at(
-                ms,
-                105,
-                &format!("INSERT INTO few_events VALUES ({kind}, '/a/b')"),
-            );
-            script.at(ms + 5, 106, &format!("{JOIN}{}", kind + 1));
-        }
-    }
-    for round in 0..12 {
-        let ms = 60 + round * 150;
-        script.at(ms, 107, "SELECT * FROM notes WHERE a = 1 AND b = 1");
-        script.at(
-            ms,
-            107,
-            "SELECT count(*) FROM (SELECT * FROM notes ORDER BY note OFFSET 0) x",
-        );
-        script.at(ms, 108, "UPDATE jobs SET state = state + 1 WHERE id <= 200");
-        script.at(
-            ms,
-            108,
-            "UPDATE quiet_jobs SET state = state + 1 WHERE id <= 200",
-        );
-        script.at(
-            ms,
-            109,
-            &format!("SELECT id FROM orders WHERE customer = {round} AND id > 0"),
-        );
-        for item in 0..6 {
-            script.at(
-                ms + 1,
-                109,
-                &format!("SELECT * FROM items WHERE order_id = {}", round * 6 + item),
-            );
-        }
-        script.at(ms, 110, "BEGIN");
-        script.at(ms + 2, 110, "SELECT 1");
-        script.at(ms + 100, 110, "COMMIT");
-    }
-    script.at(300, 111, "CHECKPOINT");
-    for number in 0..700 {
-        script.at(
-            900 + number,
-            112,
-            &format!("INSERT INTO keys VALUES (md5('n{number}')::uuid, {number})"),
-        );
-    }
-    // Locks: of many partitions, of a row for which others wait, and of two rows in two orders.
-    script.at(200, 113, "BEGIN");
-    script.at(205, 113, "SELECT count(*) FROM parts");
-    script.at(210, 113, "SELECT pg_sleep(1.7)");
-    script.at(2_000, 113, "COMMIT");
-    script.at(200, 114, "BEGIN");
-    script.at(
-        205,
-        114,
-        "UPDATE orders SET customer = customer WHERE id = 1",
-    );
-    script.at(210, 114, "SELECT pg_sleep(1)");
-    script.at(1_300, 114, "COMMIT");
-    script.at(
-        300,
-        115,
-        "UPDATE orders SET customer = customer WHERE id = 1",
-    );
-    for (session, one, other) in [(116, 501, 502), (117, 502, 501)] {
-        script.at(400, session, "BEGIN");
-        script.at(
-            405,
-            session,
-            &format!("UPDATE accounts SET balance = 1 WHERE id = {one}"),
-        );
-        // However late one of them comes, each has its first row before either wants its second.
-        script.at(
-            410,
-            session,
-            &format!("SELECT pg_advisory_xact_lock({one})"),
-        );
-        script.at(
-            415,
-            session,
-            &format!(
-                "DO $$ BEGIN FOR i IN 1..2000 LOOP EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
-                 AND objid = {other} AND granted); PERFORM pg_sleep(0.01); END LOOP; END $$"
-            ),
-        );
-        script.at(
-            700,
-            session,
-            &format!("UPDATE accounts SET balance = 1 WHERE id = {other}"),
-        );
-        script.at(1_500, session, "ROLLBACK");
-    }
-    script.at(1_000, 118, "INSERT INTO links SELECT i, now() + interval '1 h', NULL, now() FROM generate_series(30001, 40000) i");
-    script.at(2_600, 118, "SELECT 1");
-    script
-}
-
 /// Creates bank transfers with prepared statements, each session on separate accounts.
 fn healthy() -> Script {
     let mut script = Script::default();
@@ -359,8 +236,25 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
     let url = endpoint.url("postgres");
     let queue = "SELECT count(*) AS stalled, 0 AS queued FROM links";
     let run = replayed(directory.path(), "troubles", troubles(), &url, Some(queue));
-    let set = [
-        // Nothing here hangs on how fast this machine is.
+    let diagnosis = diagnose_troubles(&run);
+    assert_troubles_are_found(&diagnosis, &endpoint);
+    assert_sound_neighbours_are_not_found(&diagnosis);
+    assert_suspects_are_judged(&diagnosis);
+    assert_proposed_index_has_its_columns_in_order(&diagnosis);
+
+    assert_healthy_load_has_nothing_above_a_note(directory.path(), &url);
+    assert_observed_server_is_diagnosed(&url);
+    assert_workload_alone_is_diagnosed(&directory.path().join("troubles.workload"));
+}
+
+/// Diagnoses the run with thresholds that do not depend on the speed of this machine, and for two suspects.
+fn diagnose_troubles(run: &str) -> Value {
+    let (code, diagnosis) = diagnosed(&[
+        run,
+        "--impact-of",
+        "update few_links%",
+        "--impact-of",
+        "select pg_sleep%",
         "--threshold",
         "misestimate-call-ms=0",
         "--threshold",
@@ -371,19 +265,13 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
         "old-snapshot-s=0.5",
         "--threshold",
         "hot-updates=500",
-    ];
-    let mut arguments = vec![
-        run.as_str(),
-        "--impact-of",
-        "update few_links%",
-        "--impact-of",
-        "select pg_sleep%",
-    ];
-    arguments.extend(set);
-    let (code, diagnosis) = diagnosed(&arguments);
-    let told = || serde_json::to_string_pretty(&diagnosis).unwrap();
-    assert_eq!(code, Some(1), "{}", told());
-    let wanted = [
+    ]);
+    assert_eq!(code, Some(1), "{diagnosis:#}");
+    diagnosis
+}
+
+fn assert_troubles_are_found(diagnosis: &Value, endpoint: &Endpoint) {
+    for (rule, words) in [
         ("missing-index", "public.links"),
         ("claims", "few_links"),
         ("index-open-tax", "public.events"),
@@ -403,16 +291,18 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
         ("old-snapshots", "was open for"),
         ("sequential-scans", "public.links grows"),
         ("keys", "keys_pkey"),
-    ];
-    for (rule, words) in wanted {
+    ] {
         // Version 18 has as many places on the fast path as locks can be.
-        let is_newer = rule == "fast-path-locks" && !found(&diagnosis, rule, words);
+        let is_newer = rule == "fast-path-locks" && !found(diagnosis, rule, words);
         assert!(
-            found(&diagnosis, rule, words) || is_newer && version(&endpoint) >= 180_000,
-            "{rule}: {words}: {}",
-            told()
+            found(diagnosis, rule, words) || is_newer && version(endpoint) >= 180_000,
+            "{rule}: {words}: {diagnosis:#}"
         );
     }
+}
+
+/// Checks the tables next to those with problems.
+fn assert_sound_neighbours_are_not_found(diagnosis: &Value) {
     for (rule, words) in [
         ("missing-index", "few_links"),
         ("index-open-tax", "few_events"),
@@ -421,15 +311,19 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
         ("keys", "notes"),
     ] {
         assert!(
-            !found(&diagnosis, rule, words),
-            "{rule}: {words}: {}",
-            told()
+            !found(diagnosis, rule, words),
+            "{rule}: {words}: {diagnosis:#}"
         );
     }
+}
+
+fn assert_suspects_are_judged(diagnosis: &Value) {
     let suspects = &diagnosis["suspects"];
-    assert_eq!(suspects[0]["verdict"], "cleared", "{}", told());
-    assert_eq!(suspects[1]["verdict"], "could_matter", "{}", told());
-    // The composite index, with the order of its columns.
+    assert_eq!(suspects[0]["verdict"], "cleared", "{diagnosis:#}");
+    assert_eq!(suspects[1]["verdict"], "could_matter", "{diagnosis:#}");
+}
+
+fn assert_proposed_index_has_its_columns_in_order(diagnosis: &Value) {
     let all = diagnosis["findings"].as_array().unwrap();
     let index = all.iter().find(|one| {
         one["rule"] == "missing-index" && one["title"].as_str().unwrap().contains("public.links")
@@ -438,26 +332,28 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
         index.unwrap()["changes"][0]["form"]["sql"],
         "CREATE INDEX ON public.links (due, seen);"
     );
+}
 
-    let run = replayed(directory.path(), "healthy", healthy(), &url, None);
+fn assert_healthy_load_has_nothing_above_a_note(directory: &Path, url: &str) {
+    let run = replayed(directory, "healthy", healthy(), url, None);
     let (code, diagnosis) = diagnosed(&[&run]);
     let all = diagnosis["findings"].as_array().unwrap();
     let above: Vec<&Value> = all.iter().filter(|one| one["severity"] != "note").collect();
     assert!(above.is_empty() && code == Some(0), "{above:#?}");
+}
 
-    // An observed server, and a workload alone.
-    let (code, diagnosis) = diagnosed(&["--target", &url, "--duration", "1s"]);
+fn assert_observed_server_is_diagnosed(url: &str) {
+    let (code, diagnosis) = diagnosed(&["--target", url, "--duration", "1s"]);
     assert_eq!(code, Some(0), "{diagnosis:#}");
     assert!(
         found(&diagnosis, "indexes", "notes_a_again"),
         "{diagnosis:#}"
     );
-    let workload = directory
-        .path()
-        .join("troubles.workload")
-        .display()
-        .to_string();
-    let (_, diagnosis) = diagnosed(&[&workload]);
+}
+
+/// Checks that claims are found without a replay, and that a rule which needs one gives the reason.
+fn assert_workload_alone_is_diagnosed(workload: &Path) {
+    let (_, diagnosis) = diagnosed(&[&workload.display().to_string()]);
     assert!(found(&diagnosis, "claims", "few_links"), "{diagnosis:#}");
     let blind = diagnosis["rules"]
         .as_array()

@@ -62,96 +62,156 @@ const CLAIM_WELL: &str = "UPDATE links SET queued_at = now() WHERE id IN (SELECT
 /// A claim that locks nothing: one worker sends it, and no other.
 const CLAIM_ALONE: &str = "UPDATE orders SET customer = customer WHERE id IN (SELECT id FROM orders WHERE id > 590 LIMIT 2)";
 
+/// Creates the traffic of all near misses at once.
 fn nearly() -> Script {
     let mut script = Script::default();
-    // So much other work that a wait of a second is less than a hundredth of all.
-    for session in 0..50 {
-        script.at(20, 300 + session, "SELECT pg_sleep(2.9)");
-    }
+    add_other_work(&mut script);
     // One checkpoint that somebody asked for.
     script.at(100, 100, "CHECKPOINT");
     for round in 0..40 {
         let ms = 50 + round * 60;
-        script.at(ms, 101 + round % 2, CLAIM_WELL);
-        script.at(ms, 103, CLAIM_ALONE);
-        let event = format!(
-            "INSERT INTO events_{} VALUES ({round}, '/a{round}/b')",
-            round % 4
-        );
-        script.at(ms + 2, 104, &event);
+        add_sound_claims(&mut script, ms, round);
+        add_insert_into_one_of_four(&mut script, ms + 2, round);
         for each in 0..4 {
-            // Planned a few times a session, since they are prepared.
             let id = round * 4 + each + 1;
-            let prepared = format!("{JOIN}$1");
-            script.prepared(ms + 5 + each, 105, "j", &prepared, &[id]);
-            // Planned each time, for more work than that; read as a whole, and most of it kept.
-            let read = format!("SELECT sum(length(note)) FROM notes WHERE b < 3 AND id > {id}");
-            script.at(ms + 10 + each * 8, 106, &read);
+            add_prepared_join(&mut script, ms + 5 + each, id);
+            add_whole_read(&mut script, ms + 10 + each * 8, id);
         }
     }
     for round in 0..12 {
         let ms = 60 + round * 150;
-        script.at(ms, 107, "SELECT * FROM notes WHERE a = 1 AND b = 0");
+        add_fair_estimate_and_small_sort(&mut script, ms);
+        add_list_with_too_few_queries(&mut script, ms, round);
+        add_busy_transaction(&mut script, ms);
+        add_slow_growth(&mut script, ms + 20, round);
+        add_due_links(&mut script, ms + 30, round);
+    }
+    add_growing_keys(&mut script);
+    add_locks_within_the_fast_path(&mut script);
+    add_short_wait_for_a_row(&mut script);
+    add_two_orders_one_after_the_other(&mut script);
+    script
+}
+
+/// Adds so much other work that a wait of a second is less than a hundredth of all.
+fn add_other_work(script: &mut Script) {
+    for session in 0..50 {
+        script.at(20, 300 + session, "SELECT pg_sleep(2.9)");
+    }
+}
+
+fn add_sound_claims(script: &mut Script, ms: u32, round: u32) {
+    script.at(ms, 101 + round % 2, CLAIM_WELL);
+    script.at(ms, 103, CLAIM_ALONE);
+}
+
+fn add_insert_into_one_of_four(script: &mut Script, ms: u32, round: u32) {
+    let event = format!(
+        "INSERT INTO events_{} VALUES ({round}, '/a{round}/b')",
+        round % 4
+    );
+    script.at(ms, 104, &event);
+}
+
+/// Adds a join that is planned a few times a session, since it is prepared.
+fn add_prepared_join(script: &mut Script, ms: u32, id: u32) {
+    let prepared = format!("{JOIN}$1");
+    script.prepared(ms, 105, "j", &prepared, &[id]);
+}
+
+/// Adds a read that is planned each time, for more work than that. It reads the whole table and keeps most of it.
+fn add_whole_read(script: &mut Script, ms: u32, id: u32) {
+    let read = format!("SELECT sum(length(note)) FROM notes WHERE b < 3 AND id > {id}");
+    script.at(ms, 106, &read);
+}
+
+fn add_fair_estimate_and_small_sort(script: &mut Script, ms: u32) {
+    script.at(ms, 107, "SELECT * FROM notes WHERE a = 1 AND b = 0");
+    script.at(
+        ms,
+        107,
+        "SELECT count(*) FROM (SELECT * FROM notes WHERE id <= 4000 ORDER BY note OFFSET 0) x",
+    );
+}
+
+/// Adds a list of six, always followed by five calls.
+fn add_list_with_too_few_queries(script: &mut Script, ms: u32, round: u32) {
+    script.at(
+        ms,
+        109,
+        &format!(
+            "SELECT id FROM orders WHERE customer = {} AND id > 0",
+            round + 1
+        ),
+    );
+    for item in 0..5 {
         script.at(
-            ms,
-            107,
-            "SELECT count(*) FROM (SELECT * FROM notes WHERE id <= 4000 ORDER BY note OFFSET 0) x",
-        );
-        // A list of six, always followed by five calls.
-        script.at(
-            ms,
+            ms + 1,
             109,
             &format!(
-                "SELECT id FROM orders WHERE customer = {} AND id > 0",
-                round + 1
-            ),
-        );
-        for item in 0..5 {
-            script.at(
-                ms + 1,
-                109,
-                &format!(
-                    "SELECT * FROM items WHERE order_id = {}",
-                    round * 6 + item + 6
-                ),
-            );
-        }
-        script.at(ms, 110, "BEGIN");
-        script.at(ms + 2, 110, "SELECT pg_sleep(0.09)");
-        script.at(ms + 120, 110, "COMMIT");
-        // Scanned as a whole, and hardly growing.
-        script.at(
-            ms + 20,
-            111,
-            &format!(
-                "INSERT INTO notes SELECT 30000 + {round} * 5 + i, 7, 7, 'x' FROM generate_series(1, 5) i"
-            ),
-        );
-        // More is due each time, while some of it is claimed.
-        script.at(
-            ms + 30,
-            112,
-            &format!(
-                "INSERT INTO links SELECT 5000 + {round} * 100 + i, now(), NULL FROM generate_series(1, 100) i"
+                "SELECT * FROM items WHERE order_id = {}",
+                round * 6 + item + 6
             ),
         );
     }
-    // Keys of a type that is random elsewhere: these grow.
+}
+
+/// Adds a transaction whose time is the server's, not the client's.
+fn add_busy_transaction(script: &mut Script, ms: u32) {
+    script.at(ms, 110, "BEGIN");
+    script.at(ms + 2, 110, "SELECT pg_sleep(0.09)");
+    script.at(ms + 120, 110, "COMMIT");
+}
+
+/// Adds rows to the table that is scanned as a whole: hardly any.
+fn add_slow_growth(script: &mut Script, ms: u32, round: u32) {
+    script.at(
+        ms,
+        111,
+        &format!(
+            "INSERT INTO notes SELECT 30000 + {round} * 5 + i, 7, 7, 'x' FROM generate_series(1, 5) i"
+        ),
+    );
+}
+
+/// Adds rows to the queue: more is due each time, while some of it is claimed.
+fn add_due_links(script: &mut Script, ms: u32, round: u32) {
+    script.at(
+        ms,
+        112,
+        &format!(
+            "INSERT INTO links SELECT 5000 + {round} * 100 + i, now(), NULL FROM generate_series(1, 100) i"
+        ),
+    );
+}
+
+/// Adds keys of a type that is random elsewhere: these grow.
+fn add_growing_keys(script: &mut Script) {
     let insert = "INSERT INTO keys VALUES (lpad($1, 32, '0')::uuid, $2)";
     for number in 0..600 {
         script.prepared(900 + number, 118, "k", insert, &[90_000 + number, number]);
     }
+}
+
+fn add_locks_within_the_fast_path(script: &mut Script) {
     script.at(200, 113, "BEGIN");
     script.at(205, 113, "SELECT count(*) FROM parts");
     script.at(210, 113, "SELECT pg_sleep(1.7)");
     script.at(2_000, 113, "COMMIT");
-    // The same row, for a second or so; and two rows in two orders, one transaction after the other.
+}
+
+/// Adds a transaction that holds the lock of a row for about a second, and one that waits for it.
+fn add_short_wait_for_a_row(script: &mut Script) {
     let update = "UPDATE orders SET customer = customer WHERE id = 1";
     script.at(1_000, 114, "BEGIN");
     script.at(1_005, 114, update);
     script.at(1_010, 114, "SELECT pg_sleep(1.1)");
     script.at(2_120, 114, "COMMIT");
     script.at(1_300, 115, update);
+}
+
+/// Adds two transactions that lock two rows in two orders, one after the other.
+fn add_two_orders_one_after_the_other(script: &mut Script) {
     for (ms, session, one, other) in [(700, 116, 501, 502), (1_700, 117, 502, 501)] {
         script.at(ms, session, "BEGIN");
         for (after, id) in [(5, one), (10, other)] {
@@ -163,7 +223,6 @@ fn nearly() -> Script {
         }
         script.at(ms + 15, session, "ROLLBACK");
     }
-    script
 }
 
 #[test]
@@ -176,16 +235,24 @@ fn what_is_nearly_wrong_is_not_found_and_was_looked_at() {
     let url = endpoint.url("postgres");
     let run = replayed(directory.path(), "nearly", nearly(), &url, Some(queue));
 
-    // The locks of all partitions were seen, and by the fast path.
-    let locks = RunReader::open(Path::new(&run)).unwrap().locks().unwrap();
+    assert_fast_path_took_all_partitions(Path::new(&run));
+    assert_every_rule_finds_nothing(&run);
+    assert_lower_thresholds_find_them(&run);
+}
+
+/// Threshold for the time of a statement, which is this machine's and not what is asked.
+const ANY_SPEED: [&str; 2] = ["--threshold", "misestimate-call-ms=0"];
+
+/// Checks that the locks of all partitions were seen, and by the fast path.
+fn assert_fast_path_took_all_partitions(run: &Path) {
+    let locks = RunReader::open(run).unwrap().locks().unwrap();
     let most = locks.map(Result::unwrap).filter(|one| one.fast_path);
     assert!(most.map(|one| one.most).max() >= Some(12));
+}
 
-    // How long a statement takes is this machine's, and not what is asked.
-    let speed = ["--threshold", "misestimate-call-ms=0"];
-    let (_, diagnosis) = diagnosed(&[&run, speed[0], speed[1]]);
-    let told = || serde_json::to_string_pretty(&diagnosis).unwrap();
-    let rules = [
+fn assert_every_rule_finds_nothing(run: &str) {
+    let (_, diagnosis) = diagnosed(&[&[run], &ANY_SPEED[..]].concat());
+    for rule in [
         "missing-index",
         "index-open-tax",
         "indexes",
@@ -204,14 +271,16 @@ fn what_is_nearly_wrong_is_not_found_and_was_looked_at() {
         "starved-queue",
         "checkpoints",
         "transactions",
-    ];
-    for rule in rules {
-        assert!(!found(&diagnosis, rule, ""), "{rule}: {}", told());
+    ] {
+        assert!(!found(&diagnosis, rule, ""), "{rule}: {diagnosis:#}");
         let all = diagnosis["rules"].as_array().unwrap();
         let one = all.iter().find(|one| one["rule"] == rule).unwrap();
         assert_eq!(one["outcome"], "well", "it was not looked at: {one}");
     }
+}
 
+/// Checks that the findings appear with other thresholds.
+fn assert_lower_thresholds_find_them(run: &str) {
     let lower = [
         ("missing-index", "public.notes", "missing-index-kept=0.7"),
         ("indexes", "public.events_0_kind", "unused-index-bytes=1"),
@@ -245,16 +314,12 @@ fn what_is_nearly_wrong_is_not_found_and_was_looked_at() {
         ("checkpoints", "checkpoints come", "checkpoints-requested=1"),
         ("transactions", "idle", "transaction-idle-share=0.01"),
     ];
-    let mut arguments = vec![run.as_str(), speed[0], speed[1]];
+    let mut arguments = [&[run], &ANY_SPEED[..]].concat();
     for (.., threshold) in lower {
         arguments.extend(["--threshold", threshold]);
     }
     let (_, diagnosis) = diagnosed(&arguments);
     for (rule, words, threshold) in lower {
-        assert!(
-            found(&diagnosis, rule, words),
-            "{threshold}: {}",
-            serde_json::to_string_pretty(&diagnosis).unwrap()
-        );
+        assert!(found(&diagnosis, rule, words), "{threshold}: {diagnosis:#}");
     }
 }

@@ -13,7 +13,12 @@ const SLOW_CLIENTS: usize = 200;
 /// and that the next client is served.
 pub fn assert_survived(address: &str, path: &str) {
     let mut wrong = Vec::new();
-    for (name, request, expected) in refused_requests(address, path) {
+    for Refused {
+        name,
+        request,
+        expected,
+    } in refused_requests(address, path)
+    {
         let (status, answer) = exchange(address, &request);
         if !expected.contains(&status) {
             wrong.push(format!("{name}: {status:?}, not {expected:?}: {answer}"));
@@ -28,18 +33,60 @@ pub fn assert_survived(address: &str, path: &str) {
 /// The status of an answer; `None` if the connection was closed without one.
 type Status = Option<u16>;
 
-/// Names, requests, and the statuses that they may be answered with.
-fn refused_requests(address: &str, path: &str) -> Vec<(String, Vec<u8>, Vec<Status>)> {
-    let mut cases = Vec::new();
-    let mut add = |name: &str, request: String, expected: &[Status]| {
-        cases.push((name.to_owned(), request.into_bytes(), expected.to_vec()));
-    };
-    let post = |headers: &str, body: &str| {
-        format!("POST /nope HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n\r\n{body}")
-    };
-    let get = |headers: &str| format!("GET {path} HTTP/1.1\r\n{headers}\r\n\r\n");
-    let own = format!("Host: {address}");
+/// Request that must be refused.
+struct Refused {
+    name: String,
+    request: Vec<u8>,
+    /// Statuses that it may be answered with.
+    expected: Vec<Status>,
+}
 
+impl Refused {
+    fn new(name: &str, request: String, expected: &[Status]) -> Self {
+        Refused {
+            name: name.to_owned(),
+            request: request.into_bytes(),
+            expected: expected.to_vec(),
+        }
+    }
+}
+
+/// Address of a listener, and a path that it serves.
+struct Listener<'a> {
+    address: &'a str,
+    path: &'a str,
+}
+
+impl Listener<'_> {
+    fn post(&self, headers: &str, body: &str) -> String {
+        let address = self.address;
+        format!("POST /nope HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n\r\n{body}")
+    }
+
+    /// Returns a GET with these headers alone.
+    fn get(&self, headers: &str) -> String {
+        format!("GET {} HTTP/1.1\r\n{headers}\r\n\r\n", self.path)
+    }
+
+    /// Returns a GET with the listener's host and these lines after it.
+    fn get_with(&self, more: &str) -> String {
+        self.get(&format!("Host: {}{more}", self.address))
+    }
+}
+
+fn refused_requests(address: &str, path: &str) -> Vec<Refused> {
+    let listener = Listener { address, path };
+    let mut requests = requests_with_a_length(&listener);
+    requests.extend(requests_with_a_transfer_coding(&listener));
+    requests.extend(requests_with_a_long_head(&listener));
+    requests.extend(requests_for_another_host(&listener));
+    requests.extend(requests_in_another_protocol(&listener));
+    requests
+}
+
+/// Returns requests with a body, or with a length that no body has.
+fn requests_with_a_length(listener: &Listener<'_>) -> Vec<Refused> {
+    let mut requests = Vec::new();
     for (length, expected) in [
         ("99999999999999", 413),
         ("18446744073709551613", 413),
@@ -48,87 +95,102 @@ fn refused_requests(address: &str, path: &str) -> Vec<(String, Vec<u8>, Vec<Stat
         ("-1", 400),
     ] {
         let header = format!("Content-Length: {length}");
-        add(&header, post(&header, "abc"), &[Some(expected)]);
+        let request = listener.post(&header, "abc");
+        requests.push(Refused::new(&header, request, &[Some(expected)]));
     }
-    let two = "Content-Length: 3\r\nContent-Length: 4";
-    add("two lengths", post(two, "abc"), &[Some(400)]);
-    add("a body", post("Content-Length: 3", "abc"), &[Some(413)]);
+    let two = listener.post("Content-Length: 3\r\nContent-Length: 4", "abc");
+    requests.push(Refused::new("two lengths", two, &[Some(400)]));
+    let body = listener.post("Content-Length: 3", "abc");
+    requests.push(Refused::new("a body", body, &[Some(413)]));
     let large = "x".repeat(1 << 20);
-    let header = format!("Content-Length: {}", large.len());
+    let large = listener.post(&format!("Content-Length: {}", large.len()), &large);
     // What was not read may reset the connection before the answer is seen.
-    add("a large body", post(&header, &large), &[Some(413), None]);
+    requests.push(Refused::new("a large body", large, &[Some(413), None]));
+    requests
+}
+
+fn requests_with_a_transfer_coding(listener: &Listener<'_>) -> Vec<Refused> {
     let chunked = "Transfer-Encoding: chunked";
+    let mut requests = Vec::new();
     for body in ["zz\r\n", "ffffffffffffffffff\r\nabc", "-1\r\n", "3\r\nab"] {
-        add(
-            &format!("chunks {body:?}"),
-            post(chunked, body),
-            &[Some(413)],
-        );
+        let name = format!("chunks {body:?}");
+        let request = listener.post(chunked, body);
+        requests.push(Refused::new(&name, request, &[Some(413)]));
     }
-    let both = format!("{chunked}\r\nContent-Length: 3");
-    add(
-        "chunks with a length",
-        post(&both, "abc"),
-        &[Some(413), Some(400)],
-    );
-    add(
-        "another coding",
-        post("Transfer-Encoding: gzip", ""),
-        &[Some(400)],
-    );
+    let both = listener.post(&format!("{chunked}\r\nContent-Length: 3"), "abc");
+    let expected = [Some(413), Some(400)];
+    requests.push(Refused::new("chunks with a length", both, &expected));
+    let gzip = listener.post("Transfer-Encoding: gzip", "");
+    requests.push(Refused::new("another coding", gzip, &[Some(400)]));
+    requests
+}
 
-    let long = "a".repeat(20 << 10);
-    add(
-        "a long header",
-        get(&format!("{own}\r\nX: {long}")),
-        &[Some(431)],
+/// Returns requests whose header, number of headers, or path exceeds a limit.
+fn requests_with_a_long_head(listener: &Listener<'_>) -> Vec<Refused> {
+    let header = |length| format!("\r\nX: {}", "a".repeat(length));
+    let long = listener.get_with(&header(20 << 10));
+    let huge = listener.get_with(&header(10 << 20));
+    let many = listener.get_with(&header(1).repeat(200));
+    let long_path = "a".repeat(4 << 10);
+    let long_path = format!(
+        "GET /{long_path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+        listener.address
     );
-    let longer = "a".repeat(10 << 20);
-    let longer = get(&format!("{own}\r\nX: {longer}"));
-    add("a huge header", longer, &[Some(431), None]);
-    let many = get(&format!("{own}{}", "\r\nX: a".repeat(200)));
-    add("many headers", many, &[Some(431)]);
-    let long_path = format!("GET /{} HTTP/1.1\r\n{own}\r\n\r\n", "a".repeat(4 << 10));
-    add("a long path", long_path, &[Some(414)]);
+    vec![
+        Refused::new("a long header", long, &[Some(431)]),
+        Refused::new("a huge header", huge, &[Some(431), None]),
+        Refused::new("many headers", many, &[Some(431)]),
+        Refused::new("a long path", long_path, &[Some(414)]),
+    ]
+}
 
-    add(
-        "a foreign host",
-        get("Host: attacker.example"),
-        &[Some(403)],
-    );
+/// Returns requests that name another host, none, or two, and those of another origin.
+fn requests_for_another_host(listener: &Listener<'_>) -> Vec<Refused> {
+    let Listener { address, path } = listener;
     let port = address.rsplit(':').next().unwrap();
-    let rebound = get(&format!("Host: attacker.example:{port}"));
-    add("a rebound host", rebound, &[Some(403)]);
-    add("a foreign address", get("Host: 192.0.2.1"), &[Some(403)]);
-    add("no host", get("X: a"), &[Some(400)]);
-    let hosts = get(&format!("{own}\r\nHost: attacker.example"));
-    add("two hosts", hosts, &[Some(400)]);
-    let absolute = format!("GET http://attacker.example{path} HTTP/1.1\r\n{own}\r\n\r\n");
-    add("a foreign target", absolute, &[Some(403)]);
+    let rebound = listener.get(&format!("Host: attacker.example:{port}"));
+    let two = listener.get_with("\r\nHost: attacker.example");
+    let absolute = format!("GET http://attacker.example{path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let mut requests: Vec<Refused> = [
+        (
+            "a foreign host",
+            listener.get("Host: attacker.example"),
+            403,
+        ),
+        ("a rebound host", rebound, 403),
+        ("a foreign address", listener.get("Host: 192.0.2.1"), 403),
+        ("no host", listener.get("X: a"), 400),
+        ("two hosts", two, 400),
+        ("a foreign target", absolute, 403),
+    ]
+    .into_iter()
+    .map(|(name, request, expected)| Refused::new(name, request, &[Some(expected)]))
+    .collect();
     for origin in ["http://attacker.example", "null", "http://localhost:3000"] {
-        let header = format!("{own}\r\nOrigin: {origin}");
-        add(&format!("from {origin}"), get(&header), &[Some(403)]);
+        let request = listener.get_with(&format!("\r\nOrigin: {origin}"));
+        requests.push(Refused::new(
+            &format!("from {origin}"),
+            request,
+            &[Some(403)],
+        ));
     }
+    requests
+}
 
-    add("HTTP/0.9", format!("GET {path}\r\n\r\n"), &[Some(400)]);
-    let http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    add("HTTP/2", http2.to_owned(), &[None, Some(400)]);
-    add(
-        "another protocol",
-        "\x16\x03\x01\x02\0\x01\0".into(),
-        &[Some(400)],
-    );
-    add(
-        "a folded header",
-        get(&format!("{own}\r\nX: a\r\n b")),
-        &[Some(400)],
-    );
-    add(
-        "CONNECT",
-        "CONNECT a.example:1 HTTP/1.1\r\n\r\n".into(),
-        &[Some(403)],
-    );
-    cases
+/// Returns requests that are not HTTP/1.1, or use what the listener does not support of it.
+fn requests_in_another_protocol(listener: &Listener<'_>) -> Vec<Refused> {
+    let http09 = format!("GET {}\r\n\r\n", listener.path);
+    let http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned();
+    let tls = "\x16\x03\x01\x02\0\x01\0".to_owned();
+    let folded = listener.get_with("\r\nX: a\r\n b");
+    let connect = "CONNECT a.example:1 HTTP/1.1\r\n\r\n".to_owned();
+    vec![
+        Refused::new("HTTP/0.9", http09, &[Some(400)]),
+        Refused::new("HTTP/2", http2, &[None, Some(400)]),
+        Refused::new("another protocol", tls, &[Some(400)]),
+        Refused::new("a folded header", folded, &[Some(400)]),
+        Refused::new("CONNECT", connect, &[Some(403)]),
+    ]
 }
 
 /// Several requests in one piece, the last of them with a body: answers come in their order.

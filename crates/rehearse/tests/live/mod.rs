@@ -179,6 +179,58 @@ fn assert_is_of_the_run(now: &Value, run: &str) {
     assert_eq!(shown, answered);
 }
 
+/// Live page of a running replay.
+struct Page {
+    address: String,
+    path: String,
+}
+
+impl Page {
+    /// Waits until a replay reports the page.
+    fn of(running: &mut Running) -> Self {
+        let line = running.until("can be watched at http://");
+        let (address, path) = parts(line.split(" at ").last().unwrap());
+        Page { address, path }
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer::come(&self.address, &self.path)
+    }
+
+    /// Opens a stream of events and reads nothing of it.
+    fn viewer_that_reads_nothing(&self) -> TcpStream {
+        let asked = Asked {
+            method: "GET",
+            path: &format!("{}events", self.path),
+            host: &self.address,
+            more: "",
+        };
+        send(&self.address, &asked)
+    }
+
+    /// Returns the secret that a request to stop has to carry.
+    fn secret(&self) -> String {
+        page_data(&self.address, &self.path)["secret"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// Stops the replay, as the page's own script does. Returns the status.
+    fn stop(&self) -> u16 {
+        let Page { address, path } = self;
+        let secret = self.secret();
+        let own = format!("Origin: http://{address}\r\nX-Rehearse-Secret: {secret}\r\n");
+        let asked = Asked {
+            method: "POST",
+            path: &format!("{path}stop"),
+            host: address,
+            more: &own,
+        };
+        ask(address, &asked).0
+    }
+}
+
 #[test]
 fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
     let directory = tempfile::tempdir().unwrap();
@@ -198,23 +250,47 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         "50s",
         "--observe",
     ]);
-    let line = running.until("can be watched at http://");
-    let (address, path) = parts(line.split(" at ").last().unwrap());
-    assert!(address.starts_with("127.0.0.1:"), "{address}");
-    assert_eq!(path.len(), 34, "{path}");
+    let page = Page::of(&mut running);
+    assert!(page.address.starts_with("127.0.0.1:"), "{}", page.address);
+    assert_eq!(page.path.len(), 34, "{}", page.path);
 
-    let mut first = Viewer::come(&address, &path);
-    // One that never reads is nobody's concern.
-    let _deaf = send(
-        &address,
-        &Asked {
-            method: "GET",
-            path: &format!("{path}events"),
-            host: &address,
-            more: "",
-        },
+    let mut first = page.viewer();
+    let _deaf = page.viewer_that_reads_nothing();
+    assert_page_is_private(&page);
+    assert_page_is_found_without_its_last_slash(&page);
+    assert_strangers_are_refused(&page);
+    assert_stops_from_elsewhere_are_refused(&page);
+    assert_page_is_served_at_the_end_of_a_tunnel(&page);
+
+    let points_before = watch_until_running(&mut first);
+    // One that comes later is given what was.
+    let mut second = page.viewer();
+    let (points, now) = second.follow();
+    assert!(
+        points.len() as u64 > points_before,
+        "{points_before} of {}",
+        points.len()
     );
-    let (status, head, body) = get(&address, &path);
+    let (_, of_first) = first.follow();
+    assert_eq!(now, of_first);
+    // The last state is sent when the run is complete.
+    assert_is_of_the_run(&now, &run);
+    assert_end_is_complete(&now);
+    assert_points_add_up(&points);
+    assert_statements_are_shown_without_values(&now);
+
+    // And after the end, for as long as it was asked for.
+    let mut late = page.viewer();
+    assert_eq!(late.follow(), (points, now));
+    running.signal();
+    let (code, said) = running.end();
+    assert_eq!(code, Some(0), "{said:#?}");
+    assert!(TcpStream::connect(&page.address).is_err());
+}
+
+/// Checks that no other site can embed, keep or read the page, and that it loads nothing from elsewhere.
+fn assert_page_is_private(page: &Page) {
+    let (status, head, body) = get(&page.address, &page.path);
     assert_eq!(status, 200);
     for header in [
         "Content-Security-Policy: default-src 'none'",
@@ -230,59 +306,86 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         !body.contains("http://") && body.contains("<h1>"),
         "a page names no address"
     );
-    let bare = get(&address, path.trim_end_matches('/'));
+}
+
+fn assert_page_is_found_without_its_last_slash(page: &Page) {
+    let bare = get(&page.address, page.path.trim_end_matches('/'));
     assert!(
-        bare.0 == 308 && bare.1.contains(&format!("Location: {path}")),
+        bare.0 == 308 && bare.1.contains(&format!("Location: {}", page.path)),
         "{bare:?}"
     );
+}
 
-    // Another key, another name, another method, a stop from elsewhere.
-    let refused = |method: &str, path: &str, host: &str, more: &str| {
-        let (status, head, body) = ask(
-            &address,
-            &Asked {
-                method,
-                path,
-                host,
-                more,
-            },
-        );
-        assert!(!body.contains("data-page") && !head.contains("Access-Control"));
-        status
+/// Sends a request that is refused. Returns the status.
+fn refused(page: &Page, method: &str, path: &str, host: &str, more: &str) -> u16 {
+    let asked = Asked {
+        method,
+        path,
+        host,
+        more,
     };
-    assert_eq!(refused("GET", "/", &address, ""), 404);
-    let other = format!("/{}/", "0".repeat(32));
-    assert_eq!(refused("GET", &other, &address, ""), 404);
-    assert_eq!(refused("GET", &format!("{path}more"), &address, ""), 404);
-    assert_eq!(refused("GET", &path, "attacker.example", ""), 403);
+    let (status, head, body) = ask(&page.address, &asked);
+    assert!(!body.contains("data-page") && !head.contains("Access-Control"));
+    status
+}
+
+/// Checks requests with another key, another name of the host, or another method.
+fn assert_strangers_are_refused(page: &Page) {
+    let Page { address, path } = page;
+    let other_key = format!("/{}/", "0".repeat(32));
+    let unknown = format!("{path}more");
+    let events = format!("{path}events");
     let rebound = format!("attacker.example:{}", address.rsplit(':').next().unwrap());
-    assert_eq!(refused("GET", &format!("{path}events"), &rebound, ""), 403);
-    assert_eq!(refused("POST", &path, &address, ""), 405);
-    let stop = format!("{path}stop");
-    assert_eq!(refused("GET", &stop, &address, ""), 405);
-    assert_eq!(refused("POST", &stop, &address, ""), 403);
-    assert_eq!(
-        refused("POST", &stop, &address, "X-Rehearse-Secret: 00\r\n"),
-        403
-    );
-    let secret = page_data(&address, &path)["secret"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    for (method, path, host, status) in [
+        ("GET", "/", address.as_str(), 404),
+        ("GET", &other_key, address, 404),
+        ("GET", &unknown, address, 404),
+        ("GET", path, "attacker.example", 403),
+        ("GET", &events, &rebound, 403),
+        ("POST", path, address, 405),
+    ] {
+        assert_eq!(
+            refused(page, method, path, host, ""),
+            status,
+            "{method} {path} of {host}"
+        );
+    }
+}
+
+/// Checks stops by GET, without the secret, with another one, and from another origin.
+fn assert_stops_from_elsewhere_are_refused(page: &Page) {
+    let stop = format!("{}stop", page.path);
+    let secret = page.secret();
     let foreign = format!("Origin: http://attacker.example\r\nX-Rehearse-Secret: {secret}\r\n");
-    assert_eq!(refused("POST", &stop, &address, &foreign), 403);
-    // By the end of a tunnel at another port it is the same page.
+    for (method, headers, status) in [
+        ("GET", "", 405),
+        ("POST", "", 403),
+        ("POST", "X-Rehearse-Secret: 00\r\n", 403),
+        ("POST", &foreign, 403),
+    ] {
+        assert_eq!(
+            refused(page, method, &stop, &page.address, headers),
+            status,
+            "{method} {headers}"
+        );
+    }
+}
+
+/// Checks that the page is the same at another port, the end of a tunnel.
+fn assert_page_is_served_at_the_end_of_a_tunnel(page: &Page) {
     let by_tunnel = Asked {
         method: "GET",
-        path: &path,
+        path: &page.path,
         host: "localhost:4711",
         more: "",
     };
-    assert_eq!(ask(&address, &by_tunnel).0, 200);
+    assert_eq!(ask(&page.address, &by_tunnel).0, 200);
+}
 
-    // One that comes later is given what was.
-    let seen = loop {
-        let (name, data) = first.next();
+/// Reads events until more than 100 statements are done. Returns the number of points before the last event.
+fn watch_until_running(viewer: &mut Viewer) -> u64 {
+    loop {
+        let (name, data) = viewer.next();
         let now = &data["now"];
         if name == "step" && now["done"].as_u64() > Some(100) {
             assert!(
@@ -290,21 +393,18 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
                 "{now}"
             );
             assert!(now["left_us"].as_f64() > Some(0.0) && now["position"].as_f64() < Some(1.0));
-            break data["from"].as_u64().unwrap();
+            return data["from"].as_u64().unwrap();
         }
-    };
-    let mut second = Viewer::come(&address, &path);
-    let (points, now) = second.follow();
-    assert!(points.len() as u64 > seen, "{seen} of {}", points.len());
-    let (_, of_first) = first.follow();
-    assert_eq!(now, of_first);
+    }
+}
+
+/// Checks the last state: done, with response times, waits and failures.
+fn assert_end_is_complete(now: &Value) {
     assert_eq!(
         (&now["state"], &now["position"]),
         (&"done".into(), &1.0.into())
     );
     assert!(now["whole"]["response"].is_object());
-    // The last state is sent when the run is complete.
-    assert_is_of_the_run(&now, &run);
     let waits = &now["waits"];
     assert!(waits["why_not"].is_null(), "{waits}");
     assert!(
@@ -315,6 +415,10 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         "{waits}"
     );
     assert_eq!(now["failed"], 36);
+}
+
+/// Checks that the rates of all points, each over its time, are the 360 answers.
+fn assert_points_add_up(points: &[Value]) {
     let answered: f64 = points
         .iter()
         .scan(0.0, |before, point| {
@@ -324,6 +428,9 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         })
         .sum();
     assert!((answered - 360.0).abs() < 0.01, "{answered}");
+}
+
+fn assert_statements_are_shown_without_values(now: &Value) {
     let texts: Vec<&str> = now["top"]
         .as_array()
         .unwrap()
@@ -335,14 +442,6 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         "{texts:?}"
     );
     assert!(texts.iter().all(|text| !text.contains("1, 3")), "{texts:?}");
-
-    // And after the end, for as long as it was asked for.
-    let mut late = Viewer::come(&address, &path);
-    assert_eq!(late.follow(), (points, now));
-    running.signal();
-    let (code, said) = running.end();
-    assert_eq!(code, Some(0), "{said:#?}");
-    assert!(TcpStream::connect(&address).is_err());
 }
 
 #[test]
@@ -363,37 +462,12 @@ fn a_stop_and_ctrl_c_end_it_while_viewers_hang() {
             &run,
             "--ui=127.0.0.1:0",
         ]);
-        let line = running.until("can be watched at http://");
-        let (address, path) = parts(line.split(" at ").last().unwrap());
-        let hanging: Vec<TcpStream> = (0..3)
-            .map(|_| {
-                let path = format!("{path}events");
-                send(
-                    &address,
-                    &Asked {
-                        method: "GET",
-                        path: &path,
-                        host: &address,
-                        more: "",
-                    },
-                )
-            })
-            .collect();
-        let mut viewer = Viewer::come(&address, &path);
+        let page = Page::of(&mut running);
+        let hanging: Vec<TcpStream> = (0..3).map(|_| page.viewer_that_reads_nothing()).collect();
+        let mut viewer = page.viewer();
         while viewer.next().1["now"]["done"].as_u64() < Some(10) {}
         if by_page {
-            let secret = page_data(&address, &path)["secret"]
-                .as_str()
-                .unwrap()
-                .to_owned();
-            let own = format!("Origin: http://{address}\r\nX-Rehearse-Secret: {secret}\r\n");
-            let asked = Asked {
-                method: "POST",
-                path: &format!("{path}stop"),
-                host: &address,
-                more: &own,
-            };
-            assert_eq!(ask(&address, &asked).0, 202);
+            assert_eq!(page.stop(), 202);
         } else {
             running.signal();
         }

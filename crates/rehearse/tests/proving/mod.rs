@@ -3,13 +3,15 @@
 
 mod rewriting;
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
 use sandbox::Dirs;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::{PATIENCE, command, rehearse, trials};
 
@@ -104,22 +106,80 @@ pub(super) fn validated_as(name: &str, output: &Output) -> Value {
     view
 }
 
+/// Sandbox with tables, a workload for it, and a directory for files.
+struct Fixture {
+    directory: TempDir,
+    sandbox: Named,
+    workload: String,
+}
+
+impl Fixture {
+    fn new(sandbox: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sandbox = Named::up(sandbox);
+        Client::connect(&sandbox.url, NoTls)
+            .unwrap()
+            .batch_execute(ITEMS)
+            .unwrap();
+        let workload = workload(&|name| directory.path().join(name).display().to_string());
+        Fixture {
+            directory,
+            sandbox,
+            workload,
+        }
+    }
+
+    /// Returns the path of a file in the directory.
+    fn at(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, content: &str) -> String {
+        let path = self.at(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
 #[test]
 fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name).display().to_string();
-    let sandbox = Named::up("proving");
-    Client::connect(&sandbox.url, NoTls)
-        .unwrap()
-        .batch_execute(ITEMS)
-        .unwrap();
-    let workload = workload(&at);
+    let fixture = Fixture::new("proving");
+    let batched = batch_inserts(&fixture);
+    assert_dropping_nothing_is_reported(&fixture);
+    assert_replay_inserts_every_row(&fixture, &batched);
 
-    // Inserts in batches: fewer statements, and every row.
-    let rewritten = at("b.workload");
+    assert_failing_change_is_refused(&fixture);
+    let change = fixture.write("fix.sql", "CREATE INDEX items_owner ON items (owner);\n");
+    assert_workload_of_another_database_is_refused(&fixture, &change);
+
+    let proof = Proof {
+        path: fixture.at("a.proof"),
+        change,
+        fixture: &fixture,
+    };
+    let trials_before = kill_after_two_trials(&proof);
+    assert_resuming_with_other_options_is_refused(&proof);
+    let done = proof
+        .command("30m", &["--resume", "--json"])
+        .output()
+        .unwrap();
+    let view = validated(&done);
+    assert_only_missing_trials_were_run(&proof, &trials_before);
+    assert_change_won(&view);
+    assert_exit_code_tells_whether_something_is_worse(&done, &view);
+    assert_blocks_are_mirrored_and_nothing_failed(&view);
+    assert_index_is_new(&view);
+    assert_files_are_complete(&proof);
+    assert_proof_is_shown_without_a_server(&proof, done.status.code());
+    assert_sandbox_is_as_before(&fixture.sandbox);
+}
+
+/// Rewrites the workload: drops the reads and merges the inserts. Returns the new workload.
+fn batch_inserts(fixture: &Fixture) -> String {
+    let rewritten = fixture.at("b.workload");
     let done = rehearse(&[
         "rewrite",
-        &workload,
+        &fixture.workload,
         "-o",
         &rewritten,
         "--batch-inserts",
@@ -138,47 +198,56 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_eq!(batching["merged"], 40, "{account}");
     assert_eq!(batching["unchanged"], 0, "{account}");
     assert_eq!(account["statements"], batching["batches"], "{account}");
+    rewritten
+}
+
+fn assert_dropping_nothing_is_reported(fixture: &Fixture) {
     let nothing = rehearse(&[
         "rewrite",
-        &workload,
+        &fixture.workload,
         "-o",
-        &at("nothing.workload"),
+        &fixture.at("nothing.workload"),
         "--drop",
         "nobody sends this",
     ]);
     assert_eq!(nothing.status.code(), Some(0), "{nothing:?}");
     let said = String::from_utf8_lossy(&nothing.stdout);
     assert!(said.contains("No statement holds this text"), "{said}");
+}
+
+/// Replays the batched inserts: fewer statements, and every row.
+fn assert_replay_inserts_every_row(fixture: &Fixture, batched: &str) {
+    let sandbox = &fixture.sandbox;
     let replayed = rehearse(&[
         "replay",
-        &rewritten,
+        batched,
         "--target",
         &sandbox.url,
         "-o",
-        &at("b.run"),
+        &fixture.at("b.run"),
         "--speed",
         "max",
     ]);
     assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
     assert_eq!(sandbox.ask("SELECT count(*) FROM events"), 40);
     assert_eq!(sandbox.ask("SELECT count(DISTINCT kind) FROM events"), 40);
+}
 
-    // A change that fails stops before any replay.
-    std::fs::write(at("bad.sql"), "SELECT 1; CREATE INDEX ON items (nosuch)").unwrap();
-    std::fs::write(
-        at("fix.sql"),
-        "CREATE INDEX items_owner ON items (owner);\n",
-    )
-    .unwrap();
+/// Checks that a change that fails stops before any replay.
+fn assert_failing_change_is_refused(fixture: &Fixture) {
+    let (change, proof) = (
+        fixture.write("bad.sql", "SELECT 1; CREATE INDEX ON items (nosuch)"),
+        fixture.at("bad.proof"),
+    );
     let refused = rehearse(&[
         "prove",
-        &workload,
+        &fixture.workload,
         "--sandbox",
-        &sandbox.name,
+        &fixture.sandbox.name,
         "--change",
-        &at("bad.sql"),
+        &change,
         "-o",
-        &at("bad.proof"),
+        &proof,
     ]);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -188,23 +257,30 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
             && said.contains("\"nosuch\" does not exist"),
         "{said}"
     );
-    assert!(!Path::new(&at("bad.proof")).exists());
-    // It belongs where the workload's statements go.
-    let log = "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=elsewhere\n\
-               2026-03-01 09:00:01.000 UTC [7] LOG:  statement: SELECT 1\n";
-    std::fs::write(at("elsewhere.log"), log).unwrap();
-    let elsewhere = at("elsewhere.workload");
-    let (log, prefix) = (at("elsewhere.log"), "%m [%p] ");
+    assert!(!Path::new(&proof).exists());
+}
+
+/// Checks that a change belongs in the database of the workload's statements.
+fn assert_workload_of_another_database_is_refused(fixture: &Fixture, change: &str) {
+    let log = fixture.write(
+        "elsewhere.log",
+        "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=elsewhere\n\
+         2026-03-01 09:00:01.000 UTC [7] LOG:  statement: SELECT 1\n",
+    );
+    let (elsewhere, proof) = (
+        fixture.at("elsewhere.workload"),
+        fixture.at("elsewhere.proof"),
+    );
+    let prefix = "%m [%p] ";
     let captured = rehearse(&["capture", "log", &log, "--prefix", prefix, "-o", &elsewhere]);
     assert_eq!(captured.status.code(), Some(0), "{captured:?}");
-    let (name, fix, proof) = (&sandbox.name, at("fix.sql"), at("elsewhere.proof"));
     let refused = rehearse(&[
         "prove",
         &elsewhere,
         "--sandbox",
-        name,
+        &fixture.sandbox.name,
         "--change",
-        &fix,
+        change,
         "-o",
         &proof,
     ]);
@@ -215,16 +291,24 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
         "{said}"
     );
     assert!(!Path::new(&proof).exists());
+}
 
-    let (proof, fix) = (at("a.proof"), at("fix.sql"));
-    let given = |within: &'static str| {
-        [
+/// Proof of a new index, in two blocks and one noise run: nine trials.
+struct Proof<'a> {
+    fixture: &'a Fixture,
+    change: String,
+    path: String,
+}
+
+impl Proof<'_> {
+    fn command(&self, time_budget: &str, more: &[&str]) -> Command {
+        let given = [
             "prove",
-            workload.as_str(),
+            &self.fixture.workload,
             "--sandbox",
-            sandbox.name.as_str(),
+            &self.fixture.sandbox.name,
             "--change",
-            fix.as_str(),
+            &self.change,
             "--goal",
             "cpu",
             "--blocks",
@@ -232,62 +316,89 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
             "--noise-runs",
             "1",
             "--time-budget",
-            within,
+            time_budget,
             "--seed",
             "3",
             "-o",
-            proof.as_str(),
-        ]
-        .map(str::to_owned)
-    };
-    let run = |given: &[String], more: &[&str]| {
-        let given = given.iter().map(String::as_str).chain(more.iter().copied());
-        command(&given.collect::<Vec<_>>())
-    };
-    let mut child = run(&given("30m"), &[])
+            &self.path,
+        ];
+        command(&[&given[..], more].concat())
+    }
+
+    fn trials(&self) -> BTreeMap<String, String> {
+        trials(Path::new(&self.path))
+    }
+}
+
+/// Kills a proof once it has two trials. Returns its trials.
+fn kill_after_two_trials(proof: &Proof<'_>) -> BTreeMap<String, String> {
+    let mut child = proof
+        .command("30m", &[])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let begun = Instant::now();
-    while trials(Path::new(&proof)).len() < 2 {
+    while proof.trials().len() < 2 {
         assert!(child.try_wait().unwrap().is_none(), "it is over too early");
         assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = trials(Path::new(&proof));
-    assert!(before.len() < 9);
-    let refused = run(&given("29m"), &["--resume"]).output().unwrap();
+    let trials = proof.trials();
+    assert!(trials.len() < 9);
+    trials
+}
+
+fn assert_resuming_with_other_options_is_refused(proof: &Proof<'_>) {
+    let refused = proof.command("29m", &["--resume"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("other options (--time-budget)"), "{said}");
+}
 
-    let done = run(&given("30m"), &["--resume", "--json"])
-        .output()
-        .unwrap();
-    let view = validated(&done);
-    let after = trials(Path::new(&proof));
+fn assert_only_missing_trials_were_run(proof: &Proof<'_>, before: &BTreeMap<String, String>) {
+    let after = proof.trials();
     assert_eq!(after.len(), 9);
-    for (file, text) in &before {
+    for (file, text) in before {
         assert_eq!(&after[file], text, "{file} was done again");
     }
+}
+
+fn assert_change_won(view: &Value) {
     let side = &view["sides"][0];
     assert_eq!(side["verdict"], "won", "{view:#}");
     assert_eq!(
         (&view["ended"], &side["blocks"]),
         (&"clear".into(), &2.into())
     );
-    // On a busy machine inserts may wait longer for its disk in some runs than in others, and be called slower: then
-    // the exit code has to say so.
+    assert_eq!(side["errors"], Value::Array(Vec::new()), "{view:#}");
+    let faster = side["faster"].as_array().unwrap();
+    assert!(
+        faster
+            .iter()
+            .any(|one| one["sql"].as_str().unwrap().contains("from items")),
+        "{side:#}"
+    );
+}
+
+/// Checks the exit code against the verdict.
+///
+/// On a busy machine inserts may wait longer for its disk in some runs than in others, and be called slower: then
+/// the exit code has to say so.
+fn assert_exit_code_tells_whether_something_is_worse(done: &Output, view: &Value) {
+    let side = &view["sides"][0];
     let is_worse = side["worse"].as_bool().unwrap();
     let slower = side["slower"].as_array().unwrap();
     assert!(slower.is_empty() || is_worse, "{view:#}");
-    assert_eq!(side["errors"], Value::Array(Vec::new()), "{view:#}");
     let code = i32::from(is_worse);
     assert_eq!(done.status.code(), Some(code), "{view:#}");
-    let of_blocks: Vec<u64> = view["runs"].as_array().unwrap()[1..]
+}
+
+fn assert_blocks_are_mirrored_and_nothing_failed(view: &Value) {
+    let runs = view["runs"].as_array().unwrap();
+    let of_blocks: Vec<u64> = runs[1..]
         .iter()
         .map(|run| run["place"]["side"].as_u64().unwrap())
         .collect();
@@ -297,41 +408,44 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
         of_blocks[..4].iter().collect::<Vec<_>>()
     );
     assert!(
-        view["runs"]
-            .as_array()
-            .unwrap()
-            .iter()
+        runs.iter()
             .all(|run| run["numbers"]["failed"] == serde_json::json!({}))
     );
-    let faster = side["faster"].as_array().unwrap();
-    assert!(
-        faster
-            .iter()
-            .any(|one| one["sql"].as_str().unwrap().contains("from items")),
-        "{side:#}"
-    );
+}
+
+fn assert_index_is_new(view: &Value) {
+    let side = &view["sides"][0];
     let index = &side["sizes"][0];
     assert_eq!(index["name"], "items_owner", "{side:#}");
     assert_eq!(
         (&index["before_bytes"], &index["is_index"]),
         (&Value::Null, &true.into())
     );
+}
+
+fn assert_files_are_complete(proof: &Proof<'_>) {
     for file in [
         "proof.json",
         "report.html",
         "compare-1.html",
         "runs/0009.run",
     ] {
-        assert!(Path::new(&proof).join(file).exists(), "{file}");
+        assert!(Path::new(&proof.path).join(file).exists(), "{file}");
     }
-    // Shown again, without a server; and as it was found, the batches' rows among it.
-    let shown = rehearse(&["prove", &proof]);
-    assert_eq!(shown.status.code(), Some(code), "{shown:?}");
+}
+
+fn assert_proof_is_shown_without_a_server(proof: &Proof<'_>, code: Option<i32>) {
+    let shown = rehearse(&["prove", &proof.path]);
+    assert_eq!(shown.status.code(), code, "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(
         text.contains("WON  ") && text.lines().count() <= 40,
         "{text}"
     );
+}
+
+/// Checks that the sandbox has the rows of the batches and no index.
+fn assert_sandbox_is_as_before(sandbox: &Named) {
     assert_eq!(sandbox.ask("SELECT count(*) FROM events"), 40);
     assert_eq!(
         sandbox.ask("SELECT count(*) FROM pg_class WHERE relname = 'items_owner'"),

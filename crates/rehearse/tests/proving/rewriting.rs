@@ -78,15 +78,29 @@ fn workload(at: &dyn Fn(&str) -> String, name: &str, words: fn(i64) -> String) -
     (made, statements)
 }
 
-#[test]
-fn a_workload_in_another_form_leaves_the_same_data_behind() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name).display().to_string();
-    let sandbox = Named::up("rewriting");
-    let mut client = Client::connect(&sandbox.url, NoTls).unwrap();
-    client.batch_execute(TABLE).unwrap();
-    let (original, statements) = workload(&at, "k", plain);
-    let mut left = |workload: &str, run: &str, statements: i64| {
+/// Sandbox with tables as the target of replays, and a directory for workloads and runs.
+struct Target {
+    directory: TempDir,
+    sandbox: Named,
+}
+
+impl Target {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sandbox = Named::up("rewriting");
+        let mut client = Client::connect(&sandbox.url, NoTls).unwrap();
+        client.batch_execute(TABLE).unwrap();
+        Target { directory, sandbox }
+    }
+
+    /// Returns the path of a file in the directory.
+    fn at(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// Replays a workload of this many statements into emptied tables. Returns a digest of the resulting data.
+    fn replay(&self, workload: &str, run: &str, statements: i64) -> i64 {
+        let mut client = Client::connect(&self.sandbox.url, NoTls).unwrap();
         client
             .batch_execute("TRUNCATE kinds; UPDATE counters SET n = 0")
             .unwrap();
@@ -94,9 +108,9 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
             "replay",
             workload,
             "--target",
-            &sandbox.url,
+            &self.sandbox.url,
             "-o",
-            &at(run),
+            &self.at(run),
             "--order",
             "global",
             "--json",
@@ -112,50 +126,89 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
             30
         );
         client.query_one(LEFT, &[]).unwrap().get::<_, i64>(0)
-    };
-    let rewrite = |from: &str, to: &str, how: &[&str]| -> Value {
-        let mut arguments = vec!["rewrite", from, "-o", to, "--json"];
-        arguments.extend(how);
-        let done = rehearse(&arguments);
-        assert_eq!(done.status.code(), Some(0), "{done:?}");
-        serde_json::from_slice(&done.stdout).unwrap()
-    };
-    let as_it_was = left(&original, "original.run", statements);
+    }
+}
 
-    // 30 inserts, updates and reads, of shapes that each session repeats.
-    let prepared = at("prepared.workload");
-    let account = rewrite(&original, &prepared, &["--prepare"]);
+/// Rewrites a workload. Returns the command's account.
+fn rewrite(from: &str, to: &str, how: &[&str]) -> Value {
+    let mut arguments = vec!["rewrite", from, "-o", to, "--json"];
+    arguments.extend(how);
+    let done = rehearse(&arguments);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// Workload in its captured form, and the digest of the data that its replay leaves.
+struct Original {
+    path: String,
+    statements: i64,
+    digest: i64,
+}
+
+#[test]
+fn a_workload_in_another_form_leaves_the_same_data_behind() {
+    let target = Target::new();
+    let (path, statements) = workload(&|name| target.at(name), "k", plain);
+    let digest = target.replay(&path, "original.run", statements);
+    let original = Original {
+        path,
+        statements,
+        digest,
+    };
+    assert_preparing_and_its_reverse_keep_the_data(&target, &original);
+    assert_pooling_keeps_the_data(&target, &original);
+    assert_copying_keeps_the_data(&target);
+    assert_pool_of_no_connections_is_refused(&target, &original);
+}
+
+/// Prepares 30 inserts, updates and reads, of shapes that each session repeats, and reverses it.
+fn assert_preparing_and_its_reverse_keep_the_data(target: &Target, original: &Original) {
+    let prepared = target.at("prepared.workload");
+    let account = rewrite(&original.path, &prepared, &["--prepare"]);
     let account = &account["rewritings"][0];
     assert_eq!(account["rewriting"], "prepare");
     assert_eq!(account["account"]["reworded"], 90, "{account}");
-    assert_eq!(left(&prepared, "prepared.run", statements), as_it_was);
+    assert_eq!(
+        target.replay(&prepared, "prepared.run", original.statements),
+        original.digest
+    );
 
-    let simple = at("simple.workload");
+    let simple = target.at("simple.workload");
     let account = rewrite(&prepared, &simple, &["--unprepare"]);
     assert_eq!(
         account["rewritings"][0]["account"]["reworded"], 90,
         "{account}"
     );
-    assert_eq!(left(&simple, "simple.run", statements), as_it_was);
+    assert_eq!(
+        target.replay(&simple, "simple.run", original.statements),
+        original.digest
+    );
+}
 
-    // Four sessions through two connections: one setting for each is not sent any more, and two are.
-    let pooled = at("pooled.workload");
-    let account = rewrite(&original, &pooled, &["--pool", "2"]);
+/// Sends four sessions through two connections: one setting for each is not sent any more, and two are.
+fn assert_pooling_keeps_the_data(target: &Target, original: &Original) {
+    let pooled = target.at("pooled.workload");
+    let account = rewrite(&original.path, &pooled, &["--pool", "2"]);
     let done = &account["rewritings"][0]["account"];
     assert_eq!(
         (&done["opened"], &done["added"]),
         (&4.into(), &2.into()),
         "{done}"
     );
-    assert_eq!(done["moved"], statements - 4, "{done}");
-    assert_eq!(left(&pooled, "pooled.run", statements - 2), as_it_was);
+    assert_eq!(done["moved"], original.statements - 4, "{done}");
+    assert_eq!(
+        target.replay(&pooled, "pooled.run", original.statements - 2),
+        original.digest
+    );
     let inspected = rehearse(&["inspect", &pooled, "--json"]);
     let inspected: Value = serde_json::from_slice(&inspected.stdout).unwrap();
     assert_eq!(inspected["sessions"]["count"], 2, "{inspected}");
+}
 
-    // Ten rows at a time, of whatever session, as the data of a COPY: three in the place of 30 inserts.
-    let (awkward, _) = workload(&at, "awkward", awkward);
-    let (inserts, copied) = (at("inserts.workload"), at("copied.workload"));
+/// Sends ten rows at a time, of whatever session, as the data of a COPY: three in the place of 30 inserts.
+fn assert_copying_keeps_the_data(target: &Target) {
+    let (awkward, _) = workload(&|name| target.at(name), "awkward", awkward);
+    let (inserts, copied) = (target.at("inserts.workload"), target.at("copied.workload"));
     let others = ["update", "select", "begin", "commit"].map(|one| ["--drop", one]);
     rewrite(&awkward, &inserts, others.as_flattened());
     let account = rewrite(&inserts, &copied, &["--batch-inserts", "10,copy"]);
@@ -169,14 +222,16 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
         (&30.into(), &3.into()),
         "{done}"
     );
-    let inserted = left(&inserts, "inserts.run", 4 + 30);
-    assert_eq!(left(&copied, "copied.run", 4 + 3), inserted);
+    let inserted = target.replay(&inserts, "inserts.run", 4 + 30);
+    assert_eq!(target.replay(&copied, "copied.run", 4 + 3), inserted);
+}
 
+fn assert_pool_of_no_connections_is_refused(target: &Target, original: &Original) {
     let refused = rehearse(&[
         "rewrite",
-        &original,
+        &original.path,
         "-o",
-        &at("no.workload"),
+        &target.at("no.workload"),
         "--pool",
         "0",
     ]);
