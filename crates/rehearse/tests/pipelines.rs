@@ -218,7 +218,7 @@ fn harmless_migration_passes(rehearsal: &Rehearsal) {
     }
 }
 
-/// What was printed as text can be had as JSON, all outputs in one reading of the runs.
+/// Checks that JSON holds what is printed as text, and that one reading of the runs gives all outputs.
 fn outputs_agree(rehearsal: &Rehearsal) {
     let (before, after) = (
         rehearsal.path("harmful/before-1.run"),

@@ -39,9 +39,6 @@ pub fn check(source: &Source) -> Vec<Breach> {
         let rule = format!("{lines} lines; a file has at most {FILE_LINES_MAX}");
         breaches.push(Breach::new(&source.path, 0, rule));
     }
-    if !source.is_production {
-        return breaches;
-    }
     for function in &source.functions {
         let (name, lines) = &function.value;
         if *lines > FUNCTION_LINES_MAX {
@@ -49,6 +46,9 @@ pub fn check(source: &Source) -> Vec<Breach> {
                 format!("`{name}` has {lines} lines; a function has at most {FUNCTION_LINES_MAX}");
             breaches.push(Breach::new(&source.path, function.line, rule));
         }
+    }
+    if !source.is_production {
+        return breaches;
     }
     for found in &source.structs {
         let fields = &found.value;
@@ -94,14 +94,30 @@ mod tests {
     }
 
     #[test]
-    fn long_function_is_a_breach_in_production_only() {
-        let text = format!("fn a() {{\n{}}}", "b();\n".repeat(99));
-        assert_eq!(rules("crates/a/src/a.rs", &text), 1);
-        assert_eq!(rules("crates/a/tests/a.rs", &text), 0);
-        assert_eq!(
-            rules("crates/a/src/a.rs", &text.replacen("b();\n", "", 1)),
-            0
-        );
+    fn long_function_is_a_breach_in_tests_too() {
+        let long = format!("fn a() {{\n{}}}", "b();\n".repeat(99));
+        let short = long.replacen("b();\n", "", 1);
+        for path in [
+            "crates/a/src/a.rs",
+            "crates/a/tests/a.rs",
+            "crates/a/examples/a.rs",
+            "crates/a/benches/a.rs",
+        ] {
+            assert_eq!(rules(path, &long), 1, "{path}");
+            assert_eq!(rules(path, &short), 0, "{path}");
+        }
+        for frame in [
+            "#[test] FUNCTION",
+            "#[cfg(test)] mod tests { #[test] FUNCTION }",
+            "#[cfg(test)] impl A { FUNCTION }",
+            "impl A { #[cfg(test)] FUNCTION }",
+            "trait A { FUNCTION }",
+        ] {
+            for (function, breaches) in [(&long, 1), (&short, 0)] {
+                let text = frame.replace("FUNCTION", function);
+                assert_eq!(rules("crates/a/src/a.rs", &text), breaches, "{frame}");
+            }
+        }
     }
 
     #[test]

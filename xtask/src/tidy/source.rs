@@ -40,7 +40,7 @@ pub struct Source {
     pub test_lines: Vec<RangeInclusive<usize>>,
     /// Names of modules that are declared under `#[cfg(test)]` in files of their own.
     pub test_modules: Vec<String>,
-    /// Functions of production code, with their numbers of lines.
+    /// Functions, of tests as well, with their numbers of lines.
     pub functions: Vec<Located<(String, usize)>>,
     /// Structs of production code.
     pub structs: Vec<Located<StructFields>>,
@@ -82,6 +82,10 @@ impl Source {
         };
         let tokens: TokenStream = text.parse().expect("syn parsed it");
         collect_names(tokens, &mut source.names);
+        FunctionReader {
+            functions: &mut source.functions,
+        }
+        .visit_file(&file);
         Reader {
             source: &mut source,
         }
@@ -203,6 +207,40 @@ fn collect_names(tokens: TokenStream, names: &mut Vec<Located<String>>) {
     }
 }
 
+/// Reads the functions of a file.
+struct FunctionReader<'a> {
+    functions: &'a mut Vec<Located<(String, usize)>>,
+}
+
+impl FunctionReader<'_> {
+    fn add(&mut self, name: &syn::Ident, span: Span) {
+        let lines = lines_of(span);
+        let count = lines.end() - lines.start() + 1;
+        self.functions.push(Located {
+            line: *lines.start(),
+            value: (name.to_string(), count),
+        });
+    }
+}
+
+impl<'ast> Visit<'ast> for FunctionReader<'_> {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.add(&item.sig.ident, item.span());
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.add(&item.sig.ident, item.span());
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.add(&item.sig.ident, item.span());
+        visit::visit_trait_item_fn(self, item);
+    }
+}
+
+/// Reads what a file's production code says.
 struct Reader<'a> {
     source: &'a mut Source,
 }
@@ -223,15 +261,6 @@ fn lines_of(span: Span) -> RangeInclusive<usize> {
 }
 
 impl Reader<'_> {
-    fn add_function(&mut self, name: &syn::Ident, span: Span) {
-        let lines = lines_of(span);
-        let count = lines.end() - lines.start() + 1;
-        self.source.functions.push(Located {
-            line: *lines.start(),
-            value: (name.to_string(), count),
-        });
-    }
-
     fn add_path(&mut self, line: usize, path: Vec<String>) {
         let within = path
             .first()
@@ -309,17 +338,11 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_item(self, item);
     }
 
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.add_function(&item.sig.ident, item.span());
-        visit::visit_item_fn(self, item);
-    }
-
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if is_for_tests(&item.attrs) {
             self.source.test_lines.push(lines_of(item.span()));
             return;
         }
-        self.add_function(&item.sig.ident, item.span());
         visit::visit_impl_item_fn(self, item);
     }
 

@@ -6,9 +6,11 @@ use super::envelopes;
 use super::envelopes::Envelope;
 use super::json::Row;
 use super::prefix;
-use super::prefix::{Inference, LineFacts, Prefix, find_label, is_raised};
+use super::prefix::{Inference, LineFacts, Prefix, is_raised};
 use super::refusal::{journal_refusal, refusal};
-use super::severity::{Label, Severity, foreign_word, is_foreign_label, is_foreign_message};
+use super::severity::{
+    Label, Severity, find_label, foreign_word, is_foreign_label, is_foreign_message,
+};
 use super::timestamp::TimestampParser;
 use super::zones::ZoneReading;
 use super::{LogError, LogFormat};

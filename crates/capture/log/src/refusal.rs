@@ -1,7 +1,7 @@
 //! Names the formats that are known and not read, so that an error says how to get a readable log.
 
 use super::LogError;
-use super::prefix::find_label;
+use super::severity::find_label;
 use super::timestamp::TimestampParser;
 
 /// Number of lines that are examined.

@@ -75,6 +75,21 @@ pub(super) fn label(line: &[u8]) -> Option<(Label, usize)> {
     Some((label, colon + 3))
 }
 
+/// Finds the first severity or label, which is where the prefix ends.
+pub(super) fn find_label(line: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b':', line)
+        .filter(|colon| line.get(colon + 1..colon + 3) == Some(b"  "))
+        .find_map(|colon| {
+            let word = line[..colon]
+                .iter()
+                .rev()
+                .take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+                .count();
+            // A literal in capitals may directly precede the severity.
+            (colon - word..colon).find(|start| label(&line[*start..]).is_some())
+        })
+}
+
 /// Severities and labels as servers with another `lc_messages` write them.
 const FOREIGN_LABELS: &[&str] = &[
     "FEHLER",

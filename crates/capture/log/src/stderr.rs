@@ -9,9 +9,9 @@ use memchr::memmem::Finder;
 use workload::Sqlstate;
 
 use super::entry::{Backend, Entry, ReadResult, Reader, Reading, SessionIdentity, SessionNames};
-use super::prefix::{LineMatch, MatchCache, Prefix, find_label};
+use super::prefix::{LineMatch, MatchCache, Prefix};
 use super::reconcile::Location;
-use super::severity::{LABEL_BYTES_MAX, Label, Severity, foreign_word, label};
+use super::severity::{LABEL_BYTES_MAX, Label, Severity, find_label, foreign_word, label};
 use super::stray_lines::{
     PIECE_BYTES, continues_message, holds_other_message, is_memory_context, is_truncated,
 };

@@ -3,8 +3,8 @@
 //! Such a line may be the rest of the message before it: its tab was lost, the message was torn, or
 //! its beginning stands in another file. Then that message is cut. All of this is off the hot path.
 
-use super::prefix::{Prefix, find_label};
-use super::severity::foreign_word;
+use super::prefix::Prefix;
+use super::severity::{find_label, foreign_word};
 use super::timestamp::TimestampParser;
 
 /// Text that RDS writes at the end of a message that its download cut.

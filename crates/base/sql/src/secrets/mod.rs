@@ -8,6 +8,7 @@
 mod literal;
 mod names;
 mod text;
+mod time_words;
 mod values;
 
 use std::sync::LazyLock;

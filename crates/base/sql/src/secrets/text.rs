@@ -9,6 +9,7 @@ use super::super::fingerprint::lexer::{Backslash, Lexer, LexicalRules, Token};
 use super::super::literal::Spelling;
 use super::literal::{comment_gives_secret, holds_login, is_template, is_verifier, may_have_login};
 use super::names::names_a_secret;
+use super::time_words::is_time;
 use super::{DEPTH_MAX, REDACTED_LITERAL, may_hold_secret};
 
 /// Maximum number of tokens in the name of a setting.
@@ -97,18 +98,6 @@ pub(super) enum NamePart {
     /// A parameter's number, from 1.
     Parameter(usize),
 }
-
-/// Words of a time, other than names of months and days of the week.
-const TIME_WORDS: [&str; 14] = [
-    "infinity", "epoch", "now", "today", "tomorrow", "t", "z", "utc", "gmt", "am", "pm", "ad",
-    "bc", "at",
-];
-
-/// First three letters of the names of months and days of the week.
-const MONTHS_AND_DAYS: [&str; 19] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon",
-    "tue", "wed", "thu", "fri", "sat", "sun",
-];
 
 impl SecretFindings {
     /// Whether the last secret extends beyond this offset.
@@ -441,21 +430,7 @@ impl Statement<'_> {
 
     /// Whether the literal is the time in `VALID UNTIL '2030-01-01'` or `'Jan 1 2030'`.
     fn is_expiry_time(&self, at: usize) -> bool {
-        let value = &self.statement[at].value;
-        let is_part =
-            |character: char| character.is_ascii_alphanumeric() || "-:+., ".contains(character);
-        let mut words = value.split(|character: char| !character.is_ascii_alphabetic());
-        let is_known = |word: &str| {
-            let word = word.to_ascii_lowercase();
-            let name = word.get(..3).unwrap_or(&word);
-            word.is_empty()
-                || TIME_WORDS.contains(&&*word)
-                || MONTHS_AND_DAYS.contains(&name) && word.len() <= 9
-        };
-        at > 0
-            && self.statement[at - 1].is("until")
-            && value.chars().all(is_part)
-            && words.all(is_known)
+        at > 0 && self.statement[at - 1].is("until") && is_time(&self.statement[at].value)
     }
 
     /// Finds a role's password that is not a literal: it was typed without quotes, or with wrong ones.

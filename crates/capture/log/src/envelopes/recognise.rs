@@ -25,7 +25,7 @@ use crate::recognise::{
     RecognisedFormat, check_prefix, format_advice, prefix_advice, translated_word, undecided_error,
     unknown_zone,
 };
-use crate::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
+use crate::severity::{Severity, find_label, foreign_word, is_foreign_label, is_foreign_message};
 use crate::timestamp::TimestampParser;
 use crate::zones::ZoneReading;
 use crate::{LogError, LogFormat, SkipReason, UnreadableReason};
@@ -364,7 +364,7 @@ fn scan_sample(envelope: &Envelope, sample: &[u8]) -> SampleScan {
                 .split(|byte| *byte == b'\n')
                 .next()
                 .unwrap_or_default();
-            let labelled = prefix::find_label(first).is_some()
+            let labelled = find_label(first).is_some()
                 || std::str::from_utf8(first).is_ok_and(|first| foreign_word(first).is_some());
             if is_log && labelled && part.chunk != PartKind::Continues {
                 texts.push(ServerLine {

@@ -1,10 +1,9 @@
 //! Judges a prefix by what it reads in a line. Some messages repeat the names of their session, and
 //! others are never written by a process without a client.
 
-use super::infer::find_label;
 use super::{Escape, Prefix};
 use crate::message::{Message, classify, split_authorized};
-use crate::severity::{Label, Severity, label};
+use crate::severity::{Label, Severity, find_label, label};
 use crate::timestamp::TimestampParser;
 
 /// A line and the start of its first label.

@@ -8,7 +8,7 @@
 use super::evidence::{LabelledLine, LineFacts, Verdict};
 use super::shape::{escape_of_key, key_before, list_shapes};
 use super::{Escape, NameOrder, Prefix};
-use crate::severity::label;
+use crate::severity::find_label;
 use crate::timestamp::TimestampParser;
 
 /// A candidate prefix that matches.
@@ -336,19 +336,4 @@ impl Prefix {
             escape_of_key(&key).is_some()
         })
     }
-}
-
-/// Finds the first severity or label, which is where the prefix ends.
-pub(crate) fn find_label(line: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b':', line)
-        .filter(|colon| line.get(colon + 1..colon + 3) == Some(b"  "))
-        .find_map(|colon| {
-            let word = line[..colon]
-                .iter()
-                .rev()
-                .take_while(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-                .count();
-            // A literal in capitals may directly precede the severity.
-            (colon - word..colon).find(|start| label(&line[*start..]).is_some())
-        })
 }

@@ -6,7 +6,7 @@
 use super::evidence::LineFacts;
 use super::matching::label_after;
 use super::{Escape, Piece, Prefix};
-use crate::severity::Label;
+use crate::severity::{Label, find_label};
 use crate::timestamp::TimestampParser;
 
 impl Prefix {
@@ -88,7 +88,7 @@ impl Prefix {
 
 /// Returns whether only a client's process writes this line.
 fn is_of_client(line: &[u8]) -> bool {
-    super::find_label(line).is_some_and(|label_at| LineFacts::of(&(line, label_at)).is_of_client())
+    find_label(line).is_some_and(|label_at| LineFacts::of(&(line, label_at)).is_of_client())
 }
 
 fn has_time_and_process(pieces: &[Piece]) -> bool {
