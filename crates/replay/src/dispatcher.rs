@@ -360,7 +360,7 @@ impl JobBuilder<'_> {
     fn build(&mut self, mut event: Event, fingerprint: Option<Fingerprint>, due_ns: i64) -> Job {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
-        let is_withheld = self.options.read_only
+        let is_withheld = self.options.read_only.is_on()
             && !read_only_guard::keep_from_writing(&mut event, self.unrestricted);
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {

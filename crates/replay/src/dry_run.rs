@@ -74,7 +74,7 @@ pub fn dry_run(
         forecast.statements += 1;
         let skipped = match unreplayable {
             Some(reason) => Some(SkipReason::Unreplayable(reason)),
-            None if options.read_only
+            None if options.read_only.is_on()
                 && !read_only_guard::keep_from_writing(&mut event, &unrestricted) =>
             {
                 Some(SkipReason::ReadOnly)

@@ -47,6 +47,7 @@ mod progress;
 mod queue;
 mod read_only_catalogue;
 mod read_only_guard;
+mod read_only_role;
 mod record;
 mod remap;
 mod resume;
@@ -79,7 +80,7 @@ pub use live_stats::{LatencyHistogram, LatencyHistograms, StatementTotals, TopSt
 pub use load_source::{ClientEvents, LoadSource};
 pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Metrics, MetricsReading};
-pub use options::{IoMethod, Options, SendOrder};
+pub use options::{IoMethod, Options, ReadOnly, SendOrder};
 pub use progress::Observer;
 pub use resume::PreviousRun;
 pub use source_server_check::find_source_server;

@@ -34,8 +34,8 @@ pub struct Options {
     pub repeat: u32,
     /// Concurrent copies of each session.
     pub scale: Scale,
-    /// Whether the server must keep every session from writing.
-    pub read_only: bool,
+    /// Protection of the target from writes.
+    pub read_only: ReadOnly,
     /// Row limit for executions of named portals and further fetches, if the capture does not have it. `None`:
     /// the first execution asks for all rows, and further fetches are skipped.
     pub fetch_size: Option<u32>,
@@ -78,6 +78,26 @@ pub struct Options {
     pub workload_name: Option<String>,
 }
 
+/// Protection of the target from the writes of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadOnly {
+    /// None.
+    #[default]
+    Off,
+    /// Sessions are read-only, and what this does not hold back is not sent.
+    Sessions,
+    /// As [`ReadOnly::Sessions`], and no role of a session has a right to write. The replay checks that before it
+    /// begins.
+    Role,
+}
+
+impl ReadOnly {
+    /// Whether the target is protected.
+    pub fn is_on(self) -> bool {
+        self != ReadOnly::Off
+    }
+}
+
 /// I/O method of workers at full speed, for connections without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoMethod {
@@ -110,7 +130,7 @@ impl Default for Options {
             ramp_up: Duration::ZERO,
             repeat: 1,
             scale: Scale::default(),
-            read_only: false,
+            read_only: ReadOnly::Off,
             statement_timeout: None,
             fetch_size: None,
             remap_generated: false,
@@ -140,7 +160,7 @@ impl Options {
             target.settings.retain(|(known, _)| known != name);
             target.settings.push((name.to_owned(), value));
         };
-        if self.read_only {
+        if self.read_only.is_on() {
             set(read_only_guard::SETTING, "on".to_owned());
         }
         if let Some(timeout) = self.statement_timeout {
@@ -214,7 +234,12 @@ impl Options {
             .as_ref()
             .map(|feed| feed.clients().to_string());
         note("clients", clients);
-        note("read_only", self.read_only.then(|| "true".to_owned()));
+        let read_only = match self.read_only {
+            ReadOnly::Off => None,
+            ReadOnly::Sessions => Some("true".to_owned()),
+            ReadOnly::Role => Some("role".to_owned()),
+        };
+        note("read_only", read_only);
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         let remaps = self.remap_generated.then(|| "true".to_owned());
         note("remap_generated", remaps);

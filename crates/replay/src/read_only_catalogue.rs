@@ -8,6 +8,7 @@
 //! held back. Views, policies, operators, aggregates and casts are followed to the functions that they use.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use connect::Target;
@@ -17,14 +18,15 @@ use workload::WorkloadReader;
 use crate::connect::{ConnectError, Dialer, QueryConnection};
 use crate::error::ReplayError;
 use crate::login::Login;
-use crate::options::Options;
+use crate::options::{Options, ReadOnly};
+use crate::read_only_role::check_rights;
 
 /// Time limit for the questions to one database.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Volatile functions, built-in and of extensions, that a read-only transaction may call: they change nothing outside
 /// of their session, only take advisory locks or notify, or are refused there. A star stands for any end.
-const HARMLESS: [&str; 57] = [
+pub(crate) const HARMLESS: [&str; 59] = [
     "amvalidate",
     "bernoulli",
     "clock_timestamp",
@@ -41,6 +43,7 @@ const HARMLESS: [&str; 57] = [
     "lo_tell*",
     "loread",
     "nextval",
+    "normal_rand",
     "pg_advisory_*",
     "pg_blocking_pids",
     "pg_buffercache_pages",
@@ -77,6 +80,7 @@ const HARMLESS: [&str; 57] = [
     "pgp_*",
     "random*",
     "set_config",
+    "set_limit",
     "setseed",
     "setval",
     "system",
@@ -123,7 +127,7 @@ const RELATIONS_SQL: &str = "SELECT c.relname, pg_catalog.pg_get_viewdef(c.oid) 
 const FOREIGN_TABLES_SQL: &str = "WITH RECURSIVE found AS ( \
      SELECT oid FROM pg_catalog.pg_class WHERE relkind = 'f' \
      UNION SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN found ON found.oid = i.inhrelid) \
-     SELECT c.relname FROM found JOIN pg_catalog.pg_class c USING (oid)";
+     SELECT c.relname FROM found JOIN pg_catalog.pg_class c ON c.oid = found.oid";
 
 /// Uses of functions other than by their names: kind, name, identifier of the function.
 const USES_SQL: &str = "SELECT 'operator', oprname, oprcode::oid FROM pg_catalog.pg_operator WHERE oid >= 16384 \
@@ -146,24 +150,30 @@ pub(crate) fn unrestricted_names(
     target: &Target,
     options: &Options,
 ) -> Result<UnrestrictedNames, ReplayError> {
-    if !options.read_only {
+    if !options.read_only.is_on() {
         return Ok(UnrestrictedNames::default());
     }
     let dialer = Dialer::new(&options.target_with_settings(target))?;
     let mut known: BTreeSet<String> = BTreeSet::new();
+    let mut checked: BTreeSet<(Arc<str>, Arc<str>)> = BTreeSet::new();
     let mut names = UnrestrictedNames::default();
     for session in reader.sessions()? {
         let session = session?;
         let login = options
             .logins
             .login(target, &session.user, &session.database, "");
+        let refused = |source| ReplayError::Refused {
+            address: target.address(),
+            user: login.user.to_string(),
+            database: login.database.to_string(),
+            source,
+        };
+        let pair = (login.user.clone(), login.database.clone());
+        if options.read_only == ReadOnly::Role && checked.insert(pair) {
+            let mut connection = open(&dialer, &login).map_err(refused)?;
+            check_rights(&mut connection, &login.user).map_err(refused)?;
+        }
         if known.insert(login.database.to_string()) {
-            let refused = |source| ReplayError::Refused {
-                address: target.address(),
-                user: login.user.to_string(),
-                database: login.database.to_string(),
-                source,
-            };
             add_database(&dialer, &login, &mut names).map_err(refused)?;
         }
     }
@@ -175,11 +185,17 @@ fn add_database(
     login: &Login,
     names: &mut UnrestrictedNames,
 ) -> Result<(), ConnectError> {
-    let mut connection = dialer.questions(login)?;
-    connection.limit(LIMIT);
-    let mut catalogue = Catalogue::read(&mut connection)?;
+    let mut catalogue = Catalogue::read(&mut open(dialer, login)?)?;
     while catalogue.propagate(names) {}
     Ok(())
+}
+
+/// Opens a connection for questions to the catalogue. No object of the database can stand for one of the catalogue.
+fn open<'d>(dialer: &'d Dialer, login: &Login) -> Result<QueryConnection<'d>, ConnectError> {
+    let mut connection = dialer.questions(login)?;
+    connection.limit(LIMIT);
+    connection.query("SET search_path TO pg_catalog, pg_temp")?;
+    Ok(connection)
 }
 
 /// A function of the catalogue.

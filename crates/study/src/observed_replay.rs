@@ -181,7 +181,7 @@ fn describe_writes(reader: &WorkloadReader, engine: &Options) -> String {
     if writes == 0 {
         return "none of them writes, as far as their first words tell".to_owned();
     }
-    if engine.read_only {
+    if engine.read_only.is_on() {
         return format!("{writes} of the workload's may write: the server will refuse them");
     }
     let rounds = u64::from(engine.repeat.max(1));

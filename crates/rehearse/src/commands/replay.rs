@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::Speed;
-use replay::{IoMethod, LoginMap, Options, PreviousRun, Scale, SendOrder, StartupOptions, Target};
+use replay::{
+    IoMethod, LoginMap, Options, PreviousRun, ReadOnly, Scale, SendOrder, StartupOptions, Target,
+};
 use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
@@ -59,7 +61,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         &whole,
         (&target, &engine.logins),
         options.safety.allow_captured_server.as_deref(),
-        engine.read_only,
+        engine.read_only.is_on(),
     )?;
     let wanted = options.part.slice();
     let output = options.output.as_deref();
@@ -190,7 +192,11 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             factor: pace.copies,
             shift: pace.copy_delay,
         },
-        read_only: safety.read_only,
+        read_only: match (&safety.read_only_role, safety.read_only) {
+            (Some(_), _) => ReadOnly::Role,
+            (None, true) => ReadOnly::Sessions,
+            (None, false) => ReadOnly::Off,
+        },
         statement_timeout: safety.statement_timeout,
         retry_for: safety.retry_for,
         checkpoint: safety.checkpoint,
@@ -198,7 +204,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         remap_generated: options.sending.remap_generated,
         digest: options.sending.checksum_results.is_some(),
         logins: LoginMap {
-            user: options.as_user.clone(),
+            user: safety.read_only_role.clone().or(options.as_user.clone()),
             database: options.as_database.clone(),
             users: mapping("--map-user", &options.map_user)?,
             databases: mapping("--map-database", &options.map_database)?,
@@ -250,7 +256,7 @@ fn dry_run(
         statements: forecast.statements,
         sent: forecast.statements - skipped,
         writes: forecast.writes,
-        read_only: engine.read_only,
+        read_only: engine.read_only.is_on(),
         skipped: forecast.skipped,
         span_ns: forecast.span_ns,
         idle_skipped_us: forecast.cut_us,

@@ -64,6 +64,10 @@ pub struct SafetyArgs {
     /// Make the server reject all writes (default_transaction_read_only).
     #[arg(long)]
     pub read_only: bool,
+    /// Connect every session as this role, and refuse the role if it has a right to write.
+    /// Implies --read-only.
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["as_user", "map_user", "set_role"])]
+    pub read_only_role: Option<String>,
     /// Cancel statements that take longer than this.
     #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub statement_timeout: Option<Duration>,

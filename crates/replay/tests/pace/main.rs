@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clock::{Clock, Factor, Speed, SystemClock};
 use postgres::{Client, NoTls};
-use replay::{COPY_SESSION_OFFSET, Observer, Options, Scale, Snapshot, Target};
+use replay::{COPY_SESSION_OFFSET, Observer, Options, ReadOnly, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Endpoint, Sandbox};
 use workload::{

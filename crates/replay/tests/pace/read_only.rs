@@ -6,7 +6,7 @@ use sandbox::Endpoint;
 use workload::Boundary::{Nothing, Sync};
 use workload::{Boundary, EventKind, Sqlstate, WireDetails};
 
-use super::{Options, Script, Speed, database_on, server, statements};
+use super::{Options, ReadOnly, Script, Speed, database_on, server, statements};
 
 /// Functions that write or permit writing, for a role whose transactions may write.
 const SCHEMA: &str = "
@@ -178,7 +178,7 @@ fn nothing_is_written(server: &Endpoint) {
     add_sessions_with_startup_parameters(&mut script);
     let reading = Options {
         speed: Speed::Max,
-        read_only: true,
+        read_only: ReadOnly::Sessions,
         ..Options::default()
     };
     let (info, executions) = script.replay(&reading);
@@ -189,7 +189,7 @@ fn nothing_is_written(server: &Endpoint) {
     assert_reading_continues(&executions);
     // The test can fail: without the option all of this writes.
     let writing = Options {
-        read_only: false,
+        read_only: ReadOnly::Off,
         ..reading
     };
     script.replay(&writing);

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use clock::{Clock, Speed, SystemClock};
 use postgres::Client;
-use replay::{Observer, Options, Snapshot, Target};
+use replay::{Observer, Options, ReadOnly, Snapshot, Target};
 use run::{Execution, Outcome, RunReader};
 use sandbox::Endpoint;
 use workload::{
     Event, EventKind, NoRedaction, Provenance, Session, WireDetails, WorkloadReader,
     WorkloadWriter, WriterOptions,
 };
+
+mod role;
 
 const SCHEMA: &str = r"
     CREATE EXTENSION IF NOT EXISTS dblink;
@@ -360,34 +362,25 @@ fn write_workload(path: &Path, sessions: &[Attack]) {
     writer.finish(Provenance::default()).unwrap();
 }
 
-/// Replays a workload, and returns its executions.
-fn replay(path: &Path, run: &Path, server: &Endpoint, read_only: bool) -> Vec<Execution> {
+/// Replays a workload as its users, and returns its executions.
+fn replay(path: &Path, run: &Path, server: &Endpoint, read_only: ReadOnly) -> Vec<Execution> {
     let options = Options {
         speed: Speed::Max,
         read_only,
         ..Options::default()
     };
+    replay_with(&options, path, run, server)
+}
+
+fn replay_with(options: &Options, path: &Path, run: &Path, server: &Endpoint) -> Vec<Execution> {
     let reader = WorkloadReader::open(path).unwrap();
     let target = Target::parse(&server.url("attack"), |_| None).unwrap();
     let checked = options.target_with_settings(&target);
     let info = replay::check_target(&reader, &checked, &options.logins).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    replay::replay(
-        &reader,
-        &target,
-        info,
-        &options,
-        run,
-        &clock,
-        &mut Unwatched,
-    )
-    .unwrap();
+    replay::replay(&reader, &target, info, options, run, &clock, &mut Unwatched).unwrap();
     let reader = RunReader::open(run).unwrap();
     reader.executions().unwrap().map(Result::unwrap).collect()
-}
-
-fn state(client: &mut Client) -> String {
-    client.query_one(STATE, &[]).unwrap().get(0)
 }
 
 #[test]
@@ -397,24 +390,59 @@ fn read_only_replay_of_attacks_writes_nothing() {
     }
 }
 
-fn attack(major: u16) {
-    let (_sandbox, server) = test_support::server()
-        .major(major)
-        .password("attack")
-        .start();
-    let mut admin = test_support::connect(&server);
-    admin.batch_execute("CREATE DATABASE attack").unwrap();
-    let mut client = Client::connect(&server.url("attack"), postgres::NoTls).unwrap();
-    for statement in sql::statement_texts(SCHEMA) {
-        client.batch_execute(statement).unwrap();
-    }
-    let directory = tempfile::tempdir().unwrap();
-    // The server's programs run as another user.
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(directory.path(), open).unwrap();
+/// A server with the attacked database, and a workload of all attacks.
+struct Battlefield {
+    _sandbox: sandbox::Sandbox,
+    server: Endpoint,
+    /// A superuser in the attacked database.
+    client: Client,
+    directory: tempfile::TempDir,
+    workload: std::path::PathBuf,
+}
 
+impl Battlefield {
+    fn set_up(major: u16) -> Self {
+        let (sandbox, server) = test_support::server()
+            .major(major)
+            .password("attack")
+            .start();
+        let mut admin = test_support::connect(&server);
+        admin.batch_execute("CREATE DATABASE attack").unwrap();
+        let mut client = Client::connect(&server.url("attack"), postgres::NoTls).unwrap();
+        for statement in sql::statement_texts(SCHEMA) {
+            client.batch_execute(statement).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        // The server's programs run as another user.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        let workload = directory.path().join("a.workload");
+        write_workload(&workload, &sessions(directory.path()));
+        Battlefield {
+            _sandbox: sandbox,
+            server,
+            client,
+            directory,
+            workload,
+        }
+    }
+
+    fn state(&mut self) -> String {
+        self.client.query_one(STATE, &[]).unwrap().get(0)
+    }
+
+    /// Returns the number of programs that the server ran.
+    fn programs(&self) -> usize {
+        let files = std::fs::read_dir(self.directory.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("pwned")).count()
+    }
+}
+
+/// Returns a session for each attack by each protocol, and one that only reads.
+fn sessions(directory: &Path) -> Vec<Attack> {
     let mut sessions: Vec<Attack> = Vec::new();
-    for (number, texts) in attacks(directory.path()) {
+    for (number, texts) in attacks(directory) {
         let simple = texts.iter().map(|text| EventKind::Simple {
             sql: text.as_str().into(),
         });
@@ -444,18 +472,16 @@ fn attack(major: u16) {
     ];
     let reads = harmless.map(|sql| EventKind::Simple { sql: sql.into() });
     sessions.push((5_000, reads.to_vec(), None));
+    sessions
+}
 
-    let workload = directory.path().join("a.workload");
-    write_workload(&workload, &sessions);
-    let before = state(&mut client);
-    let executions = replay(&workload, &directory.path().join("a.run"), &server, true);
-    assert_eq!(state(&mut client), before, "{major}");
-    let programs = || {
-        let files = std::fs::read_dir(directory.path()).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with("pwned")).count()
-    };
-    assert_eq!(programs(), 0, "{major}");
+fn attack(major: u16) {
+    let mut field = Battlefield::set_up(major);
+    let before = field.state();
+    let run = field.directory.path().join("a.run");
+    let executions = replay(&field.workload, &run, &field.server, ReadOnly::Sessions);
+    assert_eq!(field.state(), before, "{major}");
+    assert_eq!(field.programs(), 0, "{major}");
 
     let (mut withheld, mut refused) = (0, BTreeMap::new());
     for execution in &executions {
@@ -475,15 +501,17 @@ fn attack(major: u16) {
     assert!(refused["42601"] >= 16, "{refused:?}");
 
     // The test can fail: without the option most of it writes.
-    replay(&workload, &directory.path().join("b.run"), &server, false);
-    assert_ne!(state(&mut client), before);
-    let written: i64 = client
+    let run = field.directory.path().join("b.run");
+    replay(&field.workload, &run, &field.server, ReadOnly::Off);
+    assert_ne!(field.state(), before);
+    let written: i64 = field
+        .client
         .query_one("SELECT count(DISTINCT n) FROM victim", &[])
         .unwrap()
         .get(0);
     println!(
         "{major}: {written} attacks insert without --read-only, {} run programs",
-        programs()
+        field.programs()
     );
     assert!(written >= 30, "{written}");
 }
