@@ -6,13 +6,13 @@
 STATEMENTS.json is a list of connections, each with `application` (its application_name) and
 `statements`, in the order in which they were sent. Each connection's list must be a subsequence of one
 session of the workload with that application; what else is in that session (a library's own BEGIN, its
-look-ups of types) is listed by text. `"absent": true` instead of statements: no session may have that
+look-ups of types) is listed by text, and an error where the connection is `"complete": true`. `"absent": true` instead of statements: no session may have that
 application. A statement has
 
     sql          as it was sent
     kind         simple, execute, prepare, fetch or cancel; without it any but cancel. A cancel has no more
     named        whether the prepared statement has a name
-    parameters   as text, null for NULL; without it they are not compared
+    parameters   as text, null for NULL, {} for one that is not known; without it they are not compared
     types        the parameters' types by name, for those in binary form that say no type themselves
     rows         returned or affected; without it not compared
     sqlstate     of its failure; without it, it must have succeeded
@@ -20,8 +20,8 @@ application. A statement has
     copy_data    what was sent for COPY … FROM STDIN, as text
     copy_failed  true: the client ended that COPY with a failure
 
-`--log`: the workload was made from a log, which knows no rows, cancels, COPY data and skipped statements;
-those are not compared.
+`--log`: the workload was made from a log, which knows no rows, cancels, COPY data and skipped statements, and
+has a Parse with what is executed; those are not compared.
 
 Exit code 0: all is there; 1: not. Needs pyarrow.
 """
@@ -42,7 +42,8 @@ import pyarrow.parquet
 NAMES = {
     16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 26: "oid", 114: "json",
     700: "float4", 701: "float8", 1007: "int4[]", 1016: "int8[]", 1009: "text[]", 1043: "varchar",
-    1082: "date", 1114: "timestamp", 1184: "timestamptz", 1700: "numeric", 2950: "uuid", 3802: "jsonb",
+    1082: "date", 1114: "timestamp", 1184: "timestamptz", 1186: "interval", 1700: "numeric", 2950: "uuid", 3802: "jsonb",
+    3910: "tstzrange",
 }  # fmt: skip
 NUMBERS = {"int2": ">h", "int4": ">i", "int8": ">q", "oid": ">I", "float4": ">f", "float8": ">d"}
 EPOCH = datetime.datetime(2000, 1, 1)
@@ -59,6 +60,19 @@ def numeric(value):
     part = "".join(f"{digits[i] if 0 <= i < count else 0:04}" for i in behind)[:scale]
     text = (whole.lstrip("0") or "0") + ("." + part if part else "")
     return "-" + text if sign else text
+
+
+def interval(value):
+    """PostgreSQL's interval (interval_send), as it writes one without years and months."""
+    micros, days, months = struct.unpack(">qii", value)
+    if months:
+        return None
+    seconds, micros = divmod(abs(micros), 1_000_000)
+    time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + f".{micros:06}".rstrip("0").rstrip(".")
+    words = [f"{days} day{'' if days == 1 else 's'}"] if days else []
+    if seconds or micros or not words:
+        words.append("-" + time if value[0] & 0x80 else time)
+    return " ".join(words)
 
 
 def array(value, item):
@@ -93,6 +107,8 @@ def decoded(value, name):
             return numeric(value)
         if name == "date":
             return str((EPOCH + datetime.timedelta(days=struct.unpack(">i", value)[0])).date())
+        if name == "interval":
+            return interval(value)
         if name in ("timestamp", "timestamptz"):
             moment = EPOCH + datetime.timedelta(microseconds=struct.unpack(">q", value)[0])
             return str(moment) + ("+00" if name == "timestamptz" else "")
@@ -155,7 +171,8 @@ class Comparison:
 
     def parameters(self, statement, event):
         expected = statement.get("parameters")
-        if expected is None or (self.log and event["unreplayable"]):
+        # A log has no parameters of what failed to be parsed or bound.
+        if expected is None or (self.log and (event["unreplayable"] or event["kind"] == "prepare")):
             return None
         texts = event["parameters"] or []
         if len(texts) != len(expected):
@@ -164,6 +181,8 @@ class Comparison:
         oids = event.get("parameter_types") or []
         types = statement.get("types") or []
         for n, (text, raw, wanted) in enumerate(zip(texts, binary, expected)):
+            if wanted == {}:
+                continue
             name = NAMES.get(oids[n] if n < len(oids) else 0) or (types[n] if n < len(types) else None)
             found = text if raw is None else decoded(raw, name)
             if raw is not None and found is None:
@@ -191,18 +210,26 @@ class Comparison:
         return None
 
 
+def moments(text):
+    """The moments that a timestamp or a range has, in any time zone, and its brackets."""
+    parts = [one.strip('"') for one in text.strip("[]()").split(",")]
+    return [datetime.datetime.fromisoformat(one) for one in parts if one], text[0] in "[(" and (text[0], text[-1])
+
+
 def same_value(found, wanted, name):
     """1e3 and 1000 are one float, t and TRUE one boolean; a log has values as the server writes them."""
     if found is None or wanted is None:
         return False
     if name == "date":
-        return found.startswith(wanted)
-    if name in ("int4[]", "int8[]"):
+        return found.startswith(wanted) or wanted.startswith(found)
+    if name in ("int4[]", "int8[]", "text[]"):
         return found.replace('"', "") == wanted.replace('"', "")
     if name in ("json", "jsonb"):
         return json.loads(found) == json.loads(wanted)
     if name == "bool":
         return found.lower()[0] == wanted.lower()[0]
+    if name in ("timestamptz", "tstzrange"):
+        return moments(found) == moments(wanted)
     if name in ("float4", "float8"):
         try:
             return float(found) == float(wanted)
@@ -226,6 +253,12 @@ def within(comparison, statements, events):
         matched.add(found)
         at = found + 1
     return matched, None
+
+
+def is_logged(statement):
+    """A log has no cancels, nothing that the server passed over, and a Parse as a part of what is executed."""
+    kind = statement.get("kind")
+    return kind != "cancel" and not statement.get("unanswered") and (kind != "prepare" or "sqlstate" in statement)
 
 
 def shortly(text):
@@ -256,15 +289,16 @@ def main():
                 problems.append(f"{application}: there is such a session, and there should be none")
             continue
         if comparison.log:
-            statements = [
-                one for one in statements if one.get("kind") != "cancel" and not one.get("unanswered")
-            ]
+            statements = [one for one in statements if is_logged(one)]
         best = None
         for session in by_application[application]:
             if session in used:
                 continue
             events = [e for e in held[session] if e["kind"] not in ("connect", "disconnect")]
             matched, missing = within(comparison, statements, events)
+            more = [event for n, event in enumerate(events) if n not in matched]
+            if more and missing is None and connection.get("complete"):
+                missing = (len(statements), f"{len(more)} more are there: {shortly(more[0]['sql'] or '')}")
             if best is None or missing is None or len(matched) > len(best[2]):
                 best = (session, events, matched, missing)
             if missing is None:
@@ -281,10 +315,11 @@ def main():
                     others[event["kind"], shortly(event["sql"] or "")] += 1
         else:
             place, why = missing
+            one = statements[place] if place < len(statements) else {"sql": "the end"}
             problems.append(
                 f"{application}: statement {place + 1} of {len(statements)} is not in session {session}:"
-                f" {shortly(statements[place].get('sql', 'a cancel'))}"
-                f" {json.dumps({k: v for k, v in statements[place].items() if k not in ('sql', 'copy_data')})}"
+                f" {shortly(one.get('sql', 'a cancel'))}"
+                f" {json.dumps({k: v for k, v in one.items() if k not in ('sql', 'copy_data')})}"
                 f": {why}"
             )
     # A session of this client that it does not know of.

