@@ -71,6 +71,30 @@ fn a_prefix_that_changes_is_read_on_with_the_new_one() {
 }
 
 #[test]
+fn announced_prefixes_are_followed_one_after_the_other() {
+    let announce = |names: &str, prefix: &str| {
+        format!(
+            "2026-03-01 09:00:00.000 UTC [1] {names}LOG:  parameter \"log_line_prefix\" changed to \"{prefix}\"\n"
+        )
+    };
+    let mut text = String::new();
+    statements(&mut text, 7, "app@shop ", &["a", "b", "c"]);
+    text += &announce("user=,db= ", "%m [%p] user=%u,db=%d ");
+    statements(&mut text, 7, "user=app,db=shop ", &["d", "e", "f"]);
+    text += &announce("app=,user=,db= ", "%m [%p] app=%a,user=%u,db=%d ");
+    statements(&mut text, 7, "app=psql,user=app,db=shop ", &["g", "h", "i"]);
+    let (found, report) = captured(&text, None).unwrap();
+    assert_eq!(found.len(), 9, "{found:?}");
+    assert_eq!(report.reconciliation.unreadable.lines, 0);
+    let notes = report.sources[0].notes.join("\n");
+    assert_eq!(
+        notes.matches("was changed: from line").count(),
+        2,
+        "{notes}"
+    );
+}
+
+#[test]
 fn a_statement_before_a_changed_prefix_is_not_cut() {
     let mut text = String::new();
     statements(&mut text, 7, "", &["a", "b", "c"]);

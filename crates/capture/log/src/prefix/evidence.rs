@@ -101,7 +101,7 @@ impl<'a> LineFacts<'a> {
     }
 
     /// Adds the names of a login that was refused. Other messages name other roles: one that may not be set, or that of
-    /// another server.
+    /// another server. A role that does not exist may be one that an option of the login would set.
     fn add_refusal(&mut self, message: &'a str) {
         let after = |before: &str| {
             let (_, rest) = message.split_once(before)?;
@@ -115,10 +115,7 @@ impl<'a> LineFacts<'a> {
         ]) {
             self.user = after("user \"");
             self.database = after("database \"");
-        } else if starts(&["role \""])
-            && (message.ends_with("\" does not exist")
-                || message.ends_with("\" is not permitted to log in"))
-        {
+        } else if starts(&["role \""]) && message.ends_with("\" is not permitted to log in") {
             self.user = after("role \"");
         } else if starts(&["database \""]) && message.ends_with("\" does not exist") {
             self.database = after("database \"");
@@ -301,4 +298,45 @@ fn is_application(name: &str) -> bool {
             && !name.starts_with(['[', '(', '{', '"', ','])
             && !name.contains(['=', '@'])
             && !name.contains("\":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_login_names_its_user_and_database() {
+        for (message, user, database) in [
+            (
+                "password authentication failed for user \"bob\"",
+                Some("bob"),
+                None,
+            ),
+            (
+                "no pg_hba.conf entry for host \"10.0.0.1\", user \"bob\", database \"shop\", no encryption",
+                Some("bob"),
+                Some("shop"),
+            ),
+            ("role \"bob\" is not permitted to log in", Some("bob"), None),
+            ("database \"shop\" does not exist", None, Some("shop")),
+            // An option of the login: `-c role=admin`.
+            ("role \"admin\" does not exist", None, None),
+            ("permission denied to set role \"admin\"", None, None),
+            (
+                "could not connect: FATAL:  password authentication failed for user \"remote\"",
+                None,
+                None,
+            ),
+            (
+                "terminating connection: database \"shop\" does not exist any more",
+                None,
+                None,
+            ),
+        ] {
+            let facts = LineFacts::of_message(Severity::Fatal, message);
+            assert_eq!((facts.user, facts.database), (user, database), "{message}");
+        }
+        let error = LineFacts::of_message(Severity::Error, "database \"shop\" does not exist");
+        assert_eq!(error.database, None);
+    }
 }

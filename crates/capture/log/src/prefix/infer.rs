@@ -8,7 +8,7 @@
 use super::evidence::{LabelledLine, LineFacts, Verdict};
 use super::shape::{escape_of_key, key_before, list_shapes};
 use super::{Escape, NameOrder, Prefix};
-use crate::severity::find_label;
+use crate::severity::{Label, find_label, label};
 use crate::timestamp::TimestampParser;
 
 /// A candidate prefix that matches.
@@ -122,17 +122,37 @@ const RUN_MIN: usize = 2;
 
 /// Infers the prefix of these lines. If it was changed among them, infers that of the first lines.
 pub(crate) fn infer<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Inference {
-    let announced: Vec<&str> = lines.clone().filter_map(announced_prefix).collect();
-    infer_with(lines, &announced)
+    infer_with(lines.clone(), &announced_prefixes(lines))
+}
+
+/// Returns the prefixes that lines announce.
+pub(crate) fn announced_prefixes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<&'a str> {
+    let mut lines = lines.peekable();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        found.extend(announced_prefix(line, lines.peek().copied()));
+    }
+    found
+}
+
+/// Returns whether a line belongs to the entry before it, and that is of a client. The server writes
+/// the lines of an entry at once, so that no other process's are between.
+fn continues_entry(line: &[u8]) -> bool {
+    let found = find_label(line).and_then(|label_at| label(&line[label_at..]));
+    matches!(found, Some((Label::Context | Label::Statement, _)))
 }
 
 /// Returns the prefix that a line announces: the postmaster reports changed settings, with the new
-/// prefix. A client may write the same message, but its line has another label before it, or names.
-pub(crate) fn announced_prefix(line: &[u8]) -> Option<&str> {
+/// prefix. A client may write the same message, but another label is before it, or names, or its
+/// STATEMENT or CONTEXT is in the next line.
+pub(crate) fn announced_prefix<'a>(line: &'a [u8], next: Option<&[u8]>) -> Option<&'a str> {
     const START: &str = "LOG:  parameter \"log_line_prefix\" changed to \"";
     let label_at = find_label(line)?;
     let value = line[label_at..].strip_prefix(START.as_bytes())?;
     let value = std::str::from_utf8(value).ok()?.strip_suffix('"')?;
+    if next.is_some_and(continues_entry) {
+        return None;
+    }
     let found = Prefix::compile(value).matches(line, &mut TimestampParser::default())?;
     let text = std::str::from_utf8(line).ok()?;
     let is_nameless = |name: &str| matches!(name, "" | "[unknown]");
@@ -335,5 +355,47 @@ impl Prefix {
             let key = key_before(&text[..at]);
             escape_of_key(&key).is_some()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(log: &str) -> Vec<&str> {
+        announced_prefixes(log.lines().map(str::as_bytes))
+    }
+
+    #[test]
+    fn prefix_is_announced_by_the_postmaster_alone() {
+        const TIME: &str = "2026-03-01 09:30:05.123 UTC [7]";
+        const MESSAGE: &str = "LOG:  parameter \"log_line_prefix\" changed to";
+        for (names, prefix) in [
+            ("", "%m [%p] %q%u@%d "),
+            ("@ ", "%m [%p] %u@%d "),
+            ("[unknown] [unknown] ", "%m [%p] %u %d "),
+            ("", "%m [%p] "),
+        ] {
+            let log = format!("{TIME} {names}{MESSAGE} \"{prefix}\"\n{TIME} LOG:  statement: x");
+            assert_eq!(announced(&log), [prefix]);
+        }
+        for forged in [
+            // A session has names.
+            format!("{TIME} bob@shop {MESSAGE} \"%m [%p] %d@%u \""),
+            format!("{TIME} bob@ {MESSAGE} \"%m [%p] %u@%d \""),
+            // The text is that of a statement.
+            format!("{TIME} STATEMENT:  {MESSAGE} \"%m [%p] STATEMENT:  \""),
+            format!("{TIME} LOG:  statement: {MESSAGE} \"%m [%p] %q%d@%u \""),
+            format!("{TIME} ERROR:  x {MESSAGE} \"%m [%p] ERROR:  x \""),
+            // Its line does not have it.
+            format!("{TIME} {MESSAGE} \"%m [%p]: \""),
+            // RAISE LOG.
+            format!(
+                "{TIME} {MESSAGE} \"%m [%p] %q%d@%u \"\n{TIME} CONTEXT:  PL/pgSQL function f() line 1 at RAISE"
+            ),
+            format!("{TIME} {MESSAGE} \"%m [%p] %q%d@%u \"\n{TIME} STATEMENT:  select f()"),
+        ] {
+            assert_eq!(announced(&forged), [""; 0], "{forged}");
+        }
     }
 }

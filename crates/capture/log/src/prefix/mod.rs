@@ -17,7 +17,9 @@ mod shape;
 
 pub(super) use evidence::{LineFacts, is_raised};
 use fast_path::FastPath;
-pub(super) use infer::{Inference, announced_prefix, infer, infer_with, is_structured};
+pub(super) use infer::{
+    Inference, announced_prefix, announced_prefixes, infer, infer_with, is_structured,
+};
 pub(super) use match_cache::MatchCache;
 pub(super) use matching::{Fields, LineMatch};
 

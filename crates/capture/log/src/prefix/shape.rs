@@ -19,6 +19,10 @@ const SHAPES_TRIED: usize = 12;
 /// Maximum number of candidates of one shape.
 const CANDIDATES_MAX: usize = 24;
 
+/// Maximum number of words, numbers and values of a shape: there are 19 escapes. The time to combine the
+/// meanings of words grows with the cube of their number.
+const VALUES_MAX: usize = 40;
+
 /// A part of a line's beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Part {
@@ -42,6 +46,9 @@ pub(super) fn list_shapes(lines: &[LabelledLine<'_>], facts: &[LineFacts<'_>]) -
     let mut by_shape: HashMap<Vec<Part>, ShapeLines<'_>> = HashMap::new();
     for (index, ((line, end), facts)) in lines.iter().zip(facts).enumerate() {
         let (shape, values) = split_parts(&line[..*end]);
+        if values.len() > VALUES_MAX {
+            continue;
+        }
         let lines = by_shape.entry(shape).or_insert_with(|| ShapeLines {
             first: index,
             ..ShapeLines::default()

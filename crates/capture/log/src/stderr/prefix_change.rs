@@ -6,7 +6,7 @@
 //! of the file matches is read with that.
 
 use super::*;
-use crate::prefix::{Inference, LineFacts, announced_prefix, infer_with};
+use crate::prefix::{Inference, LineFacts, announced_prefix, announced_prefixes, infer_with};
 
 /// Number of lines from which a new prefix is inferred.
 const LOOKAHEAD_LINES: usize = 500;
@@ -24,6 +24,8 @@ pub(super) struct PrefixChanges {
     /// The earlier prefix that is used for the current entry, which has the current one's place.
     swapped: Option<usize>,
     pause: u32,
+    /// A line that was compared with those after it before it is read, and the result.
+    ahead: Option<(Box<[u8]>, Change)>,
     /// The last lines that no prefix matched, each with its end. While a log is followed, a new prefix
     /// can be inferred only from several of them.
     unmatched: Vec<u8>,
@@ -33,6 +35,7 @@ pub(super) struct PrefixChanges {
 }
 
 /// Result of inferring another prefix.
+#[derive(Debug)]
 enum Change {
     /// The prefix, and the first line's match.
     To(Box<(Prefix, LineMatch)>),
@@ -86,7 +89,9 @@ impl StderrReader {
             let is_impossible = head.fields.quit && is_of_client(head, first);
             return (!is_impossible).then_some(head_place);
         }
-        match announced_prefix(first).is_some() && self.infer_change(bytes, first, line, None) {
+        let next = bytes.split(|byte| *byte == b'\n').nth(1);
+        let is_new = announced_prefix(first, next).is_some_and(|new| new != self.prefix.text());
+        match is_new && self.infer_change(bytes, first, line, None) {
             true => Some(0),
             false => Some(head_place),
         }
@@ -117,11 +122,18 @@ impl StderrReader {
             self.changes.swapped = Some(index);
             return true;
         }
-        if self.changes.pause > 0 {
-            self.changes.pause -= 1;
+        if self.pauses(first) {
             return false;
         }
         self.infer_change(bytes, first, line, message_at)
+    }
+
+    /// Returns whether no prefix is inferred from a line, since that found nothing a few lines ago. The
+    /// line is counted.
+    fn pauses(&mut self, first: &[u8]) -> bool {
+        let pauses = self.changes.pause > 0 && announced_prefix(first, None).is_none();
+        self.changes.pause = self.changes.pause.saturating_sub(1);
+        pauses
     }
 
     /// Returns whether a line that the prefix does not match begins an entry with another prefix.
@@ -132,12 +144,23 @@ impl StderrReader {
         if self.changes.is_message || find_label(first).is_none() {
             return false;
         }
-        self.find_earlier(first).is_some()
-            || self.changes.pause == 0
-                && matches!(
-                    self.find_change(bytes, first),
-                    Change::To(_) | Change::Undecided(_)
-                )
+        if self.find_earlier(first).is_some() {
+            return true;
+        }
+        if self.pauses(first) {
+            return false;
+        }
+        match self.find_change(bytes, first) {
+            Change::TooFewLines => false,
+            Change::Nothing => {
+                self.changes.pause = PAUSE;
+                false
+            }
+            change => {
+                self.changes.ahead = Some((first.into(), change));
+                true
+            }
+        }
     }
 
     /// Finds an earlier prefix of the file that a line has.
@@ -174,8 +197,9 @@ impl StderrReader {
             self.changes.unmatched = unmatched;
             return Change::TooFewLines;
         }
-        let announced = lines().find_map(announced_prefix);
-        let known: Vec<&str> = announced.into_iter().chain([self.prefix.text()]).collect();
+        let mut known = announced_prefixes(lines());
+        known.truncate(1);
+        known.push(self.prefix.text());
         let found = match infer_with(lines(), &known) {
             Inference::Found(found) => found.prefix,
             Inference::Undecided(prefixes) => return Change::Undecided(prefixes),
@@ -199,7 +223,11 @@ impl StderrReader {
         message_at: Option<usize>,
     ) -> bool {
         let is_place = |found: &LineMatch| message_at.is_none_or(|at| at == found.text);
-        let (found, matched) = match self.find_change(bytes, first) {
+        let change = match self.changes.ahead.take() {
+            Some((line, change)) if *line == *first => change,
+            _ => self.find_change(bytes, first),
+        };
+        let (found, matched) = match change {
             Change::To(found) if is_place(&found.1) => *found,
             Change::To(_) => {
                 self.changes.pause = PAUSE;

@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use super::super::{Inference, infer};
 
 /// Infers the prefix of lines with this beginning, in which `#` counts the lines. Returns the prefix,
@@ -91,6 +93,26 @@ fn words_that_may_have_changed_places_are_decided_by_connection_lines_alone() {
             found.len(),
             if words.contains('@') { 1 } else { 2 },
             "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn prefix_of_a_line_of_many_words_is_inferred_quickly() {
+    for (constant, varying) in [(400, 0), (400, 5), (34, 5), (0, 400)] {
+        // Each word may have several meanings. More than three that vary have no meanings together.
+        let lines = (1..=30).map(|number| {
+            let constants = (0..constant).map(|word| format!("w{word} "));
+            let varying = (0..varying).map(|word| format!("v{word}x{} ", number % 3));
+            let words: String = constants.chain(varying).collect();
+            format!("2026-03-01 09:30:05.123 UTC [7] {words}LOG:  x")
+        });
+        let lines: Vec<String> = lines.collect();
+        let started = Instant::now();
+        infer(lines.iter().map(String::as_bytes));
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "{constant} {varying}"
         );
     }
 }
