@@ -77,7 +77,7 @@ pub(super) enum ValueSource {
 
 /// Last statement of a session that pgAudit has logged.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Audited {
+pub(super) struct AuditPosition {
     /// Its statement_id; 0 if there is none.
     pub number: u64,
     /// Number of further commands of the same text.

@@ -8,9 +8,9 @@ use super::super::entry::Entry;
 use super::super::quality_counters::TransactionState;
 use super::super::reconcile::SkipReason;
 use super::Output;
-use super::exchange::{Audited, Exchange, PendingDurations};
+use super::exchange::{AuditPosition, Exchange, PendingDurations};
 use super::prepared::KnownStatements;
-use super::uncommitted::Uncommitted;
+use super::uncommitted::UncommittedStatements;
 use crate::reconcile::Location;
 use capture_sink::SinkError;
 
@@ -55,9 +55,9 @@ pub(super) struct LiveSession {
     /// The exchange in progress.
     pub(super) pending: Option<Box<Exchange>>,
     /// Last statement of pgAudit.
-    pub(super) audited: Audited,
+    pub(super) audited: AuditPosition,
     /// Exchanges that an error before the next Sync would undo, the oldest first.
-    pub(super) uncommitted: Uncommitted,
+    pub(super) uncommitted: UncommittedStatements,
     /// Exchanges bound to named portals and not yet executed, the oldest first.
     #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     pub(super) bound: Vec<Box<Exchange>>,
@@ -107,8 +107,8 @@ impl LiveSession {
             statements: 0,
             transaction: TransactionState::default(),
             pending: None,
-            audited: Audited::default(),
-            uncommitted: Uncommitted::default(),
+            audited: AuditPosition::default(),
+            uncommitted: UncommittedStatements::default(),
             bound: Vec::new(),
             known: KnownStatements::default(),
             unused_parses: 0,

@@ -11,7 +11,7 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// Statements of one session that may belong to one implicit transaction.
 #[derive(Debug, Default)]
-pub(super) struct Uncommitted {
+pub(super) struct UncommittedStatements {
     held: VecDeque<Box<Exchange>>,
     bytes: usize,
     /// Number of statements of the same pipeline that were taken for committed.
@@ -28,7 +28,7 @@ pub(super) enum Relation {
     Unknown,
 }
 
-impl Uncommitted {
+impl UncommittedStatements {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()

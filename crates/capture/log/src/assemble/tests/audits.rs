@@ -127,3 +127,26 @@ fn audit_line_of_a_statement_that_is_logged_otherwise_is_skipped() {
     );
     assert_eq!(skipped, 3);
 }
+
+#[test]
+fn audited_prepare_is_recognised_after_a_comment() {
+    let lines = "
+        10.000 1 LOG:  AUDIT: SESSION,1,1,MISC,PREPARE,,,/* page */ prepare p as select $1,<none>
+        11.000 1 LOG:  AUDIT: SESSION,2,1,READ,SELECT,,,/* page */ prepare p as select $1,7
+        11.000 1 LOG:  AUDIT: SESSION,2,2,MISC,EXECUTE,,,/* now */ execute p(7),<none>
+        12.000 1 LOG:  AUDIT: SESSION,3,1,READ,SELECT,,,/* page */ prepare p as select $1,8
+        13.000 1 LOG:  AUDIT: SESSION,4,1,READ,SELECT,,,/* page */ select $1,9
+    ";
+    let (statements, _) = audited(lines);
+    assert_eq!(
+        statements[1..],
+        [
+            "simple /* now */ execute p(7)",
+            "execute /* page */ prepare p as select $1statement_unknown",
+            "execute /* page */ select $1 [9]",
+        ]
+    );
+    // The execution that is not logged cannot be replayed, and is counted.
+    let (_, account) = log(lines);
+    assert_eq!(account.tallies.textless, 1);
+}

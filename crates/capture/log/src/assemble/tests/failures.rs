@@ -380,3 +380,26 @@ fn unused_parse_does_not_overtake_statements_that_an_error_may_undo() {
         ]
     );
 }
+
+#[test]
+fn error_about_a_cached_plan_in_an_execute_is_of_a_simple_query() {
+    for (sql, unreplayable) in [
+        ("execute p", None),
+        ("/* page */ EXECUTE p", None),
+        ("-- page\\nexecute p(1)", None),
+        ("select * from t", Some(Unreplayable::BindFailed)),
+        (
+            "/* execute */ select * from t",
+            Some(Unreplayable::BindFailed),
+        ),
+    ] {
+        let (collected, _) = log(&format!(
+            "10.000 1 ERROR:  cached plan must not change result type
+            10.000 1 STATEMENT:  {sql}"
+        ));
+        let event = &collected.events[1];
+        let is_simple = matches!(event.kind, EventKind::Simple { .. });
+        assert_eq!(is_simple, unreplayable.is_none(), "{sql}: {event:?}");
+        assert_eq!(event.unreplayable, unreplayable, "{sql}");
+    }
+}
