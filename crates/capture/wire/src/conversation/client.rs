@@ -11,8 +11,8 @@ use workload::{Boundary, PackedParameters, Unreplayable};
 
 use super::connection::{BodyHandling, Connection, KEPT_BYTES_MAX, Output};
 use super::named_objects::{
-    Portal, PreparedStatement, Statement, Unexecuted, UnexecutedRequest, decode_name, decode_text,
-    generates_values,
+    Portal, PreparedStatement, Statement, UnexecutedMessage, UnexecutedRequest, decode_name,
+    decode_text, generates_values,
 };
 use super::pending_requests::{
     CloseTarget, EventRecording, PendingEvent, Preparation, Request, Step,
@@ -56,48 +56,52 @@ impl Connection {
         self.requests.set_boundary(Boundary::Sync);
     }
 
-    /// Handles a message that is too long to keep: its names are unknown.
+    /// Handles a message that is too long to keep: its text and names are unknown.
     fn handle_too_long(&mut self, tag: u8, at_us: i64, place: u64, out: &mut Output<'_>) {
         out.account.too_long += 1;
         match tag {
-            tag::QUERY | tag::PARSE | tag::FUNCTION_CALL => {
-                let request = match tag {
-                    tag::QUERY => Request::Simple { sql: String::new() },
-                    tag::FUNCTION_CALL => {
-                        out.account.function_calls += 1;
-                        Request::FunctionCall {
-                            function: Box::default(),
-                            sql: Box::default(),
-                            parameters: Box::default(),
-                        }
-                    }
-                    _ => Request::Prepare {
-                        statement: Rc::new(Statement::unknown("", Unreplayable::TooLong)),
-                    },
+            tag::QUERY => {
+                let request = Request::Simple { sql: String::new() };
+                let mut pending = self.too_long_event(request, at_us, place);
+                pending.boundary = Boundary::Sync;
+                self.requests.add_event(pending, Step::Query);
+            }
+            tag::FUNCTION_CALL => {
+                out.account.function_calls += 1;
+                let request = Request::FunctionCall {
+                    function: Box::default(),
+                    sql: Box::default(),
+                    parameters: Box::default(),
                 };
-                let mut pending = self.new_event(request, at_us, place);
-                pending.unreplayable = Some(Unreplayable::TooLong);
-                match tag {
-                    tag::QUERY => {
-                        pending.boundary = Boundary::Sync;
-                        self.requests.add_event(pending, Step::Query);
-                    }
-                    tag::FUNCTION_CALL => {
-                        pending.boundary = Boundary::Sync;
-                        self.requests.add_event(pending, Step::Function);
-                    }
-                    _ => {
-                        self.names.handle_loss();
-                        self.requests.add_event(pending, Step::Parse);
-                    }
-                }
+                let mut pending = self.too_long_event(request, at_us, place);
+                pending.boundary = Boundary::Sync;
+                self.requests.add_event(pending, Step::Function);
+            }
+            tag::PARSE => {
+                let statement = Rc::new(Statement::unknown("", Unreplayable::TooLong));
+                let request = Request::Prepare {
+                    statement: statement.clone(),
+                };
+                let pending = self.too_long_event(request, at_us, place);
+                self.requests.add_event(pending, Step::Parse);
+                // Another name than the unnamed statement's has no text then, and is counted at its use.
+                let parsed = None;
+                self.names.prepare(PreparedStatement { statement, parsed });
             }
             tag::BIND => {
-                self.names.handle_loss();
+                self.begin_bind();
+                self.names.forget_portals();
                 self.requests.add_step(Step::Bind(None));
             }
             _ => (),
         }
+    }
+
+    fn too_long_event(&mut self, request: Request, at_us: i64, place: u64) -> PendingEvent {
+        self.end_unexecuted();
+        let mut pending = self.new_event(request, at_us, place);
+        pending.unreplayable = Some(Unreplayable::TooLong);
+        pending
     }
 
     pub(super) fn new_event(&self, request: Request, at_us: i64, place: u64) -> PendingEvent {
@@ -209,7 +213,7 @@ impl Connection {
         };
         let portal_name = decode_name(bind.portal);
         self.names.bind(&portal_name, portal);
-        self.unexecuted = Some(Unexecuted {
+        self.unexecuted = Some(UnexecutedMessage {
             request: UnexecutedRequest::Bind {
                 portal: self.names.portal_name(&portal_name),
             },

@@ -11,7 +11,7 @@ use workload::{RowDigest, SessionState};
 use super::account::{DecoderAccount, UnreadableReason};
 use super::buffer_pool::BufferPool;
 use super::describe::DetailsCache;
-use super::named_objects::{NamedObjects, Unexecuted};
+use super::named_objects::{NamedObjects, UnexecutedMessage};
 use super::pending_requests::{EventRecording, PendingEvent, PendingRequests, Request};
 use super::resync::Resync;
 use super::start_up::{StartUp, StartUpResult};
@@ -122,7 +122,7 @@ pub(super) struct Connection {
     pub(super) key: Option<(i32, Box<[u8]>)>,
     pub(super) requests: PendingRequests,
     pub(super) names: NamedObjects,
-    pub(super) unexecuted: Option<Unexecuted>,
+    pub(super) unexecuted: Option<UnexecutedMessage>,
     pub(super) buffers: BufferPool,
     /// Column names of the next rows.
     pub(super) columns: Option<Arc<[Box<str>]>>,

@@ -240,9 +240,14 @@ impl NamedObjects {
     /// another text while it is prepared; the unnamed statement is prepared each time.
     pub(super) fn handle_loss(&mut self) {
         self.unnamed = None;
+        self.forget_portals();
+        self.unanswered.clear();
+    }
+
+    /// Handles a Bind whose portal is not known.
+    pub(super) fn forget_portals(&mut self) {
         self.unnamed_portal = None;
         self.portals.clear();
-        self.unanswered.clear();
     }
 
     /// Handles an SQL statement that removes names ([`removes_names`]).
@@ -288,7 +293,7 @@ pub(super) fn removes_names(command_tag: &[u8]) -> bool {
 
 /// The last Bind or Describe of the current group, if no Execute followed it.
 #[derive(Debug)]
-pub(super) struct Unexecuted {
+pub(super) struct UnexecutedMessage {
     pub(super) request: UnexecutedRequest,
     pub(super) at_us: i64,
     pub(super) place: u64,

@@ -11,7 +11,7 @@ use protocol::frontend::{Describe, Target};
 use workload::{MessageSet, Unreplayable};
 
 use super::connection::Connection;
-use super::named_objects::{Statement, Unexecuted, UnexecutedRequest, decode_name};
+use super::named_objects::{Statement, UnexecutedMessage, UnexecutedRequest, decode_name};
 use super::pending_requests::{DescribeTarget, PendingEvent, Request, Step};
 
 impl Connection {
@@ -38,7 +38,7 @@ impl Connection {
         };
         let is_part = match (&self.unexecuted, &request) {
             (
-                Some(Unexecuted {
+                Some(UnexecutedMessage {
                     request: UnexecutedRequest::Bind { portal: bound },
                     ..
                 }),
@@ -48,7 +48,7 @@ impl Connection {
         };
         if !is_part {
             self.end_unexecuted();
-            self.unexecuted = Some(Unexecuted {
+            self.unexecuted = Some(UnexecutedMessage {
                 request,
                 at_us,
                 place,

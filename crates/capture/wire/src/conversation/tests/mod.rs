@@ -10,6 +10,7 @@ use workload::{
 };
 
 mod connections;
+mod too_long;
 
 use super::*;
 use capture_sink::EventCollector;
