@@ -437,7 +437,7 @@ impl StatusReader {
 }
 
 /// Returns what identifies the servers of an upstream.
-pub fn captured_servers(upstream: &Target) -> Vec<CapturedServer> {
+fn captured_servers(upstream: &Target) -> Vec<CapturedServer> {
     let machine = connect::machine_name();
     let identify = |server: &connect::Server| CapturedServer {
         host: server.host.as_ref().map(|host| match host {

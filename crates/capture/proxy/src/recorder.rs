@@ -71,7 +71,7 @@ pub(super) struct RecorderParts {
     pub(super) conversation: DecoderOptions,
     /// Source that recordings state in their manifest.
     pub(super) source: String,
-    /// Upstream servers.
+    /// Upstream servers, and the proxy itself.
     pub(super) servers: Vec<CapturedServer>,
     pub(super) options: BTreeMap<String, String>,
 }
@@ -398,7 +398,7 @@ impl Recorder {
             return Err(format!("{} is being recorded already", current.name));
         }
         self.number += 1;
-        let mut recording = match (self.parts.open)(self.number) {
+        let mut recording = match (self.parts.open)(self.number, &self.parts.servers) {
             Ok(recording) => recording,
             Err(error) => {
                 self.number -= 1;

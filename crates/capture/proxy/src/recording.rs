@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use workload::{Provenance, WorkloadInfo};
+use workload::{CapturedServer, Provenance, WorkloadInfo};
 
 use capture_sink::{EventSink, SinkError};
 use capture_wire::conversation::DecoderAccount;
@@ -26,8 +26,9 @@ pub trait Recording: EventSink + Send {
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError>;
 }
 
-/// Opens a recording; they are numbered from 1.
-pub type OpenRecording = Box<dyn FnMut(u32) -> Result<Box<dyn Recording>, SinkError> + Send>;
+/// Opens a recording of these servers; recordings are numbered from 1.
+pub type OpenRecording =
+    Box<dyn FnMut(u32, &[CapturedServer]) -> Result<Box<dyn Recording>, SinkError> + Send>;
 
 /// A time range that is missing in a recording, completely or partly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::recordings::{Kept, PATIENCE, Running, Wish, server, until};
+use super::recordings::{PATIENCE, RecordingStore, Running, Wish, server, until};
 use capture_proxy::RecordingState;
 
 /// Runs statements through the proxy, all of which must succeed.
@@ -16,7 +16,7 @@ fn goes_on(proxy: &Running, times: i32) {
 
 #[test]
 fn a_full_disk_ends_the_recording_and_nothing_else() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     proxy.record();
     let mut there_before = proxy.client();
@@ -48,7 +48,7 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
 
 #[test]
 fn a_disk_that_hangs_costs_copies_and_no_traffic() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let mut wish = Wish::to(&server(18).url("postgres"));
     wish.buffer_bytes = 1 << 20;
     let proxy = wish.start(kept.opening());
@@ -106,7 +106,7 @@ fn a_disk_that_hangs_costs_copies_and_no_traffic() {
 
 #[test]
 fn a_capture_that_breaks_down_leaves_the_traffic_alone() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     proxy.record();
     let mut there_before = proxy.client();

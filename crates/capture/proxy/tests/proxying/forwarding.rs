@@ -11,7 +11,7 @@ use capture_proxy::ListenAddress;
 use postgres::{Client, NoTls};
 
 use super::raw::Raw;
-use super::recordings::{Kept, PATIENCE, Wish, server, until};
+use super::recordings::{PATIENCE, RecordingStore, Wish, server, until};
 
 /// Returns everything that a client can see of a busy session, as one text.
 fn a_session(client: &mut Client, table: &str) -> String {
@@ -60,7 +60,7 @@ fn a_client_sees_the_same_with_and_without_it() {
         let endpoint = server(major);
         let mut direct = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
         let expected = a_session(&mut direct, "seen_directly");
-        let kept = Kept::default();
+        let kept = RecordingStore::default();
         let mut wish = Wish::to(&endpoint.url("postgres"));
         wish.threads = threads;
         wish.by_ring = by_ring;
@@ -93,7 +93,7 @@ fn a_client_sees_the_same_with_and_without_it() {
 fn unix_sockets_lead_in_and_out() {
     let endpoint = server(18);
     let directory = tempfile::tempdir().unwrap();
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let mut wish = Wish::to(&endpoint.socket_url("postgres").unwrap());
     wish.listen = ListenAddress::parse(directory.path().to_str().unwrap()).unwrap();
     let proxy = wish.start(kept.opening());
@@ -118,7 +118,7 @@ fn unix_sockets_lead_in_and_out() {
 
 #[test]
 fn a_cancel_reaches_what_it_is_for() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     proxy.record();
     let mut client = proxy.client();
@@ -190,7 +190,7 @@ fn what_is_sent_to_a_slow_reader_waits_at_its_source(by_ring: bool) {
         }
     });
     let wish = Wish::to(&url).by_ring(by_ring);
-    let proxy = wish.start(Kept::default().opening());
+    let proxy = wish.start(RecordingStore::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     // The socket buffers of three programs, and little more.
@@ -232,7 +232,7 @@ fn a_client_that_has_said_all_still_gets_the_answer(by_ring: bool) {
         stream.shutdown(Shutdown::Write).unwrap();
     });
     let wish = Wish::to(&url).by_ring(by_ring);
-    let proxy = wish.start(Kept::default().opening());
+    let proxy = wish.start(RecordingStore::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     client.send(&numbered(3 << 20));
@@ -251,7 +251,7 @@ fn a_server_that_goes_takes_its_last_words_along(by_ring: bool) {
         // With the client's bytes unread, this resets the connection.
     });
     let wish = Wish::to(&url).by_ring(by_ring);
-    let proxy = wish.start(Kept::default().opening());
+    let proxy = wish.start(RecordingStore::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     let mut words = [0; 14];
@@ -272,7 +272,7 @@ fn a_client_that_goes_is_missed_by_the_server(by_ring: bool) {
         assert!((0..1000).any(|_| stream.write_all(&piece).is_err()));
     });
     let wish = Wish::to(&url).by_ring(by_ring);
-    let proxy = wish.start(Kept::default().opening());
+    let proxy = wish.start(RecordingStore::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     client.send(b"asked and gone");
@@ -286,7 +286,7 @@ fn a_client_that_goes_is_missed_by_the_server(by_ring: bool) {
 
 #[test]
 fn what_replicates_passes_and_is_not_captured() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     proxy.record();
     let mut client = Raw::connect(proxy.address());

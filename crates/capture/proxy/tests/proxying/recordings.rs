@@ -40,7 +40,7 @@ pub fn server(major: u16) -> &'static Endpoint {
 
 /// Recordings of a test, and their faults.
 #[derive(Clone, Default)]
-pub struct Kept {
+pub struct RecordingStore {
     /// The recorded events.
     pub collected: Arc<Mutex<EventCollector>>,
     /// Provenances of finished recordings.
@@ -53,12 +53,12 @@ pub struct Kept {
     pub broken: Arc<AtomicBool>,
 }
 
-struct Keeping {
-    kept: Kept,
+struct StoredRecording {
+    kept: RecordingStore,
     number: u32,
 }
 
-impl Keeping {
+impl StoredRecording {
     fn befallen(&self) -> Result<(), SinkError> {
         while self.kept.stuck.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(5));
@@ -74,7 +74,7 @@ impl Keeping {
     }
 }
 
-impl EventSink for Keeping {
+impl EventSink for StoredRecording {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.befallen()?;
         self.kept.collected.lock().unwrap().event(event)
@@ -90,7 +90,7 @@ impl EventSink for Keeping {
     }
 }
 
-impl Recording for Keeping {
+impl Recording for StoredRecording {
     fn name(&self) -> String {
         format!("{}.workload", self.number)
     }
@@ -106,12 +106,12 @@ impl Recording for Keeping {
     }
 }
 
-impl Kept {
+impl RecordingStore {
     pub fn opening(&self) -> OpenRecording {
         let kept = self.clone();
-        Box::new(move |number| {
+        Box::new(move |number, _| {
             let kept = kept.clone();
-            Ok(Box::new(Keeping { kept, number }))
+            Ok(Box::new(StoredRecording { kept, number }))
         })
     }
 

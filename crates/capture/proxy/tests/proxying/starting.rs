@@ -14,7 +14,7 @@ use capture_proxy::Recording;
 use capture_sink::{EventSink, SinkError};
 
 use super::raw::Raw;
-use super::recordings::{Kept, Wish, server, until};
+use super::recordings::{RecordingStore, Wish, server, until};
 
 #[test]
 fn an_upstream_that_is_not_there_is_told_in_libpqs_words() {
@@ -45,7 +45,7 @@ fn an_upstream_that_is_not_there_is_told_in_libpqs_words() {
             format!("{refused}\n{missing}"),
         ),
     ] {
-        let proxy = Wish::to(&upstream).start(Kept::default().opening());
+        let proxy = Wish::to(&upstream).start(RecordingStore::default().opening());
         let mut client = Raw::connect(proxy.address());
         assert_eq!(client.ask(StartupPacket::SslRequest), b'N');
         assert_eq!(client.ask(StartupPacket::GssEncRequest), b'N');
@@ -69,7 +69,7 @@ fn an_upstream_that_is_not_there_is_told_in_libpqs_words() {
 
 #[test]
 fn what_no_server_would_take_is_closed() {
-    let proxy = Wish::to(&server(18).url("postgres")).start(Kept::default().opening());
+    let proxy = Wish::to(&server(18).url("postgres")).start(RecordingStore::default().opening());
     let stuffed = b"\0\0\0\x08\x04\xd2\x16\x2fwhat stands behind it".as_slice();
     for said in [
         b"GET / HTTP/1.1\r\n\r\n".as_slice(),
@@ -93,7 +93,7 @@ fn what_no_server_would_take_is_closed() {
 
 #[test]
 fn a_recording_has_what_was_sent_while_it_was_made_and_what_was_prepared_before() {
-    let kept = Kept::default();
+    let kept = RecordingStore::default();
     let proxy = Wish::to(&server(18).url("postgres")).start(kept.opening());
     let mut client = proxy.client();
     let prepared = client.prepare("SELECT $1::int + 1").unwrap();
@@ -138,7 +138,7 @@ fn a_recording_has_what_was_sent_while_it_was_made_and_what_was_prepared_before(
 
 #[test]
 fn what_is_idle_is_closed_at_the_end_and_a_transaction_may_come_to_its_own() {
-    let proxy = Wish::to(&server(18).url("postgres")).start(Kept::default().opening());
+    let proxy = Wish::to(&server(18).url("postgres")).start(RecordingStore::default().opening());
     let mut idle = Raw::connect(proxy.address());
     idle.begin_as_superuser(&[]);
     let mut busy = Raw::connect(proxy.address());
@@ -205,7 +205,7 @@ fn a_workload_holds_what_was_sent_and_what_came_of_it() {
     let path = directory.path().join("a.workload");
     let name = path.display().to_string();
     let made = path.clone();
-    let proxy = Wish::to(&server(18).url("postgres")).start(Box::new(move |_| {
+    let proxy = Wish::to(&server(18).url("postgres")).start(Box::new(move |_, _| {
         let writer =
             WorkloadWriter::create(&made, WriterOptions::default(), SecretRedactor::default())
                 .map_err(SinkError::new)?;

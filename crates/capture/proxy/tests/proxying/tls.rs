@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sandbox::{Endpoint, Sandbox};
 
 use super::raw::Raw;
-use super::recordings::{Kept, Running, Wish, private};
+use super::recordings::{RecordingStore, Running, Wish, private};
 
 const PASSWORD: &str = "the password";
 
@@ -92,7 +92,7 @@ fn proxy(upstream: &str, certificate: Option<&str>, required: bool) -> Running {
         let (certificate, key) = (format!("{name}.crt"), format!("{name}.key"));
         ServerTls::new(&server.file(&certificate), &server.file(&key), required).unwrap()
     });
-    let running = wish.start(Kept::default().opening());
+    let running = wish.start(RecordingStore::default().opening());
     running.record();
     running
 }

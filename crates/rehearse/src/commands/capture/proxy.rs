@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use capture_proxy::{
     FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
-    ProxyStatus, Recording, RecordingState, ServerTls, captured_servers,
+    ProxyStatus, Recording, RecordingState, ServerTls,
 };
 use capture_sink::{EventSink, MaskSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
@@ -18,8 +18,8 @@ use signal_hook::consts::SIGUSR1;
 use transform::SecretRedactor;
 use transform::mask::{Mask, Masker};
 use workload::{
-    CapturedServer, EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo,
-    WorkloadWriter, WriterOptions,
+    EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
+    WriterOptions,
 };
 
 use super::check_workload_name;
@@ -173,7 +173,6 @@ fn start(
     if digest {
         shaping.insert("digest".to_owned(), "rows".to_owned());
     }
-    let servers = captured_servers(&upstream);
     Proxy::start(
         ProxyOptions {
             listen,
@@ -185,7 +184,7 @@ fn start(
             conversation: DecoderOptions { digest },
             options: shaping,
         },
-        open_recordings(options.output.clone(), protection, servers),
+        open_recordings(options.output.clone(), protection),
     )
     .map_err(failure)
 }
@@ -354,13 +353,9 @@ struct RecordingProtection {
 
 /// Opens NAME.workload, then NAME-2.workload and so on. Existing names are skipped, since
 /// clients must not wait for the user.
-fn open_recordings(
-    output: PathBuf,
-    protection: RecordingProtection,
-    servers: Vec<CapturedServer>,
-) -> OpenRecording {
+fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenRecording {
     let mut passed_over = 0;
-    Box::new(move |number| {
+    Box::new(move |number, servers| {
         let is_taken = |path: &Path| path.exists() || partial(path).exists();
         while is_taken(&numbered_path(&output, number + passed_over)) {
             passed_over += 1;
@@ -379,7 +374,7 @@ fn open_recordings(
         )
         .map_err(SinkError::new)?;
         writer
-            .note_servers(servers.clone())
+            .note_servers(servers.to_vec())
             .map_err(SinkError::new)?;
         let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
         Ok(Box::new(WorkloadRecording { path, sink }))
