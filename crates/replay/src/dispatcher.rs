@@ -28,7 +28,7 @@ use crate::job::{Action, Job};
 use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
-use crate::read_only_guard;
+use crate::read_only_filter::ReadOnlyFilter;
 use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
 use crate::user_types::UserTypes;
@@ -210,7 +210,8 @@ impl Dispatcher<'_> {
     fn job_builder(&self) -> Result<JobBuilder<'_>, ArchiveError> {
         Ok(JobBuilder {
             options: self.options,
-            unrestricted: self.unrestricted,
+            read_only: (self.options.read_only.is_on())
+                .then(|| ReadOnlyFilter::new(self.unrestricted)),
             order: self.order.as_deref(),
             encoder: self.encoder()?,
             think_times: self.options.think_time.map(ThinkTimes::new),
@@ -342,7 +343,7 @@ impl Dispatcher<'_> {
 /// Builds the jobs of a workload's events.
 struct JobBuilder<'d> {
     options: &'d Options,
-    unrestricted: &'d UnrestrictedNames,
+    read_only: Option<ReadOnlyFilter<'d>>,
     order: Option<&'d CommitOrder>,
     encoder: Encoder<'d>,
     think_times: Option<ThinkTimes>,
@@ -360,8 +361,8 @@ impl JobBuilder<'_> {
     fn build(&mut self, mut event: Event, fingerprint: Option<Fingerprint>, due_ns: i64) -> Job {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
-        let is_withheld = self.options.read_only.is_on()
-            && !read_only_guard::keep_from_writing(&mut event, self.unrestricted);
+        let is_withheld =
+            (self.read_only.as_mut()).is_some_and(|filter| !filter.keep_from_writing(&mut event));
         let ordered = self.order.map(|order| (order, event.clone()));
         let expected = match self.options.remap_generated {
             true => ExpectedRow::of(&event),

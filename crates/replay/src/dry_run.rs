@@ -15,7 +15,7 @@ use crate::event_stream::EventStream;
 use crate::options::Options;
 use crate::portals::Portals;
 use crate::read_only_catalogue::unrestricted_names;
-use crate::read_only_guard;
+use crate::read_only_filter::ReadOnlyFilter;
 
 /// Summary of a replay that was not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,6 +61,10 @@ pub fn dry_run(
         ..DryRun::default()
     };
     let mut portals = Portals::new(options.fetch_size);
+    let mut read_only = options
+        .read_only
+        .is_on()
+        .then(|| ReadOnlyFilter::new(&unrestricted));
     while let Some(step) = events.next()? {
         let mut event = step.event;
         if let Some(span_ns) = &mut forecast.span_ns {
@@ -74,8 +78,8 @@ pub fn dry_run(
         forecast.statements += 1;
         let skipped = match unreplayable {
             Some(reason) => Some(SkipReason::Unreplayable(reason)),
-            None if options.read_only.is_on()
-                && !read_only_guard::keep_from_writing(&mut event, &unrestricted) =>
+            None if (read_only.as_mut())
+                .is_some_and(|filter| !filter.keep_from_writing(&mut event)) =>
             {
                 Some(SkipReason::ReadOnly)
             }

@@ -46,6 +46,7 @@ mod portals;
 mod progress;
 mod queue;
 mod read_only_catalogue;
+mod read_only_filter;
 mod read_only_guard;
 mod read_only_role;
 mod record;

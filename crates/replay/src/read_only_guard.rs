@@ -8,8 +8,7 @@
 //! that it began with. So no statement is sent before the previous one is answered, except within a group of
 //! messages that one Sync ends: such a group is one transaction, if no statement within it ends that.
 
-use sql::{ReadOnlyTreatment, UnrestrictedNames, ends_transaction, read_only};
-use workload::{Boundary, Event, EventKind, LargeObjectFunction, Parameter, Sqlstate};
+use workload::Sqlstate;
 
 use crate::connect::ConnectError;
 
@@ -86,40 +85,6 @@ impl ReadOnlyGuard {
 /// the next statement. In an open transaction it takes effect, or is rolled back together with the change.
 pub(crate) fn message() -> &'static [u8] {
     b"Q\0\0\0\x35SET SESSION default_transaction_read_only TO on \0"
-}
-
-/// Rewrites an event so that it may be sent in a read-only replay; false if it may not be sent.
-/// `unrestricted` are the names of the target that the server does not hold back.
-pub(crate) fn keep_from_writing(event: &mut Event, unrestricted: &UnrestrictedNames) -> bool {
-    let goes_on_in_its_group = (event.wire_details.as_ref())
-        .is_some_and(|particulars| particulars.boundary != Boundary::Sync);
-    let (sql, parameters) = match &mut event.kind {
-        EventKind::Simple { sql } | EventKind::Prepare { sql, .. } => (sql, &[][..]),
-        EventKind::Execute {
-            sql, parameters, ..
-        } => (sql, &parameters[..]),
-        EventKind::FunctionCall { function, .. } => {
-            let function = function.parse().ok().and_then(LargeObjectFunction::of);
-            return function.is_some_and(|function| !function.writes);
-        }
-        EventKind::Connect { .. }
-        | EventKind::Fetch { .. }
-        | EventKind::Cancel
-        | EventKind::Disconnect => return true,
-    };
-    // After it, the next transaction would begin before the server has reported its mode.
-    if goes_on_in_its_group && ends_transaction(sql) {
-        return false;
-    }
-    let readable = parameters.iter().flatten().filter_map(Parameter::readable);
-    match read_only(sql, readable, unrestricted) {
-        ReadOnlyTreatment::Unchanged => true,
-        ReadOnlyTreatment::Rewritten(instead) => {
-            *sql = instead.into();
-            true
-        }
-        ReadOnlyTreatment::Withheld => false,
-    }
 }
 
 #[cfg(test)]

@@ -8,17 +8,44 @@ use sql::{CapturedIdentifier, SessionEffect};
 /// Number of entries. The address of a text selects its entry.
 const ENTRIES: usize = 256;
 
-/// Cache with the texts' addresses as keys, since executions of one statement share one text.
-#[derive(Debug, Default)]
-pub(crate) struct StatementCache {
-    entries: Vec<Option<Entry>>,
+/// Cache of a value for each text, with the texts' addresses as keys, since executions of one statement share one
+/// text.
+#[derive(Debug)]
+pub(crate) struct TextCache<V> {
+    entries: Vec<Option<Entry<V>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<V> {
     /// Kept, so that no other text gets this address.
     text: Arc<str>,
-    info: StatementInfo,
+    value: V,
+}
+
+impl<V> Default for TextCache<V> {
+    fn default() -> Self {
+        let entries = Vec::new();
+        TextCache { entries }
+    }
+}
+
+impl<V> TextCache<V> {
+    /// Returns the value of a text, which is computed if the text is new.
+    #[inline]
+    pub(crate) fn get(&mut self, text: &Arc<str>, compute: impl FnOnce(&str) -> V) -> &V {
+        if self.entries.is_empty() {
+            self.entries.resize_with(ENTRIES, || None);
+        }
+        // Allocations are aligned to 16 bytes, so the higher bits distinguish them.
+        let address = text.as_ptr() as usize;
+        let entry = &mut self.entries[(address >> 4 ^ address >> 12) % ENTRIES];
+        entry.take_if(|kept| !Arc::ptr_eq(&kept.text, text));
+        let entry = entry.get_or_insert_with(|| Entry {
+            text: Arc::clone(text),
+            value: compute(text),
+        });
+        &entry.value
+    }
 }
 
 /// Cached properties of a text.
@@ -29,28 +56,24 @@ pub(crate) struct StatementInfo {
     pub(crate) identifier: Option<CapturedIdentifier>,
 }
 
+impl StatementInfo {
+    fn of(text: &str) -> Self {
+        StatementInfo {
+            hash: hash(text),
+            session_effect: SessionEffect::of(text),
+            identifier: CapturedIdentifier::find(text),
+        }
+    }
+}
+
+/// Cache of [`StatementInfo`].
+#[derive(Debug, Default)]
+pub(crate) struct StatementCache(TextCache<StatementInfo>);
+
 impl StatementCache {
     #[inline]
     pub(crate) fn get(&mut self, text: &Arc<str>) -> StatementInfo {
-        if self.entries.is_empty() {
-            self.entries.resize_with(ENTRIES, || None);
-        }
-        // Allocations are aligned to 16 bytes, so the higher bits distinguish them.
-        let address = text.as_ptr() as usize;
-        let entry = &mut self.entries[(address >> 4 ^ address >> 12) % ENTRIES];
-        match entry {
-            Some(kept) if Arc::ptr_eq(&kept.text, text) => kept.info,
-            _ => {
-                let info = StatementInfo {
-                    hash: hash(&**text),
-                    session_effect: SessionEffect::of(text),
-                    identifier: CapturedIdentifier::find(text),
-                };
-                let text = Arc::clone(text);
-                *entry = Some(Entry { text, info });
-                info
-            }
-        }
+        *self.0.get(text, StatementInfo::of)
     }
 }
 

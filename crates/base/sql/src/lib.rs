@@ -30,7 +30,7 @@ pub use fingerprint::{
 };
 pub use literal::Spelling;
 pub use pattern::Pattern;
-pub use read_only::{ReadOnlyTreatment, ends_transaction, read_only};
+pub use read_only::{ReadOnlyText, ReadOnlyTreatment};
 pub use session_effect::SessionEffect;
 pub use statement_splitter::{
     Lexeme, SqlStatement, split_statements, split_statements_with, statement_texts,

@@ -12,6 +12,8 @@
 //! `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be written in read-only
 //! transactions before 16 (release notes of 16).
 
+use std::sync::Arc;
+
 use super::fingerprint::lexer::LexicalRules;
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements_with};
 use super::used_names::{UnrestrictedNames, UsedNames, readings};
@@ -22,7 +24,7 @@ pub enum ReadOnlyTreatment {
     /// It is sent unchanged. The server refuses any write in it.
     Unchanged,
     /// This text is sent instead: `READ WRITE` became `READ ONLY`.
-    Rewritten(String),
+    Rewritten(Arc<str>),
     /// It is not sent.
     Withheld,
 }
@@ -44,17 +46,44 @@ const UNRESTRICTED_COMMANDS: [&str; 9] = [
 /// Setting that a session could turn off. The name of its default contains this name.
 const SETTING: &str = "transaction_read_only";
 
-/// Returns the treatment of a text with its readable parameters. `unrestricted` are the names of the target whose use
-/// the setting does not hold back.
-pub fn read_only<'p>(
-    sql: &str,
-    parameters: impl Iterator<Item = &'p str> + Clone,
-    unrestricted: &UnrestrictedNames,
-) -> ReadOnlyTreatment {
-    if unrestricted.are_in(&UsedNames::of(sql)) {
-        return ReadOnlyTreatment::Withheld;
+/// Decisions about a text, whatever its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOnlyText {
+    treatment: ReadOnlyTreatment,
+    /// Treatment if a parameter names the setting.
+    treatment_if_named: ReadOnlyTreatment,
+    /// Whether it has a statement that ends a transaction.
+    pub ends_transaction: bool,
+}
+
+impl ReadOnlyText {
+    /// Decides about a text. `unrestricted` are the names of the target whose use the setting does not hold back.
+    pub fn of(sql: &str, unrestricted: &UnrestrictedNames) -> Self {
+        let is_withheld = unrestricted.are_in(&UsedNames::of(sql));
+        let treat = |sets_by_parameter| match is_withheld {
+            true => ReadOnlyTreatment::Withheld,
+            false => read_only(sql, sets_by_parameter),
+        };
+        ReadOnlyText {
+            treatment: treat(false),
+            treatment_if_named: treat(true),
+            ends_transaction: ends_transaction(sql),
+        }
     }
-    let sets_by_parameter = || parameters.clone().any(names_setting);
+
+    /// Returns the treatment with these readable parameters.
+    pub fn treatment<'p>(
+        &self,
+        mut parameters: impl Iterator<Item = &'p str>,
+    ) -> &ReadOnlyTreatment {
+        match self.treatment != self.treatment_if_named && parameters.any(names_setting) {
+            true => &self.treatment_if_named,
+            false => &self.treatment,
+        }
+    }
+}
+
+fn read_only(sql: &str, sets_by_parameter: bool) -> ReadOnlyTreatment {
     let mut treatment = None;
     for rules in readings(sql) {
         let read = read_only_by(sql, sets_by_parameter, rules);
@@ -68,13 +97,9 @@ pub fn read_only<'p>(
     treatment.unwrap_or(ReadOnlyTreatment::Unchanged)
 }
 
-fn read_only_by(
-    sql: &str,
-    sets_by_parameter: impl Fn() -> bool,
-    rules: LexicalRules,
-) -> ReadOnlyTreatment {
+fn read_only_by(sql: &str, sets_by_parameter: bool, rules: LexicalRules) -> ReadOnlyTreatment {
     let statements = split_statements_with(sql, rules);
-    if (statements.iter()).any(|statement| is_withheld(statement, &sets_by_parameter)) {
+    if (statements.iter()).any(|statement| is_withheld(statement, sets_by_parameter)) {
         return ReadOnlyTreatment::Withheld;
     }
     let opens = |statement: &SqlStatement<'_>| {
@@ -84,14 +109,14 @@ fn read_only_by(
         begins && statement.words.windows(2).any(is_read_write)
     };
     match &statements[..] {
-        [only] if opens(only) => ReadOnlyTreatment::Rewritten(make_read_only(only)),
+        [only] if opens(only) => ReadOnlyTreatment::Rewritten(make_read_only(only).into()),
         // The server refuses several in one text.
         _ => ReadOnlyTreatment::Unchanged,
     }
 }
 
 /// Whether a text has a statement that ends a transaction.
-pub fn ends_transaction(sql: &str) -> bool {
+fn ends_transaction(sql: &str) -> bool {
     readings(sql).any(|rules| {
         split_statements_with(sql, rules)
             .iter()
@@ -124,7 +149,7 @@ fn names_setting(text: &str) -> bool {
     text.to_ascii_lowercase().contains(SETTING)
 }
 
-fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> bool) -> bool {
+fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: bool) -> bool {
     if UNRESTRICTED_COMMANDS
         .iter()
         .any(|word| first(statement, word))
@@ -145,7 +170,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
         let name = word.name();
         name.is_some_and(|name| name == "set_config" || name == "pg_settings")
     });
-    if sets_by_name && (names_setting(statement.text) || sets_by_parameter()) {
+    if sets_by_name && (names_setting(statement.text) || sets_by_parameter) {
         return true;
     }
     // Reading the setting is harmless. A query's own functions cannot change it for this transaction.
@@ -195,11 +220,20 @@ fn make_read_only(statement: &SqlStatement<'_>) -> String {
 mod tests {
     use super::*;
 
+    fn with_parameters(
+        sql: &str,
+        parameters: &[&str],
+        unrestricted: &UnrestrictedNames,
+    ) -> ReadOnlyTreatment {
+        let text = ReadOnlyText::of(sql, unrestricted);
+        text.treatment(parameters.iter().copied()).clone()
+    }
+
     fn alone(sql: &str) -> ReadOnlyTreatment {
         let mut unrestricted = UnrestrictedNames::default();
         unrestricted.add_called("lo_create");
         unrestricted.add_called("dblink_exec");
-        read_only(sql, std::iter::empty(), &unrestricted)
+        with_parameters(sql, &[], &unrestricted)
     }
 
     #[test]
@@ -249,7 +283,7 @@ mod tests {
         ] {
             assert_eq!(
                 alone(sql),
-                ReadOnlyTreatment::Rewritten(instead.to_owned()),
+                ReadOnlyTreatment::Rewritten(instead.into()),
                 "{sql}"
             );
         }
@@ -282,7 +316,7 @@ mod tests {
         }
         let parameters = ["Default_Transaction_Read_Only", "off"];
         let sql = "SELECT set_config($1, $2, false)";
-        let by_parameter = read_only(sql, parameters.into_iter(), &UnrestrictedNames::default());
+        let by_parameter = with_parameters(sql, &parameters, &UnrestrictedNames::default());
         assert_eq!(by_parameter, ReadOnlyTreatment::Withheld);
     }
 }
