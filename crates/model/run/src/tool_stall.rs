@@ -128,6 +128,7 @@ impl StallList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execution::{Captured, Outcome, StatementKind};
 
     fn stall(from_ns: i64, until_ns: i64) -> ToolStall {
         ToolStall {
@@ -162,5 +163,52 @@ mod tests {
         assert_eq!(list.stalls()[STALLS_MAX - 1].until_ns, 299_910);
         let disjoint = |pair: &[ToolStall]| pair[0].until_ns < pair[1].from_ns;
         assert!(list.stalls().windows(2).all(disjoint));
+    }
+
+    /// Creates an execution that is due at 100 ms. Times are milliseconds.
+    fn execution(sent: i64, done: i64, stalled: u64) -> Execution {
+        Execution {
+            session: 1,
+            sequence: 1,
+            fingerprint: None,
+            kind: StatementKind::Simple,
+            outcome: Outcome::Done,
+            due_ns: 100_000_000,
+            sent_ns: Some(sent * 1_000_000),
+            first_byte_ns: None,
+            done_ns: Some(done * 1_000_000),
+            session_lag_ns: 0,
+            stalled_ns: stalled * 1_000_000,
+            rows: 0,
+            bytes: 0,
+            digest: None,
+            message: None,
+            captured: Captured::default(),
+        }
+    }
+
+    #[test]
+    fn delayed_statement_of_any_length_disturbs_for_ten_times_its_delay_at_most() {
+        const HALF_AN_HOUR: i64 = 1_800_000;
+        for (execution, expected) in [
+            (execution(119, 150, 19), None),
+            (execution(130, 135, 0), Some((100, 135))),
+            (execution(130, HALF_AN_HOUR, 0), Some((100, 430))),
+            // Its answer waited for the tool.
+            (
+                execution(100, HALF_AN_HOUR, 1_000),
+                Some((HALF_AN_HOUR - 1_000, HALF_AN_HOUR)),
+            ),
+            (
+                execution(130, HALF_AN_HOUR, 1_000),
+                Some((100, HALF_AN_HOUR)),
+            ),
+        ] {
+            let mut list = StallList::default();
+            list.add_execution(&execution);
+            let found = list.stalls().first();
+            let found = found.map(|one| (one.from_ns / 1_000_000, one.until_ns / 1_000_000));
+            assert_eq!(found, expected, "{execution:?}");
+        }
     }
 }

@@ -206,9 +206,10 @@ pub enum Unreplayable {
     CopyDataMissing,
     /// A further fetch from an open portal. The replayed execution fetches all rows at once.
     PortalFetch,
-    /// A wire capture has no text for the statement's name: it was prepared before the capture began, in a
-    /// part that was lost, or by SQL. The name may also be invalid (deallocated, closed); a replay reproduces
-    /// that if the server reported it (26000, 34000).
+    /// The capture has no text for the statement's name. On the wire it was prepared before the capture began, in
+    /// a part that was lost, or by SQL. In a log the name does not exist, or pgAudit logged an EXECUTE by the text
+    /// of its PREPARE alone. The name may also be invalid (deallocated, closed); a replay reproduces that if the
+    /// server reported it (26000, 34000).
     StatementUnknown,
     /// Its text, or a value in text form, is not UTF-8: the client uses another encoding.
     NotUtf8,
@@ -289,7 +290,7 @@ impl Unreplayable {
                 "a further fetch from a portal; the replay fetches all rows at the first"
             }
             Unreplayable::StatementUnknown => {
-                "the capture has no text for its name: prepared before the capture began, in a part that was lost, or by SQL, or deallocated or closed; begin the capture before the clients connect"
+                "the capture has no text for its name: prepared before the capture began, in a part that was lost, or by SQL, or deallocated or closed, or its EXECUTE is only in pgAudit's lines; begin the capture before the clients connect"
             }
             Unreplayable::NotUtf8 => {
                 "its text is not UTF-8; have the client use client_encoding = UTF8"

@@ -40,6 +40,8 @@ const SCHEMA: &str = r"
     CREATE OPERATOR +! (LEFTARG = int, RIGHTARG = int, FUNCTION = plus_db);
     CREATE FUNCTION state(s int, n int) RETURNS int LANGUAGE sql AS $$ SELECT length(wdb(n)) $$;
     CREATE AGGREGATE agg (int) (SFUNC = state, STYPE = int, INITCOND = 0);
+    CREATE FUNCTION gen_salt(text, text) RETURNS text LANGUAGE c VOLATILE STRICT AS '$libdir/dblink', 'dblink_exec';
+    CREATE FUNCTION Änderung(n int) RETURNS text LANGUAGE sql AS $$ SELECT wdb($1) $$;
     CREATE VIEW v AS SELECT wdb(65) AS w;
     CREATE VIEW over_v AS SELECT * FROM v;
     CREATE PROCEDURE wr(n int) LANGUAGE plpgsql AS
@@ -269,6 +271,16 @@ const ATTACKS: &[(u32, &[&str])] = &[
         &["select wdb(76) from generate_series(1, 2) where wdb(76) is not null"],
     ),
     (77, &["values (wdb(77))", "show work_mem; select wdb(77)"]),
+    // A library's function under a harmless name.
+    (78, &["select gen_salt(own(), '{insert}')"]),
+    (
+        79,
+        &[
+            "select \"Änderung\"(79)",
+            "select Änderung(79)",
+            "select ÄNDERUNG(79)",
+        ],
+    ),
 ];
 
 /// Returns the statements of each attack. `directory` is for files of programs.

@@ -7,6 +7,7 @@ use replay::{Options, PreviousRun};
 use run::{Outcome, RunStatus, SkipReason};
 use sandbox::Endpoint;
 use test_support::connect;
+use workload::WireDetails;
 
 use crate::traffic::{Traffic, server, statements};
 
@@ -107,4 +108,37 @@ fn resumed_replay_repeats_no_statement() {
             assert_eq!(found, (1, session.to_string()));
         }
     }
+}
+
+#[test]
+fn replay_with_unspecified_types_is_resumed() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    for n in 0..30 {
+        let event = traffic.execute(50 + n * 50, 1, "", "SELECT $1", "x");
+        // The target has no such type.
+        event.wire_details = Some(Arc::new(WireDetails {
+            parameter_types: vec![4_000_000_000],
+            ..WireDetails::default()
+        }));
+    }
+    traffic.disconnect(2_000, 1);
+    let options = Options {
+        speed: "1".parse().unwrap(),
+        ..Options::default()
+    };
+    let stop_after = Duration::from_millis(700);
+    let (first, _) = traffic.replay_as("first.run", &options, stop_after, |_| ());
+    assert_eq!(first.status, RunStatus::Stopped);
+    let unspecified: u64 = first.options["types_unspecified"].parse().unwrap();
+    assert!(unspecified > 0);
+    let earlier = PreviousRun::read(&traffic.path("first.run"), &traffic.workload(), &options);
+    let resuming = Options {
+        previous_run: Some(Arc::new(earlier.unwrap())),
+        ..options
+    };
+    let (whole, _) = traffic.replay_as("whole.run", &resuming, Duration::MAX, |_| ());
+    assert_eq!(whole.status, RunStatus::Complete);
+    assert!(whole.failed.is_empty(), "{whole:?}");
 }
