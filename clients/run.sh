@@ -268,6 +268,7 @@ replayed() {
         return 0
     }
     now=$(date +%s.%N)
+    tr -s '\n ' ' ' <"$work/$1.$2.replay" | grep -oP '[\d,]+ of [\d,]+ statements the same[^.(]*[^.( ]' | sed 's/^/  in the replay /' || true
     COPY_PASSWORD=$copy_password "$scratch/python/bin/python" "$here/tables.py" "$url" "$copy/$database" \
         --captured "$3" "$4" --replayed "$began" "$now" "${log[@]}" || failed "$1, $2: the replay left other tables"
 }
@@ -345,8 +346,10 @@ against() {
         --set log_parameter_max_length=-1 --set log_parameter_max_length_on_error=-1)
     read -r url log PGPASSWORD < <(up "$name" "$version" "${settings[@]}")
     export PGPASSWORD
-    [[ -z $replay ]] || read -r copy _ copy_password < <(up "$name-copy" "$version")
-    copy=${copy%/postgres}
+    if [[ -n $replay ]]; then
+        read -r copy _ copy_password < <(up "$name-copy" "$version")
+        copy=${copy%/postgres}
+    fi
     for client in $clients; do
         told "$client" direct "$url" "$work/$client.direct.json" || continue
         ! has log && ! has pcap || passively "$client"
