@@ -2,6 +2,7 @@
 //! interrupted replay leaves a readable run that is marked as stopped.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -442,4 +443,39 @@ fn a_regression_is_named_and_ends_in_exit_code_one() {
         "{}",
         String::from_utf8_lossy(&faster.stdout)
     );
+}
+
+#[test]
+fn argument_that_is_not_utf8_is_refused_with_a_sentence() {
+    let odd = |text: &[u8]| std::ffi::OsStr::from_bytes(text).to_owned();
+    for (arguments, code, words) in [
+        (
+            &[&b"--no-such-option=\xff"[..]][..],
+            2,
+            "unexpected argument",
+        ),
+        (
+            &[b"replay", b"\xff.workload", b"--no-such"],
+            2,
+            "unexpected argument",
+        ),
+        (
+            &[b"replay", b"a.workload", b"--speed", b"\xff"],
+            2,
+            "invalid UTF-8",
+        ),
+        (
+            &[b"capture", b"log", b"/nowhere/\xff.log", b"--dry-run"],
+            3,
+            "/nowhere/",
+        ),
+        (&[b"inspect", b"/nowhere/\xff.workload"], 3, "/nowhere/"),
+    ] {
+        let mut command = program(&[]);
+        command.args(arguments.iter().map(|argument| odd(argument)));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words) && !said.contains("panicked"), "{said}");
+    }
 }

@@ -27,23 +27,34 @@ const LOGGING: [(&str, &str); 9] = [
     ("log_parameter_max_length_on_error", "-1"),
 ];
 
-/// Client that sends messages of its choice.
-struct Client(UnixStream);
+/// Client that sends messages of its choice, with a comment before each statement.
+struct Client {
+    stream: UnixStream,
+    comment: &'static str,
+}
 
 /// Messages up to an answer.
-#[derive(Default)]
-struct Messages(Vec<u8>);
+struct Messages {
+    bytes: Vec<u8>,
+    comment: &'static str,
+}
 
 impl Messages {
+    fn new(comment: &'static str) -> Self {
+        let bytes = Vec::new();
+        Messages { bytes, comment }
+    }
+
     fn parse(mut self, name: &str, sql: &str) -> Self {
-        parse::encode(name.as_bytes(), sql.as_bytes(), [], &mut self.0).unwrap();
+        let sql = format!("{}{sql}", self.comment);
+        parse::encode(name.as_bytes(), sql.as_bytes(), [], &mut self.bytes).unwrap();
         self
     }
 
     fn bind(mut self, name: &str, values: &[&str]) -> Self {
         let values = values.iter().map(|value| Some(value.as_bytes()));
         let text: [Format; 0] = [];
-        bind::encode(b"", name.as_bytes(), text, values, text, &mut self.0).unwrap();
+        bind::encode(b"", name.as_bytes(), text, values, text, &mut self.bytes).unwrap();
         self
     }
 
@@ -52,7 +63,7 @@ impl Messages {
             portal: portal.as_bytes(),
             rows_max: 0,
         };
-        message.encode(&mut self.0).unwrap();
+        message.encode(&mut self.bytes).unwrap();
         self
     }
 
@@ -63,7 +74,7 @@ impl Messages {
 }
 
 impl Client {
-    fn connect(endpoint: &Endpoint, application: &str) -> Self {
+    fn connect(endpoint: &Endpoint, application: &str, comment: &'static str) -> Self {
         let sockets = endpoint.socket_dir.as_deref().unwrap();
         let socket = sockets.join(format!(".s.PGSQL.{}", endpoint.port));
         let mut stream = UnixStream::connect(socket).unwrap();
@@ -75,25 +86,30 @@ impl Client {
         let mut out = Vec::new();
         startup::encode(PROTOCOL_3_0, parameters, &mut out).unwrap();
         stream.write_all(&out).unwrap();
-        let mut client = Client(stream);
+        let mut client = Client { stream, comment };
         client.read();
         let insert = "INSERT INTO t VALUES ($1, 'prepared')";
-        client.sync(Messages::default().parse("insert", insert));
+        client.sync(client.messages().parse("insert", insert));
         client
+    }
+
+    fn messages(&self) -> Messages {
+        Messages::new(self.comment)
     }
 
     /// Sends messages and Sync.
     fn sync(&mut self, mut messages: Messages) {
-        Sync.encode(&mut messages.0);
-        self.0.write_all(&messages.0).unwrap();
+        Sync.encode(&mut messages.bytes);
+        self.stream.write_all(&messages.bytes).unwrap();
         self.read();
     }
 
     fn query(&mut self, sql: &str) {
         let mut out = Vec::new();
+        let sql = format!("{}{sql}", self.comment);
         let sql = sql.as_bytes();
         Query { sql }.encode(&mut out).unwrap();
-        self.0.write_all(&out).unwrap();
+        self.stream.write_all(&out).unwrap();
         self.read();
     }
 
@@ -108,7 +124,7 @@ impl Client {
                 let bytes = 1 + 4 + frame.body.len();
                 unread.drain(..bytes);
             }
-            let read = self.0.read(&mut buffer).unwrap();
+            let read = self.stream.read(&mut buffer).unwrap();
             assert!(read > 0, "the server closed the connection");
             unread.extend_from_slice(&buffer[..read]);
         }
@@ -124,7 +140,7 @@ fn in_block(client: &mut Client, id: u32, messages: Messages, refused: bool) {
         client.query(&format!("INSERT INTO t VALUES ({}, 'refused')", id + 1));
         let insert = format!("INSERT INTO t VALUES ({}, 'refused')", id + 2);
         client.sync(
-            Messages::default()
+            (client.messages())
                 .parse("", &insert)
                 .bind("", &[])
                 .execute(""),
@@ -133,9 +149,9 @@ fn in_block(client: &mut Client, id: u32, messages: Messages, refused: bool) {
     client.query("COMMIT");
 }
 
-fn drive(endpoint: &Endpoint) {
-    let messages = Messages::default;
-    let mut blocks = Client::connect(endpoint, "blocks");
+fn drive(endpoint: &Endpoint, comment: &'static str) {
+    let messages = || Messages::new(comment);
+    let mut blocks = Client::connect(endpoint, "blocks", comment);
     let failing: [fn(Messages) -> Messages; 7] = [
         |sent| sent.bind("insert", &["12x"]).execute(""),
         |sent| sent.bind("insert", &["1", "2"]).execute(""),
@@ -152,7 +168,7 @@ fn drive(endpoint: &Endpoint) {
         blocks.sync(messages().insert(&(400 + n).to_string()));
         blocks.sync(add(messages()));
     }
-    let mut pipelines = Client::connect(endpoint, "pipelines");
+    let mut pipelines = Client::connect(endpoint, "pipelines", comment);
     for (n, add) in (0..).zip(failing) {
         let id = |more: u32| (500 + n * 10 + more).to_string();
         pipelines.sync(messages().insert(&id(0)));
@@ -196,7 +212,7 @@ fn rehearse(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn replay_leaves_the_same_rows(major: u16, logging: (&str, &str)) {
+fn replay_leaves_the_same_rows(major: u16, logging: (&str, &str), comment: &'static str) {
     let directory = tempfile::tempdir().unwrap();
     let (mut captured, endpoint) = server().major(major).settings(&LOGGING).start();
     connect(&endpoint).batch_execute(SCHEMA).unwrap();
@@ -206,7 +222,7 @@ fn replay_leaves_the_same_rows(major: u16, logging: (&str, &str)) {
     admin.batch_execute(&sql).unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
-    drive(&endpoint);
+    drive(&endpoint, comment);
     let expected = rows(&endpoint);
     drop(admin);
     captured.stop(Stop::Fast).unwrap();
@@ -227,7 +243,7 @@ fn replay_leaves_the_same_rows(major: u16, logging: (&str, &str)) {
         let replay = ["replay", &workload, "--target", &url, "-o", &run];
         rehearse(&[&replay[..], &["--speed", "max"]].concat());
         let found = rows(&target);
-        assert_eq!(found, expected, "{major} {logging:?} {log:?}");
+        assert_eq!(found, expected, "{major} {logging:?} {comment:?} {log:?}");
     }
 }
 
@@ -240,12 +256,19 @@ fn capture(log: &Path, workload: &str) {
 
 #[test]
 fn what_15_rolled_back_is_not_committed_by_a_replay() {
-    replay_leaves_the_same_rows(15, ("log_min_duration_statement", "0"));
-    replay_leaves_the_same_rows(15, ("log_statement", "all"));
+    replay_leaves_the_same_rows(15, ("log_min_duration_statement", "0"), "");
+    replay_leaves_the_same_rows(15, ("log_statement", "all"), "");
 }
 
 #[test]
 fn what_18_rolled_back_is_not_committed_by_a_replay() {
-    replay_leaves_the_same_rows(18, ("log_min_duration_statement", "0"));
-    replay_leaves_the_same_rows(18, ("log_statement", "all"));
+    replay_leaves_the_same_rows(18, ("log_min_duration_statement", "0"), "");
+    replay_leaves_the_same_rows(18, ("log_statement", "all"), "");
+}
+
+#[test]
+fn what_was_rolled_back_is_not_committed_if_statements_begin_with_comments() {
+    let comment = "/* page */ ";
+    replay_leaves_the_same_rows(15, ("log_min_duration_statement", "0"), comment);
+    replay_leaves_the_same_rows(15, ("log_statement", "all"), "-- page\n");
 }
