@@ -126,6 +126,8 @@ fn server_of_killed_proxy_is_refused_after_recovery() {
     let proxy = proxied(&endpoint, &workload);
     // Events are written once a second.
     std::thread::sleep(std::time::Duration::from_secs(3));
+    // Its own address leads to the server as well, if another proxy listens there.
+    let own_port = proxy.endpoint.port;
     drop(proxy);
     let partial = path("w.workload.partial");
     let output = rehearse(&["recover", &partial]);
@@ -133,6 +135,12 @@ fn server_of_killed_proxy_is_refused_after_recovery() {
     let url = endpoint.url("postgres");
     let replay = ["replay", &workload, "--target", &url, "--dry-run"];
     assert_refused(&rehearse(&replay), "recovered");
+    let reader = workload::WorkloadReader::open(Path::new(&workload)).unwrap();
+    let servers = &reader.info().provenance.servers;
+    assert!(
+        servers.iter().any(|server| server.port == own_port),
+        "{servers:?}"
+    );
 }
 
 #[test]

@@ -143,12 +143,17 @@ impl<'a> Encoder<'a> {
             (Ok(rows_max), kind) => {
                 let captured = particulars.map_or(&[][..], |known| &known.parameter_types);
                 let types = self.types.choose_types(event.session, captured);
-                let details = (particulars, &*types, sqlstate_of_messages(&event));
-                let protocol = match self.target.is_read_only() {
-                    true => SimpleProtocol::Avoided,
-                    false => SimpleProtocol::Allowed,
+                let details = StatementDetails {
+                    wire: particulars,
+                    types: &types,
+                    sqlstate: sqlstate_of_messages(&event),
+                    rows_max,
+                    protocol: match self.target.is_read_only() {
+                        true => SimpleProtocol::Avoided,
+                        false => SimpleProtocol::Allowed,
+                    },
                 };
-                match messages_of(kind, details, rows_max, (&mut self.statements, protocol)) {
+                match messages_of(kind, details, &mut self.statements) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
                 }
@@ -244,8 +249,9 @@ impl ParseMode {
 }
 
 /// Whether a text may be sent as a simple query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum SimpleProtocol {
+    #[default]
     Allowed,
     /// The extended protocol is used instead, in which the server refuses several statements in one text.
     Avoided,
@@ -261,7 +267,7 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
             let texts = &mut StatementCache::default();
-            messages_of(kind, (None, &[], None), 0, (texts, SimpleProtocol::Allowed)).ok()
+            messages_of(kind, StatementDetails::default(), texts).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -280,14 +286,33 @@ fn sqlstate_of_messages(event: &Event) -> Option<Sqlstate> {
     event.outcome.sqlstate.filter(|_| is_of_messages)
 }
 
-/// Encodes an event that is a statement; no messages for others. With its details are the types of its parameters,
-/// and the error of its messages in the capture.
+/// Details by which a statement is encoded.
+#[derive(Debug, Clone, Copy, Default)]
+struct StatementDetails<'e> {
+    /// Details of a capture from the wire.
+    wire: Option<&'e WireDetails>,
+    /// Types of its parameters that are sent.
+    types: &'e [u32],
+    /// Error of its messages in the capture.
+    sqlstate: Option<Sqlstate>,
+    /// Maximum number of rows that an Execute requests; 0 is all.
+    rows_max: u32,
+    protocol: SimpleProtocol,
+}
+
+/// Encodes an event that is a statement; no messages for others.
 fn messages_of(
     kind: &EventKind,
-    (particulars, types, sqlstate): (Option<&WireDetails>, &[u32], Option<Sqlstate>),
-    rows_max: u32,
-    (texts, protocol): (&mut StatementCache, SimpleProtocol),
+    details: StatementDetails<'_>,
+    texts: &mut StatementCache,
 ) -> Result<Messages, EncodeError> {
+    let StatementDetails {
+        wire: particulars,
+        types,
+        sqlstate,
+        rows_max,
+        protocol,
+    } = details;
     let set = particulars.map_or(MessageSet::Complete, |particulars| particulars.messages);
     let preparing = ParseMode::of(kind, set, sqlstate);
     let mut messages = match kind {

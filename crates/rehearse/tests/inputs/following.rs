@@ -168,6 +168,42 @@ fn a_log_is_followed_under_its_name_until_ctrl_c() {
 }
 
 #[test]
+fn a_prefix_that_a_reload_changes_is_followed() {
+    let server = Server::new("stderr", "server.log");
+    let mut client = server.client();
+    let log = server.logs.join("server.log");
+    client.batch_execute("SELECT 'before'").unwrap();
+    let followed = Followed::start(log.to_str().unwrap(), &["--from-start"]);
+    let mut sent = 1;
+    for prefix in ["%m %c [%p] user=%u,db=%d ", "%t [%p] %q%u@%d/%a "] {
+        let change = format!("ALTER SYSTEM SET log_line_prefix = '{prefix}'");
+        client.batch_execute(&change).unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").unwrap();
+        sent += 2;
+        // The log is read while there is one line of each statement, and no more.
+        for number in 0..20 {
+            std::thread::sleep(Duration::from_millis(100));
+            client.batch_execute(&format!("SELECT {number}")).unwrap();
+            sent += 1;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    followed.signal("-INT");
+    let (captured, inspected) = followed.end();
+    assert_eq!(captured["statements"], sent, "{captured:#}");
+    assert_eq!(inspected["statements"], sent);
+    // The announcement alone does not show the new prefix.
+    let unreadable = captured["unreadable"]["lines"].as_u64().unwrap();
+    assert!(unreadable <= 4, "{captured:#}");
+    let notes = captured["sources"][0]["notes"].to_string();
+    assert_eq!(
+        notes.matches("log_line_prefix was changed").count(),
+        2,
+        "{notes}"
+    );
+}
+
+#[test]
 fn a_truncated_log_and_a_pipe_are_followed() {
     let room = Room::new();
     let log = room.write("x.log", minute_of(1, 0));
