@@ -202,7 +202,7 @@ pub fn holds_several(sql: &str) -> bool {
 }
 
 /// Adds a blank between two tokens that were separated by white space, unless the first ends in a character
-/// that needs none.
+/// that needs none. Words, names and values always have one between them: `select'x'` is `select 'x'`.
 fn push_space(out: &mut String, spaced: bool, next: u8) {
     match out.as_bytes().last() {
         Some(_) if out.ends_with("...") => out.push(' '),
@@ -223,9 +223,16 @@ fn push_space(out: &mut String, spaced: bool, next: u8) {
                 out.push(' ');
             }
         }
-        Some(_) if spaced => out.push(' '),
+        Some(last) if spaced || matches!(next, b'a' | b'$') && is_operand_end(*last) => {
+            out.push(' ');
+        }
         Some(_) => {}
     }
+}
+
+/// Whether a word, a quoted name or a value ends in this byte.
+fn is_operand_end(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'"') || byte >= 0x80
 }
 
 fn push_number(out: &mut String, number: u32) {
@@ -406,6 +413,21 @@ mod tests {
     }
 
     #[test]
+    fn words_names_and_values_without_a_blank_are_separate() {
+        for (text, spaced) in [
+            ("select'x'", "select 'x'"),
+            (
+                "select'x'as\"A\"from\"T\"where\"c\"in('y')",
+                "select 'x' as \"A\" from \"T\" where \"c\" in ('y')",
+            ),
+            ("select 1a", "select 1 a"),
+        ] {
+            assert_eq!(normal(text), normal(spaced), "{text}");
+            assert_eq!(normal(&normal(text)), normal(text), "{text}");
+        }
+    }
+
+    #[test]
     fn quoted_names_keep_their_case_and_are_no_values() {
         assert_eq!(
             normal(r#"SELECT "Name", "it""s" FROM "T""#),
@@ -484,9 +506,9 @@ mod tests {
             ("select 'a' -- '\n\t'b' , a", "select $1, a"),
             ("select E'a'\n'\\', b', a", "select $1, a"),
             ("select 'a' 'b', a", "select $1 $2, a"),
-            ("select b'1''0', a", "select $1$2, a"),
-            ("select 1e--'\n, a", "select $1e, a"),
-            ("select 1x, 1.5", "select $1x, $2"),
+            ("select b'1''0', a", "select $1 $2, a"),
+            ("select 1e--'\n, a", "select $1 e, a"),
+            ("select 1x, 1.5", "select $1 x, $2"),
             ("select 0x1F, 1_000e-3, 1..5", "select $1, $2, $3..$4"),
             ("select U&'d!0061' /* x */ uescape\n'!', a", "select $1, a"),
             ("select u&\"d!0061\" uescape '!', a", "select \"da\", a"),
@@ -503,8 +525,8 @@ mod tests {
         };
         let mut fingerprinter = Fingerprinter::new();
         for (text, kept) in [
-            ("select 0x1F, 1_0", "select $1x1f, $2_0"),
-            ("select 0x1$$ ; $$", "select $1x1$$; $2"),
+            ("select 0x1F, 1_0", "select $1 x1f, $2 _0"),
+            ("select 0x1$$ ; $$", "select $1 x1$$; $2"),
         ] {
             assert_eq!(fingerprinter.normalise_with(text, until_14), kept, "{text}");
         }

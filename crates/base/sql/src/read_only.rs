@@ -182,7 +182,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: bool) -> bool {
     let escaped = |pair: &[Lexeme<'_>]| {
         (pair[0].is("u") && pair[1].is_symbol("&"))
             || matches!(pair[0], Lexeme::Value(text) | Lexeme::Quoted(text)
-                if text.len() > 1 && text[..2].eq_ignore_ascii_case("u&"))
+                if text.as_bytes().get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"u&")))
     };
     let has_escapes = statement.words.windows(2).any(escaped)
         || statement.text.to_ascii_lowercase().contains("u&\"");
@@ -254,6 +254,7 @@ mod tests {
             "SHOW transaction_read_only",
             "SELECT current_setting('transaction_read_only')",
             "SELECT 'read write'",
+            "SELECT \"Ärger\", 'Ä'",
             "SELECT set_config('app.tenant', '7', false)",
             "COPY t FROM '/tmp/x'",
             // The server refuses several statements.

@@ -163,7 +163,7 @@ pub enum TargetError {
     Value {
         /// Parameter.
         name: String,
-        /// Value as given.
+        /// Value as given, without a password that a mistake made a part of it.
         value: String,
         /// Allowed values.
         allowed: String,

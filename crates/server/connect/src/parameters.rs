@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::TargetError;
+use super::parse::hide_password;
 
 /// Support of a parameter.
 enum Use {
@@ -245,7 +246,7 @@ impl Settings {
                 let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
                 Err(TargetError::Value {
                     name: name.to_owned(),
-                    value,
+                    value: hide_password(&value),
                     allowed: words.join(", "),
                 })
             }
@@ -261,7 +262,7 @@ impl Settings {
             Ok(number) => Ok(Some(i64::from(number))),
             Err(_) => Err(TargetError::Value {
                 name: name.to_owned(),
-                value,
+                value: hide_password(&value),
                 allowed: format!("a whole number{unit}"),
             }),
         }

@@ -113,11 +113,11 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
             .find(|c: char| c == '=' || c.is_whitespace())
             .unwrap_or(rest.len());
         let (name, after) = rest.split_at(name_end);
-        let after = after
+        let after_sign = after
             .trim_start()
             .strip_prefix('=')
-            .ok_or("a name lacks its '='")?
-            .trim_start();
+            .ok_or("a name lacks its '='")?;
+        let after = after_sign.trim_start();
         let quoted = after.starts_with('\'');
         let mut value = String::new();
         let mut characters = after.char_indices().skip(usize::from(quoted));
@@ -133,17 +133,38 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
                 Some((_, c)) => value.push(c),
             }
         };
+        // `host= password=x`, as a script writes whose variable is empty. The password would be shown as the host.
+        if !quoted && after.len() < after_sign.len() && begins_as_pair(&value) {
+            return Err(MISSING.to_owned());
+        }
         pairs.push((name.to_owned(), value));
         rest = after[end..].trim_start();
     }
     Ok(pairs)
 }
 
+/// Reason why pairs are refused in which a value is missing.
+const MISSING: &str =
+    "a value is missing between a '=' and the next name; write '' for an empty value";
+
+fn begins_as_pair(value: &str) -> bool {
+    let is_name = |name: &str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    value.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
 /// Returns a connection string without anything that may be a password, however malformed it is, for messages.
 pub fn hide_password(given: &str) -> String {
+    let is_plain = |scheme: &str| {
+        scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b':')
+    };
     let (scheme, rest) = match given.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), given),
+        Some((scheme, rest)) if is_plain(scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), given),
     };
     // Values may contain blanks and quotes, so all that follows the name of a secret is left out.
     let lower = rest.to_ascii_lowercase();
@@ -169,5 +190,38 @@ fn hide_user_info(text: &str) -> String {
     match after.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.to_owned(),
         false => format!("{user}:…{after}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_value_is_refused_and_does_not_take_the_next_parameter() {
+        for given in ["host= password=x", "user=a dbname =\tpassword=x"] {
+            assert_eq!(pairs(given), Err(MISSING.to_owned()), "{given}");
+        }
+        for given in [
+            "host='' password=x",
+            "host=h options= -cwork_mem=1",
+            "options=a=b",
+        ] {
+            assert!(pairs(given).is_ok(), "{given}");
+        }
+    }
+
+    #[test]
+    fn password_before_a_url_is_hidden() {
+        for (given, shown) in [
+            ("password='x' application_name=http://a", "password=…"),
+            ("host=h password=x options=a://b", "host=h password=…"),
+            (
+                "jdbc:postgresql://h/d?password=x",
+                "jdbc:postgresql://h/d?password=…",
+            ),
+        ] {
+            assert_eq!(hide_password(given), shown);
+        }
     }
 }

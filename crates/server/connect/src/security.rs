@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::TargetError;
 use super::parameters::Settings;
+use super::parse::hide_password;
 
 /// Value of `sslmode`, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -240,7 +241,7 @@ fn methods(settings: &mut Settings) -> Result<Option<Vec<AuthMethod>>, TargetErr
     let refused = || {
         TargetError::Value {
         name: "require_auth".to_owned(),
-        value: value.clone(),
+        value: hide_password(&value),
         allowed: "a list of password, md5, scram-sha-256 and none, either all or none with a '!' before it".to_owned(),
     }
     };

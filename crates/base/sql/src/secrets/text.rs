@@ -65,7 +65,7 @@ const HARMLESS_OPTIONS: [&str; 24] = [
 /// Secrets found in a text.
 #[derive(Debug, Default)]
 pub(super) struct SecretFindings {
-    /// Byte ranges to redact, in order and disjoint.
+    /// Byte ranges to redact.
     pub(super) secrets: Vec<Range<usize>>,
     /// Comments that hold a secret.
     pub(super) comments: Vec<Range<usize>>,
@@ -100,9 +100,9 @@ pub(super) enum NamePart {
 }
 
 impl SecretFindings {
-    /// Whether the last secret extends beyond this offset.
+    /// Whether a secret covers this offset.
     fn covers(&self, at: usize) -> bool {
-        self.secrets.last().is_some_and(|last| at < last.end)
+        self.secrets.iter().any(|secret| secret.contains(&at))
     }
 
     pub(super) fn is_empty(&self) -> bool {
