@@ -591,6 +591,20 @@ pub struct Sandbox {
 pub enum SandboxAction {
     /// Create a private server and leave it running.
     Up(SandboxUp),
+    /// Start a private server that is stopped. If a restore of its data was interrupted, complete it
+    /// first.
+    Start {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+    },
+    /// Restore the data and settings that a private server had before a sweep, proof or diagnosis
+    /// that was interrupted. What was changed since is lost.
+    Restore {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+    },
     /// Stop a private server and delete its data.
     Down {
         /// Name of the server.

@@ -3,6 +3,7 @@
 
 mod advising;
 mod case;
+mod killed_sweep;
 mod lab;
 mod proving;
 

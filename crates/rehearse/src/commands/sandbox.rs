@@ -6,13 +6,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::exit_status::ExitStatus;
 use crate::options::{Sandbox, SandboxAction, SandboxUp};
 use crate::terminal;
-use study::Failure;
+use study::{Failure, refuse_leased, restore_interrupted};
 
 /// Creates, stops or lists private servers.
 pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
     let places = Dirs::from_environment()?;
     match options.action {
         SandboxAction::Up(up) => bring_up(&up, &places)?,
+        SandboxAction::Start { name } => start(&name, &places)?,
+        SandboxAction::Restore { name } => restore(&name, &places)?,
         SandboxAction::Down { name } => {
             ::sandbox::down(&name, &places)?;
             terminal::say_line(&format!("{name} is stopped and its data deleted"));
@@ -61,6 +63,38 @@ fn bring_up(options: &SandboxUp, places: &Dirs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn start(name: &str, places: &Dirs) -> Result<(), Failure> {
+    let mut sandbox = ::sandbox::open(name, places)?;
+    if let Some(snapshot) = sandbox.interrupted_restore() {
+        terminal::note(&format!(
+            "Restoring the data of {name} from the snapshot {snapshot}, which was interrupted."
+        ));
+    }
+    let endpoint = sandbox.start()?;
+    if let Err(error) = refuse_leased(&sandbox, None) {
+        terminal::note(&format!("Note: {error}."));
+    }
+    terminal::say_line(&format!(
+        "{name} is up: {}",
+        endpoint.url_to_show("postgres")
+    ));
+    Ok(())
+}
+
+fn restore(name: &str, places: &Dirs) -> Result<(), Failure> {
+    match restore_interrupted(::sandbox::open(name, places)?)? {
+        true => {
+            terminal::say_line(&format!(
+                "{name} is up, with the data and settings from before the interrupted experiment"
+            ));
+            Ok(())
+        }
+        false => Err(Failure::usage(format!(
+            "there is nothing to restore in {name}: no sweep, proof or diagnosis was interrupted on it"
+        ))),
+    }
+}
+
 fn list(places: &Dirs, json: bool) {
     let all = ::sandbox::list(places);
     if json {
@@ -73,6 +107,7 @@ fn list(places: &Dirs, json: bool) {
                     "url": named.endpoint.url_to_show("postgres"),
                     "password_file": named.endpoint.password_file,
                     "running": named.is_running(),
+                    "interrupted_restore": named.interrupted_restore,
                     "data_dir": named.data_dir,
                     "log": named.log,
                 })
@@ -85,10 +120,10 @@ fn list(places: &Dirs, json: bool) {
         terminal::say_line("no sandbox; `rehearse sandbox up` makes one");
     }
     for named in all {
-        let state = if named.is_running() {
-            "running"
-        } else {
-            "stopped"
+        let state = match (&named.interrupted_restore, named.is_running()) {
+            (Some(_), _) => "interrupted (sandbox start completes it)",
+            (None, true) => "running",
+            (None, false) => "stopped",
         };
         let NamedSandbox {
             name,

@@ -35,6 +35,9 @@ pub(crate) struct Marker {
     #[serde(default)]
     pub(crate) run_as: Option<RunAs>,
     pub(crate) settings: Vec<(String, String)>,
+    /// Snapshot that replaces the data. Until that is complete, there are no usable data.
+    #[serde(default)]
+    pub(crate) restoring: Option<String>,
     pub(crate) server: Option<Identity>,
     pub(crate) watchdog: Option<i32>,
 }
@@ -53,6 +56,7 @@ impl Marker {
             socket_dir: None,
             run_as: None,
             settings: Vec::new(),
+            restoring: None,
             server: None,
             watchdog: None,
         }
@@ -71,11 +75,25 @@ impl Marker {
         let text = serde_json::to_vec_pretty(self)
             .map_err(io::Error::other)
             .context("describe the sandbox in", &path)?;
-        let fresh = root.join(".sandbox.json");
-        fs::write(&fresh, text).context("write", &fresh)?;
-        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
-            .context("set the permissions of", &fresh)?;
-        fs::rename(&fresh, &path).context("rename to", &path)
+        write_private(&path, &text, self.restoring.is_some())
+    }
+}
+
+/// Writes a file atomically that only its owner can read. A `durable` one is on the disk afterwards.
+pub(crate) fn write_private(path: &Path, text: &[u8], durable: bool) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));
+    fs::write(&fresh, text).context("write", &fresh)?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
+        .context("set the permissions of", &fresh)?;
+    let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
+    if durable {
+        sync(&fresh).context("write", &fresh)?;
+    }
+    fs::rename(&fresh, path).context("rename to", path)?;
+    match path.parent() {
+        Some(parent) if durable => sync(parent).context("write", parent),
+        _ => Ok(()),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct NamedSandbox {
     pub log: PathBuf,
     /// Process id of the postmaster, if it runs.
     pub pid: Option<i32>,
+    /// Snapshot whose restore was interrupted, so that there are no usable data until the next start.
+    pub interrupted_restore: Option<String>,
 }
 
 impl NamedSandbox {
@@ -46,6 +48,7 @@ impl NamedSandbox {
             settings: marker.settings.clone(),
             log: root.join("server.log"),
             pid: postmaster::find(&data_dir, marker.server).map(|server| server.pid),
+            interrupted_restore: marker.restoring.clone().filter(|_| is_abandoned(root)),
             root: root.to_owned(),
             data_dir,
         }
@@ -151,6 +154,11 @@ pub(crate) fn reserve(name: &str, places: &Dirs) -> Result<File> {
             },
         }),
     }
+}
+
+/// Whether no process works on the sandbox.
+fn is_abandoned(root: &Path) -> bool {
+    matches!(marker::try_lock_owner(root), Ok(Some(_)))
 }
 
 fn lasting(places: &Dirs) -> impl Iterator<Item = (PathBuf, Marker)> {

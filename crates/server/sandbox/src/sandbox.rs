@@ -238,11 +238,12 @@ impl Sandbox {
     }
 
     /// Starts the server, and waits until it accepts connections. The port may differ from that of the last
-    /// start if it has been taken meanwhile.
+    /// start if it has been taken meanwhile. A restore that was interrupted is completed first.
     pub fn start(&mut self) -> Result<Endpoint> {
         if self.pid().is_some() {
             return Ok(self.endpoint());
         }
+        self.complete_restore()?;
         self.child = None;
         let text = settings::render(&self.marker.settings);
         server::write_for(&self.run_as, &self.root.join(settings::FILE), &text)?;
@@ -381,6 +382,7 @@ impl Sandbox {
                 name: name.to_owned(),
             });
         }
+        self.complete_restore()?;
         snapshot::check_whole(&self.data)?;
         self.while_stopped(Stop::Fast, |sandbox| {
             let all = sandbox.snapshot_dir("");
@@ -390,13 +392,45 @@ impl Sandbox {
             let partial = sandbox.snapshot_dir(".partial");
             marker::delete_any(&partial)?;
             let copied = snapshot::copy_tree(&sandbox.data, &partial)?;
+            let settings = serde_json::to_vec(&sandbox.marker.settings)
+                .map_err(std::io::Error::other)
+                .context("describe the settings of", &place)?;
+            marker::write_private(&sandbox.snapshot_settings_file(name), &settings, false)?;
             fs::rename(&partial, &place).context("rename the copy to", &place)?;
             Ok(copied)
         })
     }
 
-    /// Restores the data directory from a snapshot. The server is stopped meanwhile. If it fails, the
-    /// snapshot is unchanged and can be restored again.
+    /// File next to a snapshot. Its name is none of a snapshot's.
+    fn snapshot_settings_file(&self, name: &str) -> PathBuf {
+        self.snapshot_dir(&format!(".{name}.settings.json"))
+    }
+
+    /// Returns the settings that the sandbox had when a snapshot was made; `None` if they are not recorded.
+    pub fn snapshot_settings(&self, name: &str) -> Option<Vec<(String, String)>> {
+        let text = fs::read(self.snapshot_settings_file(name)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Returns the name of the snapshot whose restore was interrupted. Until it is restored, there are no usable data.
+    pub fn interrupted_restore(&self) -> Option<&str> {
+        self.marker.restoring.as_deref()
+    }
+
+    /// Completes an interrupted restore, with the settings of that time.
+    fn complete_restore(&mut self) -> Result<()> {
+        let Some(name) = self.marker.restoring.clone() else {
+            return Ok(());
+        };
+        self.restore(&name)?;
+        match self.snapshot_settings(&name) {
+            Some(settings) => self.set(settings),
+            None => Ok(()),
+        }
+    }
+
+    /// Restores the data directory from a snapshot. The server is stopped meanwhile. If it fails or is killed, the
+    /// snapshot is unchanged, and the next start restores it again.
     pub fn restore(&mut self, name: &str) -> Result<CopyStats> {
         let place = self.snapshot_dir(name);
         if marker::check_name(name).is_err() || !place.is_dir() {
@@ -408,6 +442,8 @@ impl Sandbox {
         }
         // The current data is discarded, so no checkpoint is needed.
         self.while_stopped(Stop::Immediate, |sandbox| {
+            sandbox.marker.restoring = Some(name.to_owned());
+            sandbox.marker.write(&sandbox.root)?;
             let fresh = sandbox.root.join("data.new");
             let old = sandbox.root.join("data.old");
             marker::delete_any(&fresh)?;
@@ -419,6 +455,8 @@ impl Sandbox {
             }
             let copied = snapshot::copy_tree(&place, &fresh)?;
             fs::rename(&fresh, &sandbox.data).context("rename to", &sandbox.data)?;
+            sandbox.marker.restoring = None;
+            sandbox.marker.write(&sandbox.root)?;
             Ok(copied)
         })
     }
@@ -426,7 +464,15 @@ impl Sandbox {
     /// Deletes a snapshot.
     pub fn remove_snapshot(&mut self, name: &str) -> Result<()> {
         marker::check_name(name)?;
-        marker::delete_any(&self.snapshot_dir(name))
+        // Renamed first: a snapshot is complete or absent.
+        let removed = self.snapshot_dir(".removed");
+        marker::delete_any(&removed)?;
+        match fs::rename(self.snapshot_dir(name), &removed) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            renamed => renamed.context("rename to", &removed)?,
+        }
+        marker::delete_any(&self.snapshot_settings_file(name))?;
+        marker::delete_any(&removed)
     }
 
     fn while_stopped<T>(

@@ -47,7 +47,7 @@ impl LeasePurpose {
             LeasePurpose::Exploration => ("a command", ""),
         };
         format!(
-            "this sandbox still has the snapshot of {what} that did not end, so its data may not be those that you loaded; {instead}take the sandbox down and load it anew"
+            "this sandbox still has the snapshot of {what} that did not end, so its data may not be those that you loaded; {instead}bring back the data from before it with `rehearse sandbox restore`"
         )
     }
 }
@@ -67,6 +67,23 @@ pub fn refuse_leased(
         Some(held) => Err(ExperimentError::Usage(held.refusal())),
         None => Ok(()),
     }
+}
+
+/// Gives a sandbox back as it was before an experiment that was interrupted. Returns false if there was none.
+///
+/// # Errors
+/// If its data cannot be restored, or it does not start.
+pub fn restore_interrupted(sandbox: Sandbox) -> Result<bool, ExperimentError> {
+    let snapshots = sandbox.snapshots();
+    let mut purposes = LeasePurpose::ALL.into_iter();
+    let interrupted = purposes.find(|one| snapshots.iter().any(|name| name == one.initial()));
+    let Some(purpose) = interrupted else {
+        return Ok(false);
+    };
+    let settings = sandbox.snapshot_settings(purpose.initial());
+    let settings = settings.unwrap_or_else(|| sandbox.settings().to_vec());
+    SandboxLease::acquire(sandbox, "postgres", purpose, Some(settings))?.release()?;
+    Ok(true)
 }
 
 /// A private server that is changed for a while, and then given back as it was.
