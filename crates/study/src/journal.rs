@@ -114,10 +114,19 @@ pub struct Journal<P: Plan> {
     records: BTreeMap<u32, P::Record>,
 }
 
+/// Most bytes of a file of a journal, or of a script.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a file that may be replaced by another kind of file, such as a pipe.
+pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
+    let content = archive::read_small_file(path, FILE_BYTES_MAX)?;
+    String::from_utf8(content).map_err(std::io::Error::other)
+}
+
 impl<P: Plan> Journal<P> {
     /// Reports whether a directory is one of this kind.
     pub fn is_at(path: &Path) -> bool {
-        let text = fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
+        let text = read_text(path.join(MANIFEST)).unwrap_or_default();
         let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
         manifest["kind"] == P::KIND
     }
@@ -151,7 +160,7 @@ impl<P: Plan> Journal<P> {
             ))
         };
         let file = path.join(MANIFEST);
-        let text = fs::read_to_string(&file).map_err(|error| refused(error.to_string()))?;
+        let text = read_text(&file).map_err(|error| refused(error.to_string()))?;
         let value: serde_json::Value = parse(&file, &text)?;
         let (kind, format) = (&value["kind"], &value["format"]);
         if kind != P::KIND {
@@ -169,7 +178,7 @@ impl<P: Plan> Journal<P> {
         }
         let manifest = parse(&file, &text)?;
         let file = path.join(DECISION);
-        let decision = match fs::read_to_string(&file) {
+        let decision = match read_text(&file) {
             Ok(text) => Some(parse(&file, &text)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(ExperimentError::file("read", &file)(error)),
@@ -181,8 +190,7 @@ impl<P: Plan> Journal<P> {
                 .map_err(ExperimentError::file("read", &trials))?
                 .path();
             if file.extension().is_some_and(|one| one == "json") {
-                let text =
-                    fs::read_to_string(&file).map_err(ExperimentError::file("read", &file))?;
+                let text = read_text(&file).map_err(ExperimentError::file("read", &file))?;
                 let record: P::Record = parse(&file, &text)?;
                 records.insert(P::number(&record), record);
             }

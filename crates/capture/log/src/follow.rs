@@ -11,7 +11,6 @@ mod tail;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,6 +23,7 @@ use super::sources::{Source, resolve_zones};
 use super::zones::ZoneReading;
 use super::{LogError, LogFormat};
 use capture_sink::compression::{FileFormat, detect};
+use capture_sink::open_input_file;
 use rotation::{FileId, file_id};
 use stream::StdinStream;
 use tail::{FollowState, FollowedFile, Tail};
@@ -225,7 +225,7 @@ fn open_at_end(
     prefix: Option<&str>,
 ) -> Result<(FollowedFile, Option<RecognisedFormat>), LogError> {
     let failed = read_error(path);
-    let mut file = File::open(path).map_err(&failed)?;
+    let mut file = open_input_file(path).map_err(&failed)?;
     let length = file.metadata().map_err(&failed)?.len();
     let name = path.display().to_string();
     let mut head = Vec::new();

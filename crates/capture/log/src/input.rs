@@ -4,7 +4,6 @@
 //! A truncated or damaged compressed file is read up to the damage; [`Window::damage`] then
 //! describes it. An I/O error is returned, since a retry may succeed.
 
-use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::line_ends::without_carriage_returns;
 use capture_sink::CountingReader;
 use capture_sink::StreamState;
 use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
+use capture_sink::{is_stream, open_input_file};
 
 /// One input of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,14 @@ impl Input {
         match self {
             Input::Path(path) | Input::Found(path) => path.display().to_string(),
             Input::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// Whether it can be read only once.
+    pub(super) fn is_stream(&self) -> bool {
+        match self {
+            Input::Path(path) | Input::Found(path) => is_stream(path),
+            Input::Stdin => true,
         }
     }
 
@@ -69,11 +77,7 @@ impl Input {
         let raw: Box<dyn Read + Send> = match self {
             Input::Stdin => Box::new(io::stdin()),
             Input::Path(path) | Input::Found(path) => {
-                let file = File::open(path).map_err(failed)?;
-                if file.metadata().map_err(failed)?.is_dir() {
-                    return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
-                }
-                Box::new(file)
+                Box::new(open_input_file(path).map_err(failed)?)
             }
         };
         Window::open(raw, &self.name())

@@ -64,7 +64,7 @@ pub(super) fn order_sources(
     for (number, (input, looked)) in inputs.iter().zip(examined).enumerate() {
         let looked = match looked {
             // Another file of the log may show its prefix.
-            Err(LogError::PrefixUndecided { .. }) if *input != Input::Stdin => {
+            Err(LogError::PrefixUndecided { .. }) if !input.is_stream() => {
                 let examine_with = |known: &String| {
                     examine(number, input, (format, Some(known), zone), compared).ok()
                 };
@@ -243,7 +243,7 @@ fn examine(
         sample,
         // Other inputs are opened again at their turn, so that a thousand files do not hold a
         // thousand windows.
-        window: (*input == Input::Stdin).then_some(window),
+        window: input.is_stream().then_some(window),
         notes,
     };
     Ok((source, damage))

@@ -6,12 +6,14 @@
 
 pub mod compression;
 mod counting_reader;
+mod input_file;
 mod mask;
 mod sink;
 mod slice;
 mod workload_output;
 
 pub use counting_reader::{CountingReader, StreamState};
+pub use input_file::{is_stream, open_input_file};
 pub use mask::MaskSink;
 pub use sink::{EventCollector, EventCounter, EventSink, SinkError};
 pub use slice::SliceSink;

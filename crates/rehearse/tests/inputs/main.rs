@@ -367,3 +367,61 @@ fn what_two_files_have_counts_once_and_other_servers_are_kept_apart() {
     assert_eq!(overlaps.len(), 1, "{overlaps:?}");
     assert_eq!(overlaps[0]["same"], false);
 }
+
+#[test]
+fn pipe_of_the_shell_is_read_whole_and_named_pipe_is_refused_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("a.log");
+    std::fs::write(&log, minute_of(1, 0)).unwrap();
+    let whole = without_sources(checked(&[log.to_str().unwrap()], 0));
+    let substituted = Command::new("bash")
+        .args(["-c", r#""$0" capture log <(cat "$1") --dry-run --json"#])
+        .args([env!("CARGO_BIN_EXE_rehearse"), log.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(without_sources(account(&substituted, 0)), whole);
+
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let target = format!("postgres://x@127.0.0.1/x?sslmode=verify-ca&sslrootcert={pipe}");
+    let refused: [&[&str]; 4] = [
+        &["capture", "log", pipe, "--dry-run"],
+        &[
+            "capture",
+            "log",
+            pipe,
+            "--follow",
+            "--duration",
+            "1s",
+            "-o",
+            "/nowhere/a.workload",
+        ],
+        &["capture", "pcap", pipe, "-o", "/nowhere/a.workload"],
+        &[
+            "observe",
+            "--target",
+            &target,
+            "--duration",
+            "1s",
+            "-o",
+            "/nowhere/a.run",
+        ],
+    ];
+    for arguments in refused {
+        let begun = Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+        let ended = command.args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(
+            matches!(ended.status.code(), Some(2 | 3)),
+            "{arguments:?}: {said}"
+        );
+        assert!(
+            said.contains("it is a") && said.contains("pipe"),
+            "{arguments:?}: {said}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}

@@ -14,6 +14,7 @@ pub mod login;
 mod parameters;
 mod parse;
 mod passfile;
+mod plain_file;
 mod security;
 mod service;
 pub mod tls;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::TargetError;
 use super::parameters::Settings;
+use super::plain_file;
 
 /// Returns the parameters of a service. `named` is the file that the user names. After it, the user's default
 /// file and the system's are searched.
@@ -27,7 +28,7 @@ pub(super) fn settings(
     let mut looked_in = Vec::new();
     for (path, must_be) in [(own, named.is_some()), (system, false)] {
         let Some(path) = path else { continue };
-        match fs::read_to_string(&path) {
+        match plain_file::check(&path).and_then(|()| fs::read_to_string(&path)) {
             Ok(text) => {
                 if let Some(settings) = find(&text, service, &path)? {
                     return Ok(settings);

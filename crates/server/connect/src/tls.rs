@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use crate::{
     Host, SecurityOptions, Server, SslMode, Target, TargetError, TlsVersions, TrustedRoots,
+    plain_file,
 };
 use certificate::{Hash, signature_hash};
 use verify::{Check, Verifier};
@@ -272,6 +273,7 @@ fn revoked(
         reason,
         instead: "give one in PEM, or leave sslcrl out",
     };
+    plain_file::check(path).map_err(|error| problem(error.to_string()))?;
     let lists = CertificateRevocationListDer::pem_file_iter(path)
         .and_then(|lists| lists.collect::<Result<Vec<_>, _>>())
         .map_err(|error| problem(error.to_string()))?;
@@ -295,6 +297,7 @@ pub fn certificates(
         reason,
         instead: "give a file with certificates in PEM",
     };
+    plain_file::check(path).map_err(|error| problem(error.to_string()))?;
     let found = CertificateDer::pem_file_iter(path)
         .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
         .map_err(|error| problem(error.to_string()))?;
@@ -315,7 +318,8 @@ pub fn private_key(path: &Path, what: &'static str) -> Result<PrivateKeyDer<'sta
         reason,
         instead,
     };
-    let metadata = fs::metadata(path)
+    let metadata = plain_file::check(path)
+        .and_then(|()| fs::metadata(path))
         .map_err(|error| problem(error.to_string(), "name the file of the certificate's key"))?;
     // Rule of libpq: readable by its owner alone, or owned by root and readable by a group.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };

@@ -5,6 +5,7 @@ use crate::proof::{Change, ProofSide};
 use transform::Rewrite;
 
 use crate::failure::Failure;
+use crate::journal::read_text;
 use crate::sweep::levels;
 use std::path::PathBuf;
 
@@ -31,7 +32,7 @@ const ALL_COMBINED: &str = "all together";
 pub fn build_sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     let mut changes = Vec::new();
     for path in &given.scripts {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             Failure::usage(format!(
                 "--change {} cannot be read ({error}); give a file of SQL",
                 path.display()

@@ -5,7 +5,6 @@
 //! interfaces) are merged packet by packet.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::packet_stream::{PacketStream, StopCheck};
 use capture_sink::CountingReader;
 use capture_sink::StreamState;
 use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
+use capture_sink::open_input_file;
 
 /// An open input.
 struct OpenInput {
@@ -203,10 +203,7 @@ impl OpenInput {
             let stream = PacketStream::open(stop.cloned(), is_stopped.clone()).map_err(failed)?;
             return Self::on(Box::new(stream), &name, is_stopped);
         }
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
-        }
+        let file = open_input_file(path).map_err(failed)?;
         Self::on(Box::new(file), &name, Arc::default())
     }
 
