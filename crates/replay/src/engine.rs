@@ -196,15 +196,20 @@ fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {
     }
 }
 
+/// Returns the number of connections that a replay opens at once.
+pub fn connections_needed(reader: &WorkloadReader, options: &Options) -> u64 {
+    let sessions = sessions_at_once(reader, options);
+    options
+        .connections_max
+        .map_or(sessions, |max| sessions.min(max.into()))
+}
+
 /// Raises the limit of open files, and checks that the process's limits allow the replay.
 ///
 /// # Errors
 /// If a limit is too low; the error has the value that is needed.
 pub(crate) fn check_limits(reader: &WorkloadReader, options: &Options) -> Result<(), ReplayError> {
-    let sessions = sessions_at_once(reader, options);
-    let connections = options
-        .connections_max
-        .map_or(sessions, |max| sessions.min(max.into()));
+    let connections = connections_needed(reader, options);
     if let Some(room) = event_loop::raise_fd_limit(connections)? {
         return Err(ReplayError::TooManySessions {
             connections,

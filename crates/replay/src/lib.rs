@@ -74,7 +74,7 @@ pub use connect::ConnectError;
 pub use connection_events::{ConnectionEvent, Counter};
 pub use counters::Snapshot;
 pub use dry_run::{DryRun, dry_run};
-pub use engine::{check_target, extent, replay};
+pub use engine::{check_target, connections_needed, extent, replay};
 pub use error::ReplayError;
 pub use event_stream::{COPY_SESSION_OFFSET, Scale};
 pub use live_stats::{LatencyHistogram, LatencyHistograms, StatementTotals, TopStatements};

@@ -13,8 +13,10 @@ use time_breakdown::time_model::match_truncated_queries;
 use workload::{StatementText, WorkloadReader};
 
 use crate::failure::Failure;
+use crate::notes;
 use crate::observation;
 use crate::profile_samples::{ProfileSamples, SampleFilter};
+use crate::stalled_share::{STALLED_SHARE_MAX, stalled_share};
 
 /// Facts and plans that were queried from a server for the diagnosis alone. They take precedence over those of the
 /// run.
@@ -32,6 +34,13 @@ pub struct QueriedFacts {
 /// If it cannot be read.
 pub fn read_run_evidence(run: &RunReader, asked: QueriedFacts) -> Result<Evidence, Failure> {
     let info = run.info();
+    let stalled = stalled_share(info);
+    if stalled > STALLED_SHARE_MAX {
+        notes::note(&format!(
+            "Warning: in this run the replay itself was stopped or starved {:.0} % of the time. Findings from times may be of this machine, not of the server; replay again where nothing else runs.",
+            stalled * 100.0
+        ));
+    }
     let mut texts: BTreeMap<Fingerprint, StatementText> = BTreeMap::new();
     for text in run.statements()? {
         let text = text?;

@@ -9,6 +9,7 @@ use replay::{ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot,
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
+use crate::connection_limit::note_connection_limit;
 use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -99,6 +100,7 @@ pub fn replay_observed(
     let (statements, span_ns) = replay::extent(reader, engine)?;
     note_plan(reader, engine, &target_info, statements);
     encodings::note_encodings(reader, target, &target_info)?;
+    note_connection_limit(reader, target, engine)?;
     if let Some(text) = describe_missing(reader.info()) {
         note(&text);
     }

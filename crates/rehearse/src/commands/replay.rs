@@ -22,6 +22,7 @@ use crate::options;
 use crate::terminal;
 use study::Failure;
 use study::captured_server::refuse_captured_server;
+use study::connection_limit::note_connection_limit;
 use study::encodings;
 use study::keys;
 use study::observed_replay::replay_observed;
@@ -244,6 +245,7 @@ fn dry_run(
 ) -> Result<ExitStatus, Failure> {
     let target_info = replay::check_target(reader, target, &engine.logins)?;
     encodings::note_encodings(reader, target, &target_info)?;
+    note_connection_limit(reader, target, engine)?;
     let forecast = replay::dry_run(reader, target, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
     let view = DryRun {
