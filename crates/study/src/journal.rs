@@ -126,7 +126,7 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
 impl<P: Plan> Journal<P> {
     /// Reports whether a directory is one of this kind.
     pub fn is_at(path: &Path) -> bool {
-        let text = read_text(path.join(MANIFEST)).unwrap_or_default();
+        let text = read_text(&path.join(MANIFEST)).unwrap_or_default();
         let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
         manifest["kind"] == P::KIND
     }

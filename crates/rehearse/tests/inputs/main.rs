@@ -386,6 +386,9 @@ fn pipe_of_the_shell_is_read_whole_and_named_pipe_is_refused_at_once() {
     assert!(made.unwrap().success());
     let pipe = pipe.to_str().unwrap();
     let target = format!("postgres://x@127.0.0.1/x?sslmode=verify-ca&sslrootcert={pipe}");
+    let output = |name: &str| directory.path().join(name).display().to_string();
+    let (workload, run) = (output("a.workload"), output("a.run"));
+    let packets = output("b.workload");
     let refused: [&[&str]; 4] = [
         &["capture", "log", pipe, "--dry-run"],
         &[
@@ -396,9 +399,9 @@ fn pipe_of_the_shell_is_read_whole_and_named_pipe_is_refused_at_once() {
             "--duration",
             "1s",
             "-o",
-            "/nowhere/a.workload",
+            &workload,
         ],
-        &["capture", "pcap", pipe, "-o", "/nowhere/a.workload"],
+        &["capture", "pcap", pipe, "-o", &packets],
         &[
             "observe",
             "--target",
@@ -406,7 +409,7 @@ fn pipe_of_the_shell_is_read_whole_and_named_pipe_is_refused_at_once() {
             "--duration",
             "1s",
             "-o",
-            "/nowhere/a.run",
+            &run,
         ],
     ];
     for arguments in refused {
