@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clock::Clock;
 use connect::login::Login;
-use observe::{Monitor, MonitorOptions};
+use observe::{Monitor, MonitorOptions, MonitorScope};
 use replay::{LoginMap, Metrics, Target};
 use run::{Activity, RunWriter};
 use workload::ArchiveError;
@@ -47,7 +47,7 @@ impl TargetWatch {
         let writer = run.observed()?;
         let logins = add_target_login(&self.target, logins);
         let watch = Monitor::begin(&self.target, &logins, &self.options, &self.clock, writer);
-        note(&summarize_probes(&watch));
+        note(&summarize_probes(&watch, self.options.scope));
         self.watch = Some(watch);
         Ok(())
     }
@@ -146,7 +146,15 @@ fn add_target_login(target: &Target, logins: &[Login]) -> Vec<Login> {
 }
 
 /// Summarises in one line which probes are on, and why the others are off.
-fn summarize_probes(watch: &Monitor) -> String {
+fn summarize_probes(watch: &Monitor, scope: MonitorScope) -> String {
+    if let (MonitorScope::Statistics, [statistics]) = (scope, watch.statuses()) {
+        return match &statistics.off {
+            None => "Statement statistics of the target are read before and after.".to_owned(),
+            Some(why) => format!(
+                "No statement statistics of the target: {why}. A comparison of this run has only plans and times to judge by."
+            ),
+        };
+    }
     let on: Vec<&str> = watch
         .statuses()
         .iter()

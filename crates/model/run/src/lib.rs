@@ -42,8 +42,8 @@ pub use facts::{
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use observed::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SampledStatement,
-    StatementStatistics,
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, STATISTICS_PROBE, SampleWindow,
+    SampledStatement, StatementStatistics,
 };
 pub use observed_table::ObservedWriter;
 pub use profiled::{

@@ -8,6 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 
+/// Name of the probe that reads statement statistics.
+pub const STATISTICS_PROBE: &str = "statements";
+
 /// Note about a probe, or about data that it cannot see. Notes are in time order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProbeNote {

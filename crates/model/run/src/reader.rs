@@ -160,9 +160,14 @@ impl RunReader {
         read_evidence(&self.archive, moment)
     }
 
-    /// Whether the server was monitored during the replay. If not, all tables below are empty.
+    /// Whether the server was monitored during the replay, with more than its statement statistics. If not, all
+    /// tables below except [`Self::statement_statistics`] are empty.
     pub fn is_observed(&self) -> bool {
+        let is_other = |note: &ProbeNote| note.probe != crate::observed::STATISTICS_PROBE;
         has(&self.archive, observed::NOTES)
+            && self
+                .probes()
+                .is_ok_and(|notes| notes.is_empty() || notes.iter().any(is_other))
     }
 
     /// Returns the notes of the probes, in time order.

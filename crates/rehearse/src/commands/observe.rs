@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ::observe::MonitorOptions;
+use ::observe::{MonitorOptions, MonitorScope};
 use clock::duration_text;
 use indicatif::{ProgressBar, ProgressStyle};
 use replay::Target;
@@ -46,6 +46,7 @@ const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 /// Converts the options of sampling and the custom query.
 fn looks(args: &LookArgs) -> MonitorOptions {
     MonitorOptions {
+        scope: MonitorScope::Everything,
         hz: args.sample_rate,
         custom_query: args.custom_query.clone(),
         custom_query_interval: args.custom_query_every,
@@ -63,7 +64,14 @@ pub fn watch_options(options: &options::Replay) -> Result<Option<MonitorOptions>
             "--custom-query is asked by what watches the target; give --observe with it",
         ));
     }
-    Ok(watching.observe.then(|| looks(&watching.looks)))
+    Ok(match (watching.observe, watching.no_statement_statistics) {
+        (true, _) => Some(looks(&watching.looks)),
+        (false, false) => Some(MonitorOptions {
+            scope: MonitorScope::Statistics,
+            ..MonitorOptions::default()
+        }),
+        (false, true) => None,
+    })
 }
 
 /// Observes for the requested time, and writes a run. Returns [`ExitStatus::Findings`] if the

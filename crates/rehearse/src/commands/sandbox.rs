@@ -47,6 +47,7 @@ fn bring_up(options: &SandboxUp, places: &Dirs) -> Result<(), Failure> {
             port: options.port.map_or(Port::Free, Port::Fixed),
             tcp: options.tcp || options.port.is_some(),
             settings,
+            statement_statistics: true,
             ..Options::default()
         },
         places,

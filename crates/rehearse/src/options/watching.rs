@@ -13,6 +13,10 @@ pub struct WatchArgs {
     /// its machine if it is this one.
     #[arg(long)]
     pub observe: bool,
+    /// Do not read pg_stat_statements before and after the replay. `compare` then has no work of
+    /// statements to compare, only their plans and times.
+    #[arg(long, conflicts_with = "observe")]
+    pub no_statement_statistics: bool,
     /// Sampling and custom query.
     #[command(flatten)]
     pub looks: LookArgs,

@@ -27,7 +27,7 @@ pub use evidence::evidence;
 pub use examples::{Example, examples};
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_with_limits};
 pub use generic_plans::generic_plans;
-pub use monitor::{DEFAULT_SAMPLE_RATE_HZ, Monitor, MonitorOptions, ProbeStatus};
+pub use monitor::{DEFAULT_SAMPLE_RATE_HZ, Monitor, MonitorOptions, MonitorScope, ProbeStatus};
 pub use observation_log::{LatestActivity, RunTime};
 pub use plans::{PLANS_MAX, PLANS_TIME, PlanResults, plans};
 pub use probe::locks::WEAK_MODES;

@@ -1,9 +1,9 @@
 //! Schedules the probes, from before a replay's first statement until after its last.
 //!
-//! There are two threads, each with its own connection. One only samples the activity, so that no other query
-//! delays it; the other runs the remaining probes. A query of the user has a third thread, since its cost is
-//! unknown. A sample that is too late is skipped and counted.
-//! what it takes. A turn that comes too late is not made up for: it is counted.
+//! There are three threads, each with its own connection. One only samples the activity, so that no other query
+//! delays it. One reads statement statistics, in a database that has the extension. The third runs the remaining
+//! probes. A query of the user has a fourth thread, since its cost is unknown. A sample that is too late is
+//! skipped and counted.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::probe::counters::CountersProbe;
 use crate::probe::custom_query::CustomQueryProbe;
 use crate::probe::locks::LocksProbe;
 use crate::probe::machine::MachineProbe;
-use crate::probe::statements::StatementsProbe;
+use crate::probe::statements::{STATISTICS, StatementsProbe, has_extension};
 use crate::probe::{Probe, SampleContext};
 use crate::probe_connection::{Cost, OwnProcesses, ProbeConnection, ProbeError};
 
@@ -40,9 +40,21 @@ const SETTLE: Duration = Duration::from_millis(1_100);
 /// Default number of samples per second.
 pub const DEFAULT_SAMPLE_RATE_HZ: u32 = 20;
 
+/// Probes of a monitor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MonitorScope {
+    /// Statement statistics only: two readings, and one each minute.
+    Statistics,
+    /// All probes, with samples of the activity.
+    #[default]
+    Everything,
+}
+
 /// Options of the monitoring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorOptions {
+    /// Probes that run.
+    pub scope: MonitorScope,
     /// Samples of the activity per second.
     pub hz: u32,
     /// Query of the user whose numbers are recorded.
@@ -55,6 +67,7 @@ pub struct MonitorOptions {
 impl Default for MonitorOptions {
     fn default() -> Self {
         MonitorOptions {
+            scope: MonitorScope::Everything,
             hz: DEFAULT_SAMPLE_RATE_HZ,
             custom_query: None,
             custom_query_interval: None,
@@ -127,41 +140,16 @@ impl Monitor {
             phase: Mutex::new(Phase::Before),
             changed: Condvar::new(),
         });
-        let mut groups: Vec<(&'static str, bool, Probes)> = vec![
-            (
-                "watch",
-                false,
-                vec![
-                    Box::new(CapabilitiesProbe::default()),
-                    Box::new(MachineProbe::default()),
-                    Box::new(CountersProbe::default()),
-                    Box::new(ConnectionsProbe::default()),
-                    Box::new(LocksProbe::default()),
-                    // Last, so that the queries of the other probes are not among its counts.
-                    Box::new(StatementsProbe::default()),
-                ],
-            ),
-            (
-                "sample",
-                false,
-                vec![Box::new(ActivityProbe::new(options.hz))],
-            ),
-        ];
-        if let Some(query) = &options.custom_query {
-            groups.push((
-                "queue",
-                true,
-                vec![Box::new(CustomQueryProbe::new(
-                    query,
-                    options.custom_query_interval,
-                ))],
-            ));
-        }
+        let groups = probe_groups(options);
         let own = OwnProcesses::default();
         let mut threads = Vec::new();
         let mut ready = Vec::new();
-        // `plain` leaves the search path to the role.
-        for (name, plain, probes) in groups {
+        for ProbeGroup {
+            name,
+            connection,
+            probes,
+        } in groups
+        {
             let (sender, receiver) = sync_channel(1);
             let thread = MonitorThread {
                 shared: shared.clone(),
@@ -169,7 +157,7 @@ impl Monitor {
                 logins: logins.to_vec(),
                 clock: clock.clone(),
                 own: own.clone(),
-                plain,
+                kind: connection,
             };
             let spawned = std::thread::Builder::new()
                 .name(name.to_owned())
@@ -238,6 +226,66 @@ impl Drop for Monitor {
 
 type Probes = Vec<Box<dyn Probe>>;
 
+/// Probes that share a thread and a connection.
+struct ProbeGroup {
+    name: &'static str,
+    connection: ConnectionKind,
+    probes: Probes,
+}
+
+/// Requirements for the connection of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConnectionKind {
+    /// The first login that the server accepts.
+    Ordinary,
+    /// The same, with the search path of the role.
+    OfTheRole,
+    /// A database that has the extension, whose statistics are those of the whole server.
+    WithStatistics,
+}
+
+/// Database that may have the extension if those of the logins have not.
+const MAINTENANCE_DATABASE: &str = "postgres";
+
+/// Returns the probes of each thread.
+fn probe_groups(options: &MonitorOptions) -> Vec<ProbeGroup> {
+    let mut groups = vec![ProbeGroup {
+        name: STATISTICS,
+        connection: ConnectionKind::WithStatistics,
+        probes: vec![Box::new(StatementsProbe::default())],
+    }];
+    if options.scope == MonitorScope::Statistics {
+        return groups;
+    }
+    groups.push(ProbeGroup {
+        name: "watch",
+        connection: ConnectionKind::Ordinary,
+        probes: vec![
+            Box::new(CapabilitiesProbe::default()),
+            Box::new(MachineProbe::default()),
+            Box::new(CountersProbe::default()),
+            Box::new(ConnectionsProbe::default()),
+            Box::new(LocksProbe::default()),
+        ],
+    });
+    groups.push(ProbeGroup {
+        name: "sample",
+        connection: ConnectionKind::Ordinary,
+        probes: vec![Box::new(ActivityProbe::new(options.hz))],
+    });
+    if let Some(query) = &options.custom_query {
+        groups.push(ProbeGroup {
+            name: "queue",
+            connection: ConnectionKind::OfTheRole,
+            probes: vec![Box::new(CustomQueryProbe::new(
+                query,
+                options.custom_query_interval,
+            ))],
+        });
+    }
+    groups
+}
+
 /// ScheduleState of a monitoring thread.
 struct MonitorThread {
     shared: Arc<Shared>,
@@ -245,7 +293,7 @@ struct MonitorThread {
     logins: Vec<Login>,
     clock: Arc<dyn Clock>,
     own: OwnProcesses,
-    plain: bool,
+    kind: ConnectionKind,
 }
 
 /// A probe with its schedule.
@@ -290,13 +338,37 @@ impl MonitorThread {
         self.finish(&mut connection, &mut all);
     }
 
+    fn new_connection<'d>(&self, dialer: &'d Dialer, login: &Login) -> ProbeConnection<'d> {
+        let plain = self.kind == ConnectionKind::OfTheRole;
+        ProbeConnection::new(dialer, login, &self.clock, &self.own, plain)
+    }
+
+    /// Returns the logins to try, in their order.
+    fn logins_to_try(&self) -> Vec<Login> {
+        let mut logins = self.logins.clone();
+        if self.kind == ConnectionKind::WithStatistics {
+            let further = self.logins.iter().map(|login| Login {
+                database: MAINTENANCE_DATABASE.into(),
+                ..login.clone()
+            });
+            logins.extend(further);
+        }
+        logins
+    }
+
     /// Connects with the first login that the server accepts.
     fn connect<'d>(&self, dialer: &'d Dialer, all: &mut [ScheduledProbe]) -> ProbeConnection<'d> {
         let mut whys: Vec<(String, Option<String>)> = Vec::new();
-        for login in &self.logins {
-            let mut connection =
-                ProbeConnection::new(dialer, login, &self.clock, &self.own, self.plain);
+        let mut without_statistics = None;
+        for login in self.logins_to_try() {
+            let mut connection = self.new_connection(dialer, &login);
             match connection.open() {
+                Ok(()) if self.kind == ConnectionKind::WithStatistics => {
+                    if has_extension(&mut connection) {
+                        return connection;
+                    }
+                    without_statistics.get_or_insert(connection);
+                }
                 Ok(()) => return connection,
                 // The server may accept it later.
                 Err(ProbeError::ConnectionLost(_) | ProbeError::Failed(_)) => return connection,
@@ -306,6 +378,10 @@ impl MonitorThread {
                     }
                 }
             }
+        }
+        // The probe then says what is missing.
+        if let Some(connection) = without_statistics {
+            return connection;
         }
         let remedy = whys.iter().find_map(|(_, remedy)| remedy.clone());
         let whys: Vec<String> = whys.into_iter().map(|(why, _)| why).collect();
@@ -323,7 +399,7 @@ impl MonitorThread {
             role: None,
             settings: Default::default(),
         });
-        ProbeConnection::new(dialer, &login, &self.clock, &self.own, self.plain)
+        self.new_connection(dialer, &login)
     }
 
     fn run_schedule(&self, connection: &mut ProbeConnection<'_>, all: &mut [ScheduledProbe]) {

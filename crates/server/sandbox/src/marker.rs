@@ -38,6 +38,9 @@ pub(crate) struct Marker {
     /// Snapshot that replaces the data. Until that is complete, there are no usable data.
     #[serde(default)]
     pub(crate) restoring: Option<String>,
+    /// Whether the server counts the work of statements.
+    #[serde(default)]
+    pub(crate) statement_statistics: bool,
     pub(crate) server: Option<Identity>,
     pub(crate) watchdog: Option<i32>,
 }
@@ -57,6 +60,7 @@ impl Marker {
             run_as: None,
             settings: Vec::new(),
             restoring: None,
+            statement_statistics: false,
             server: None,
             watchdog: None,
         }

@@ -49,6 +49,9 @@ pub struct Options {
     pub template: Option<PathBuf>,
     /// Settings, as in `postgresql.conf`. `ALTER SYSTEM` overrides them.
     pub settings: Vec<(String, String)>,
+    /// Whether the server counts the work of statements with pg_stat_statements, if the installation has it.
+    /// Each database has the extension.
+    pub statement_statistics: bool,
     /// Time limit for a start and for a stop, which include the recovery or the checkpoint of a large
     /// database.
     pub timeout: Duration,
@@ -64,6 +67,7 @@ impl Default for Options {
             initdb: Vec::new(),
             template: None,
             settings: Vec::new(),
+            statement_statistics: false,
             timeout: Duration::from_secs(300),
         }
     }
@@ -150,6 +154,16 @@ impl Sandbox {
                 snapshot::copy_tree(template, &sandbox.data)?;
             }
             None => sandbox.init_cluster(password, &options.locale, &options.initdb)?,
+        }
+        if options.statement_statistics {
+            let databases = ["template1", "postgres"];
+            let create = |name| {
+                sandbox
+                    .cluster()
+                    .create_extension(settings::STATISTICS, name)
+            };
+            sandbox.marker.statement_statistics = databases.into_iter().all(create);
+            sandbox.marker.write(&sandbox.root)?;
         }
         server::include(&sandbox.data, &sandbox.root.join(settings::FILE))?;
         Ok(sandbox)
@@ -245,7 +259,10 @@ impl Sandbox {
         }
         self.complete_restore()?;
         self.child = None;
-        let text = settings::render(&self.marker.settings);
+        let text = match self.marker.statement_statistics {
+            true => settings::render(&settings::with_statistics(&self.marker.settings)),
+            false => settings::render(&self.marker.settings),
+        };
         server::write_for(&self.run_as, &self.root.join(settings::FILE), &text)?;
         let sockets = self.marker.socket_dir.clone().unwrap_or_default();
         let candidates = self.port.candidates(self.marker.port);

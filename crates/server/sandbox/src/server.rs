@@ -86,6 +86,27 @@ impl Cluster<'_> {
         })
     }
 
+    /// Creates an extension in a database of the cluster, whose server is not running. Returns whether the
+    /// installation has it.
+    pub(crate) fn create_extension(&self, extension: &str, database: &str) -> bool {
+        let mut command = self.command("postgres");
+        command
+            .args(["--single", "-F", "-c", "exit_on_error=on", "-D"])
+            .arg(self.data)
+            .arg(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else {
+            return false;
+        };
+        let sent = match child.stdin.take() {
+            Some(mut input) => writeln!(input, "CREATE EXTENSION {extension}"),
+            None => Ok(()),
+        };
+        sent.is_ok() && child.wait().is_ok_and(|status| status.success())
+    }
+
     /// Starts the postmaster, which appends its log to the file.
     pub(crate) fn launch(&self, tcp: bool, port: u16, sockets: &Path, log: &Path) -> Result<Start> {
         let open = || {

@@ -49,6 +49,22 @@ pub(crate) fn check(settings: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
+const LIBRARIES: &str = "shared_preload_libraries";
+/// Extension that counts the work of statements.
+pub(crate) const STATISTICS: &str = "pg_stat_statements";
+
+/// Adds the library of statement statistics to those that are loaded. A caller's empty list stays empty.
+pub(crate) fn with_statistics(settings: &[(String, String)]) -> Vec<(String, String)> {
+    let mut all = settings.to_vec();
+    let is_list = |(name, _): &&mut (String, String)| name.eq_ignore_ascii_case(LIBRARIES);
+    match all.iter_mut().rev().find(is_list) {
+        None => all.push((LIBRARIES.to_owned(), STATISTICS.to_owned())),
+        Some((_, list)) if list.is_empty() || list.contains(STATISTICS) => {}
+        Some((_, list)) => *list = format!("{list}, {STATISTICS}"),
+    }
+    all
+}
+
 /// Returns the text of the file.
 pub(crate) fn render(settings: &[(String, String)]) -> String {
     let mut text = String::from("# Written at each start; changes made here are lost.\n");
@@ -74,6 +90,19 @@ mod tests {
             text.ends_with("log_line_prefix = '%m ''x'' \\\\ '\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn statistics_are_added_to_the_libraries() {
+        let list = |settings: Vec<(String, String)>| with_statistics(&settings).pop().unwrap().1;
+        assert_eq!(list(Vec::new()), "pg_stat_statements");
+        assert_eq!(
+            list(one("Shared_preload_libraries", "auto_explain")),
+            "auto_explain, pg_stat_statements"
+        );
+        assert_eq!(list(one("shared_preload_libraries", "")), "");
+        let has = one("shared_preload_libraries", "pg_stat_statements,x");
+        assert_eq!(with_statistics(&has), has);
     }
 
     #[test]

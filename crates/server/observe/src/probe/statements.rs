@@ -17,6 +17,17 @@ use crate::observation_log::ObservationLog;
 use crate::probe::{Probe, SampleContext, column_number, column_text, optional_text};
 use crate::probe_connection::{MARK, ProbeConnection, ProbeError};
 
+/// Name of the probe.
+pub(crate) const STATISTICS: &str = run::STATISTICS_PROBE;
+
+/// Reports whether the connected database has the extension.
+pub(crate) fn has_extension(connection: &mut ProbeConnection<'_>) -> bool {
+    let question = "SELECT 1 FROM pg_catalog.pg_extension e WHERE e.extname = 'pg_stat_statements'";
+    connection
+        .query(question)
+        .is_ok_and(|rows| !rows.is_empty())
+}
+
 /// Interval between readings.
 const EVERY_NS: i64 = 60_000_000_000;
 /// Fraction of the time that readings may take: one over this.
@@ -496,7 +507,7 @@ struct Reading {
 
 impl Probe for StatementsProbe {
     fn name(&self) -> &'static str {
-        "statements"
+        STATISTICS
     }
 
     fn interval_ns(&self) -> i64 {
