@@ -185,7 +185,7 @@ property() {
     done < <(sed -n -E "s|.*<property name=\"$1(\\.[0-9]+)?\\.$2\" value=\"([0-9]+)\"/>.*|\2|p" "$OUT/junit.xml")
     echo "$sum"
 }
-# Warns that the comparison shows nothing.
+# Warns that the comparison shows too little.
 shown_nothing=
 nothing() {
     shown_nothing=1
@@ -193,8 +193,8 @@ nothing() {
     [ -z "${GITHUB_ACTIONS:-}" ] || echo "::warning::rehearse-migration: $1"
 }
 if [ "$code" -le 1 ] && [ -f "$OUT/junit.xml" ]; then
-    if grep -q '<property name="verdict" value="insufficient_data"/>' "$OUT/junit.xml"; then
-        nothing "the comparison shows nothing, neither slower nor the same; take a longer workload or more RUNS"
+    if grep -q '<property name="verdict" value="inconclusive"/>' "$OUT/junit.xml"; then
+        nothing "the comparison is inconclusive; take a longer workload, more RUNS, or a machine that does nothing else"
     fi
     for side in before after; do
         skipped=$(property "$side" skipped)

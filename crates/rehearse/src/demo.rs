@@ -7,7 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ::compare::Direction;
 use ::sandbox::{Dirs, Endpoint, Options as SandboxOptions, Sandbox, Stop};
+use observe::{MonitorOptions, MonitorScope};
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use report::inspect_text;
@@ -33,8 +35,6 @@ use study::target_snapshot::ObservationPlan;
 /// Number of sessions: enough for visible contention, and fewer than the server's connections.
 const SESSIONS: usize = 24;
 const SEED: u64 = 20_260_301;
-/// Share of the added time that the statements named at the end account for.
-const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
 /// Comparison page.
 const PAGE: &str = "comparison.html";
@@ -47,7 +47,11 @@ pub fn run(options: &Demo) -> Result<ExitStatus, Failure> {
     let places = Dirs::from_environment()?;
     step(1, "A private PostgreSQL, with logging on");
     let found = sandbox::find(&options.server.requirements(), &places)?;
-    let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
+    let server_options = SandboxOptions {
+        statement_statistics: true,
+        ..SandboxOptions::default()
+    };
+    let mut server = Sandbox::create(&found, server_options, &places)?;
     let endpoint = server.start()?;
     tell(&format!(
         "PostgreSQL {} listens on {}; it is deleted when the demo ends.",
@@ -263,7 +267,10 @@ fn replay_from_snapshot(
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,
-            watch: None,
+            watch: Some(MonitorOptions {
+                scope: MonitorScope::Statistics,
+                ..MonitorOptions::default()
+            }),
         },
         output,
         interrupt,
@@ -280,43 +287,36 @@ fn replay_from_snapshot(
     Ok(())
 }
 
-/// Names the statements that account for most of the added time. The comparison alone determines
-/// them; other statements are slower because they share the machine with these.
+/// Names the statements that got slower by themselves. The comparison alone determines them.
 fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
-    let added: Vec<(&str, f64)> = comparison
-        .statements
-        .iter()
-        .filter(|statement| statement.regression)
+    let causes: Vec<&str> = comparison
+        .causes(Direction::Slower)
         .map(|statement| {
-            let sql = statement
+            statement
                 .sql
                 .as_deref()
-                .unwrap_or("a statement without text");
-            (sql, statement.service.added_ns.unwrap_or(0.0).max(0.0))
+                .unwrap_or("a statement without text")
         })
         .collect();
-    let all: f64 = added.iter().map(|(_, added_ns)| added_ns).sum();
     terminal::say_line("");
-    if added.is_empty() {
+    if causes.is_empty() {
         terminal::say_line(
-            "No regression was found, though an index was dropped: this machine may be too busy to tell.",
+            "No cause was found, though an index was dropped: this machine may be too busy to tell.",
         );
     } else {
         terminal::say_line(&format!(
-            "Found without being told where to look: without {}, this got slower.",
+            "Found without being told where to look: without {}, this got slower by itself.",
             shop::INDEX_TO_DROP
         ));
-        let mut told = 0.0;
-        for (sql, added_ns) in &added {
-            if told > all * MOST {
-                break;
-            }
-            told += added_ns;
-            terminal::say_line(&format!("  {:3.0} %  {sql}", 100.0 * added_ns / all));
+        for sql in causes {
+            terminal::say_line(&format!("  {sql}"));
         }
-        terminal::say_line(
-            "(the share of the time that was added; what else got slower shares the machine with it)",
-        );
+        let along = comparison.along(Direction::Slower).count();
+        if along > 0 {
+            terminal::say_line(&format!(
+                "({along} more took longer for the same work: they share the machine with these)"
+            ));
+        }
     }
     let directory = directory.display();
     terminal::say_line(&format!(

@@ -411,8 +411,8 @@ fn a_comparison_that_shows_nothing_is_told_apart() {
     let server = "postgres://me@host/postgres";
     for (junit, words) in [
         (
-            report("insufficient_data", ["900", "900"], ["0", "0"]),
-            "WARNING: the comparison shows nothing",
+            report("inconclusive", ["900", "900"], ["0", "0"]),
+            "WARNING: the comparison is inconclusive",
         ),
         (
             report("no_regression", ["500", "100"], ["400", "800"]),

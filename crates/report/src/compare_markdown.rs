@@ -10,12 +10,13 @@ use compare::condition::ConditionOutcome;
 use compare::{Comparison, ErrorChange, RowsChange, StatementComparison, Warning};
 use statistics::LatencySummary;
 
-use crate::text::compare_text::{
-    caveats, error_subject, other_plans, plan_line, verdict_words, warning_text,
+use crate::text::change_text::{
+    change_word, count_changes, counts_text, evidence_text, settling_text, verdict_words,
 };
+use crate::text::compare_text::{caveats, error_subject, other_plans, plan_line, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, printable, statement_name};
-use crate::text::times_text::{change, count_findings, finding, name_of, p50, p99, ratio_text};
+use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
 
@@ -49,6 +50,10 @@ pub fn render_markdown(view: &Comparison) -> String {
         why => format!("### {head}: {why}"),
     });
     page.line("");
+    if let Some(text) = settling_text(view) {
+        page.line(&format!("{text}."));
+        page.line("");
+    }
     page.line(&caveats(view).join(" "));
     page.line("");
     sides(view, &mut page);
@@ -194,12 +199,13 @@ fn changed(view: &Comparison, page: &mut Page) {
         .statements
         .iter()
         .map(|one| (one, held(one)))
-        .filter(|(one, held)| *held || one.regression || one.service.finding.measure().is_some())
+        .filter(|(one, held)| *held || one.change.importance() > 0)
         .collect();
     let cost = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0).abs();
     ranked.sort_by(|(a, a_held), (b, b_held)| {
-        (b.regression, b_held)
-            .cmp(&(a.regression, a_held))
+        let key = |one: &StatementComparison, held: bool| (one.change.importance(), held);
+        key(b, *b_held)
+            .cmp(&key(a, *a_held))
             .then_with(|| cost(b).total_cmp(&cost(a)))
     });
     if ranked.is_empty() {
@@ -211,13 +217,14 @@ fn changed(view: &Comparison, page: &mut Page) {
     page.line("| finding | statement | ratio [interval] | p50 | p99 | calls | added in all |");
     page.line("|---|---|---|---|---|---:|---:|");
     let rows = ranked.iter().map(|(one, _)| {
-        let mut finding = finding(&one.service);
-        if one.regression {
+        let mut finding = change_word(one);
+        if one.change.importance() > 1 {
             finding = format!("**{finding}**");
         }
         format!(
-            "| {finding} | {}{} | {} | {} | {} | {} | {} |",
+            "| {finding} | {}{}{} | {} | {} | {} | {} | {} |",
             name(one, LINE_MAX),
+            evidence(one),
             plan(one, PLAN_MAX).map_or_else(String::new, |plan| format!("<br>{plan}")),
             ratio_text(&one.service, "x").unwrap_or_else(|| "–".to_owned()),
             change(&one.service, p50),
@@ -237,6 +244,14 @@ fn plans_of_others(view: &Comparison, shown: &[&StatementComparison], page: &mut
     if let Some(others) = other_plans(view, shown) {
         page.line(&format!("{others}."));
         page.line("");
+    }
+}
+
+/// Describes why a statement is thought to have changed.
+fn evidence(statement: &StatementComparison) -> String {
+    match evidence_text(&statement.change) {
+        none if none.is_empty() => none,
+        text => format!("<br>{}", escape(&text)),
     }
 }
 
@@ -370,8 +385,7 @@ fn one_line_after_indent(line: &str) -> String {
 
 /// Prints changed statements in full, and describes the rest in a sentence.
 fn details(view: &Comparison, page: &mut Page) {
-    let [slower, faster, same, unclear] =
-        count_findings(&view.statements).map(|(_, number)| count(number));
+    let counts = count_changes(&view.statements);
     let percent = view.false_discovery_rate * 100.0;
     let chance = match view.is_noise_known() {
         true => format!(", and at most {percent:.0} % of them are expected to be chance"),
@@ -382,8 +396,9 @@ fn details(view: &Comparison, page: &mut Page) {
     page.line("<details><summary>Details</summary>");
     page.line("");
     page.line(&format!(
-        "{}: {slower} slower, {faster} faster, {same} same, {unclear} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %{}.",
+        "{}: {}. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %{}.",
         counted(view.statements.len() as u64, "statement"),
+        counts_text(&counts),
         view.interval_level_percent,
         view.margin * 100.0,
         chance,
@@ -392,14 +407,14 @@ fn details(view: &Comparison, page: &mut Page) {
     let mut changed: Vec<&StatementComparison> = view
         .statements
         .iter()
-        .filter(|one| one.regression || one.service.finding.measure().is_some())
+        .filter(|one| one.change.importance() > 0)
         .collect();
-    changed.sort_by_key(|one| !one.regression);
+    changed.sort_by_key(|one| std::cmp::Reverse(one.change.importance()));
     let mut shown = 0;
     for one in changed.iter().take(DETAILED_MAX) {
         let block = format!(
             "{} <code>{}</code>, {}{}:\n\n<pre>{}</pre>\n",
-            finding(&one.service),
+            change_word(one),
             escape(&one.fingerprint.to_string()),
             ratio_text(&one.service, "x").unwrap_or_else(|| "–".to_owned()),
             plan(one, WHOLE_MAX / 4).map_or_else(String::new, |plan| format!("; {plan}")),

@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 
 use compare::condition::{ConditionOutcome, ConditionStatement};
-use compare::{Comparison, ErrorChange, RowsChange, StatementComparison};
+use compare::{Comparison, Direction, ErrorChange, RowsChange, StatementComparison};
 use sql::Fingerprint;
 
 use crate::json::Document;
-use crate::text::compare_text::{caveats, error_subject, plan_line, verdict_words, warning_text};
+use crate::text::change_text::{change_word, evidence_text, verdict_words};
+use crate::text::compare_text::{caveats, error_subject, plan_line, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
-use crate::text::times_text::{change, finding, name_of, p50, p99, ratio_text};
+use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{count, counted};
 use crate::text::{TextStyle, targets_text};
 
@@ -259,10 +260,10 @@ fn statements(view: &Comparison) -> Vec<Case> {
         let found = named.get(&one.fingerprint);
         found.map_or(&[][..], Vec::as_slice)
     };
+    let is_cause = |one: &StatementComparison| one.change.is_cause(Direction::Slower);
     let fails =
-        |one: &StatementComparison| !named(one).is_empty() || one.regression && verdict_asked;
-    let told =
-        |one: &&StatementComparison| one.regression || one.service.finding.measure().is_some();
+        |one: &StatementComparison| !named(one).is_empty() || is_cause(one) && verdict_asked;
+    let told = |one: &&StatementComparison| one.change.importance() > 0;
     let (mut shown, changed): (Vec<_>, Vec<_>) = view
         .statements
         .iter()
@@ -281,7 +282,7 @@ fn statements(view: &Comparison) -> Vec<Case> {
                 let measured = condition_text::measured(&found.measured);
                 format!("{condition}: {measured}")
             })
-            .chain((one.regression && verdict_asked).then(|| "regression".to_owned()))
+            .chain((is_cause(one) && verdict_asked).then(|| "regression".to_owned()))
             .collect();
         let facts = facts(one);
         cases.push(Case {
@@ -330,8 +331,8 @@ fn remaining_case(statements: usize, failed: usize) -> Case {
 /// Describes the finding: `slower (p99): 1.34x [1.21 – 1.48]`.
 fn summary(one: &StatementComparison) -> String {
     match ratio_text(&one.service, "x") {
-        Some(ratio) => format!("{}: {ratio}", finding(&one.service)),
-        None => one.service.finding.name().to_owned(),
+        Some(ratio) => format!("{}: {ratio}", change_word(one)),
+        None => change_word(one),
     }
 }
 
@@ -349,6 +350,10 @@ fn facts(one: &StatementComparison) -> String {
             count(one.errors_after)
         ),
     ];
+    let evidence = evidence_text(&one.change);
+    if !evidence.is_empty() {
+        lines.push(evidence);
+    }
     lines.extend(plan_line(one).map(|plan| format!("plan: {plan}")));
     lines.push(name_of(one).into_owned());
     lines.join("\n")

@@ -1,7 +1,7 @@
 //! JSON schemas of the printed documents, generated from the types of the results.
 //!
 //! The field `schema` of a document has the name and version of its schema, such as
-//! `rehearse/compare/2`. The version increases with a change that breaks readers: a field that is
+//! `rehearse/compare/3`. The version increases with a change that breaks readers: a field that is
 //! removed, renamed, has another type or unit, or may newly be `null`. A new field, or a new value
 //! in an open list of values, does not (`docs/schemas/README.md`).
 
@@ -29,7 +29,7 @@ use study::run_summary::RunReport;
 use study::sweep::SweepReport;
 
 impl Document for Comparison {
-    const SCHEMA: &'static str = "rehearse/compare/2";
+    const SCHEMA: &'static str = "rehearse/compare/3";
 }
 
 impl Document for PhaseReport {

@@ -2,8 +2,12 @@ const page = data("data-page"), statements = data("data-statements");
 // What only an open statement shows is read when the first is opened.
 let details = null;
 const more = (one) => { details = details || data("data-details"); return details[one.fingerprint] || {}; };
-const findings = { slower: ["bad", "slower"], faster: ["good", "faster"], same: ["even", "same"], insufficient_data: ["unsure", "not enough data"] };
-const kindOf = (one) => findings[one.finding][0];
+const kinds = {
+  slower: ["bad", "slower"], looks_slower: ["unsure", "looks slower"], slower_along: ["even", "slower along"],
+  faster: ["good", "faster"], looks_faster: ["unsure", "looks faster"], faster_along: ["even", "faster along"],
+  same: ["even", "same"], insufficient_data: ["unsure", "not enough data"],
+};
+const kindOf = (one) => kinds[one.kind][0];
 const measureOf = (one) => one.measure || "median";
 const ratioOf = (one) => one.ratios[measureOf(one)] || null;
 const known = (one) => { const ratio = ratioOf(one); return ratio && ratio[1] !== null ? ratio : null; };
@@ -19,34 +23,40 @@ const times = ["mean", "p50", "p95", "p99", "max"];
 const at = (side, name) => (side ? side[times.indexOf(name)] : null);
 const timeChange = (one, name) => change(at(one.before, name), at(one.after, name), units.us);
 const name = (one) => one.sql || one.fingerprint;
-const mark = (one) => [make("i", { class: `mark ${kindOf(one)}`, "aria-hidden": "true" }), findings[one.finding][1] + (one.measure && one.measure !== "median" ? ` (${one.measure})` : "")];
+const mark = (one) => [make("i", { class: `mark ${kindOf(one)}`, "aria-hidden": "true" }), kinds[one.kind][1]];
 const cost = (one) => Math.abs(one.added || 0);
 
-// What changed most: an interval a line.
-const changed = statements.filter((one) => one.measure).sort((a, b) => b.regression - a.regression || cost(b) - cost(a));
+// What changed, by its cause: an interval a line.
+const groups = [
+  ["Changed by themselves: another plan, more work, or more time than the run’s common change", ["slower", "faster"]],
+  ["Not proven, but look", ["looks_slower", "looks_faster"]],
+  ["Moved along: the same work took another time, as that of others", ["slower_along", "faster_along"]],
+];
+const groupOf = (one) => groups.findIndex(([, members]) => members.includes(one.kind));
+const changed = statements.filter((one) => groupOf(one) >= 0).sort((a, b) => groupOf(a) - groupOf(b) || cost(b) - cost(a));
 const leading = (changed.length ? changed : statements.filter(known).sort((a, b) => cost(b) - cost(a))).slice(0, changed.length ? 12 : 5);
 const axis = intervals(leading.map(known), page.margin);
 const forest = document.getElementById("forest");
 const percent = `${Math.round(page.margin * 100)} %`;
 forest.replaceChildren(make("p", { class: "quiet" }, changed.length
-  ? `How many times as long a call takes after the change, with the ${page.level} % interval; the greatest difference in all first. The band is the margin of ${percent}, within which a difference counts as none.`
-  : leading.length ? `No statement is clearly slower or faster. These are the most expensive, with their ${page.level} % intervals; the band is the margin of ${percent}.`
+  ? `How many times as long a call takes after the change, with the ${page.level} % interval; causes first, the greatest difference in all first. The band is the margin of ${percent}, within which a difference counts as none.`
+  : leading.length ? `No statement changed. These are the most expensive, with their ${page.level} % intervals; the band is the margin of ${percent}.`
     : "No statement has enough calls in both runs to be compared."));
 if (leading.length) forest.append(make("ol", { class: "forest" },
   make("li", { class: "head", "aria-hidden": "true" }, make("span"), axis.axis(), make("span", { class: "number" }, "times as long"), make("span", { class: "number" }, "in all")),
-  leading.map((one) => make("li", {},
+  leading.map((one, at) => [at && groupOf(leading[at - 1]) === groupOf(one) || groupOf(one) < 0 ? [] : make("li", { class: "head group" }, groups[groupOf(one)][0]), make("li", {},
     make("a", { href: "#statement=" + one.fingerprint }, make("i", { class: `mark ${kindOf(one)}`, "aria-hidden": "true" }), make("span", { class: "sql" }, name(one).slice(0, 300)),
-      one.why ? make("small", {}, one.why) : []),
+      one.evidence || one.why ? make("small", {}, [one.evidence, one.why].filter(Boolean).join("; ")) : []),
     axis.bar(known(one) || ratioOf(one), kindOf(one)),
     make("span", { class: "number" }, ratioText(ratioOf(one)), make("small", {}, `${measureOf(one) === "median" ? "p50" : measureOf(one)} ${timeChange(one, measureOf(one) === "median" ? "p50" : measureOf(one))}`)),
-    make("span", { class: "number" }, signed(one.added), make("small", {}, `${units.count(one.calls[0])} calls`)))),
+    make("span", { class: "number" }, signed(one.added), make("small", {}, `${units.count(one.calls[0])} calls`)))]).flat(),
   changed.length > leading.length ? make("li", { class: "head" }, make("a", { href: "#statements" }, `and ${units.count(changed.length - leading.length)} more that changed, in the table`)) : []));
 
 // The table.
 const wide = intervals(statements.filter((one) => one.finding !== "insufficient_data").map(known), page.margin, 4);
-const rank = { slower: 3, insufficient_data: 1, same: 0, faster: 2 };
+const rank = { slower: 7, looks_slower: 6, slower_along: 5, faster: 4, looks_faster: 3, faster_along: 2, insufficient_data: 1, same: 0 };
 const columns = [
-  { key: "finding", label: "finding", left: true, title: "slower first; how sure, at the end of this page", value: (one) => rank[one.finding] * 1e15 + Math.min(cost(one), 9e14), cell: mark },
+  { key: "finding", label: "finding", left: true, title: "causes first; what the words mean, at the end of this page", value: (one) => rank[one.kind] * 1e15 + Math.min(cost(one), 9e14), cell: mark },
   { key: "ratio", label: "times as long", left: true, title: "after divided by before, with its interval; the band is the margin", value: (one) => (known(one) || [-1])[0], cell: (one) => [wide.bar(known(one), kindOf(one)), make("span", { class: "beside" }, ratioText(known(one)))] },
   { key: "added", label: "added", title: "the difference of the means times the calls of a run before: what the change costs in all", value: (one) => (one.added === null ? -Infinity : one.added), text: (one) => signed(one.added) },
   { key: "calls", label: "calls", minor: true, title: "how often it was sent", value: (one) => one.calls[0] + one.calls[1], text: (one) => (one.calls[0] === one.calls[1] ? units.count(one.calls[0]) : change(...one.calls, units.count)) },
@@ -64,8 +74,11 @@ function sentence(one) {
   const measure = { median: "the median", mean: "the mean", p99: "the 99th percentile" }[measureOf(one)], ratio = known(one);
   const sure = ratio ? `${units.ratio(ratio[0])} times what it was (${units.ratio(ratio[1])} to ${units.ratio(ratio[2])} with ${page.level} % confidence)` : "";
   const all = one.added === null ? "" : `, ${signed(one.added)} in all`;
-  if (one.finding === "slower") return `Slower: ${measure} is ${sure}${all}.` + (one.regression ? "" : " It costs too little to count as a regression.");
-  if (one.finding === "faster") return `Faster: ${measure} is ${sure}${all}.`;
+  const told = sure ? `${measure} is ${sure}${all}.` : `${all.slice(2)}.`, why = one.evidence ? ` (${one.evidence})` : "";
+  if (one.kind === "slower" || one.kind === "faster") return `${one.kind === "slower" ? "Slower" : "Faster"} by itself${why}: ${told}`;
+  if (one.kind.startsWith("looks")) return `It ${kinds[one.kind][1]}, which is not proven${why}: ${told}`;
+  if (one.kind.endsWith("along")) return `The same work took ${one.kind === "slower_along" ? "longer" : "less time"}, as that of others did: ${told}`;
+  if (one.finding === "slower" || one.finding === "faster") return `${one.finding === "slower" ? "Slower" : "Faster"}: ${told} That is too little to matter.`;
   if (one.finding === "same") return `The same: within ${percent}` + (sure ? `; ${measure} is ${sure}.` : ".");
   return `Not enough data to tell: ${reasons[one.insufficient_data_reason] || "it was not compared"}` + (sure ? `; ${measure} is ${sure}.` : ".");
 }
@@ -141,10 +154,10 @@ const host = document.getElementById("statement-table");
 const table = host && dataTable(host, {
   rows: statements, columns, caption: "Statements", detail, order: "finding",
   what: { label: "statement", text: (one) => name(one).slice(0, 400) },
-  filters: [{ label: "Finding", value: (one) => one.finding, chips: Object.entries(findings).map(([value, [kind, label]]) => ({ value, label, class: kind })) }],
-  search: (one) => `${one.sql || ""} ${one.fingerprint} ${one.class || ""} ${findings[one.finding][1]} ${one.words || ""}`,
+  filters: [{ label: "Finding", value: (one) => one.kind, chips: Object.entries(kinds).map(([value, [kind, label]]) => ({ value, label, class: kind })) }],
+  search: (one) => `${one.sql || ""} ${one.fingerprint} ${one.class || ""} ${kinds[one.kind][1]} ${one.words || ""}`,
 });
 // On paper, what is closed cannot be opened: regressions are, and the rest of what the page says.
 let after = null;
-window.addEventListener("beforeprint", () => { if (table && !after) after = table.print(changed.filter((one) => one.regression).slice(0, 10)); });
+window.addEventListener("beforeprint", () => { if (table && !after) after = table.print(changed.filter((one) => one.kind === "slower").slice(0, 10)); });
 window.addEventListener("afterprint", () => { if (after) after(); after = null; });

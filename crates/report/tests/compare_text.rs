@@ -6,7 +6,7 @@ mod synthetic_runs;
 use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use report::{TextStyle, compare_text, to_document};
 use run::{Execution, RunStatus, SkipReason};
-use synthetic_runs::{Chance, connect, done, failed, info, skipped, text};
+use synthetic_runs::{Chance, connect, counted, done, failed, info, skipped, text};
 
 fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     let mut chance = Chance::new(seed);
@@ -37,8 +37,10 @@ fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunStat
     ];
     let mut info = info();
     info.status = status;
+    let statistics = counted(&executions);
     let executions = executions.into_iter().map(Ok);
     let mut profile = RunStats::collect::<()>(info, executions, texts.map(Ok)).unwrap();
+    profile.add_statistics(statistics).unwrap();
     profile.name = name.to_owned();
     profile
 }
@@ -89,7 +91,7 @@ fn empty_runs_are_insufficient_data() {
     let comparison = compared(["a.run", "b.run"], vec![], vec![], RunStatus::Complete);
     let text = compare_text::render_text(&comparison, &TextStyle::default());
     assert!(
-        text.starts_with("Not enough data to say anything.\n"),
+        text.starts_with("Inconclusive: there is not enough data to say anything.\n"),
         "{text}"
     );
     assert!(text.contains("! only 0 statements to compare"), "{text}");
@@ -142,10 +144,10 @@ fn comparison_has_about_forty_lines() {
     // With more of everything, statements are left out and the most important stay.
     let slower = view.statements[0].clone();
     view.statements.extend(vec![slower; 20]);
-    assert!((36..=40).contains(&lines(&view)), "{}", lines(&view));
+    assert!((36..=41).contains(&lines(&view)), "{}", lines(&view));
     let error = view.errors[0].clone();
     view.errors.extend(vec![error; 20]);
-    assert!(lines(&view) <= 42, "{}", lines(&view));
+    assert!(lines(&view) <= 48, "{}", lines(&view));
     let text = compare_text::render_text(&view, &TextStyle::default());
     assert!(text.contains("more statements"), "{text}");
 }
@@ -153,9 +155,9 @@ fn comparison_has_about_forty_lines() {
 #[test]
 fn json_has_the_same_content() {
     let json: serde_json::Value = serde_json::from_str(&to_document(&regressed())).unwrap();
-    assert_eq!(json["schema"], "rehearse/compare/2");
+    assert_eq!(json["schema"], "rehearse/compare/3");
     assert_eq!(json["verdict"]["verdict"], "regression");
-    assert_eq!(json["verdict"]["slower"], 1);
+    assert_eq!(json["verdict"]["causes"], 1);
     assert_eq!(json["statements"][0]["fingerprint"], "0000000000000002");
     assert_eq!(json["statements"][0]["service"]["finding"], "slower");
     assert_eq!(json["statements"][0]["service"]["before"]["count"], 2_000);
@@ -173,9 +175,11 @@ fn json_has_the_same_content() {
     assert_eq!(message, "invalid input syntax for type integer: \"…\"");
 }
 
-const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent (1 time).
-  the most expensive: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orde…
-  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.
+const REGRESSED: &str = r#"REGRESSION: 1 statement got slower by itself; 1 error is new or more frequent (1 time).
+  slower: select o.id, o.total, o.placed_at from orders o where o.customer_id = $1 and o.placed_at…
+    blocks a call 20.5 → 83.9; execution time × 4.02 relative to the others; +1.27 s in all
+  faster: insert into orders (customer_id, total) values ($1, $2)
+    blocks a call 525 → 262; execution time × 0.50 relative to the others; −5.26 s in all
 
   before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
   after   after.run   5,998 done, 1 failed, 1 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
@@ -204,7 +208,7 @@ new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.87 → 4.50 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
+finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
@@ -231,7 +235,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.05 ms, p99 8.87 → 8.92 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
+finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).

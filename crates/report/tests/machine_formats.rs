@@ -12,7 +12,7 @@ use report::schema::SchemaCommand;
 use report::{compare_markdown, junit, to_document};
 use run::{Execution, PlanFact, PlanOutcome};
 use serde_json::json;
-use synthetic_runs::{Chance, done, failed, info, text};
+use synthetic_runs::{Chance, counted, done, failed, info, text};
 use workload::Literals;
 
 /// Texts that could end a cell, a tag, an attribute or a line, create a link, or mention a user.
@@ -41,8 +41,10 @@ fn traffic(seed: u64, factor: f64) -> Vec<Execution> {
 
 fn profile(name: &str, executions: Vec<Execution>) -> RunStats {
     let texts = (1..=6).map(|id| Ok(text(id, NASTY[id as usize - 1])));
+    let statistics = counted(&executions);
     let executions = executions.into_iter().map(Ok);
     let mut profile = RunStats::collect::<()>(info(), executions, texts).unwrap();
+    profile.add_statistics(statistics).unwrap();
     profile.name = name.to_owned();
     profile
 }
@@ -327,7 +329,11 @@ fn with_plan_and_targets() -> Comparison {
         }
     };
     let (before, after) = (plan("Index Scan", "\"a|b\""), plan("Seq Scan", "<i>@all"));
-    view.statements[0].plans = statement_plans(Some(&before), Some(&after), Literals::Hidden);
+    let first = view.statements[0].fingerprint;
+    view.set_plans(|statement| {
+        let is_first = statement.fingerprint == first;
+        is_first.then(|| statement_plans(Some(&before), Some(&after), Literals::Hidden))?
+    });
     let setting = |value: &str| run::SettingFact {
         name: "work_mem".to_owned(),
         value: Some(value.to_owned()),

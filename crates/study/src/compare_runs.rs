@@ -168,6 +168,7 @@ fn read_profile(
         reader.executions()?,
         reader.statements()?,
     )?;
+    profile.add_statistics(reader.statement_statistics()?)?;
     profile.name = reader.path().display().to_string();
     Ok(profile)
 }

@@ -8,7 +8,7 @@ use clock::SystemClock;
 use compare::targets::{TargetNote, compare_targets};
 use compare::{Comparison, Side};
 use observe::Example;
-use plans::statement_plans;
+use plans::{StatementPlans, statement_plans};
 use replay::{LoginMap, Target};
 use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use sql::Fingerprint;
@@ -66,10 +66,11 @@ pub fn add_targets_and_plans(
         comparison.targets = Some(targets);
     }
     let (before, after) = (read_plans(before)?, read_plans(after)?);
-    for statement in &mut comparison.statements {
+    let literals = comparison.literals;
+    comparison.set_plans(|statement| {
         let [before, after] = [&before, &after].map(|plans| plans.get(&statement.fingerprint));
-        statement.plans = statement_plans(before, after, comparison.literals);
-    }
+        statement_plans(before, after, literals)
+    });
     Ok(())
 }
 
@@ -109,10 +110,19 @@ pub fn add_queried_plans(
     };
     let before = query("before", &targets.before, &request.before)?;
     let after = query("after", &targets.after, &request.after)?;
-    for ((place, _), (before, after)) in chosen.iter().zip(before.iter().zip(&after)) {
-        comparison.statements[*place].plans =
-            statement_plans(Some(before), Some(after), comparison.literals);
-    }
+    let literals = comparison.literals;
+    let mut queried: HashMap<Fingerprint, Option<StatementPlans>> = chosen
+        .iter()
+        .zip(before.iter().zip(&after))
+        .map(|((_, fingerprint), (before, after))| {
+            let plans = statement_plans(Some(before), Some(after), literals);
+            (*fingerprint, plans)
+        })
+        .collect();
+    comparison.set_plans(|statement| {
+        let queried = queried.remove(&statement.fingerprint);
+        queried.unwrap_or_else(|| statement.plans.clone())
+    });
     Ok(())
 }
 

@@ -13,6 +13,7 @@
 //! seeded, so that equal runs give equal results.
 
 mod anomaly;
+mod cause;
 mod compare;
 pub mod condition;
 mod details;
@@ -28,12 +29,16 @@ mod statement_stats;
 pub mod sweep;
 pub mod targets;
 mod warning;
+mod work;
 
 pub use anomaly::{Anomaly, BURST_SHARE, HEAVY_TAIL_SHARE, TREND_FACTOR, WARM_UP_FACTOR};
+pub use cause::{
+    COMMON_NOTICEABLE, CommonChange, Direction, Evidence, NOTICEABLE_CALL_NS,
+    NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE, StatementChange, TIME_FACTOR,
+};
 pub use compare::{
-    CompareOptions, Comparison, NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE,
-    Noise, NoiseSource, RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict,
-    compare,
+    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, RunFacts, Runs, SideFacts,
+    StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange, ErrorDirection};
@@ -45,3 +50,4 @@ pub use rows_change::{RowsChange, RowsComparison};
 pub use run_stats::RunStats;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};
+pub use work::{WORK_FACTOR, WorkChange, WorkComparison, WorkCounter, WorkPerCall};

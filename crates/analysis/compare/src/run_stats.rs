@@ -2,17 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind, ToolStall, is_in_stall};
+use run::{
+    Execution, Outcome, RunInfo, SkipReason, StatementKind, StatementStatistics, ToolStall,
+    is_in_stall,
+};
 use sql::Fingerprint;
 use workload::StatementText;
 
 use crate::over_time::TimesByStretch;
 use crate::statement_stats::StatementStats;
+use crate::work::describes;
 use statistics::Histogram;
 use statistics::LatencySummary;
 use statistics::STRETCHES_MAX;
 use statistics::series::Series;
 use statistics::timeline::Timeline;
+use time_breakdown::observed::StatementTotals;
 
 /// Seeds of the series that have no fingerprint.
 const SEED_ALL: u64 = 1;
@@ -45,6 +50,8 @@ pub struct RunStats {
     /// Statements sent and failed, by stretch.
     pub(crate) counts_by_stretch: [(u64, u64); STRETCHES_MAX],
     texts: BTreeMap<Fingerprint, StatementText>,
+    /// Work of statements, as the server counted it.
+    work: HashMap<Fingerprint, StatementTotals>,
     /// Stalls of the tool whose executions are not compared.
     stalls: Vec<ToolStall>,
 }
@@ -92,6 +99,7 @@ impl RunStats {
             tool_lag_by_stretch: TimesByStretch::new(),
             counts_by_stretch: [(0, 0); STRETCHES_MAX],
             texts: BTreeMap::new(),
+            work: HashMap::new(),
             stalls,
         };
         for execution in executions {
@@ -102,6 +110,32 @@ impl RunStats {
             profile.texts.insert(text.fingerprint, text);
         }
         Ok(profile)
+    }
+
+    /// Adds the server's statement statistics. Statements within functions are part of those that called them.
+    ///
+    /// # Errors
+    /// If the iterator fails.
+    pub fn add_statistics<E>(
+        &mut self,
+        statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
+    ) -> Result<(), E> {
+        for row in statistics {
+            let row = row?;
+            if let Some(fingerprint) = row.fingerprint
+                && row.top_level != Some(false)
+            {
+                self.work.entry(fingerprint).or_default().add(&row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the work of a statement, if the statistics are those of its executions.
+    pub(crate) fn work_of(&self, fingerprint: Fingerprint) -> Option<StatementTotals> {
+        let sent = self.statements.get(&fingerprint)?.outcomes.done;
+        let counted = self.work.get(&fingerprint)?;
+        describes(counted.calls, sent).then_some(*counted)
     }
 
     fn add(&mut self, execution: &Execution) {

@@ -5,7 +5,8 @@ mod made_up;
 use compare::condition::{Condition, ConditionOutcome, Kind};
 use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
-use run::Execution;
+use run::{Execution, StatementStatistics};
+use sql::Fingerprint;
 
 /// Creates 60 s of traffic of three statements with about 1 ms, 0.2 ms and 5 ms times a factor
 /// each; a fourth has four calls, and a fifth is in this run only if `alone` is given.
@@ -25,15 +26,25 @@ fn traffic(seed: u64, factors: [f64; 3], alone: Option<u64>) -> Vec<Execution> {
     executions
 }
 
-fn profile(executions: Vec<Execution>) -> RunStats {
+/// Creates a run in which an execution of the second statement takes this number of blocks.
+fn profile(executions: Vec<Execution>, blocks: u64) -> RunStats {
     let texts = (1..=6).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
-    RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+    let mut run = RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap();
+    let work = StatementStatistics {
+        fingerprint: Some(Fingerprint(2)),
+        calls: 2_000,
+        exec_ns: 4_000_000 * blocks,
+        shared_hit: 2_000 * blocks,
+        ..StatementStatistics::default()
+    };
+    run.add_statistics([Ok::<_, ()>(work)]).unwrap();
+    run
 }
 
 fn compared(before: Vec<Execution>, after: Vec<Execution>) -> Comparison {
     let runs = Runs {
-        before: vec![profile(before)],
-        after: vec![profile(after)],
+        before: vec![profile(before, 100)],
+        after: vec![profile(after, 200)],
         noise: Vec::new(),
     };
     compare(runs, CompareOptions::default())

@@ -6,7 +6,7 @@ mod known_differences;
 mod made_up;
 
 use compare::proof::{Effect, Goal, PairedBlock, Verdict, effect, plan_interim_looks, verdict};
-use compare::{Comparison, Finding, StatementComparison};
+use compare::{Comparison, Direction, Finding, StatementComparison};
 use known_differences::{CHANGED, CallCounts, Truth, compared, count_calls, totals};
 
 /// Numbers of repetitions and statements: enough to detect a fault, few enough for a test.
@@ -93,7 +93,7 @@ fn possible_chance_is_reported_as_such() {
             ..rare
         };
         let comparison = compared(&truth, at, 0.1);
-        let is_named = |one: &StatementComparison| one.regression || one.suspected;
+        let is_named = |one: &StatementComparison| one.change.importance() > 1;
         assert!(comparison.statements.iter().any(is_named), "{at}");
     }
 }
@@ -174,12 +174,16 @@ fn slower_statements_are_found_among_faster_ones() {
         won += u32::from(word == Verdict::Won);
         let is_changed = |one: &&StatementComparison| one.fingerprint.0 == CHANGED + 1;
         let changed = comparison.statements.iter().find(is_changed).unwrap();
-        slower += u32::from(changed.regression);
+        slower += u32::from(changed.change.is_cause(Direction::Slower));
         let is_faster =
             |one: &&StatementComparison| matches!(one.service.finding, Finding::Faster { .. });
         faster += comparison.statements.iter().filter(is_faster).count();
         let others = comparison.statements.iter().filter(|one| !is_changed(one));
-        assert!(others.clone().all(|one| !one.regression));
+        assert!(
+            others
+                .clone()
+                .all(|one| !one.change.is_cause(Direction::Slower))
+        );
     }
     assert_eq!(slower, repetitions as u32);
     assert!(won >= 2, "{won}");

@@ -1,7 +1,7 @@
 //! Report of the case *stall*.
 
-use compare::Comparison;
 use compare::proof::Verdict;
+use compare::{Comparison, Direction};
 use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport};
 use study::proof::ProofSideReport;
 
@@ -183,7 +183,7 @@ fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
     let found = comparison
         .statements
         .iter()
-        .filter(|statement| statement.regression)
+        .filter(|statement| statement.change.is_cause(Direction::Slower))
         .max_by(|a, b| added(a.service.added_ns).total_cmp(&added(b.service.added_ns)))?;
     let ratio = found
         .service

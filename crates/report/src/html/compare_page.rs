@@ -18,12 +18,13 @@ use workload::Literals;
 use super::chart::Chart;
 use super::data::script_json;
 use super::frame::{Frame, render};
-use crate::text::compare_text::{verdict_words, warning_text};
+use crate::text::change_text::{
+    change_word, count_changes, counts_text, reasons_text, settling_text, verdict_words,
+};
+use crate::text::compare_text::warning_text;
 use crate::text::line::one_line;
 use crate::text::plan_text;
-use crate::text::times_text::{
-    change, count_findings, finding, measured_change, name_of, p50, p99, ratio_text,
-};
+use crate::text::times_text::{change, measured_change, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count};
 use changes::{ErrorRow, RowsRow};
 use charts::Numbers;
@@ -46,18 +47,22 @@ struct Headline {
     icon: &'static str,
     head: &'static str,
     why: String,
-    most_expensive: Option<MostExpensive>,
+    changed: Vec<ChangedStatement>,
+    /// What would settle an inconclusive comparison.
+    settling: String,
     also: String,
 }
 
-/// Statement that contributes most to the verdict.
-struct MostExpensive {
-    change: String,
+/// Statement that changed by itself, or looks so.
+struct ChangedStatement {
+    word: String,
     fingerprint: String,
     statement: String,
-    /// Change of its plan, if there is one.
-    plan: Option<String>,
+    reasons: String,
 }
+
+/// Maximum number of statements in the headline.
+const HEADLINE_MAX: usize = 5;
 
 struct Row {
     name: String,
@@ -152,7 +157,7 @@ fn headline(view: &Comparison) -> Headline {
             "good",
             r#"<path d="M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22zm5.6 7.2 1.6 1.4-8.4 9.2-5.4-5 1.4-1.6 3.9 3.5z" fill-rule="evenodd"/>"#,
         ),
-        Verdict::InsufficientData => (
+        Verdict::Inconclusive { .. } => (
             "unsure",
             r#"<path d="M12 .5 23.5 12 12 23.5.5 12zM8.5 9.6h2.1c.1-1 .7-1.5 1.6-1.5.9 0 1.5.5 1.5 1.3 0 .8-.5 1.2-1.3 1.8-.9.6-1.4 1.3-1.4 2.6v.4h2v-.3c0-.7.3-1 1.1-1.6.9-.7 1.7-1.5 1.7-3 0-1.900-1.400-3.100-3.500-3.100-2.200 0-3.700 1.300-3.800 3.400zM11 15.600v2.300h2.100v-2.300z" fill-rule="evenodd"/>"#,
         ),
@@ -163,11 +168,8 @@ fn headline(view: &Comparison) -> Headline {
         icon,
         head,
         why: sentence(&why),
-        most_expensive: view
-            .statements
-            .iter()
-            .find(|one| one.regression)
-            .map(most_expensive),
+        changed: changed_statements(view),
+        settling: settling_text(view).map_or_else(String::new, sentence),
         also: also(view),
     }
 }
@@ -180,20 +182,21 @@ fn sentence(text: &str) -> String {
     })
 }
 
-fn most_expensive(worst: &StatementComparison) -> MostExpensive {
-    let mut change = measured_change(&worst.service);
-    if let Some(ratio) = ratio_text(&worst.service, "×") {
-        change.push_str(&format!(", {ratio}"));
-    }
-    if let Some(ns) = worst.service.added_ns {
-        change.push_str(&format!(", {} in all:", added(ns)));
-    }
-    MostExpensive {
-        change,
-        fingerprint: worst.fingerprint.to_string(),
-        statement: one_line(&name_of(worst), 140),
-        plan: plan_change(worst),
-    }
+/// Returns the statements that changed by themselves or look so, the most important first.
+fn changed_statements(view: &Comparison) -> Vec<ChangedStatement> {
+    let mut changed: Vec<&StatementComparison> = view
+        .statements
+        .iter()
+        .filter(|one| one.change.importance() > 1)
+        .collect();
+    changed.sort_by_key(|one| std::cmp::Reverse(one.change.importance()));
+    let entry = |one: &&StatementComparison| ChangedStatement {
+        word: change_word(one),
+        fingerprint: one.fingerprint.to_string(),
+        statement: one_line(&name_of(one), 140),
+        reasons: one_line(&reasons_text(one), 300),
+    };
+    changed.iter().take(HEADLINE_MAX).map(entry).collect()
 }
 
 /// Describes the change of a statement's plan, if there is one.
@@ -222,11 +225,10 @@ fn also(view: &Comparison) -> String {
 }
 
 fn compared(view: &Comparison) -> String {
-    let [slower, faster, same, unclear] =
-        count_findings(&view.statements).map(|(_, number)| count(number));
     format!(
-        "{} different statements: {slower} slower, {faster} faster, {same} the same, {unclear} with not enough data. A difference counts beyond {:.0} %, with {} % confidence.",
+        "{} different statements: {}. A difference of time counts beyond {:.0} %, with {} % confidence.",
         count(view.statements.len() as u64),
+        counts_text(&count_changes(&view.statements)),
         view.margin * 100.0,
         view.interval_level_percent
     )
@@ -244,12 +246,7 @@ fn shown_statements(view: &Comparison) -> Vec<&StatementComparison> {
         |one: &StatementComparison| total(&one.service.before).max(total(&one.service.after));
     let mut ranked: Vec<usize> = (0..all.len()).collect();
     ranked.sort_by(|a, b| {
-        let key = |at: usize| {
-            (
-                all[at].regression,
-                all[at].service.finding.measure().is_some(),
-            )
-        };
+        let key = |at: usize| all[at].change.importance();
         let by_time = || time(&all[*b]).total_cmp(&time(&all[*a]));
         key(*b).cmp(&key(*a)).then_with(by_time)
     });
@@ -281,7 +278,7 @@ fn table(statements: &[&StatementComparison]) -> Vec<Row> {
         let dash = || "–".to_owned();
         Row {
             name: one_line(&name_of(one), 300),
-            finding: finding(&one.service),
+            finding: change_word(one),
             cells: [
                 ratio_text(&one.service, "×").unwrap_or_else(dash),
                 one.service.added_ns.map_or_else(dash, added),

@@ -3,12 +3,13 @@
 mod statement_table;
 
 use compare::{
-    Comparison, ErrorChange, Finding, InsufficientData, NoiseSource, RowsChange, RunFacts,
-    StatementComparison, TimesComparison, Verdict, Warning,
+    Comparison, Direction, ErrorChange, NoiseSource, RowsChange, RunFacts, StatementComparison,
+    Verdict, Warning,
 };
 use plans::StatementPlans;
 
 use self::statement_table::{STATEMENTS_MAX, STATEMENTS_MIN, statement_table};
+use crate::text::change_text::{common_text, reasons_text, settling_text, verdict_words};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::plan_text;
@@ -16,13 +17,15 @@ use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
 use crate::text::time_text;
-use crate::text::times_text::{measured_change, name_of, p50, p99};
-use crate::text::units::{added, count, counted, duration_change, duration_ns, rate};
+use crate::text::times_text::{name_of, p50, p99};
+use crate::text::units::{count, counted, duration_change, duration_ns, rate};
 
 /// Approximate maximum number of lines: the height of a screen.
 const LINES: usize = 40;
 /// Lines of the table other than statements: title, heads, all statements, connecting, the rest.
 const TABLE_LINES: usize = 9;
+/// Maximum number of causes and suspects before the table.
+const CHANGED_MAX: usize = 3;
 /// Maximum number of errors.
 const ERRORS_MAX: usize = 6;
 /// Maximum number of statements with different rows.
@@ -33,11 +36,8 @@ const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 /// Renders the comparison, ending with a line feed.
 pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     let mut lines = vec![verdict(view, *style)];
-    lines.extend(worst(view, *style));
-    if !view.is_noise_known() && view.has_regression() {
-        let caveat = "  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.";
-        lines.push(style.paint(Tone::Aside, caveat));
-    }
+    lines.extend(changed_lines(view, *style));
+    lines.extend(settling_text(view).map(|text| style.paint(Tone::Aside, &format!("  {text}."))));
     lines.push(String::new());
     lines.extend(header(view, *style));
     lines.extend(warnings(view, *style));
@@ -78,124 +78,40 @@ fn verdict(view: &Comparison, style: TextStyle) -> String {
     let tone = match view.verdict {
         Verdict::Regression { .. } => Tone::Bad,
         Verdict::NoRegression { .. } => Tone::Good,
-        Verdict::InsufficientData => Tone::Care,
+        Verdict::Inconclusive { .. } => Tone::Care,
     };
     let (head, why) = verdict_words(view);
     let text = match (view.verdict, why.as_str()) {
         (_, "") => format!("{head}."),
         (Verdict::Regression { .. }, why) => format!("{}: {why}.", head.to_uppercase()),
         (Verdict::NoRegression { .. }, why) => format!("{head}. {why}."),
-        (Verdict::InsufficientData, why) => format!("{head}: {why}."),
+        (Verdict::Inconclusive { .. }, why) => format!("{head}: {why}."),
     };
     style.paint(tone, &text)
 }
 
-/// Returns the verdict in a few words, and its reasons; sentences without full stops.
-pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
-    match view.verdict {
-        Verdict::Regression {
-            slower,
-            errors,
-            overall,
-        } => {
-            let mut reasons = Vec::new();
-            if slower > 0 {
-                let slower = counted(slower as u64, "statement");
-                reasons.push(format!("{slower} got slower"));
-            }
-            if errors > 0 {
-                let are = if errors == 1 { "is" } else { "are" };
-                let errors = counted(errors as u64, "error");
-                let worse = view.errors.iter().filter(|one| one.regression);
-                let times: u64 = worse.map(|one| one.after).sum();
-                let times = counted(times, "time");
-                reasons.push(format!("{errors} {are} new or more frequent ({times})"));
-            }
-            if overall {
-                reasons.push("all statements together take longer".to_owned());
-            }
-            reasons.extend(side_notes(view));
-            ("Regression", reasons.join("; "))
-        }
-        Verdict::NoRegression { faster } => {
-            let mut news = Vec::new();
-            if faster > 0 {
-                let faster = counted(faster as u64, "statement");
-                news.push(format!("{faster} got faster"));
-            }
-            news.extend(side_notes(view));
-            ("No regression was found", news.join("; "))
-        }
-        Verdict::InsufficientData => {
-            let (head, why) = not_enough(view);
-            let why = (!why.is_empty()).then_some(why).into_iter();
-            (
-                head,
-                why.chain(side_notes(view)).collect::<Vec<_>>().join("; "),
-            )
-        }
+/// Lists the causes, and what looks like one.
+fn changed_lines(view: &Comparison, style: TextStyle) -> Vec<String> {
+    let slower = view.causes(Direction::Slower).map(|one| ("slower", one));
+    let faster = view.causes(Direction::Faster).map(|one| ("faster", one));
+    let suspects = view
+        .statements
+        .iter()
+        .filter(|one| one.change.is_suspected());
+    let suspects = suspects.map(|one| ("not proven, but look", one));
+    let all: Vec<_> = slower.chain(suspects).chain(faster).collect();
+    let width = style.columns().saturating_sub(4);
+    let mut lines = Vec::new();
+    for (name, one) in all.iter().take(CHANGED_MAX) {
+        let title = format!("{name}: {}", name_of(one));
+        lines.push(format!("  {}", one_line(&title, width + 2)));
+        lines.push(format!("    {}", one_line(&reasons_text(one), width)));
     }
-}
-
-/// Returns notes that do not affect the verdict but must not be overlooked.
-fn side_notes(view: &Comparison) -> Vec<String> {
-    let mut news = Vec::new();
-    let suspected = view.suspected();
-    if suspected > 0 {
-        let looks = if suspected == 1 { "looks" } else { "look" };
-        let suspected = counted(suspected as u64, "statement");
-        news.push(format!("{suspected} {looks} slower, which may be chance"));
+    if all.len() > CHANGED_MAX {
+        let more = counted((all.len() - CHANGED_MAX) as u64, "more statement");
+        lines.push(format!("  and {more}"));
     }
-    let other_rows = view.other_rows();
-    if other_rows > 0 {
-        let other = counted(other_rows as u64, "statement");
-        news.push(format!("{other} returned other rows than before"));
-    }
-    news
-}
-
-/// Returns the verdict for insufficient data, with the remedy for too few calls or for noise.
-fn not_enough(view: &Comparison) -> (&'static str, String) {
-    let noisy = |times: &TimesComparison| {
-        matches!(
-            times.finding,
-            Finding::InsufficientData {
-                reason: InsufficientData::Unclear | InsufficientData::MayBeChance
-            }
-        )
-    };
-    let stalled = |times: &TimesComparison| {
-        let reason = InsufficientData::ToolStalled;
-        times.finding == Finding::InsufficientData { reason }
-    };
-    let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
-    if !any && (stalled(&view.all) || view.statements.iter().any(|one| stalled(&one.service))) {
-        return (
-            "Inconclusive",
-            "the replay itself was stopped or starved, and too little is outside of these times. \
-             Replay again on a machine that is not throttled"
-                .to_owned(),
-        );
-    }
-    match any {
-        true => (
-            "Nothing could be shown, neither slower nor the same",
-            "the runs vary too much. More runs would tell".to_owned(),
-        ),
-        false => ("Not enough data to say anything", String::new()),
-    }
-}
-
-/// Describes the statement that contributes most to the verdict.
-fn worst(view: &Comparison, style: TextStyle) -> Option<String> {
-    let worst = view.statements.iter().find(|one| one.regression)?;
-    let change = measured_change(&worst.service);
-    let cost = worst
-        .service
-        .added_ns
-        .map_or_else(String::new, |ns| format!(", {} in all", added(ns)));
-    let text = format!("the most expensive: {change}{cost}: {}", name_of(worst));
-    Some(format!("  {}", one_line(&text, style.columns() - 2)))
+    lines
 }
 
 fn header(view: &Comparison, style: TextStyle) -> Vec<String> {
@@ -210,6 +126,11 @@ fn header(view: &Comparison, style: TextStyle) -> Vec<String> {
         }
     }
     let mut lines = table.lines();
+    lines.extend(
+        view.common
+            .as_ref()
+            .map(|common| format!("  common  {}", common_text(common))),
+    );
     lines.extend(noise(view));
     lines
 }
@@ -330,7 +251,7 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
 pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
     let plans = statement.plans.as_ref()?;
     let same = plans.comparison.as_ref().map(|found| found.same)?;
-    let asked = statement.service.finding.measure().is_some();
+    let asked = statement.change.importance() > 1;
     (!same || asked).then(|| plan_text::line(plans))
 }
 
@@ -458,13 +379,7 @@ fn legend(view: &Comparison, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: beyond ±{margin:.0} % (at most {:.0} % of them by chance{}); same: within it",
-            view.false_discovery_rate * 100.0,
-            if view.is_noise_known() {
-                ""
-            } else {
-                " in a run"
-            }
+            "finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±{margin:.0} %"
         ),
         "captured  another machine, another day; server time only".to_owned(),
     ];

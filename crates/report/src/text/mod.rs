@@ -2,6 +2,7 @@
 
 pub mod capture_text;
 pub mod case_text;
+pub(crate) mod change_text;
 mod chart;
 pub mod compare_text;
 pub(crate) mod condition_text;

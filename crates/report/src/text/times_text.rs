@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use compare::{Finding, StatementComparison, TimesComparison};
+use compare::{StatementComparison, TimesComparison};
 use statistics::{LatencySummary, Measure};
 
 use crate::text::line::statement_name;
@@ -14,23 +14,6 @@ pub(crate) fn finding(times: &TimesComparison) -> String {
         Measure::Median => times.finding.name().to_owned(),
         measure => format!("{} ({})", times.finding.name(), measure.name()),
     }
-}
-
-/// Counts statements by their findings.
-pub(crate) fn count_findings<'s>(
-    statements: impl IntoIterator<Item = &'s StatementComparison>,
-) -> [(&'static str, u64); 4] {
-    let mut counts = ["slower", "faster", "same", "not enough data"].map(|name| (name, 0));
-    for one in statements {
-        let place = match one.service.finding {
-            Finding::Slower { .. } => 0,
-            Finding::Faster { .. } => 1,
-            Finding::Same => 2,
-            Finding::InsufficientData { .. } => 3,
-        };
-        counts[place].1 += 1;
-    }
-    counts
 }
 
 /// Formats the ratio that the finding rests on, with its interval: `1.34x [1.21 – 1.48]`. `None`

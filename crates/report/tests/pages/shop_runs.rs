@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sql::Fingerprint;
 use workload::Literals;
 
-use crate::synthetic_runs::{Chance, connect, done, failed, info, text};
+use crate::synthetic_runs::{Chance, connect, counted, done, failed, info, text};
 
 /// Statements of the shop, with their usual service time in nanoseconds and the factor of the
 /// change.
@@ -97,8 +97,10 @@ fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunStat
         .map(|(id, (sql, ..))| Ok(text(id, sql)));
     let mut info = info();
     info.status = status;
+    let statistics = counted(&executions);
     let executions = executions.into_iter().map(Ok);
     let mut profile = RunStats::collect::<()>(info, executions, texts).unwrap();
+    profile.add_statistics(statistics).unwrap();
     profile.name = name.to_owned();
     profile
 }
@@ -117,7 +119,8 @@ pub fn compared(change: bool) -> Comparison {
     );
     if change {
         view.targets = Some(targets());
-        view.statements[0].plans = Some(plans());
+        let first = view.statements[0].fingerprint;
+        view.set_plans(|statement| (statement.fingerprint == first).then(plans));
     }
     view
 }

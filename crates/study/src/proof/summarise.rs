@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use ::compare::proof::{
     ERROR, Effect, Goal, Verdict, effect, half_width, plan_interim_looks, verdict,
 };
-use ::compare::{CompareOptions, Comparison, Finding, InsufficientData, StatementComparison};
+use ::compare::{
+    CompareOptions, Comparison, Direction, Finding, InsufficientData, StatementComparison,
+};
 use statistics::Unit;
 use workload::{Literals, RewriteNote};
 
@@ -251,17 +253,19 @@ fn add_comparison(side: &mut ProofSideReport, comparison: Comparison) {
     side.errors = comparison.errors;
     for mut statement in comparison.statements {
         statement.details = None;
-        if statement.regression {
+        if statement.change.is_cause(Direction::Slower) {
             side.slower.push(statement);
-        } else if statement.suspected {
+        } else if statement.change.is_cause(Direction::Faster) {
+            side.faster.push(statement);
+        } else if statement.change.is_suspected() {
             side.suspected.push(statement);
         } else {
-            match statement.service.finding {
-                Finding::Faster { .. } => side.faster.push(statement),
-                Finding::InsufficientData {
-                    reason: InsufficientData::OneSided,
-                } => side.one_sided += 1,
-                _ => side.others += 1,
+            let one_sided = Finding::InsufficientData {
+                reason: InsufficientData::OneSided,
+            };
+            match statement.service.finding == one_sided {
+                true => side.one_sided += 1,
+                false => side.others += 1,
             }
         }
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 
 use crate::anomaly::Anomaly;
+use crate::cause::{CommonChange, Direction, StatementChange};
 use crate::condition::ConditionOutcome;
 use crate::details::Details;
 use crate::error_change::ErrorChange;
@@ -14,11 +15,13 @@ use crate::rows_change::RowsComparison;
 use crate::run_stats::RunStats;
 use crate::targets::TargetsComparison;
 use crate::warning::Warning;
+use crate::work::WorkComparison;
 use plans::StatementPlans;
 use statistics::FALSE_DISCOVERY_RATE;
 use statistics::LatencySummary;
 use statistics::Measure;
 use statistics::Ratio;
+use statistics::bootstrap::MEASURES;
 use time_breakdown::observed::ObservedChange;
 use time_breakdown::time_model::TimeChange;
 use workload::Literals;
@@ -79,6 +82,8 @@ pub struct Comparison {
     pub false_discovery_rate: f64,
     /// Whether the same stretches of the workload were compared with each other.
     pub paired: bool,
+    /// Change that all statements of the runs share; `null` if too few have the same work.
+    pub common: Option<CommonChange>,
     /// Differences between runs of the same server; `null` if each side has one run and none were given.
     pub noise: Option<Noise>,
     /// Facts about the runs before.
@@ -118,10 +123,12 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Something got worse.
+    /// Something got worse by itself.
     Regression {
-        /// Number of statements that got noticeably slower.
-        slower: usize,
+        /// Number of statements that got slower by themselves.
+        causes: usize,
+        /// Number of statements that slowed along with others.
+        along: usize,
         /// Number of errors, by statement and code, that are new or more frequent.
         errors: usize,
         /// Whether all statements together got slower.
@@ -129,11 +136,30 @@ pub enum Verdict {
     },
     /// No deterioration could be shown.
     NoRegression {
-        /// Number of statements that got faster.
+        /// Number of statements that got faster by themselves.
         faster: usize,
     },
     /// The data suffices for no conclusion.
-    InsufficientData,
+    Inconclusive {
+        /// The reason.
+        reason: InconclusiveReason,
+        /// Number of statements that look slower, which is not proven.
+        suspects: usize,
+        /// Number of statements that slowed along with others.
+        along: usize,
+    },
+}
+
+/// Reason why a comparison is inconclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InconclusiveReason {
+    /// All statements took longer for the same work, and one run a side cannot tell the server from the machine.
+    RunAsAWhole,
+    /// Statements look slower, which is not proven.
+    Suspects,
+    /// There are too few executions.
+    TooLittleData,
 }
 
 impl Verdict {
@@ -142,7 +168,7 @@ impl Verdict {
         match self {
             Verdict::Regression { .. } => "regression",
             Verdict::NoRegression { .. } => "no_regression",
-            Verdict::InsufficientData => "insufficient_data",
+            Verdict::Inconclusive { .. } => "inconclusive",
         }
     }
 }
@@ -210,10 +236,13 @@ pub struct StatementComparison {
     pub skipped_after: u64,
     /// Captured durations: from another machine and another day, server time only.
     pub captured: Option<LatencySummary>,
-    /// Whether it is noticeably slower.
-    pub regression: bool,
-    /// Whether it looks noticeably slower, but chance could not be ruled out.
-    pub suspected: bool,
+    /// Work of an execution, as the servers counted it; `null` unless both sides have it.
+    pub work: Option<WorkComparison>,
+    /// Its change, by cause.
+    pub change: StatementChange,
+    /// Margins of its median, mean and 99th percentile.
+    #[serde(skip)]
+    pub(crate) margins: [f64; MEASURES],
     /// Plans; `null` if no run requested them. The caller adds them.
     pub plans: Option<StatementPlans>,
 }
@@ -240,10 +269,36 @@ impl Comparison {
         matches!(self.verdict, Verdict::Regression { .. })
     }
 
-    /// Counts the statements that look noticeably slower but for which chance could not be ruled
-    /// out. They do not affect the verdict.
+    /// Counts the statements that look slower, which is not proven. They do not affect the exit code.
     pub fn suspected(&self) -> usize {
-        self.statements.iter().filter(|one| one.suspected).count()
+        let suspected = self
+            .statements
+            .iter()
+            .filter(|one| one.change.is_suspected());
+        suspected.count()
+    }
+
+    /// Returns the statements that changed by themselves in a direction.
+    pub fn causes(&self, direction: Direction) -> impl Iterator<Item = &StatementComparison> {
+        let statements = self.statements.iter();
+        statements.filter(move |one| one.change.is_cause(direction))
+    }
+
+    /// Returns the statements that moved along with others in a direction.
+    pub fn along(&self, direction: Direction) -> impl Iterator<Item = &StatementComparison> {
+        let statements = self.statements.iter();
+        statements.filter(move |one| one.change.is_along(direction))
+    }
+
+    /// Adds the plans of statements, and judges with them.
+    pub fn set_plans(
+        &mut self,
+        mut plans: impl FnMut(&StatementComparison) -> Option<StatementPlans>,
+    ) {
+        for statement in &mut self.statements {
+            statement.plans = plans(statement);
+        }
+        self.judge();
     }
 
     /// Counts the statements that returned other rows than before, and did not do so between runs

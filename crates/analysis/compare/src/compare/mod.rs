@@ -23,6 +23,7 @@ use std::collections::HashSet;
 
 use sql::Fingerprint;
 
+use crate::cause::StatementChange;
 use crate::details::{DETAILED_MAX, Details};
 use crate::error_change::changes;
 use crate::rows_change::compare_rows;
@@ -30,9 +31,10 @@ use crate::run_stats::RunStats;
 use crate::slowest::slowest;
 use crate::statement_stats::{OutcomeCounts, StatementStats};
 use crate::warning::warnings;
+use crate::work::{WorkComparison, WorkPerCall};
 pub use comparison::{
-    CompareOptions, Comparison, Noise, NoiseSource, Runs, StatementComparison, TimesComparison,
-    Verdict,
+    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison,
+    TimesComparison, Verdict,
 };
 pub use facts::{RunFacts, SideFacts};
 use parallel::map_in_parallel;
@@ -40,9 +42,8 @@ use statistics::INTERVAL_LEVEL_PERCENT;
 use statistics::LatencySummary;
 use statistics::bootstrap::{Draws, MEASURES};
 use statistics::series::Series;
+use time_breakdown::observed::StatementTotals;
 use times::{Judgement, Measurement, SampledSides, Sides, TestFamily};
-pub use verdict::{NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE};
-use verdict::{is_regression, is_suspected, verdict};
 
 /// Compares runs. It takes ownership, because stretches of shorter runs may be widened.
 ///
@@ -91,20 +92,20 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         let [measured] = measured;
         times_comparison(measured, judged, before.len())
     });
-    let all_ns = all.before.map_or(0.0, |latency| latency.total_ns) / before.len() as f64;
     let mut statements: Vec<StatementComparison> = fingerprints
         .iter()
         .zip(measured)
         .zip(judged)
         .map(|((fingerprint, measured), judged)| {
             let margins = family.margins(measured.seed, options.margin);
-            comparer.statement_comparison(*fingerprint, measured, (judged, margins), all_ns)
+            comparer.statement_comparison(*fingerprint, measured, judged, margins)
         })
         .collect();
     sort_by_added_time(&mut statements);
     let errors = changes(&before, &after, options.literals);
-    Comparison {
-        verdict: verdict(&all, &statements, &errors, all_ns),
+    let mut comparison = Comparison {
+        verdict: Verdict::NoRegression { faster: 0 },
+        common: None,
         margin: noise_model.as_ref().map_or(options.margin, |model| {
             options.margin.max(model.noise.median)
         }),
@@ -134,7 +135,9 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         targets: None,
         time: None,
         observed: None,
-    }
+    };
+    comparison.judge();
+    comparison
 }
 
 /// Runs of both sides with equally wide stretches, and the bootstrap draws that all statements share.
@@ -178,6 +181,18 @@ impl Comparer<'_> {
         }
     }
 
+    /// Returns the work of a statement, if the statistics of all runs describe it.
+    fn work(&self, fingerprint: Fingerprint) -> Option<WorkComparison> {
+        let of = |side: &[RunStats]| {
+            let mut sum = StatementTotals::default();
+            for run in side {
+                sum.merge(&run.work_of(fingerprint)?);
+            }
+            WorkPerCall::of(&sum)
+        };
+        Some(WorkComparison::new(of(self.before)?, of(self.after)?))
+    }
+
     fn measure_statement(&self, fingerprint: Fingerprint) -> Measurement {
         let sampled = SampledSides::new(self.service_times(fingerprint));
         let mut measured = sampled.measure(self.runs());
@@ -209,8 +224,8 @@ impl Comparer<'_> {
         &self,
         fingerprint: Fingerprint,
         mut measured: Measurement,
-        (judged, margins): (Judgement, [f64; MEASURES]),
-        all_ns: f64,
+        judged: Judgement,
+        margins: [f64; MEASURES],
     ) -> StatementComparison {
         let (before, after) = (self.before, self.after);
         let (one, other) = (
@@ -237,8 +252,9 @@ impl Comparer<'_> {
             fingerprint,
             sql: text.map(|text| text.sql.clone()),
             class: text.map(|text| text.class),
-            regression: is_regression(&times, all_ns),
-            suspected: is_suspected(&times, margins, all_ns),
+            work: self.work(fingerprint),
+            change: StatementChange::None,
+            margins,
             service: times,
             response_before: response(&one),
             response_after: response(&other),

@@ -1,5 +1,6 @@
 //! Evaluates conditions on a comparison.
 
+use crate::cause::Direction;
 use crate::compare::{Comparison, SideFacts, StatementComparison, TimesComparison, Verdict};
 use crate::error_change::ErrorDirection;
 use crate::judgement::Finding;
@@ -76,10 +77,13 @@ fn of_test(test: &Test, comparison: &Comparison, statement: Option<&StatementCom
         Test::Flag(Flag::Regression) => match comparison.verdict {
             Verdict::Regression { .. } => Some(true),
             Verdict::NoRegression { .. } => Some(false),
-            Verdict::InsufficientData => None,
+            Verdict::Inconclusive { .. } => None,
         },
+        Test::Flag(Flag::Inconclusive) => {
+            Some(matches!(comparison.verdict, Verdict::Inconclusive { .. }))
+        }
         Test::Flag(Flag::Regressed) => match statement? {
-            regressed if regressed.regression => Some(true),
+            regressed if regressed.change.is_cause(Direction::Slower) => Some(true),
             unknown if matches!(unknown.service.finding, Finding::InsufficientData { .. }) => None,
             _ => Some(false),
         },
@@ -257,9 +261,6 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
         );
         (before > 0.0).then(|| after / before)
     };
-    let slower = comparison.statements.iter().filter(|one| one.regression);
-    let faster = (comparison.statements.iter())
-        .filter(|one| matches!(one.service.finding, Finding::Faster { .. }));
     // Rows that also differ between runs of one side are not caused by the change.
     let rows = |is: &dyn Fn(&RowsChange) -> bool| {
         let changes = comparison.rows.changes.iter();
@@ -274,8 +275,8 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
         Name::NewErrors => Some(errors(ErrorDirection::New)),
         Name::MoreErrors => Some(errors(ErrorDirection::More)),
         Name::GoneErrors => Some(errors(ErrorDirection::Gone)),
-        Name::Slower => Some(slower.count() as f64),
-        Name::Faster => Some(faster.count() as f64),
+        Name::Slower => Some(comparison.causes(Direction::Slower).count() as f64),
+        Name::Faster => Some(comparison.causes(Direction::Faster).count() as f64),
         // If no rows could be compared, it is unknown whether they differ.
         Name::RowsDiffer => (comparison.rows.compared > 0).then(|| rows(&|_| true)),
         Name::DigestsDiffer => {

@@ -85,6 +85,8 @@ pub enum Flag {
     Regression,
     /// The statement is part of the regression.
     Regressed,
+    /// The comparison is inconclusive.
+    Inconclusive,
 }
 
 /// Quantity that is compared with a text.
@@ -129,7 +131,7 @@ pub(super) enum QuantityKind {
 }
 
 /// All quantities of conditions.
-pub const QUANTITIES: [QuantityDescription; 26] = {
+pub const QUANTITIES: [QuantityDescription; 27] = {
     use Name::*;
     use QuantityKind::*;
     [
@@ -193,12 +195,17 @@ pub const QUANTITIES: [QuantityDescription; 26] = {
         of(
             "regression",
             Flag(self::Flag::Regression),
-            "the verdict: something got slower noticeably, or fails that did not",
+            "the verdict: a statement got slower by itself, or fails that did not, or repeated runs got slower as a whole",
+        ),
+        of(
+            "inconclusive",
+            Flag(self::Flag::Inconclusive),
+            "the verdict: the runs cannot tell; the report says what would settle it",
         ),
         of(
             "regressed",
             Flag(self::Flag::Regressed),
-            "this statement got slower, noticeably",
+            "this statement got slower by itself",
         ),
         of("sql", Text(TextName::Sql), "the normalised statement"),
         of(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use run::{
     Captured, Execution, Outcome, RunInfo, RunStatus, SkipReason, SourceLocation, StatementKind,
-    TargetInfo, WorkloadRef,
+    StatementStatistics, TargetInfo, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
 use workload::{Sqlstate, StatementText};
@@ -96,6 +96,23 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
             location: SourceLocation::of(0, 10 + sequence),
         },
     }
+}
+
+/// Returns the server's statistics of these executions: a block takes 10 µs.
+pub fn counted(executions: &[Execution]) -> Vec<Result<StatementStatistics, ()>> {
+    let mut by_statement: BTreeMap<Fingerprint, StatementStatistics> = BTreeMap::new();
+    for one in executions {
+        if let (Some(fingerprint), Outcome::Done, Some(service_ns)) =
+            (one.fingerprint, one.outcome, one.service_ns())
+        {
+            let row = by_statement.entry(fingerprint).or_default();
+            row.fingerprint = Some(fingerprint);
+            row.calls += 1;
+            row.exec_ns += service_ns as u64;
+            row.shared_hit += service_ns as u64 / 10_000;
+        }
+    }
+    by_statement.into_values().map(Ok).collect()
 }
 
 pub fn failed(of: &Execution, code: &str, service_ns: f64) -> Execution {

@@ -49,10 +49,14 @@ pub struct StatementTotals {
     pub shared_hit: u64,
     /// Shared buffer reads.
     pub shared_read: u64,
+    /// Blocks of temporary tables, found, read, dirtied and written.
+    pub local_blocks: u64,
     /// Blocks of temporary files, read and written.
     pub temp_blocks: u64,
     /// Time of reading and writing blocks, in nanoseconds; 0 if not tracked.
     pub io_ns: u64,
+    /// Records of WAL; `None` if not tracked.
+    pub wal_records: Option<u64>,
     /// Bytes of WAL; `None` if not tracked.
     pub wal_bytes: Option<u64>,
     /// Full-page images in it; `None` if not tracked.
@@ -67,18 +71,40 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 impl StatementTotals {
-    fn add(&mut self, row: &StatementStatistics) {
-        self.calls += row.calls;
-        self.plans = sum(self.plans, row.plans);
-        self.plan_ns = sum(self.plan_ns, row.plan_ns);
-        self.exec_ns += row.exec_ns;
-        self.rows += row.rows;
-        self.shared_hit += row.shared_hit;
-        self.shared_read += row.shared_read;
-        self.temp_blocks += row.temp_read + row.temp_written;
-        self.io_ns += row.read_ns + row.write_ns;
-        self.wal_bytes = sum(self.wal_bytes, row.wal_bytes);
-        self.wal_full_pages = sum(self.wal_full_pages, row.wal_full_pages);
+    /// Adds other totals.
+    pub fn merge(&mut self, other: &StatementTotals) {
+        self.calls += other.calls;
+        self.plans = sum(self.plans, other.plans);
+        self.plan_ns = sum(self.plan_ns, other.plan_ns);
+        self.exec_ns += other.exec_ns;
+        self.rows += other.rows;
+        self.shared_hit += other.shared_hit;
+        self.shared_read += other.shared_read;
+        self.local_blocks += other.local_blocks;
+        self.temp_blocks += other.temp_blocks;
+        self.io_ns += other.io_ns;
+        self.wal_records = sum(self.wal_records, other.wal_records);
+        self.wal_bytes = sum(self.wal_bytes, other.wal_bytes);
+        self.wal_full_pages = sum(self.wal_full_pages, other.wal_full_pages);
+    }
+
+    /// Adds the counts of an entry between two readings.
+    pub fn add(&mut self, row: &StatementStatistics) {
+        self.merge(&StatementTotals {
+            calls: row.calls,
+            plans: row.plans,
+            plan_ns: row.plan_ns,
+            exec_ns: row.exec_ns,
+            rows: row.rows,
+            shared_hit: row.shared_hit,
+            shared_read: row.shared_read,
+            local_blocks: row.local_blocks,
+            temp_blocks: row.temp_read + row.temp_written,
+            io_ns: row.read_ns + row.write_ns,
+            wal_records: row.wal_records,
+            wal_bytes: row.wal_bytes,
+            wal_full_pages: row.wal_full_pages,
+        });
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compare::{Comparison, Details, Finding, SlowExecution, StatementComparison};
+use compare::{
+    Comparison, Details, Direction, Finding, SlowExecution, StatementChange, StatementComparison,
+};
 use plans::{PlanComparison, PlanSide, StatementPlans, StepMark};
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
@@ -14,6 +16,7 @@ use statistics::{LatencySummary, Ratio};
 use super::glossary::anomaly_text;
 use super::plan_change;
 use crate::html::data::short;
+use crate::text::change_text::evidence_text;
 use crate::text::plan_text;
 
 /// Additional data for the page's script, other than the statements.
@@ -51,7 +54,10 @@ pub(super) struct PackedStatement<'a> {
     class: Option<StatementClass>,
     #[serde(flatten)]
     finding: Finding,
-    regression: bool,
+    kind: ChangeKind,
+    /// Why it is thought to have changed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    evidence: String,
     ratios: Ratios,
     added: Option<f64>,
     /// Calls before and after.
@@ -70,6 +76,40 @@ pub(super) struct PackedStatement<'a> {
     /// Additional search text: the nodes of its plans.
     #[serde(skip_serializing_if = "String::is_empty")]
     words: String,
+}
+
+/// Kind of a statement's change, for the page's script.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ChangeKind {
+    Slower,
+    LooksSlower,
+    SlowerAlong,
+    Faster,
+    LooksFaster,
+    FasterAlong,
+    Same,
+    InsufficientData,
+}
+
+fn kind(one: &StatementComparison) -> ChangeKind {
+    let by = |direction: Direction, slower, faster| match direction {
+        Direction::Slower => slower,
+        Direction::Faster => faster,
+    };
+    match (&one.change, one.service.finding) {
+        (StatementChange::ByItself { direction, .. }, _) => {
+            by(*direction, ChangeKind::Slower, ChangeKind::Faster)
+        }
+        (StatementChange::Unproven { direction, .. }, _) => {
+            by(*direction, ChangeKind::LooksSlower, ChangeKind::LooksFaster)
+        }
+        (StatementChange::Along { direction }, _) => {
+            by(*direction, ChangeKind::SlowerAlong, ChangeKind::FasterAlong)
+        }
+        (StatementChange::None, Finding::InsufficientData { .. }) => ChangeKind::InsufficientData,
+        (StatementChange::None, _) => ChangeKind::Same,
+    }
 }
 
 /// Details of a statement; each before and after.
@@ -163,7 +203,8 @@ fn packed(one: &StatementComparison) -> PackedStatement<'_> {
         sql: one.sql.as_deref(),
         class: one.class,
         finding: service.finding,
-        regression: one.regression,
+        kind: kind(one),
+        evidence: evidence_text(&one.change),
         ratios: Ratios {
             median: service.median_ratio.as_ref().map(interval),
             mean: service.mean_ratio.as_ref().map(interval),

@@ -1,15 +1,16 @@
 //! Table of a comparison: the statements that changed, by cost.
 
-use compare::{Comparison, Finding, StatementComparison, TimesComparison};
+use compare::{
+    Comparison, Direction, Finding, StatementChange, StatementComparison, TimesComparison,
+};
 use statistics::LatencySummary;
 
 use super::{other_plans, plan_line};
+use crate::text::change_text::{change_word, count_changes, counts_text};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::text::times_text::{
-    change, count_findings, finding, name_of, p50, p95, p99, ratio_text,
-};
+use crate::text::times_text::{change, finding, name_of, p50, p95, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 
 /// Maximum number of statements in the table.
@@ -45,6 +46,8 @@ pub(super) fn statement_table(view: &Comparison, room: usize, style: TextStyle) 
         let calls = Some((statement.calls_before, statement.calls_after));
         let entry = Entry::of(name, &statement.service, calls, statement.captured.as_ref());
         entries.push(Entry {
+            finding: change_word(statement),
+            tone: tone(&statement.change),
             plan: plan_line(statement),
             ..entry
         });
@@ -87,12 +90,12 @@ pub(super) fn statement_table(view: &Comparison, room: usize, style: TextStyle) 
 /// unchanged ones in the view's order.
 fn shown_statements(statements: &[StatementComparison], room: usize) -> Vec<&StatementComparison> {
     let cost = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0).abs();
-    let changed = |one: &StatementComparison| one.service.finding.measure().is_some();
+    let changed = |one: &StatementComparison| one.change.importance() > 0;
     let mut ranked: Vec<usize> = (0..statements.len()).collect();
     ranked.sort_by(|a, b| {
         let key = |at: usize| {
             let one = &statements[at];
-            (one.regression, changed(one), one.suspected)
+            one.change.importance()
         };
         let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
         key(*b).cmp(&key(*a)).then_with(by_cost)
@@ -113,23 +116,34 @@ fn shown_statements(statements: &[StatementComparison], room: usize) -> Vec<&Sta
     ranked.into_iter().map(|at| &statements[at]).collect()
 }
 
+/// Counts the statements that are not shown.
 fn others(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
-    let all = count_findings(&view.statements);
-    let told = count_findings(shown.iter().copied());
-    let parts: Vec<String> = all
-        .into_iter()
-        .zip(told)
-        .filter(|((_, all), (_, told))| all > told)
-        .map(|((finding, all), (_, told))| format!("{} {finding}", count(all - told)))
-        .collect();
-    let rest = view.statements.len() - shown.len();
-    (rest > 0).then(|| {
+    let is_shown = |one: &&StatementComparison| {
+        shown
+            .iter()
+            .any(|other| other.fingerprint == one.fingerprint)
+    };
+    let rest = view.statements.iter().filter(|one| !is_shown(one));
+    let counts = count_changes(rest);
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    (all > 0).then(|| {
         format!(
             "and {}: {}",
-            counted(rest as u64, "more statement"),
-            parts.join(", ")
+            counted(all, "more statement"),
+            counts_text(&counts)
         )
     })
+}
+
+fn tone(change: &StatementChange) -> Option<Tone> {
+    match change {
+        StatementChange::ByItself { direction, .. } => Some(match direction {
+            Direction::Slower => Tone::Bad,
+            Direction::Faster => Tone::Good,
+        }),
+        StatementChange::Unproven { .. } => Some(Tone::Care),
+        StatementChange::Along { .. } | StatementChange::None => None,
+    }
 }
 
 impl Entry {

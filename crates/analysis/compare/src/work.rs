@@ -1,0 +1,216 @@
+//! Work of statements on both sides, as the servers counted it.
+//!
+//! Blocks, WAL records and temporary files do not depend on the load of a machine. Execution time does, but
+//! a busy machine slows all statements alike ([`crate::cause`]).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use time_breakdown::observed::StatementTotals;
+
+/// Minimum share of a run's executions that the statistics must have, so that they describe the run.
+const COVERED_MIN: f64 = 0.8;
+/// Maximum of the same ratio. If there are more, others used the server too.
+const COVERED_MAX: f64 = 1.25;
+
+/// Factor by which a counter of blocks or WAL records must grow to be more work. Between two runs of one
+/// server, pruning, visibility maps and the order of inserts change them by less.
+pub const WORK_FACTOR: f64 = 1.5;
+
+/// Blocks of an execution by which a counter must grow, too.
+const BLOCKS_MIN: f64 = 4.0;
+/// Records of WAL of an execution by which their number must grow, too.
+const WAL_RECORDS_MIN: f64 = 1.0;
+
+/// Work of one execution on average, over all runs of a side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+pub struct WorkPerCall {
+    /// Executions that the server counted.
+    pub calls: u64,
+    /// Execution time, in nanoseconds.
+    pub exec_ns: f64,
+    /// Planning time, in nanoseconds; `null` if not tracked.
+    pub plan_ns: Option<f64>,
+    /// Rows returned or affected.
+    pub rows: f64,
+    /// Shared blocks, found in memory or read.
+    pub shared_blocks: f64,
+    /// Blocks of temporary tables.
+    pub local_blocks: f64,
+    /// Blocks of temporary files, read and written.
+    pub temp_blocks: f64,
+    /// Records of WAL; `null` if not tracked. Bytes depend on the time of the last checkpoint.
+    pub wal_records: Option<f64>,
+    /// Bytes of WAL; `null` if not tracked.
+    pub wal_bytes: Option<f64>,
+    /// Full-page images in it; `null` if not tracked.
+    pub wal_full_pages: Option<f64>,
+}
+
+impl WorkPerCall {
+    /// Divides totals by their executions; `None` without any.
+    pub(crate) fn of(totals: &StatementTotals) -> Option<Self> {
+        let calls = (totals.calls > 0).then_some(totals.calls as f64)?;
+        let per_call = |count: u64| count as f64 / calls;
+        let optional = |count: Option<u64>| count.map(per_call);
+        Some(Self {
+            calls: totals.calls,
+            exec_ns: per_call(totals.exec_ns),
+            plan_ns: optional(totals.plan_ns),
+            rows: per_call(totals.rows),
+            shared_blocks: per_call(totals.shared_hit + totals.shared_read),
+            local_blocks: per_call(totals.local_blocks),
+            temp_blocks: per_call(totals.temp_blocks),
+            wal_records: optional(totals.wal_records),
+            wal_bytes: optional(totals.wal_bytes),
+            wal_full_pages: optional(totals.wal_full_pages),
+        })
+    }
+}
+
+/// Counter of work that does not depend on a machine's load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkCounter {
+    /// Shared blocks.
+    SharedBlocks,
+    /// Blocks of temporary tables.
+    LocalBlocks,
+    /// Blocks of temporary files.
+    TemporaryBlocks,
+    /// Records of WAL.
+    WalRecords,
+}
+
+impl WorkCounter {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            WorkCounter::SharedBlocks => "blocks",
+            WorkCounter::LocalBlocks => "blocks of temporary tables",
+            WorkCounter::TemporaryBlocks => "blocks of temporary files",
+            WorkCounter::WalRecords => "WAL records",
+        }
+    }
+}
+
+/// Counter of work that differs noticeably.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct WorkChange {
+    /// The counter.
+    pub counter: WorkCounter,
+    /// Mean of an execution before.
+    pub before: f64,
+    /// Mean of an execution after.
+    pub after: f64,
+}
+
+/// Work of a statement's executions on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WorkComparison {
+    /// Work before.
+    pub before: WorkPerCall,
+    /// Work after.
+    pub after: WorkPerCall,
+    /// Counters that grew noticeably.
+    pub more: Vec<WorkChange>,
+    /// Counters that shrank noticeably.
+    pub less: Vec<WorkChange>,
+}
+
+impl WorkComparison {
+    /// Compares the work of both sides.
+    pub(crate) fn new(before: WorkPerCall, after: WorkPerCall) -> Self {
+        Self {
+            more: grown(&before, &after),
+            less: grown(&after, &before)
+                .into_iter()
+                .map(|change| WorkChange {
+                    before: change.after,
+                    after: change.before,
+                    ..change
+                })
+                .collect(),
+            before,
+            after,
+        }
+    }
+
+    /// Whether no counter differs noticeably.
+    pub fn is_same(&self) -> bool {
+        self.more.is_empty() && self.less.is_empty()
+    }
+}
+
+/// Returns the counters that are noticeably greater in `after`.
+fn grown(before: &WorkPerCall, after: &WorkPerCall) -> Vec<WorkChange> {
+    use WorkCounter::{LocalBlocks, SharedBlocks, TemporaryBlocks, WalRecords};
+    let counters = [
+        (SharedBlocks, before.shared_blocks, after.shared_blocks),
+        (LocalBlocks, before.local_blocks, after.local_blocks),
+        (TemporaryBlocks, before.temp_blocks, after.temp_blocks),
+        (
+            WalRecords,
+            before.wal_records.unwrap_or(0.0),
+            after.wal_records.unwrap_or(0.0),
+        ),
+    ];
+    let is_grown = |&(counter, before, after): &(WorkCounter, f64, f64)| {
+        let least = match counter {
+            WalRecords => WAL_RECORDS_MIN,
+            SharedBlocks | LocalBlocks | TemporaryBlocks => BLOCKS_MIN,
+        };
+        after >= WORK_FACTOR * before && after - before >= least
+    };
+    let grown = counters.into_iter().filter(is_grown);
+    grown
+        .map(|(counter, before, after)| WorkChange {
+            counter,
+            before,
+            after,
+        })
+        .collect()
+}
+
+/// Whether statistics of `counted` executions describe a run that sent `sent`.
+pub(crate) fn describes(counted: u64, sent: u64) -> bool {
+    let share = counted as f64 / sent.max(1) as f64;
+    (COVERED_MIN..=COVERED_MAX).contains(&share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(shared_blocks: f64, temp_blocks: f64) -> WorkPerCall {
+        WorkPerCall {
+            calls: 100,
+            shared_blocks,
+            temp_blocks,
+            ..WorkPerCall::default()
+        }
+    }
+
+    #[test]
+    fn little_growth_is_the_same_work() {
+        for (before, after) in [(100.0, 140.0), (2.0, 5.0), (0.0, 3.0)] {
+            let compared = WorkComparison::new(work(before, 0.0), work(after, 0.0));
+            assert!(compared.is_same(), "{compared:?}");
+        }
+    }
+
+    #[test]
+    fn growth_and_shrinkage_are_found_by_counter() {
+        let compared = WorkComparison::new(work(4.0, 30.0), work(400.0, 0.0));
+        let counters =
+            |changes: &[WorkChange]| -> Vec<_> { changes.iter().map(|one| one.counter).collect() };
+        assert_eq!(counters(&compared.more), [WorkCounter::SharedBlocks]);
+        assert_eq!(counters(&compared.less), [WorkCounter::TemporaryBlocks]);
+        assert_eq!(compared.less[0].before, 30.0);
+    }
+
+    #[test]
+    fn statistics_of_other_executions_do_not_describe_a_run() {
+        assert!(describes(100, 100) && describes(95, 100));
+        assert!(!describes(0, 100) && !describes(300, 100));
+    }
+}

@@ -1,0 +1,248 @@
+//! Causes, what slowed along with them, and the verdict, on synthetic runs with statement statistics.
+
+mod made_up;
+
+use compare::{
+    CompareOptions, Comparison, Direction, InconclusiveReason, RunStats, Runs, StatementChange,
+    Verdict, compare,
+};
+use made_up::{Chance, done, info, text};
+use plans::statement_plans;
+use run::{Execution, PlanFact, PlanOutcome, StatementStatistics};
+use sql::Fingerprint;
+use workload::Literals;
+
+/// Number of statements.
+const STATEMENTS: u64 = 10;
+/// Calls of a statement in a run.
+const CALLS: u64 = 600;
+/// The statement that the tests change.
+const CHANGED: u64 = 4;
+
+/// A run of one server on a machine.
+#[derive(Clone, Copy)]
+struct Server {
+    seed: u64,
+    /// Factor by which the machine slows all statements.
+    load: f64,
+    /// Factor of the changed statement's time.
+    factor: f64,
+    /// Blocks of an execution of it.
+    blocks: u64,
+    /// Whether the server counts the work of statements.
+    has_statistics: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            seed: 1,
+            load: 1.0,
+            factor: 1.0,
+            blocks: 20,
+            has_statistics: true,
+        }
+    }
+}
+
+impl Server {
+    fn run(self) -> RunStats {
+        let mut chance = Chance::new(self.seed);
+        let mut executions: Vec<Execution> = Vec::new();
+        let mut exec_ns = [0.0; STATEMENTS as usize];
+        for number in 0..STATEMENTS * CALLS {
+            let which = number % STATEMENTS;
+            let factor = if which == CHANGED { self.factor } else { 1.0 };
+            let service_ns = 5e5 * (1 + which) as f64 * factor * self.load * chance.skewed();
+            exec_ns[which as usize] += service_ns * 0.8;
+            executions.push(done(which, number, number as i64 * 10_000_000, service_ns));
+        }
+        let texts = (0..STATEMENTS).map(|id| Ok(text(id, &format!("select {id} from t"))));
+        let mut run =
+            RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap();
+        if self.has_statistics {
+            let rows = (0..STATEMENTS).map(|which| {
+                let blocks = if which == CHANGED { self.blocks } else { 20 };
+                Ok::<_, ()>(StatementStatistics {
+                    fingerprint: Some(Fingerprint(which)),
+                    calls: CALLS,
+                    exec_ns: exec_ns[which as usize] as u64,
+                    shared_hit: blocks * CALLS,
+                    ..StatementStatistics::default()
+                })
+            });
+            run.add_statistics(rows).unwrap();
+        }
+        run
+    }
+}
+
+fn compared(before: &[Server], after: &[Server]) -> Comparison {
+    let runs = |side: &[Server]| side.iter().map(|server| server.run()).collect();
+    let runs = Runs {
+        before: runs(before),
+        after: runs(after),
+        noise: Vec::new(),
+    };
+    compare(runs, CompareOptions::default())
+}
+
+fn causes(comparison: &Comparison) -> Vec<u64> {
+    let causes = comparison.causes(Direction::Slower);
+    causes.map(|one| one.fingerprint.0).collect()
+}
+
+#[test]
+fn statement_with_more_work_is_the_only_cause_and_others_slow_along() {
+    let before = Server::default();
+    let after = Server {
+        seed: 2,
+        load: 1.8,
+        factor: 3.0,
+        blocks: 900,
+        ..before
+    };
+    let comparison = compared(&[before], &[after]);
+    assert_eq!(causes(&comparison), [CHANGED]);
+    let Verdict::Regression {
+        causes: 1, along, ..
+    } = comparison.verdict
+    else {
+        panic!("{:?}", comparison.verdict);
+    };
+    assert_eq!(along, STATEMENTS as usize - 1);
+    let common = comparison.common.unwrap();
+    assert_eq!(common.statements, STATEMENTS as usize - 1);
+    assert!((1.7..1.9).contains(&common.factor()), "{common:?}");
+}
+
+#[test]
+fn busy_machine_is_inconclusive_and_accuses_nobody() {
+    let before = Server::default();
+    let after = Server {
+        seed: 2,
+        load: 2.4,
+        ..before
+    };
+    let comparison = compared(&[before], &[after]);
+    assert_eq!(causes(&comparison), [] as [u64; 0]);
+    let Verdict::Inconclusive { reason, .. } = comparison.verdict else {
+        panic!("{:?}", comparison.verdict);
+    };
+    assert_eq!(reason, InconclusiveReason::RunAsAWhole);
+    // The same of faster runs: nothing got faster by itself.
+    let back = compared(&[after], &[before]);
+    assert_eq!(back.verdict, Verdict::NoRegression { faster: 0 });
+}
+
+#[test]
+fn execution_time_beside_the_others_is_a_cause_without_more_work() {
+    let before = Server::default();
+    let slower = |factor, load| Server {
+        seed: 2,
+        load,
+        factor,
+        ..before
+    };
+    assert_eq!(causes(&compared(&[before], &[slower(2.5, 1.6)])), [CHANGED]);
+    // The work is the same, and the time not far enough from that of the others.
+    let little = compared(&[before], &[slower(1.4, 1.6)]);
+    assert_eq!(causes(&little), [] as [u64; 0]);
+}
+
+#[test]
+fn without_statistics_a_difference_of_one_run_a_side_is_only_named() {
+    let without = |server| Server {
+        has_statistics: false,
+        ..server
+    };
+    let before = without(Server::default());
+    let after = |factor| Server {
+        seed: 2,
+        factor,
+        ..before
+    };
+    let named = compared(&[before], &[after(2.0)]);
+    assert_eq!(causes(&named), [] as [u64; 0]);
+    let suspects = named
+        .statements
+        .iter()
+        .filter(|one| one.change.is_suspected());
+    let suspects: Vec<u64> = suspects.map(|one| one.fingerprint.0).collect();
+    assert_eq!(suspects, [CHANGED]);
+    assert_eq!(causes(&compared(&[before], &[after(5.0)])), [CHANGED]);
+}
+
+#[test]
+fn more_runs_do_not_weaken_what_work_shows() {
+    let before = |seed, load| Server {
+        seed,
+        load,
+        ..Server::default()
+    };
+    let after = |seed, load| Server {
+        factor: 100.0,
+        blocks: 4_000,
+        ..before(seed, load)
+    };
+    let one = compared(&[before(1, 1.0)], &[after(2, 1.0)]);
+    let two = compared(
+        &[before(1, 1.0), before(3, 2.5)],
+        &[after(2, 1.0), after(4, 3.0)],
+    );
+    assert_eq!(causes(&one), [CHANGED]);
+    assert_eq!(causes(&two), [CHANGED]);
+}
+
+#[test]
+fn repeated_runs_prove_a_small_difference() {
+    let before = |seed| Server {
+        seed,
+        has_statistics: false,
+        ..Server::default()
+    };
+    let after = |seed| Server {
+        factor: 1.4,
+        ..before(seed)
+    };
+    let comparison = compared(
+        &[before(1), before(2), before(3)],
+        &[after(4), after(5), after(6)],
+    );
+    assert_eq!(causes(&comparison), [CHANGED]);
+}
+
+#[test]
+fn other_plan_with_more_time_is_a_cause() {
+    let before = Server::default();
+    let after = Server {
+        seed: 2,
+        factor: 1.8,
+        ..before
+    };
+    let mut comparison = compared(&[before], &[after]);
+    assert_eq!(causes(&comparison), [] as [u64; 0]);
+    let plan = |node: &str| PlanFact {
+        fingerprint: Fingerprint(CHANGED),
+        service_ns: 0,
+        calls: 0,
+        example: None,
+        database: String::new(),
+        user: String::new(),
+        outcome: PlanOutcome::Planned(format!(
+            r#"[{{"Plan": {{"Node Type": "{node}", "Relation Name": "t", "Alias": "t", "Startup Cost": 0, "Total Cost": 1, "Plan Rows": 1, "Plan Width": 4}}}}]"#
+        )),
+    };
+    let (one, other) = (plan("Index Scan"), plan("Seq Scan"));
+    comparison.set_plans(|statement| {
+        let is_it = statement.fingerprint.0 == CHANGED;
+        statement_plans(
+            is_it.then_some(&one),
+            is_it.then_some(&other),
+            Literals::Hidden,
+        )
+    });
+    assert_eq!(causes(&comparison), [CHANGED]);
+    let changed = comparison.causes(Direction::Slower).next().unwrap();
+    assert!(matches!(changed.change, StatementChange::ByItself { relative, .. } if relative > 1.6));
+}

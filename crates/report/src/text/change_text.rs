@@ -1,0 +1,321 @@
+//! Text on causes, on what slowed along with them, and on the verdict of a comparison.
+
+use compare::{
+    COMMON_NOTICEABLE, CommonChange, Comparison, Direction, Evidence, Finding, InconclusiveReason,
+    InsufficientData, StatementChange, StatementComparison, TimesComparison, Verdict, WorkChange,
+};
+
+use plans::StatementPlans;
+
+use crate::text::compare_text::plan_line;
+use crate::text::times_text::finding;
+use crate::text::units::{added, counted, ratio};
+
+/// Names the change of a statement in a word or two.
+pub(crate) fn change_word(one: &StatementComparison) -> String {
+    match (&one.change, one.service.finding) {
+        (StatementChange::ByItself { direction, .. }, _) => direction.name().to_owned(),
+        (StatementChange::Along { direction }, _) => format!("{} along", direction.name()),
+        (StatementChange::Unproven { direction, .. }, _) => format!("looks {}", direction.name()),
+        (StatementChange::None, Finding::Slower { .. } | Finding::Faster { .. }) => {
+            format!("{}, too little to matter", one.service.finding.name())
+        }
+        (StatementChange::None, _) => finding(&one.service),
+    }
+}
+
+/// Counts statements by the words that name their changes, the most important first.
+pub(crate) fn count_changes<'s>(
+    statements: impl IntoIterator<Item = &'s StatementComparison>,
+) -> Vec<(&'static str, u64)> {
+    let mut counts = [
+        "slower by themselves",
+        "look slower",
+        "slower along",
+        "faster by themselves",
+        "look faster",
+        "faster along",
+        "the same",
+        "without enough data",
+    ]
+    .map(|name| (name, 0));
+    for one in statements {
+        let of = |direction: &Direction| match direction {
+            Direction::Slower => 0,
+            Direction::Faster => 3,
+        };
+        let place = match &one.change {
+            StatementChange::ByItself { direction, .. } => of(direction),
+            StatementChange::Unproven { direction, .. } => of(direction) + 1,
+            StatementChange::Along { direction } => of(direction) + 2,
+            StatementChange::None => match one.service.finding {
+                Finding::InsufficientData { .. } => 7,
+                _ => 6,
+            },
+        };
+        counts[place].1 += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// Returns the counts of [`count_changes`] in words.
+pub(crate) fn counts_text(counts: &[(&'static str, u64)]) -> String {
+    let parts = counts.iter().map(|(name, count)| {
+        let name = match *count {
+            1 => name
+                .replace("themselves", "itself")
+                .replace("look ", "looks "),
+            _ => (*name).to_owned(),
+        };
+        format!("{} {name}", crate::text::units::count(*count))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes why a statement changed, without its plan: `blocks 4 → 1,200 a call; execution time × 27`.
+pub(crate) fn evidence_text(change: &StatementChange) -> String {
+    let part = |evidence: &Evidence| match evidence {
+        Evidence::OtherPlan => "other plan".to_owned(),
+        Evidence::Work(WorkChange {
+            counter,
+            before,
+            after,
+        }) => format!(
+            "{} a call {} → {}",
+            counter.name(),
+            amount(*before),
+            amount(*after)
+        ),
+        Evidence::ExecutionTime { relative } => {
+            format!(
+                "execution time × {} relative to the others",
+                ratio(turned(change, *relative))
+            )
+        }
+        Evidence::ServiceTime { relative } => {
+            format!(
+                "time × {} relative to the others",
+                ratio(turned(change, *relative))
+            )
+        }
+    };
+    let parts: Vec<String> = change.evidence().iter().map(part).collect();
+    parts.join("; ")
+}
+
+/// Returns a ratio as after / before.
+fn turned(change: &StatementChange, relative: f64) -> f64 {
+    match change {
+        StatementChange::ByItself { direction, .. }
+        | StatementChange::Unproven { direction, .. }
+            if *direction == Direction::Faster =>
+        {
+            1.0 / relative
+        }
+        _ => relative,
+    }
+}
+
+/// Formats a mean of blocks or records.
+fn amount(value: f64) -> String {
+    match value < 100.0 {
+        true => format!("{value:.1}"),
+        false => crate::text::units::count(value.round() as u64),
+    }
+}
+
+/// Describes why a statement changed, its plan, and the time that it adds.
+pub(crate) fn reasons_text(one: &StatementComparison) -> String {
+    let is_changed = one.plans.as_ref().is_some_and(StatementPlans::is_changed);
+    let plan = plan_line(one).filter(|_| is_changed);
+    let parts = [
+        Some(evidence_text(&one.change)),
+        plan,
+        one.service
+            .added_ns
+            .map(|ns| format!("{} in all", added(ns))),
+    ];
+    let parts = parts.into_iter().flatten();
+    parts
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Describes the change that all statements share.
+pub(crate) fn common_text(common: &CommonChange) -> String {
+    let measure = match common.execution {
+        Some(_) => "execution time",
+        None => "time",
+    };
+    format!(
+        "the {measure} of {} with the same work changed by × {}",
+        counted(common.statements as u64, "statement"),
+        ratio(common.factor())
+    )
+}
+
+/// Returns the verdict in a few words, and its reasons; sentences without full stops.
+pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
+    match view.verdict {
+        Verdict::Regression {
+            causes,
+            along,
+            errors,
+            overall,
+        } => (
+            "Regression",
+            regression_reasons(view, causes, along, errors, overall).join("; "),
+        ),
+        Verdict::NoRegression { faster } => {
+            let mut news = Vec::new();
+            if faster > 0 {
+                news.push(format!(
+                    "{} got faster",
+                    counted(faster as u64, "statement")
+                ));
+            }
+            news.extend(common_note(view));
+            news.extend(side_notes(view));
+            ("No regression was found", news.join("; "))
+        }
+        Verdict::Inconclusive { reason, along, .. } => {
+            let (head, why) = inconclusive_words(view, reason, along);
+            let mut reasons = vec![why];
+            reasons.extend(side_notes(view));
+            reasons.retain(|reason| !reason.is_empty());
+            (head, reasons.join("; "))
+        }
+    }
+}
+
+fn regression_reasons(
+    view: &Comparison,
+    causes: usize,
+    along: usize,
+    errors: usize,
+    overall: bool,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if causes > 0 {
+        let (causes, itself) = match causes {
+            1 => ("1 statement".to_owned(), "itself"),
+            _ => (counted(causes as u64, "statement"), "themselves"),
+        };
+        reasons.push(format!("{causes} got slower by {itself}"));
+    }
+    if along > 0 {
+        let along = counted(along as u64, "statement");
+        reasons.push(format!("{along} with the same work slowed along"));
+    }
+    if errors > 0 {
+        let are = if errors == 1 { "is" } else { "are" };
+        let errors = counted(errors as u64, "error");
+        let worse = view.errors.iter().filter(|one| one.regression);
+        let times: u64 = worse.map(|one| one.after).sum();
+        let times = counted(times, "time");
+        reasons.push(format!("{errors} {are} new or more frequent ({times})"));
+    }
+    if overall {
+        reasons.push("all statements together take longer".to_owned());
+    }
+    reasons.extend(side_notes(view));
+    reasons
+}
+
+/// Names the common change if it is great enough to notice.
+fn common_note(view: &Comparison) -> Option<String> {
+    let common = view.common.as_ref()?;
+    let factor = common.factor();
+    let is_noticeable = factor >= COMMON_NOTICEABLE || factor <= 1.0 / COMMON_NOTICEABLE;
+    is_noticeable.then(|| common_text(common))
+}
+
+/// Returns notes that do not affect the verdict but must not be overlooked.
+fn side_notes(view: &Comparison) -> Vec<String> {
+    let mut news = Vec::new();
+    let suspected = view.suspected();
+    if suspected > 0 {
+        let looks = if suspected == 1 { "looks" } else { "look" };
+        let suspected = counted(suspected as u64, "statement");
+        news.push(format!("{suspected} {looks} slower, which is not proven"));
+    }
+    let other_rows = view.other_rows();
+    if other_rows > 0 {
+        let other = counted(other_rows as u64, "statement");
+        news.push(format!("{other} returned other rows than before"));
+    }
+    news
+}
+
+fn inconclusive_words(
+    view: &Comparison,
+    reason: InconclusiveReason,
+    along: usize,
+) -> (&'static str, String) {
+    match reason {
+        InconclusiveReason::RunAsAWhole => {
+            let whole = match view.common.as_ref() {
+                Some(common) if common.factor() >= COMMON_NOTICEABLE => common_text(common),
+                _ => "all statements together took longer, with the same work".to_owned(),
+            };
+            let along = match along {
+                0 => String::new(),
+                along => format!(
+                    ", {} of them clearly",
+                    crate::text::units::count(along as u64)
+                ),
+            };
+            (
+                "Inconclusive",
+                format!("{whole}{along}: that is the server as a whole, or a busy machine"),
+            )
+        }
+        InconclusiveReason::Suspects => ("Inconclusive", String::new()),
+        InconclusiveReason::TooLittleData => too_little(view),
+    }
+}
+
+/// Returns what would settle an inconclusive comparison; a sentence without a full stop.
+pub(crate) fn settling_text(view: &Comparison) -> Option<&'static str> {
+    let Verdict::Inconclusive { reason, .. } = view.verdict else {
+        return None;
+    };
+    let several = view.before.runs.len().min(view.after.runs.len()) > 2;
+    match (reason, several) {
+        (InconclusiveReason::TooLittleData, _) => None,
+        (_, false) => Some(
+            "To settle it, replay three times a side in turns and compare all runs (--before A1.run --before A2.run … --after B1.run …), on a machine that does nothing else",
+        ),
+        (_, true) => {
+            Some("To settle it, replay on a machine that does nothing else, or more often a side")
+        }
+    }
+}
+
+/// Returns the verdict for insufficient data, with the remedy for too few calls or for noise.
+fn too_little(view: &Comparison) -> (&'static str, String) {
+    let has = |times: &TimesComparison, wanted: &[InsufficientData]| matches!(times.finding, Finding::InsufficientData { reason } if wanted.contains(&reason));
+    let any = |wanted: &[InsufficientData]| {
+        has(&view.all, wanted) || view.statements.iter().any(|one| has(&one.service, wanted))
+    };
+    if any(&[InsufficientData::Unclear, InsufficientData::MayBeChance]) {
+        return (
+            "Inconclusive",
+            "the runs vary too much to show anything, neither slower nor the same. More runs would tell"
+                .to_owned(),
+        );
+    }
+    if any(&[InsufficientData::ToolStalled]) {
+        return (
+            "Inconclusive",
+            "the replay itself was stopped or starved, and too little is outside of these times. \
+             Replay again on a machine that is not throttled"
+                .to_owned(),
+        );
+    }
+    (
+        "Inconclusive",
+        "there is not enough data to say anything".to_owned(),
+    )
+}
