@@ -32,8 +32,9 @@ const LONE_TIME_FACTOR: f64 = 8.0;
 const MEDIAN_FACTOR: f64 = 1.5;
 /// Factor of time that more work must have.
 const WORK_TIME_FACTOR: f64 = 1.25;
-/// Minimum distance from the common change for time alone, in deviations.
-const DEVIATIONS: f64 = 4.0;
+/// Minimum distance from the common change for time alone, in deviations: of 20 statements of equal servers, one
+/// is as far in one of 70 comparisons if the distances are normal.
+const DEVIATIONS: f64 = 3.2;
 /// Least deviation of the common change. Statements of an idle server differ by as much.
 const DEVIATION_MIN: f64 = 0.05;
 /// Factor from a normal distribution's median absolute deviation to its standard deviation.
@@ -172,8 +173,10 @@ pub struct CommonChange {
     pub mean: f64,
     /// Factor of the client's median times.
     pub median: f64,
-    /// Standard deviation of the statements' logarithms from that of the common change.
+    /// Standard deviation of the logarithms of [`Self::factor`] of the statements.
     pub deviation: f64,
+    /// Standard deviation of the logarithms of the client's medians.
+    pub median_deviation: f64,
 }
 
 impl CommonChange {
@@ -208,14 +211,13 @@ impl CommonChange {
             true => &execution,
             false => &mean,
         };
-        let center = median(best.clone());
-        let distances = best.iter().map(|log| (log - center).abs()).collect();
         Some(Self {
             statements: best.len(),
             execution: enough(&execution).then(|| median(execution.clone()).exp()),
+            deviation: deviation(best),
+            median_deviation: deviation(&medians),
             mean: median(mean).exp(),
             median: median(medians).exp(),
-            deviation: (NORMAL_MAD * median(distances)).max(DEVIATION_MIN),
         })
     }
 }
@@ -228,6 +230,13 @@ fn execution_ratio(one: &StatementComparison) -> Option<f64> {
 
 fn has_other_plan(one: &StatementComparison) -> bool {
     one.plans.as_ref().is_some_and(|plans| plans.is_changed())
+}
+
+/// Returns the standard deviation by the median absolute deviation.
+fn deviation(values: &[f64]) -> f64 {
+    let center = median(values.to_vec());
+    let distances = values.iter().map(|value| (value - center).abs()).collect();
+    (NORMAL_MAD * median(distances)).max(DEVIATION_MIN)
 }
 
 /// Returns the median; 0 for none.
@@ -373,7 +382,10 @@ impl<'a> Judge<'a> {
             (Some(_), None) => (CLIENT_TIME_FACTOR, CLIENT_TIME_FACTOR),
         };
         let common = self.context.common.as_ref();
-        let is_far = common.is_none_or(|one| relative.ln() >= DEVIATIONS * one.deviation);
+        let is_far = common.is_none_or(|one| {
+            relative.ln() >= DEVIATIONS * one.deviation
+                || median.ln() >= DEVIATIONS * one.median_deviation
+        });
         let is_certain = self
             .lowest()
             .is_some_and(|low| low > 1.0 + self.context.margin);
@@ -389,6 +401,9 @@ impl<'a> Judge<'a> {
         self.context.is_noise_known
             && self.is_proven()
             && self.own_low() > 1.0 + self.context.margin
+            && self
+                .execution
+                .is_none_or(|relative| relative >= WORK_TIME_FACTOR)
     }
 
     /// Returns the ratio of the measure that the finding rests on, relative to the common change.

@@ -4,12 +4,18 @@ use crate::cause::{COMMON_NOTICEABLE, Direction, JudgementContext, is_noticeable
 use crate::judgement::Finding;
 use statistics::LatencySummary;
 
-use super::comparison::{Comparison, InconclusiveReason, TimesComparison, Verdict};
+use super::comparison::{
+    Comparison, InconclusiveReason, Noise, NoiseSource, TimesComparison, Verdict,
+};
 use crate::cause::CommonChange;
 
 /// Maximum difference of the numbers of calls, as a share, for judging all statements together.
 /// Statements that only one run executed would otherwise look like a difference in time.
 const OVERALL_CALLS_DIFFERENCE: f64 = 0.01;
+
+/// Minimum number of runs a side that prove that a run as a whole got slower. Two of four runs may well have met
+/// a busy machine.
+const OVERALL_RUNS_MIN: usize = 3;
 
 impl Comparison {
     /// Judges the changes of all statements, and the comparison. Plans that are added later change both.
@@ -48,7 +54,7 @@ impl Comparison {
         let errors = self.errors.iter().filter(|change| change.regression);
         let errors = errors.count();
         let overall = self.is_slower_overall();
-        if causes > 0 || errors > 0 || (overall && self.is_noise_known()) {
+        if causes > 0 || errors > 0 || (overall && self.can_prove_overall()) {
             return Verdict::Regression {
                 causes,
                 along,
@@ -75,6 +81,13 @@ impl Comparison {
             return inconclusive(InconclusiveReason::TooLittleData);
         }
         Verdict::NoRegression { faster }
+    }
+
+    /// Whether runs of the same server tell by how much a run as a whole differs.
+    fn can_prove_overall(&self) -> bool {
+        let fewest = self.before.runs.len().min(self.after.runs.len());
+        let given = |noise: &Noise| noise.source == NoiseSource::Given;
+        fewest >= OVERALL_RUNS_MIN || self.noise.as_ref().is_some_and(given)
     }
 
     /// Whether all statements together got noticeably slower. Both sides must have executed about the same.
