@@ -1,11 +1,3 @@
-//! Bytes of a client: none makes a decoder panic, and what decodes encodes to the same bytes.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-#[allow(dead_code)]
-#[path = "../../crates/base/protocol/tests/laws/mod.rs"]
-mod laws;
-
-fuzz_target!(|data: &[u8]| laws::frontend(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_targets::check("pgwire_frontend", data));

@@ -62,7 +62,7 @@ const WITHIN_A_FLOOR: [(&str, &str); 16] = [
 ];
 
 /// Crates for tests, used as development dependencies only.
-const FOR_TESTS: [&str; 1] = ["test-support"];
+const FOR_TESTS: [&str; 2] = ["test-support", "fuzz-targets"];
 
 /// Crates without a floor: tools of the project that no crate uses.
 const CHORES: [&str; 1] = ["xtask"];

@@ -28,8 +28,8 @@ use rotation::{FileId, file_id};
 use stream::StdinStream;
 use tail::{FollowState, FollowedFile, Tail};
 
-/// Interval between two polls of an idle log.
-const WAIT: Duration = Duration::from_millis(250);
+/// Interval between two polls of standard input.
+const WAIT: Duration = FollowOptions::POLL_INTERVAL;
 
 /// Number of bytes at a log's end by which its format is recognised.
 const SAMPLE_BYTES: u64 = 1 << 20;
@@ -47,7 +47,9 @@ pub struct FollowOptions {
     pub path: PathBuf,
     /// Starts at the beginning of the file instead of at its end.
     pub from_start: bool,
-    /// Returns true to stop; polled at least four times a second. Data written until then is still
+    /// Interval between two polls of an idle file.
+    pub poll_interval: Duration,
+    /// Returns true to stop; called at each poll. Data written until then is still
     /// read, including the rest of a line that is being written.
     pub stop: Box<dyn FnMut() -> bool>,
 }
@@ -103,6 +105,9 @@ enum FollowedInput {
 }
 
 impl FollowOptions {
+    /// Usual interval between two polls of an idle log.
+    pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
     /// Finds the log to follow.
     pub(super) fn begin(
         self,
@@ -139,7 +144,10 @@ impl FollowOptions {
         }
         following.last = recognised;
         following.kind = FollowedInput::Files(Rc::new(RefCell::new(FollowState::new(
-            place, self.stop, seen, log,
+            place,
+            (self.stop, self.poll_interval),
+            seen,
+            log,
         ))));
         Ok(following)
     }

@@ -42,6 +42,7 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
     Ok(Sources::Followed(log::FollowOptions {
         path: what.clone(),
         from_start: options.from_start,
+        poll_interval: log::FollowOptions::POLL_INTERVAL,
         stop: Box::new(move || interrupt.is_requested() || over()),
     }))
 }

@@ -7,9 +7,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
+use super::LogLocation;
 use super::rotation::{FileId, file_id, find_copy, find_successor, read_head};
-use super::{LogLocation, WAIT};
 
 /// Number of waits without data after which another file replaces a log; its writer may keep it
 /// open for a moment.
@@ -57,6 +58,7 @@ impl FollowedFile {
 pub(super) struct FollowState {
     place: LogLocation,
     stop: Box<dyn FnMut() -> bool>,
+    poll_interval: Duration,
     /// After a stop, the current log is read up to this position and to the end of its line.
     until: Option<u64>,
     /// The files that existed at the stop, and their lengths.
@@ -79,7 +81,7 @@ pub(super) struct FollowState {
 impl FollowState {
     pub(super) fn new(
         place: LogLocation,
-        stop: Box<dyn FnMut() -> bool>,
+        (stop, poll_interval): (Box<dyn FnMut() -> bool>, Duration),
         seen: HashMap<FileId, u64>,
         first: FollowedFile,
     ) -> Self {
@@ -92,6 +94,7 @@ impl FollowState {
         FollowState {
             place,
             stop,
+            poll_interval,
             until: None,
             ends: HashMap::new(),
             seen,
@@ -176,7 +179,7 @@ impl FollowState {
         if next_begins || self.until.is_some() && self.waits >= LAST_LINE_WAITS {
             return Ok(self.leave_current());
         }
-        std::thread::sleep(WAIT);
+        std::thread::sleep(self.poll_interval);
         self.waits += 1;
         Err(io::Error::from(io::ErrorKind::WouldBlock))
     }
