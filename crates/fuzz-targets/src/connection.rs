@@ -58,7 +58,7 @@ fn check_hidden(given: &str) {
     }
 }
 
-/// What is written again by its parameters is the same target, as pairs and as a URL.
+/// A target that is written again from its parameters is the same, as pairs and as a URL.
 fn check_parsed(given: &str) {
     let Ok(target) = parse(given) else {
         return;

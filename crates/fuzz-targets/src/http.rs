@@ -102,7 +102,7 @@ fn exchange(address: SocketAddr, data: &[u8], silence: Duration) -> Vec<u8> {
     answer
 }
 
-/// What comes back begins with a status line, and is not larger than an answer to each request.
+/// An answer begins with a status line, and is not larger than an answer to each request.
 fn check_answer(answer: &[u8]) {
     let is_answer = answer.is_empty() || answer.starts_with(b"HTTP/1.");
     assert!(is_answer, "{:?}", String::from_utf8_lossy(answer));

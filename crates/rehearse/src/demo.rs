@@ -287,7 +287,7 @@ fn replay_from_snapshot(
     Ok(())
 }
 
-/// Names the statements that got slower by themselves. The comparison alone determines them.
+/// Names the statements that got slower independently. The comparison alone determines them.
 fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
     let causes: Vec<&str> = comparison
         .causes(Direction::Slower)
@@ -305,7 +305,7 @@ fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
         );
     } else {
         terminal::say_line(&format!(
-            "Found without being told where to look: without {}, this got slower by itself.",
+            "Found without being told where to look: without {}, this got slower independently.",
             shop::INDEX_TO_DROP
         ));
         for sql in causes {

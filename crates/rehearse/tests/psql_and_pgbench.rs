@@ -37,7 +37,7 @@ SELECT 1 / 0;
 UPDATE notes SET note = note || id;
 ";
 
-/// What both sides must have: no column that the server fills with its time.
+/// Selects the columns that both sides must have: none that the server fills with its time.
 const TABLES: [&str; 5] = [
     "SELECT aid || ' ' || abalance FROM pgbench_accounts ORDER BY aid",
     "SELECT tid || ' ' || tbalance FROM pgbench_tellers ORDER BY tid",

@@ -11,9 +11,9 @@ use compare::{Comparison, ErrorChange, RowsChange, StatementComparison, Warning}
 use statistics::LatencySummary;
 
 use crate::text::change_text::{
-    change_word, count_changes, counts_text, evidence_text, settling_text, verdict_words,
+    change_word, count_changes, counts_text, evidence_text, plan_line, settling_text, verdict_words,
 };
-use crate::text::compare_text::{caveats, error_subject, other_plans, plan_line, warning_text};
+use crate::text::compare_text::{caveats, error_subject, other_plans, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, printable, statement_name};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};

@@ -10,8 +10,8 @@ use compare::{Comparison, Direction, ErrorChange, RowsChange, StatementCompariso
 use sql::Fingerprint;
 
 use crate::json::Document;
-use crate::text::change_text::{change_word, evidence_text, verdict_words};
-use crate::text::compare_text::{caveats, error_subject, plan_line, warning_text};
+use crate::text::change_text::{change_word, evidence_text, plan_line, verdict_words};
+use crate::text::compare_text::{caveats, error_subject, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};

@@ -28,7 +28,7 @@ const cost = (one) => Math.abs(one.added || 0);
 
 // What changed, by its cause: an interval a line.
 const groups = [
-  ["Changed by themselves: another plan, more work, or more time than the run’s common change", ["slower", "faster"]],
+  ["Changed independently: another plan, more work, or more time than the run’s common change", ["slower", "faster"]],
   ["Not proven, but look", ["looks_slower", "looks_faster"]],
   ["Moved along: the same work took another time, as that of others", ["slower_along", "faster_along"]],
 ];
@@ -75,7 +75,7 @@ function sentence(one) {
   const sure = ratio ? `${units.ratio(ratio[0])} times what it was (${units.ratio(ratio[1])} to ${units.ratio(ratio[2])} with ${page.level} % confidence)` : "";
   const all = one.added === null ? "" : `, ${signed(one.added)} in all`;
   const told = sure ? `${measure} is ${sure}${all}.` : `${all.slice(2)}.`, why = one.evidence ? ` (${one.evidence})` : "";
-  if (one.kind === "slower" || one.kind === "faster") return `${one.kind === "slower" ? "Slower" : "Faster"} by itself${why}: ${told}`;
+  if (one.kind === "slower" || one.kind === "faster") return `${one.kind === "slower" ? "Slower" : "Faster"} independently${why}: ${told}`;
   if (one.kind.startsWith("looks")) return `It ${kinds[one.kind][1]}, which is not proven${why}: ${told}`;
   if (one.kind.endsWith("along")) return `The same work took ${one.kind === "slower_along" ? "longer" : "less time"}, as that of others did: ${told}`;
   if (one.finding === "slower" || one.finding === "faster") return `${one.finding === "slower" ? "Slower" : "Faster"}: ${told} That is too little to matter.`;

@@ -37,9 +37,9 @@ fn page_shows_the_results_of_the_comparison() {
     let html = render_html(&compared(true));
     for said in [
         "<h1>Regression</h1>",
-        "1 statement got slower by itself",
+        "1 statement got slower independently",
         "the run after is partial",
-        "12 different statements: 1 slower by itself",
+        "12 different statements: 1 slower independently",
         "23505</code> unique_violation",
         "1,090 → 727 rows",
         "How long calls took",

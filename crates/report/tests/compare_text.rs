@@ -175,7 +175,7 @@ fn json_has_the_same_content() {
     assert_eq!(message, "invalid input syntax for type integer: \"…\"");
 }
 
-const REGRESSED: &str = r#"REGRESSION: 1 statement got slower by itself; 1 error is new or more frequent (1 time).
+const REGRESSED: &str = r#"REGRESSION: 1 statement got slower independently; 1 error is new or more frequent (1 time).
   slower: select o.id, o.total, o.placed_at from orders o where o.customer_id = $1 and o.placed_at…
     blocks a call 20.5 → 83.9; execution time × 4.02 relative to the others; +1.27 s in all
   faster: insert into orders (customer_id, total) values ($1, $2)
@@ -208,7 +208,7 @@ new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.87 → 4.50 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±10 %
+finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
@@ -235,7 +235,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.05 ms, p99 8.87 → 8.92 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±10 %
+finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).

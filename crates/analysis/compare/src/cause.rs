@@ -1,6 +1,6 @@
 //! Tells causes from what slowed along with them.
 //!
-//! A statement *changed by itself* if its plan or its work differs and it takes more time, or if it takes more
+//! A statement *changed independently* if its plan or its work differs and it takes more time, or if it takes more
 //! time than the change that all statements of the run share. A statement with the same work that took longer
 //! *slowed along*: it waited for what others use, or the machine was busy. Whether it is a victim of a cause
 //! or of the machine cannot be told from the statement.
@@ -72,7 +72,7 @@ impl Direction {
     }
 }
 
-/// Evidence that a statement changed by itself.
+/// Evidence that a statement changed independently.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "evidence", rename_all = "snake_case")]
 pub enum Evidence {
@@ -99,8 +99,8 @@ pub enum StatementChange {
     /// None was shown.
     #[default]
     None,
-    /// It changed by itself: a cause.
-    ByItself {
+    /// It changed independently: a cause.
+    Independent {
         /// Direction.
         direction: Direction,
         /// Time relative to the common change.
@@ -127,7 +127,7 @@ pub enum StatementChange {
 impl StatementChange {
     /// Whether it is a cause of this direction.
     pub fn is_cause(&self, wanted: Direction) -> bool {
-        matches!(self, StatementChange::ByItself { direction, .. } if *direction == wanted)
+        matches!(self, StatementChange::Independent { direction, .. } if *direction == wanted)
     }
 
     /// Whether it moved along with others in this direction.
@@ -145,7 +145,7 @@ impl StatementChange {
     /// along.
     pub fn importance(&self) -> u8 {
         match self {
-            StatementChange::ByItself { .. } => 3,
+            StatementChange::Independent { .. } => 3,
             StatementChange::Unproven { .. } => 2,
             StatementChange::Along { .. } => 1,
             StatementChange::None => 0,
@@ -155,7 +155,7 @@ impl StatementChange {
     /// Returns the evidence.
     pub fn evidence(&self) -> &[Evidence] {
         match self {
-            StatementChange::ByItself { evidence, .. }
+            StatementChange::Independent { evidence, .. }
             | StatementChange::Unproven { evidence, .. } => evidence,
             StatementChange::None | StatementChange::Along { .. } => &[],
         }
@@ -332,7 +332,7 @@ impl<'a> Judge<'a> {
         }
         let evidence = self.evidence();
         if self.is_cause(relative) {
-            return StatementChange::ByItself {
+            return StatementChange::Independent {
                 direction,
                 relative,
                 evidence,

@@ -130,7 +130,7 @@ fn busy_machine_is_inconclusive_and_accuses_nobody() {
         panic!("{:?}", comparison.verdict);
     };
     assert_eq!(reason, InconclusiveReason::RunAsAWhole);
-    // The same of faster runs: nothing got faster by itself.
+    // The same of faster runs: nothing got faster independently.
     let back = compared(&[after], &[before]);
     assert_eq!(back.verdict, Verdict::NoRegression { faster: 0 });
 }
@@ -244,5 +244,7 @@ fn other_plan_with_more_time_is_a_cause() {
     });
     assert_eq!(causes(&comparison), [CHANGED]);
     let changed = comparison.causes(Direction::Slower).next().unwrap();
-    assert!(matches!(changed.change, StatementChange::ByItself { relative, .. } if relative > 1.6));
+    assert!(
+        matches!(changed.change, StatementChange::Independent { relative, .. } if relative > 1.6)
+    );
 }

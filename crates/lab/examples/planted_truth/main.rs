@@ -2,7 +2,7 @@
 //! planted regressions, under a changing load of the machine.
 //!
 //! `cargo run --release -p lab --example planted_truth -- [RUNS] [APPLICATIONS] [LOAD]`: runs a side (default 6),
-//! generated applications (1), and busy threads beside the replays (2). `docs/benchmarks/comparison.md` has the
+//! generated applications (1), and busy threads during the replays (2). `docs/benchmarks/comparison.md` has the
 //! numbers.
 
 mod application;

@@ -48,12 +48,12 @@ struct Headline {
     head: &'static str,
     why: String,
     changed: Vec<ChangedStatement>,
-    /// What would settle an inconclusive comparison.
+    /// Steps that would settle an inconclusive comparison.
     settling: String,
     also: String,
 }
 
-/// Statement that changed by itself, or looks so.
+/// Statement that changed independently, or looks so.
 struct ChangedStatement {
     word: String,
     fingerprint: String,
@@ -182,7 +182,7 @@ fn sentence(text: &str) -> String {
     })
 }
 
-/// Returns the statements that changed by themselves or look so, the most important first.
+/// Returns the statements that changed independently or look so, the most important first.
 fn changed_statements(view: &Comparison) -> Vec<ChangedStatement> {
     let mut changed: Vec<&StatementComparison> = view
         .statements

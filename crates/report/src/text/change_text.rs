@@ -7,14 +7,14 @@ use compare::{
 
 use plans::StatementPlans;
 
-use crate::text::compare_text::plan_line;
+use crate::text::plan_text;
 use crate::text::times_text::finding;
 use crate::text::units::{added, counted, ratio};
 
 /// Names the change of a statement in a word or two.
 pub(crate) fn change_word(one: &StatementComparison) -> String {
     match (&one.change, one.service.finding) {
-        (StatementChange::ByItself { direction, .. }, _) => direction.name().to_owned(),
+        (StatementChange::Independent { direction, .. }, _) => direction.name().to_owned(),
         (StatementChange::Along { direction }, _) => format!("{} along", direction.name()),
         (StatementChange::Unproven { direction, .. }, _) => format!("looks {}", direction.name()),
         (StatementChange::None, Finding::Slower { .. } | Finding::Faster { .. }) => {
@@ -29,10 +29,10 @@ pub(crate) fn count_changes<'s>(
     statements: impl IntoIterator<Item = &'s StatementComparison>,
 ) -> Vec<(&'static str, u64)> {
     let mut counts = [
-        "slower by themselves",
+        "slower independently",
         "look slower",
         "slower along",
-        "faster by themselves",
+        "faster independently",
         "look faster",
         "faster along",
         "the same",
@@ -45,7 +45,7 @@ pub(crate) fn count_changes<'s>(
             Direction::Faster => 3,
         };
         let place = match &one.change {
-            StatementChange::ByItself { direction, .. } => of(direction),
+            StatementChange::Independent { direction, .. } => of(direction),
             StatementChange::Unproven { direction, .. } => of(direction) + 1,
             StatementChange::Along { direction } => of(direction) + 2,
             StatementChange::None => match one.service.finding {
@@ -62,9 +62,7 @@ pub(crate) fn count_changes<'s>(
 pub(crate) fn counts_text(counts: &[(&'static str, u64)]) -> String {
     let parts = counts.iter().map(|(name, count)| {
         let name = match *count {
-            1 => name
-                .replace("themselves", "itself")
-                .replace("look ", "looks "),
+            1 => name.replace("look ", "looks "),
             _ => (*name).to_owned(),
         };
         format!("{} {name}", crate::text::units::count(*count))
@@ -106,7 +104,7 @@ pub(crate) fn evidence_text(change: &StatementChange) -> String {
 /// Returns a ratio as after / before.
 fn turned(change: &StatementChange, relative: f64) -> f64 {
     match change {
-        StatementChange::ByItself { direction, .. }
+        StatementChange::Independent { direction, .. }
         | StatementChange::Unproven { direction, .. }
             if *direction == Direction::Faster =>
         {
@@ -140,6 +138,14 @@ pub(crate) fn reasons_text(one: &StatementComparison) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+/// Describes the change of a statement's plan, if it deserves a line.
+pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
+    let plans = statement.plans.as_ref()?;
+    let same = plans.comparison.as_ref().map(|found| found.same)?;
+    let asked = statement.change.importance() > 1;
+    (!same || asked).then(|| plan_text::line(plans))
 }
 
 /// Describes the change that all statements share.
@@ -198,11 +204,8 @@ fn regression_reasons(
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     if causes > 0 {
-        let (causes, itself) = match causes {
-            1 => ("1 statement".to_owned(), "itself"),
-            _ => (counted(causes as u64, "statement"), "themselves"),
-        };
-        reasons.push(format!("{causes} got slower by {itself}"));
+        let causes = counted(causes as u64, "statement");
+        reasons.push(format!("{causes} got slower independently"));
     }
     if along > 0 {
         let along = counted(along as u64, "statement");

@@ -9,10 +9,11 @@ use compare::{
 use plans::StatementPlans;
 
 use self::statement_table::{STATEMENTS_MAX, STATEMENTS_MIN, statement_table};
-use crate::text::change_text::{common_text, reasons_text, settling_text, verdict_words};
+use crate::text::change_text::{
+    common_text, plan_line, reasons_text, settling_text, verdict_words,
+};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
-use crate::text::plan_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
@@ -247,14 +248,6 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
     }
 }
 
-/// Describes the change of a statement's plan, if it deserves a line.
-pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
-    let plans = statement.plans.as_ref()?;
-    let same = plans.comparison.as_ref().map(|found| found.same)?;
-    let asked = statement.change.importance() > 1;
-    (!same || asked).then(|| plan_text::line(plans))
-}
-
 /// Describes changed plans of statements that are not shown.
 pub(crate) fn other_plans(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
     let changed = |one: &&StatementComparison| {
@@ -379,7 +372,7 @@ fn legend(view: &Comparison, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: by itself; along: the same work, as others; looks: not proven; same: ±{margin:.0} %"
+            "finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±{margin:.0} %"
         ),
         "captured  another machine, another day; server time only".to_owned(),
     ];

@@ -123,9 +123,9 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Something got worse by itself.
+    /// Something got worse independently.
     Regression {
-        /// Number of statements that got slower by themselves.
+        /// Number of statements that got slower independently.
         causes: usize,
         /// Number of statements that slowed along with others.
         along: usize,
@@ -136,7 +136,7 @@ pub enum Verdict {
     },
     /// No deterioration could be shown.
     NoRegression {
-        /// Number of statements that got faster by themselves.
+        /// Number of statements that got faster independently.
         faster: usize,
     },
     /// The data suffices for no conclusion.
@@ -278,7 +278,7 @@ impl Comparison {
         suspected.count()
     }
 
-    /// Returns the statements that changed by themselves in a direction.
+    /// Returns the statements that changed independently in a direction.
     pub fn causes(&self, direction: Direction) -> impl Iterator<Item = &StatementComparison> {
         let statements = self.statements.iter();
         statements.filter(move |one| one.change.is_cause(direction))

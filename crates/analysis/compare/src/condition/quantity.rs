@@ -195,7 +195,7 @@ pub const QUANTITIES: [QuantityDescription; 27] = {
         of(
             "regression",
             Flag(self::Flag::Regression),
-            "the verdict: a statement got slower by itself, or fails that did not, or repeated runs got slower as a whole",
+            "the verdict: a statement got slower independently, or fails that did not, or repeated runs got slower as a whole",
         ),
         of(
             "inconclusive",
@@ -205,7 +205,7 @@ pub const QUANTITIES: [QuantityDescription; 27] = {
         of(
             "regressed",
             Flag(self::Flag::Regressed),
-            "this statement got slower by itself",
+            "this statement got slower independently",
         ),
         of("sql", Text(TextName::Sql), "the normalised statement"),
         of(

@@ -98,7 +98,7 @@ fn kind(one: &StatementComparison) -> ChangeKind {
         Direction::Faster => faster,
     };
     match (&one.change, one.service.finding) {
-        (StatementChange::ByItself { direction, .. }, _) => {
+        (StatementChange::Independent { direction, .. }, _) => {
             by(*direction, ChangeKind::Slower, ChangeKind::Faster)
         }
         (StatementChange::Unproven { direction, .. }, _) => {

@@ -5,8 +5,8 @@ use compare::{
 };
 use statistics::LatencySummary;
 
-use super::{other_plans, plan_line};
-use crate::text::change_text::{change_word, count_changes, counts_text};
+use super::other_plans;
+use crate::text::change_text::{change_word, count_changes, counts_text, plan_line};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -137,7 +137,7 @@ fn others(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
 
 fn tone(change: &StatementChange) -> Option<Tone> {
     match change {
-        StatementChange::ByItself { direction, .. } => Some(match direction {
+        StatementChange::Independent { direction, .. } => Some(match direction {
             Direction::Slower => Tone::Bad,
             Direction::Faster => Tone::Good,
         }),
