@@ -5,7 +5,7 @@
 //! probes. A query of the user has a fourth thread, since its cost is unknown. A sample that is too late is
 //! skipped and counted.
 
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -144,12 +144,17 @@ impl Monitor {
         let own = OwnProcesses::default();
         let mut threads = Vec::new();
         let mut ready = Vec::new();
+        let mut statuses = Vec::new();
         for ProbeGroup {
             name,
             connection,
             probes,
         } in groups
         {
+            if connection == ConnectionKind::WithStatistics {
+                // The first queries of the others must not evict statements that this group has counted.
+                statuses.extend(take_statuses(&mut ready));
+            }
             let (sender, receiver) = sync_channel(1);
             let thread = MonitorThread {
                 shared: shared.clone(),
@@ -170,9 +175,7 @@ impl Monitor {
                 Err(error) => shared.log.note(name, ProbeState::Off, error.to_string()),
             }
         }
-        // A thread that panics sends nothing. The panic is propagated when the thread is joined.
-        let statuses = ready.iter().flat_map(|one| one.recv().unwrap_or_default());
-        let statuses = statuses.collect();
+        statuses.extend(take_statuses(&mut ready));
         Monitor {
             shared,
             threads,
@@ -226,6 +229,15 @@ impl Drop for Monitor {
 
 type Probes = Vec<Box<dyn Probe>>;
 
+/// Waits until these groups have begun, and returns the status of their probes. A thread that panics sends nothing;
+/// its panic is propagated when it is joined.
+fn take_statuses(ready: &mut Vec<Receiver<Vec<ProbeStatus>>>) -> Vec<ProbeStatus> {
+    let groups = ready.drain(..);
+    groups
+        .flat_map(|group| group.recv().unwrap_or_default())
+        .collect()
+}
+
 /// Probes that share a thread and a connection.
 struct ProbeGroup {
     name: &'static str,
@@ -247,17 +259,17 @@ enum ConnectionKind {
 /// Database that may have the extension if those of the logins have not.
 const MAINTENANCE_DATABASE: &str = "postgres";
 
-/// Returns the probes of each thread.
+/// Returns the probes of each thread, statement statistics last.
 fn probe_groups(options: &MonitorOptions) -> Vec<ProbeGroup> {
-    let mut groups = vec![ProbeGroup {
+    let statistics = ProbeGroup {
         name: STATISTICS,
         connection: ConnectionKind::WithStatistics,
         probes: vec![Box::new(StatementsProbe::default())],
-    }];
+    };
     if options.scope == MonitorScope::Statistics {
-        return groups;
+        return vec![statistics];
     }
-    groups.push(ProbeGroup {
+    let mut groups = vec![ProbeGroup {
         name: "watch",
         connection: ConnectionKind::Ordinary,
         probes: vec![
@@ -267,7 +279,7 @@ fn probe_groups(options: &MonitorOptions) -> Vec<ProbeGroup> {
             Box::new(ConnectionsProbe::default()),
             Box::new(LocksProbe::default()),
         ],
-    });
+    }];
     groups.push(ProbeGroup {
         name: "sample",
         connection: ConnectionKind::Ordinary,
@@ -283,6 +295,7 @@ fn probe_groups(options: &MonitorOptions) -> Vec<ProbeGroup> {
             ))],
         });
     }
+    groups.push(statistics);
     groups
 }
 

@@ -179,9 +179,13 @@ pub const QUANTITIES: [QuantityDescription; 27] = {
         of(
             "slower",
             Number(Slower),
-            "statements that got slower, noticeably",
+            "statements that got slower independently",
         ),
-        of("faster", Number(Faster), "statements that got faster"),
+        of(
+            "faster",
+            Number(Faster),
+            "statements that got faster independently",
+        ),
         of(
             "rows_differ",
             Number(RowsDiffer),
