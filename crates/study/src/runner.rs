@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
-use run::RunReader;
 
 use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::{Journal, Plan};
-use crate::notes;
-use crate::stalled_share::{STALLED_SHARE_MAX, stalled_share};
 use crate::trial::TrialContext;
 
 /// Why an experiment ended.
@@ -124,9 +121,6 @@ pub trait Experiment {
     }
 }
 
-/// Most attempts at a trial whose runs were disturbed.
-const ATTEMPTS_MAX: u32 = 3;
-
 /// Inputs of an experiment.
 pub struct Engine<'a> {
     /// The server.
@@ -210,41 +204,6 @@ impl Engine<'_> {
         condition: usize,
         run: &Path,
     ) -> Result<Option<E::Numbers>, ExperimentError> {
-        let mut attempt = 1;
-        loop {
-            let numbers = self.attempt(experiment, plan, trial, condition, run)?;
-            let disturbed = match numbers {
-                Some(_) => RunReader::open(run).map_or(0.0, |reader| stalled_share(reader.info())),
-                None => 0.0,
-            };
-            if numbers.is_none() || !experiment.keeps_runs() {
-                remove_directory(run)?;
-            }
-            if disturbed <= STALLED_SHARE_MAX {
-                return Ok(numbers);
-            }
-            let found = format!(
-                "the replay itself was stopped or starved during {:.0} % of a run",
-                disturbed * 100.0
-            );
-            if attempt == ATTEMPTS_MAX {
-                return Err(ExperimentError::Failed(format!(
-                    "{found}, and so in {ATTEMPTS_MAX} attempts: times would be those of this machine, not of the server; end other programs here, or run it elsewhere"
-                )));
-            }
-            notes::note(&format!("Repeating a run: {found}."));
-            attempt += 1;
-        }
-    }
-
-    fn attempt<E: Experiment>(
-        &mut self,
-        experiment: &E,
-        plan: &E::Plan,
-        trial: &E::Trial,
-        condition: usize,
-        run: &Path,
-    ) -> Result<Option<E::Numbers>, ExperimentError> {
         let (target, postmaster) = self.environment.set_up(condition)?;
         let mut partial = run.to_owned().into_os_string();
         partial.push(".partial");
@@ -259,7 +218,11 @@ impl Engine<'_> {
             clock: self.clock,
             stop: self.stop,
         };
-        experiment.perform(plan, trial, &context)
+        let numbers = experiment.perform(plan, trial, &context)?;
+        if numbers.is_none() || !experiment.keeps_runs() {
+            remove_directory(run)?;
+        }
+        Ok(numbers)
     }
 
     fn since(&self, from_ns: i64) -> Duration {

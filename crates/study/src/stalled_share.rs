@@ -2,8 +2,7 @@
 
 use run::RunInfo;
 
-/// Largest share of a run in which the tool may have stalled ([`run::ToolStall`]). Response times of trials leave the
-/// stalls out, so that a smaller share does not decide a verdict.
+/// Largest share of a run in which the tool may have stalled ([`run::ToolStall`]) without a warning.
 pub(crate) const STALLED_SHARE_MAX: f64 = 0.2;
 
 /// Returns the share of a run in which the tool stalled, from 0 to 1.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use compare::proof::Goal;
-use run::{Execution, Outcome, RunInfo, ToolStall, is_in_stall};
+use run::{Execution, Outcome, RunInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sql::{Fingerprint, StatementClass};
@@ -121,12 +121,6 @@ impl ProofNumbers {
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     classes: HashMap<Fingerprint, StatementClass>,
-    /// Intervals whose response times are those of the tool, not of the server.
-    stalls: Vec<ToolStall>,
-    /// Number of statements done in a stall.
-    done_in_stalls: u64,
-    /// Number of the others.
-    done: u64,
     reads_ns: f64,
     writes_ns: f64,
     response: Histogram,
@@ -136,13 +130,9 @@ pub(super) struct Sums {
 
 impl Sums {
     /// Starts sums of a run whose statements have these classes.
-    pub(super) fn new(
-        classes: HashMap<Fingerprint, StatementClass>,
-        stalls: Vec<ToolStall>,
-    ) -> Self {
+    pub(super) fn new(classes: HashMap<Fingerprint, StatementClass>) -> Self {
         Sums {
             classes,
-            stalls,
             ..Sums::default()
         }
     }
@@ -157,14 +147,9 @@ impl Sums {
         if execution.outcome == Outcome::Done
             && let Some(response_ns) = execution.response_ns()
         {
-            if is_in_stall(&self.stalls, execution) {
-                self.done_in_stalls += 1;
-            } else {
-                let response_ns = response_ns.max(0) as u64;
-                self.response.record(response_ns);
-                self.response_ns += response_ns as f64;
-                self.done += 1;
-            }
+            let response_ns = response_ns.max(0) as u64;
+            self.response.record(response_ns);
+            self.response_ns += response_ns as f64;
         }
         if execution.outcome == Outcome::Done
             && let (Some(service_ns), Some(class)) = (execution.service_ns(), self.class(execution))
@@ -187,8 +172,6 @@ impl Sums {
 
     pub(super) fn finish(self, info: &RunInfo) -> ProofNumbers {
         let marks = self.response.latency_summary();
-        // Statements in stalls are taken to be like the others.
-        let all = (self.done + self.done_in_stalls) as f64 / self.done.max(1) as f64;
         let us = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / 1e3);
         ProofNumbers {
             elapsed_s: info.elapsed_ns as f64 / 1e9,
@@ -196,7 +179,7 @@ impl Sums {
             failed: info.failed.clone(),
             skipped: info.skipped.clone(),
             connections_failed: info.connections_failed.values().sum(),
-            response_s: self.response_ns * all / 1e9,
+            response_s: self.response_ns / 1e9,
             reads_s: self.reads_ns / 1e9,
             writes_s: self.writes_ns / 1e9,
             p50_us: us(marks.map(|marks| marks.p50_ns)),

@@ -67,7 +67,7 @@ pub(super) fn perform(
         let text = text?;
         Ok::<_, ArchiveError>((text.fingerprint, text.class))
     });
-    let mut sums = Sums::new(classes.collect::<Result<_, _>>()?, info.tool_stalls.clone());
+    let mut sums = Sums::new(classes.collect::<Result<_, _>>()?);
     for execution in run.executions()? {
         sums.take(&execution?);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use run::{Execution, Outcome, ToolStall, is_in_stall};
+use run::{Execution, Outcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statistics::{Histogram, LatencySummary};
@@ -88,7 +88,6 @@ pub(super) struct Sums {
     response: Histogram,
     tool_lag: Histogram,
     busy_ns: i64,
-    stalls: Vec<ToolStall>,
     numbers: Numbers,
 }
 
@@ -103,7 +102,6 @@ impl Sums {
             response: Histogram::new(),
             tool_lag: Histogram::new(),
             busy_ns: 0,
-            stalls: Vec::new(),
             numbers: Numbers {
                 window_s: seconds,
                 each_second: vec![0; seconds.ceil() as usize],
@@ -161,19 +159,12 @@ impl Sums {
         }
         if place + 1 == self.of_one && !failed {
             self.numbers.transactions += 1;
-            if !is_in_stall(&self.stalls, execution) {
-                self.response.record((done_ns - begins_ns).max(0) as u64);
-            }
+            self.response.record((done_ns - begins_ns).max(0) as u64);
             let second = ((done_ns - from_ns) / 1_000_000_000) as usize;
             if let Some(count) = self.numbers.each_second.get_mut(second) {
                 *count += 1;
             }
         }
-    }
-
-    /// Leaves out the response times of transactions that end in a stall of the tool.
-    pub(super) fn leave_out(&mut self, stalls: Vec<ToolStall>) {
-        self.stalls = stalls;
     }
 
     /// Returns the measurements that follow from executions.
@@ -215,26 +206,6 @@ mod tests {
             message: None,
             captured: Captured::default(),
         }
-    }
-
-    #[test]
-    fn sums_leave_out_response_times_in_stalls_of_the_tool() {
-        let stall = ToolStall {
-            from_ns: 2 * S,
-            until_ns: 4 * S,
-            longest_ns: 2 * S,
-        };
-        let worst = |stalls: Vec<ToolStall>| {
-            let mut sums = Sums::new((0, 10 * S), 1);
-            sums.leave_out(stalls);
-            sums.take(&execution(1, 1, S, S + S / 1000));
-            sums.take(&execution(1, 2, 2 * S, 4 * S));
-            let numbers = sums.finish();
-            assert_eq!(numbers.transactions, 2);
-            numbers.response.unwrap().p99_us
-        };
-        assert!(worst(Vec::new()) > 1_900_000.0);
-        assert!(worst(vec![stall]) < 2_000.0);
     }
 
     #[test]

@@ -42,7 +42,6 @@ pub(super) fn perform(
         _ => info.elapsed_ns,
     };
     let mut sums = Sums::new((from_ns, to_ns), load.statements_of_one());
-    sums.leave_out(info.tool_stalls.clone());
     for execution in RunReader::open(context.run)?.executions()? {
         sums.take(&execution?);
     }
