@@ -296,6 +296,11 @@ fn attacks_as_a_role_without_rights_change_nothing_even_without_read_only() {
         for statement in sql::statement_texts(ROLE) {
             field.client.batch_execute(statement).unwrap();
         }
+        // Everyone may execute a user's function in C.
+        let message = refusal(&field.workload, &field.server, "attack");
+        assert!(message.is_some_and(|said| said.contains("EXECUTE on function public.gen_salt(text,text)")));
+        let revoked = "REVOKE EXECUTE ON FUNCTION gen_salt(text, text) FROM PUBLIC";
+        field.client.batch_execute(revoked).unwrap();
         assert_eq!(refusal(&field.workload, &field.server, "attack"), None);
         let before = field.state();
         for (mode, name) in [(ReadOnly::Role, "a.run"), (ReadOnly::Off, "b.run")] {
