@@ -23,8 +23,8 @@ fn verdict_and_slower_statements_are_visible_at_once() {
     assert!(tab.seen("#verdict h1"));
     assert!(tab.seen("#verdict a"));
     assert!(
-        tab.seen("#forest li:nth-child(2)"),
-        "the first of the chart"
+        tab.seen("#verdict .changed li"),
+        "the statement that changed, with its reasons"
     );
     for (width, height, name) in [(1_280, 800, "light"), (390, 844, "narrow")] {
         tab.size(width, height);
@@ -101,14 +101,15 @@ fn statement_opens_by_click_key_and_address() {
         return;
     };
     let open = "document.querySelectorAll('tr.detail').length";
-    tab.click("#forest li:nth-child(2) a");
+    tab.click("#forest li:nth-child(3) a");
     assert_eq!(tab.number(open), 1);
     assert_eq!(
         tab.eval("location.hash"),
         json!(format!("#statement={SLOW}"))
     );
     let said = tab.text("tr.detail");
-    assert!(said.contains("Slower: the median is 1"), "{said}");
+    assert!(said.contains("Slower independently"), "{said}");
+    assert!(said.contains(": the median is 1"), "{said}");
     assert!(said.contains("order by o.placed_at desc"), "{said}");
     assert!(said.contains("The slowest calls"), "{said}");
     assert!(said.contains("The plan is another"), "{said}");
@@ -117,7 +118,7 @@ fn statement_opens_by_click_key_and_address() {
         json!([["same", "changed"], ["same", "alone", "changed"]])
     );
     assert!(
-        tab.text("#forest li:nth-child(2)")
+        tab.text("#forest li:nth-child(3)")
             .contains("→ Seq Scan on orders")
     );
     assert_eq!(
@@ -184,7 +185,7 @@ fn slower_statements_are_open_in_print() {
 fn unchanged_and_empty_comparisons_are_pages() {
     for (name, view, said) in [
         ("same", compared(false), "No regression"),
-        ("nothing", nothing(), "Not enough data"),
+        ("nothing", nothing(), "Inconclusive"),
     ] {
         let Some(mut tab) = Tab::open(&render_html(&view)) else {
             return;

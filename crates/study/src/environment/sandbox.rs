@@ -159,7 +159,6 @@ pub fn create_server(
 ) -> Result<(Sandbox, Target), ExperimentError> {
     let options = sandbox::Options {
         settings,
-        statement_statistics: true,
         ..sandbox::Options::default()
     };
     let mut made = Sandbox::create(installation, options, places)?;
