@@ -86,7 +86,7 @@ async function transactions() {
   await query('COMMIT')
   await query('BEGIN')
   await fails(query('SELECT nothing FROM node_items', { sqlstate: '42703' }), '42703', 'a column that is not there')
-  await fails(query('SELECT 1', { sqlstate: '25P02' }), '25P02', 'what comes behind an error')
+  await fails(query('SELECT 1', { sqlstate: '25P02' }), '25P02', 'the statement after an error')
   await query('ROLLBACK')
   const divide = 'SELECT 10 / $1::int AS part'
   said(divide, ['0'], { sqlstate: '22012' })

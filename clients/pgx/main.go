@@ -200,7 +200,7 @@ func transactions() {
 	// It fails as it is prepared.
 	s.said("SELECT nothing FROM pgx_items WHERE id = $1", nil, more{"kind": "prepare", "sqlstate": "42703"})
 	_, err = outer.Exec(ctx, "SELECT 1")
-	fails(err, "25P02", "what comes behind an error")
+	fails(err, "25P02", "the statement after an error")
 	s.said("SELECT 1", nil, more{"sqlstate": "25P02"})
 	done(outer.Rollback(ctx))
 	s.said("rollback", nil, more{})

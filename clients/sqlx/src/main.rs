@@ -270,7 +270,7 @@ async fn transactions(story: &mut Story) -> Result {
     fails(
         broken.execute("SELECT 1").await,
         "25P02",
-        "what comes behind an error",
+        "the statement after an error",
     );
     broken.rollback().await?;
     story.simple("BEGIN ISOLATION LEVEL SERIALIZABLE");
