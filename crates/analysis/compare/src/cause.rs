@@ -308,7 +308,7 @@ impl<'a> Judge<'a> {
             one,
             context,
             direction,
-            execution: relative(execution_ratio(one), common.and_then(|one| one.execution)),
+            execution: relative(execution_ratio(one), common.map(|one| one.factor())),
             mean: relative(value(one.service.mean_ratio), common.map(|one| one.mean)),
             median: relative(
                 value(one.service.median_ratio),

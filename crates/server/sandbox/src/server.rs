@@ -104,7 +104,8 @@ impl Cluster<'_> {
             Some(mut input) => writeln!(input, "CREATE EXTENSION {extension}"),
             None => Ok(()),
         };
-        sent.is_ok() && child.wait().is_ok_and(|status| status.success())
+        let is_done = child.wait().is_ok_and(|status| status.success());
+        sent.is_ok() && is_done
     }
 
     /// Starts the postmaster, which appends its log to the file.
