@@ -175,3 +175,81 @@ fn a_given_prefix_that_a_connection_line_contradicts_is_refused() {
     let (found, _) = captured(&text, None).unwrap();
     assert_eq!(found, ["app@shop select 'a'", "app@shop select 'b'"]);
 }
+
+/// Writes executions of a prepared statement with their values, with this text after the process.
+fn executions(text: &mut String, pid: u32, names: &str, values: std::ops::Range<u32>) {
+    for value in values {
+        for (number, line) in [
+            (
+                2 * value + 1,
+                "LOG:  duration: 1.000 ms  execute s1: select $1",
+            ),
+            (
+                2 * value + 2,
+                &format!("DETAIL:  parameters: $1 = '{value}'"),
+            ),
+        ] {
+            let time = format!("2026-03-01 09:{:02}:{:02}.000 UTC", value / 60, value % 60);
+            writeln!(text, "{time} [{pid}] {number} {names}{line}").unwrap();
+        }
+    }
+}
+
+fn replayable(text: String) -> (usize, Vec<String>) {
+    let mut collected = EventCollector::default();
+    let report = capture_bytes(text, None, None, &mut collected).unwrap();
+    assert_eq!(report.reconciliation.unreadable.lines, 0);
+    let statements = collected.events.iter();
+    let whole =
+        statements.filter(|event| event.kind.sql().is_some() && event.unreplayable.is_none());
+    (whole.count(), report.sources[0].notes.clone())
+}
+
+#[test]
+fn entries_with_an_earlier_prefix_keep_their_values() {
+    let mut text = String::new();
+    executions(&mut text, 7, "app@shop ", 0..5);
+    executions(&mut text, 8, "[user=app,db=shop] ", 5..10);
+    // A process that has not seen the change yet.
+    executions(&mut text, 7, "app@shop ", 10..20);
+    executions(&mut text, 8, "[user=app,db=shop] ", 20..25);
+    executions(&mut text, 7, "app@shop ", 25..30);
+    let (whole, notes) = replayable(text);
+    assert_eq!(whole, 30, "{notes:?}");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+}
+
+#[test]
+fn what_a_statement_raised_changes_no_prefix() {
+    let own = [
+        "CONTEXT:  PL/pgSQL function f() line 1 at RAISE",
+        "STATEMENT:  select f()",
+    ];
+    for forged in [
+        "connection authorized: user=mallory database=t application_name=mallory",
+        "disconnection: session time: 0:00:00.005 user=mallory database=t host=127.0.0.1 port=1",
+        "connection received: host=127.0.0.1 port=1",
+        "parameter \"log_line_prefix\" changed to \"%m [%p] %l app@shop job %x \"",
+        "checkpoint starting: time",
+        "received SIGHUP, reloading configuration files",
+    ] {
+        for following in [&own[..], &own[1..], &["DETAIL:  x", own[1]]] {
+            let mut text = String::new();
+            for job in [7, 8] {
+                executions(&mut text, job, &format!("app@shop job {job} "), 0..5);
+            }
+            let start = "2026-03-01 09:00:05.000 UTC [8] 11 app@shop job 8 ";
+            writeln!(text, "{start}LOG:  {forged}").unwrap();
+            for line in following {
+                writeln!(text, "{start}{line}").unwrap();
+            }
+            // One session writes many lines in a row.
+            executions(&mut text, 8, "app@shop job 8 ", 10..310);
+            executions(&mut text, 7, "app@shop slow ", 310..340);
+            let (whole, notes) = replayable(text);
+            assert_eq!(whole, 340, "{forged} {following:?}: {notes:?}");
+            let changed = notes.iter().any(|note| note.contains("was changed"));
+            assert!(!changed, "{forged} {following:?}: {notes:?}");
+        }
+    }
+}

@@ -75,13 +75,16 @@ impl<'a> LineFacts<'a> {
         }
     }
 
-    /// Collects the facts of consecutive lines. What RAISE wrote states none: its CONTEXT follows.
+    /// Collects the facts of consecutive lines. What RAISE wrote states none: its CONTEXT or STATEMENT
+    /// follows.
     pub(super) fn of_all(lines: &[LabelledLine<'a>]) -> Vec<Self> {
         let mut facts: Vec<Self> = lines.iter().map(LineFacts::of).collect();
         for (index, facts) in facts.iter_mut().enumerate() {
-            let mut following = lines[index + 1..].iter().take(CONTEXT_WITHIN);
+            let following = &lines[index + 1..];
+            let mut near = following.iter().take(CONTEXT_WITHIN);
             if facts.origin != Origin::Any
-                && following.any(|(line, label_at)| is_context_of_raise(&line[*label_at..]))
+                && (near.any(|(line, label_at)| is_context_of_raise(&line[*label_at..]))
+                    || is_of_statement(following.iter().map(|(line, _)| *line)))
             {
                 *facts = LineFacts::default();
             }
@@ -232,6 +235,21 @@ pub(crate) fn is_raised(following: &[&[u8]]) -> bool {
     let mut following = following.iter().take(CONTEXT_WITHIN);
     following
         .any(|line| find_label(line).is_some_and(|label_at| is_context_of_raise(&line[label_at..])))
+}
+
+/// Returns whether the entry that these lines follow was written while a statement ran: its CONTEXT or
+/// STATEMENT is among its lines. The server writes the lines of an entry at once, and reports
+/// connections, checkpoints and changed settings outside of statements.
+pub(crate) fn is_of_statement<'a>(following: impl Iterator<Item = &'a [u8]>) -> bool {
+    for line in following.filter(|line| !line.starts_with(b"\t")) {
+        let found = find_label(line).and_then(|label_at| label(&line[label_at..]));
+        match found {
+            Some((Label::Context | Label::Statement, _)) => return true,
+            Some((Label::Detail | Label::Aside, _)) => (),
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Returns whether a text from its label on is the CONTEXT of RAISE.

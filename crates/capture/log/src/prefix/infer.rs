@@ -135,11 +135,19 @@ pub(crate) fn announced_prefixes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> V
     found
 }
 
-/// Returns whether a line belongs to the entry before it, and that is of a client. The server writes
-/// the lines of an entry at once, so that no other process's are between.
+/// Returns whether a line continues the entry before it with more than its place in the source, as no
+/// line does after a changed setting. The server writes the lines of an entry at once, so that no other
+/// process's are between.
 fn continues_entry(line: &[u8]) -> bool {
     let found = find_label(line).and_then(|label_at| label(&line[label_at..]));
-    matches!(found, Some((Label::Context | Label::Statement, _)))
+    let continues = matches!(
+        found,
+        Some((
+            Label::Context | Label::Statement | Label::Detail | Label::Aside,
+            _
+        ))
+    );
+    continues || line.starts_with(b"\t")
 }
 
 /// Returns the prefix that a line announces: the postmaster reports changed settings, with the new

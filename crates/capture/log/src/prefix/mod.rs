@@ -15,7 +15,7 @@ mod readings;
 mod server_words;
 mod shape;
 
-pub(super) use evidence::{LineFacts, is_raised};
+pub(super) use evidence::{LineFacts, is_of_statement, is_raised};
 use fast_path::FastPath;
 pub(super) use infer::{
     Inference, announced_prefix, announced_prefixes, infer, infer_with, is_structured,
@@ -191,7 +191,7 @@ impl Prefix {
         &self.text
     }
 
-    fn has(&self, wanted: &[Escape]) -> bool {
+    pub(super) fn has(&self, wanted: &[Escape]) -> bool {
         self.pieces
             .iter()
             .any(|piece| matches!(piece, Piece::Field { escape, .. } if wanted.contains(escape)))

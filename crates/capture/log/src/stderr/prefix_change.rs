@@ -6,7 +6,9 @@
 //! of the file matches is read with that.
 
 use super::*;
-use crate::prefix::{Inference, LineFacts, announced_prefix, announced_prefixes, infer_with};
+use crate::prefix::{
+    Escape, Inference, LineFacts, announced_prefix, announced_prefixes, infer_with, is_of_statement,
+};
 
 /// Number of lines from which a new prefix is inferred.
 const LOOKAHEAD_LINES: usize = 500;
@@ -14,13 +16,18 @@ const LOOKAHEAD_LINES: usize = 500;
 /// Number of lines that do not match before another inference, after one that found nothing.
 const PAUSE: u32 = 50;
 
+/// Number of lines above which the last entry of those compared is left out: it may be cut, and what
+/// follows a message tells who wrote it.
+const WHOLE_MIN: usize = 50;
+
 /// Maximum number of earlier prefixes that are kept.
 const EARLIER_MAX: usize = 16;
 
 /// Earlier prefixes of the file; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct PrefixChanges {
-    earlier: Vec<Prefix>,
+    /// Each with its own cache: one prefix's match says nothing about another's.
+    earlier: Vec<(Prefix, MatchCache)>,
     /// The earlier prefix that is used for the current entry, which has the current one's place.
     swapped: Option<usize>,
     pause: u32,
@@ -57,9 +64,16 @@ impl StderrReader {
     #[inline]
     pub(super) fn use_current_prefix(&mut self) {
         if let Some(index) = self.changes.swapped.take() {
-            std::mem::swap(&mut self.prefix, &mut self.changes.earlier[index]);
+            self.swap_earlier(index);
             self.next_match = None;
         }
+    }
+
+    /// Swaps the prefix and an earlier one.
+    fn swap_earlier(&mut self, index: usize) {
+        let (prefix, seen) = &mut self.changes.earlier[index];
+        std::mem::swap(&mut self.prefix, prefix);
+        std::mem::swap(&mut self.seen, seen);
     }
 
     /// Returns whether a matching line shows that the prefix is not, or will not be, its own.
@@ -70,7 +84,8 @@ impl StderrReader {
     }
 
     /// Examines a line for which [`Self::shows_change`] holds. Returns the index of its match; `None`
-    /// if the prefix cannot be its own and no other is known.
+    /// if the prefix cannot be its own and no other is known. What a statement wrote with RAISE shows
+    /// nothing: it may look like any message of the server's.
     #[cold]
     pub(super) fn check_prefix(
         &mut self,
@@ -79,6 +94,9 @@ impl StderrReader {
         head_place: usize,
         line: u64,
     ) -> Option<usize> {
+        if is_of_statement(bytes.split(|byte| *byte == b'\n').skip(1)) {
+            return Some(head_place);
+        }
         // A line after this one may have been matched already.
         if self.prefix.contradiction(first, &mut self.times).is_some() {
             let message_at = self.matched[head_place].text;
@@ -118,7 +136,7 @@ impl StderrReader {
             .filter(|(_, found)| is_place(found))
         {
             self.matched[0] = found;
-            std::mem::swap(&mut self.prefix, &mut self.changes.earlier[index]);
+            self.swap_earlier(index);
             self.changes.swapped = Some(index);
             return true;
         }
@@ -167,7 +185,7 @@ impl StderrReader {
     fn find_earlier(&mut self, first: &[u8]) -> Option<(usize, LineMatch)> {
         let times = &mut self.times;
         let earlier = self.changes.earlier.iter().enumerate().rev();
-        let mut fitting = earlier.filter_map(|(index, prefix)| {
+        let mut fitting = earlier.filter_map(|(index, (prefix, _))| {
             let found = prefix.matches(first, times)?;
             let contradicted = prefix.contradiction(first, times).is_some();
             (!contradicted).then_some((index, found))
@@ -181,37 +199,57 @@ impl StderrReader {
             return Change::Nothing;
         }
         let unmatched = std::mem::take(&mut self.changes.unmatched);
-        let lines = || {
-            let before = unmatched.split_inclusive(|byte| *byte == b'\n');
-            let lines = before.chain(bytes.split_inclusive(|byte| *byte == b'\n'));
-            let whole = lines.filter(|line| line.ends_with(b"\n"));
-            whole.map(trim_line_end).take(LOOKAHEAD_LINES)
-        };
-        let is_one = || {
-            lines()
-                .filter(|line| find_label(line).is_some())
-                .nth(1)
-                .is_none()
-        };
-        if is_one() {
+        let before = unmatched.split_inclusive(|byte| *byte == b'\n');
+        let after = bytes.split_inclusive(|byte| *byte == b'\n');
+        let whole = before.chain(after).filter(|line| line.ends_with(b"\n"));
+        let mut lines: Vec<&[u8]> = whole.map(trim_line_end).take(LOOKAHEAD_LINES).collect();
+        if lines.len() > WHOLE_MIN {
+            let last = lines.iter().rposition(|line| begins_entry(line));
+            lines.truncate(last.unwrap_or(lines.len()));
+        }
+        let labelled = lines.iter().filter(|line| find_label(line).is_some());
+        if labelled.count() < 2 {
             self.changes.unmatched = unmatched;
             return Change::TooFewLines;
         }
-        let mut known = announced_prefixes(lines());
+        let lines = lines.iter().copied();
+        let mut known = announced_prefixes(lines.clone());
         known.truncate(1);
         known.push(self.prefix.text());
-        let found = match infer_with(lines(), &known) {
+        let found = match infer_with(lines, &known) {
             Inference::Found(found) => found.prefix,
             Inference::Undecided(prefixes) => return Change::Undecided(prefixes),
             Inference::NoTime(_) | Inference::Nothing => return Change::Nothing,
         };
         let matched = found.matches(first, &mut self.times);
         match matched.filter(|_| {
-            found.text() != self.prefix.text() && found.has_time() && found.has_process()
+            found.text() != self.prefix.text()
+                && found.has_time()
+                && found.has_process()
+                && !self.has_names_fixed_in(&found, first)
         }) {
             Some(matched) => Change::To(Box::new((found, matched))),
             None => Change::Nothing,
         }
+    }
+
+    /// Returns whether another prefix has as fixed text the names that the current one reads in a line.
+    /// One session that writes many lines in a row makes such a prefix fit.
+    fn has_names_fixed_in(&mut self, other: &Prefix, first: &[u8]) -> bool {
+        let Some(found) = self.prefix.matches(first, &mut self.times) else {
+            return false;
+        };
+        let Ok(text) = std::str::from_utf8(first) else {
+            return false;
+        };
+        let fields = &found.fields;
+        let names = [
+            (Escape::User, fields.user.of(text)),
+            (Escape::Database, fields.database.of(text)),
+        ];
+        names.iter().any(|(escape, name)| {
+            !name.is_empty() && !other.has(&[*escape]) && other.text().contains(name)
+        })
     }
 
     /// Infers the prefix of a line and of those after it, and uses it if it is another one.
@@ -258,11 +296,17 @@ impl StderrReader {
             self.changes.earlier.remove(0);
         }
         let earlier = std::mem::replace(&mut self.prefix, found);
-        self.changes.earlier.push(earlier);
-        self.seen = MatchCache::default();
+        let seen = std::mem::take(&mut self.seen);
+        self.changes.earlier.push((earlier, seen));
         self.matched[0] = matched;
         true
     }
+}
+
+/// Returns whether a line begins an entry.
+fn begins_entry(line: &[u8]) -> bool {
+    let found = find_label(line).and_then(|label_at| label(&line[label_at..]));
+    matches!(found, Some((Label::Head(_), _))) && !line.starts_with(b"\t")
 }
 
 /// Returns whether only a client's process writes this message.
