@@ -210,6 +210,47 @@ fn late_zone_note(reader: &impl Reader, notes: &[String]) -> Option<String> {
     })
 }
 
+/// Maximum length of an entry, in bytes. The server's own limit is 1 GiB per value, but longer entries
+/// than this are rather damaged or hostile files, of which a few kilobytes can be compressed gigabytes.
+const ENTRY_BYTES_MAX: usize = 256 << 20;
+
+/// Returns the length of the whole lines in the window, if an entry of them ended with them.
+#[cold]
+fn whole_lines(bytes: &[u8]) -> Option<usize> {
+    let length = memchr::memrchr(b'\n', bytes)? + 1;
+    (bytes.get(length) != Some(&b'\t')).then_some(length)
+}
+
+/// Skips an entry that is too long, up to the end of the line that the window ends in. Returns its number
+/// of lines. Later lines of it have no entry.
+#[cold]
+fn skip_oversized(
+    window: &mut Window,
+    place: Location,
+    assembler: &mut Assembler<'_>,
+) -> std::io::Result<u64> {
+    let bytes = window.bytes();
+    let mut lines = memchr::memchr_iter(b'\n', bytes).count() as u64;
+    let mut is_whole = bytes.ends_with(b"\n");
+    window.consume(bytes.len());
+    while !is_whole {
+        if window.is_at_end() {
+            lines += 1;
+            break;
+        }
+        window.fill()?;
+        let bytes = window.bytes();
+        let newline = memchr::memchr(b'\n', bytes);
+        is_whole = newline.is_some();
+        lines += u64::from(is_whole);
+        window.consume(newline.map_or(bytes.len(), |newline| newline + 1));
+    }
+    let account = assembler.account();
+    account.lines += lines;
+    account.unreadable(UnreadableReason::TooLong, lines, place, b"");
+    Ok(lines)
+}
+
 #[inline(never)]
 fn read_with(
     mut reader: impl Reader,
@@ -232,6 +273,8 @@ fn read_with(
     let mut disordered = 0;
     // The log is idle, and the available bytes are treated as complete.
     let mut settling = false;
+    // Length of the whole lines before one that is too long, which are treated as complete.
+    let mut whole = None;
     loop {
         if window.bytes().is_empty() {
             if window.is_at_end() {
@@ -245,7 +288,11 @@ fn read_with(
             continue;
         }
         let complete = window.is_at_end() || settling;
-        let mut next = reader.next(window.text(), complete, place);
+        let was_tried = whole.is_some();
+        let mut next = match whole.take() {
+            None => reader.next(window.text(), complete, place),
+            Some(length) => reader.next(window.bytes()[..length].into(), true, place),
+        };
         let length = next.1;
         // By reference: an entry is large, and nearly all results are entries.
         if let ReadResult::Entry(entry) = &mut next.0 {
@@ -284,6 +331,16 @@ fn read_with(
                 settling = false;
                 window.fill().map_err(to_error)?;
                 on_progress(window, assembler.account().events);
+                continue;
+            }
+            ReadResult::More if window.bytes().len() >= ENTRY_BYTES_MAX => {
+                whole = whole_lines(window.bytes()).filter(|_| !was_tried);
+                if whole.is_some() {
+                    continue;
+                }
+                let lines = skip_oversized(window, place, assembler).map_err(to_error)?;
+                on_progress(window, assembler.account().events);
+                place.line += lines;
                 continue;
             }
             ReadResult::More => {

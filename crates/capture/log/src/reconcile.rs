@@ -104,6 +104,8 @@ reasons! {
         Translated = "it is in another language; set lc_messages = 'C'",
         /// The input ends within it.
         CutAtEnd = "the input ends within it",
+        /// Longer than 256 MiB.
+        TooLong = "longer than 256 MiB",
     }
 }
 

@@ -245,6 +245,32 @@ fn an_entry_of_a_hundred_megabytes_is_read() {
 }
 
 #[test]
+fn an_entry_that_is_too_long_is_skipped_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = "2026-03-01 09:00:00.000 UTC [7] ";
+    let long = "x".repeat(300 << 20);
+    for (name, rest) in [("line", long.clone()), ("tail", format!("y\n\t{long}"))] {
+        let text = format!(
+            "{start}LOG:  statement: select 1\n{start}LOG:  statement: select '{rest}'\n{start}LOG:  statement: select 2\n"
+        );
+        let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        assert!(packed.len() < 100_000);
+        let (collected, report) = captured(vec![write(directory.path(), name, &packed)]).unwrap();
+        let statements: Vec<&std::sync::Arc<str>> = collected
+            .events
+            .iter()
+            .filter_map(|event| event.kind.sql())
+            .collect();
+        assert_eq!(statements, [&"select 1".into(), &"select 2".into()]);
+        let account = &report.reconciliation;
+        assert!(account.adds_up());
+        let reason = account.unreadable.first[0].reason;
+        assert_eq!(reason, UnreadableReason::TooLong);
+        assert_eq!(account.unreadable.lines, text.lines().count() as u64 - 2);
+    }
+}
+
+#[test]
 fn the_last_line_without_its_end_is_unreadable_and_skips_are_located() {
     let (_, report) = checked(STDERR[..STDERR.len() - 5].to_vec()).unwrap();
     let account = &report.reconciliation;

@@ -9,6 +9,9 @@ use std::io::{self, Read};
 /// Number of bytes that identify every compression.
 pub const MAGIC_BYTES: usize = 6;
 
+/// Maximum memory of a decoder of xz, in bytes. Files that `xz -9` writes need 65 MiB.
+const XZ_BYTES_MAX: u64 = 256 << 20;
+
 /// Compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
@@ -86,7 +89,11 @@ impl Compression {
             Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(packed)?),
             Compression::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
-            Compression::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(packed)),
+            Compression::Xz => {
+                let flags = liblzma::stream::CONCATENATED;
+                let stream = liblzma::stream::Stream::new_auto_decoder(XZ_BYTES_MAX, flags)?;
+                Box::new(liblzma::read::XzDecoder::new_stream(packed, stream))
+            }
         })
     }
 
