@@ -13,7 +13,7 @@ use statistics::LatencySummary;
 use crate::text::change_text::{
     change_word, count_changes, counts_text, evidence_text, plan_line, settling_text, verdict_words,
 };
-use crate::text::compare_text::{caveats, error_subject, other_plans, warning_text};
+use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, printable, statement_name};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
@@ -281,6 +281,11 @@ fn errors(view: &Comparison, page: &mut Page) {
             None => error_subject(change),
             Some(_) => code(&error_subject(change), LINE_MAX),
         });
+        parts.extend(
+            error_notes(change)
+                .iter()
+                .map(|note| format!("({})", escape(note))),
+        );
         format!(
             "| {direction} | {} | {} | {} | {} |",
             escape(change.sqlstate.as_str()),

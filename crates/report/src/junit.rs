@@ -11,7 +11,7 @@ use sql::Fingerprint;
 
 use crate::json::Document;
 use crate::text::change_text::{change_word, evidence_text, plan_line, verdict_words};
-use crate::text::compare_text::{caveats, error_subject, warning_text};
+use crate::text::compare_text::{caveats, error_notes, error_subject, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
@@ -362,13 +362,17 @@ fn facts(one: &StatementComparison) -> String {
 fn errors(view: &Comparison) -> Case {
     let line = |change: &ErrorChange| {
         format!(
-            "{} {}: {} → {}: {}: {}",
+            "{} {}: {} → {}: {}: {}{}",
             change.direction.name(),
             change.sqlstate,
             count(change.before),
             count(change.after),
             change.message.as_deref().unwrap_or_default(),
-            error_subject(change)
+            error_subject(change),
+            error_notes(change)
+                .iter()
+                .map(|note| format!(" ({note})"))
+                .collect::<String>()
         )
     };
     let said: Vec<String> = view.errors.iter().take(LISTED_MAX).map(line).collect();

@@ -18,9 +18,12 @@ mod compare;
 pub mod condition;
 mod details;
 mod error_change;
+mod error_count;
+mod error_origin;
 mod judgement;
 mod over_time;
 pub mod proof;
+mod root_error;
 mod row_checksums;
 mod rows_change;
 mod run_stats;
@@ -41,7 +44,9 @@ pub use compare::{
     StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
-pub use error_change::{ERROR_TEST_LEVEL, ErrorChange, ErrorDirection};
+pub use error_change::{ERROR_TEST_LEVEL, ErrorChange};
+pub use error_count::ErrorDirection;
+pub use error_origin::ErrorOrigin;
 pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, MARGIN_DEFAULT, STRETCHES_MIN,
 };

@@ -10,7 +10,8 @@ use sql::Fingerprint;
 use workload::StatementText;
 
 use crate::over_time::TimesByStretch;
-use crate::statement_stats::StatementStats;
+use crate::root_error::{ErrorKey, RootFinder};
+use crate::statement_stats::{FailureCount, StatementStats};
 use crate::work::describes;
 use statistics::Histogram;
 use statistics::LatencySummary;
@@ -57,7 +58,7 @@ pub struct RunStats {
 }
 
 impl RunStats {
-    /// Reads a run: its manifest, its executions in any order, and its statement texts.
+    /// Reads a run: its manifest, its executions, in order within each session, and its statement texts.
     ///
     /// # Errors
     /// If either iterator fails; the first error is returned.
@@ -102,12 +103,17 @@ impl RunStats {
             work: HashMap::new(),
             stalls,
         };
-        for execution in executions {
-            profile.add(&execution?);
-        }
         for text in statements {
             let text = text?;
             profile.texts.insert(text.fingerprint, text);
+        }
+        let mut roots = RootFinder::new(profile.texts.values());
+        for execution in executions {
+            let execution = execution?;
+            profile.add(&execution);
+            if let Some(root) = roots.add(&execution) {
+                profile.count_consequence(&execution, root);
+            }
         }
         Ok(profile)
     }
@@ -181,6 +187,27 @@ impl RunStats {
             let (sent, failed) = &mut self.counts_by_stretch[usize::from(slot)];
             *sent += 1;
             *failed += u64::from(matches!(execution.outcome, Outcome::Failed(_)));
+        }
+    }
+
+    /// Counts a failure as a consequence of an earlier one.
+    fn count_consequence(&mut self, execution: &Execution, root: ErrorKey) {
+        let Outcome::Failed(sqlstate) = execution.outcome else {
+            return;
+        };
+        if let Some(fingerprint) = execution.fingerprint {
+            self.change_failures((fingerprint, sqlstate), |one| one.consequences += 1);
+        }
+        self.change_failures(root, |one| one.following += 1);
+    }
+
+    fn change_failures(
+        &mut self,
+        (fingerprint, sqlstate): ErrorKey,
+        change: impl FnOnce(&mut FailureCount),
+    ) {
+        if let Some(statement) = self.statements.get_mut(&fingerprint) {
+            change(statement.outcomes.errors.entry(sqlstate).or_default());
         }
     }
 

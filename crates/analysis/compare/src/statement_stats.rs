@@ -1,6 +1,6 @@
 //! Statistics of one statement in one run, of all statements, or of connecting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use run::{Execution, Outcome};
 use workload::Sqlstate;
@@ -44,9 +44,20 @@ pub(crate) struct OutcomeCounts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailureCount {
     pub(crate) count: u64,
+    /// Number of these that are consequences of an earlier failure.
+    pub(crate) consequences: u64,
+    /// Number of failures that are consequences of these.
+    pub(crate) following: u64,
     /// Number of these within stalls of the tool.
     pub(crate) in_stalls: u64,
     pub(crate) message: Option<String>,
+}
+
+impl FailureCount {
+    /// Returns the number of failures that are no consequences of others.
+    pub(crate) fn roots(&self) -> u64 {
+        self.count - self.consequences
+    }
 }
 
 impl OutcomeCounts {
@@ -63,15 +74,14 @@ impl OutcomeCounts {
         self.captured_errors.values().sum()
     }
 
-    /// Returns the captured number of this error, including errors whose code the source hid.
-    pub(crate) fn captured_as(&self, sqlstate: Sqlstate) -> u64 {
-        let of = |code| self.captured_errors.get(&code).copied().unwrap_or(0);
-        let hidden = if sqlstate == Sqlstate::UNKNOWN {
-            0
-        } else {
-            of(Sqlstate::UNKNOWN)
+    /// Returns the captured number of these errors, including errors whose code the source hid.
+    pub(crate) fn captured_as(&self, codes: &BTreeSet<Sqlstate>) -> u64 {
+        let of = |code| self.captured_errors.get(code).copied().unwrap_or(0);
+        let hidden = match codes.contains(&Sqlstate::UNKNOWN) {
+            true => 0,
+            false => of(&Sqlstate::UNKNOWN),
         };
-        of(sqlstate) + hidden
+        codes.iter().map(of).sum::<u64>() + hidden
     }
 
     /// Adds the counts of another run.
@@ -81,6 +91,8 @@ impl OutcomeCounts {
         for (sqlstate, failures) in &other.errors {
             let mine = self.errors.entry(*sqlstate).or_default();
             mine.count += failures.count;
+            mine.consequences += failures.consequences;
+            mine.following += failures.following;
             mine.in_stalls += failures.in_stalls;
             if mine.message.is_none() {
                 mine.message.clone_from(&failures.message);

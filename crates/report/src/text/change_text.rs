@@ -1,8 +1,9 @@
 //! Text on causes, on what slowed along with them, and on the verdict of a comparison.
 
 use compare::{
-    COMMON_NOTICEABLE, CommonChange, Comparison, Direction, Evidence, Finding, InconclusiveReason,
-    InsufficientData, StatementChange, StatementComparison, TimesComparison, Verdict, WorkChange,
+    COMMON_NOTICEABLE, CommonChange, Comparison, Direction, ErrorDirection, ErrorOrigin, Evidence,
+    Finding, InconclusiveReason, InsufficientData, StatementChange, StatementComparison,
+    TimesComparison, Verdict, WorkChange,
 };
 
 use plans::StatementPlans;
@@ -243,6 +244,17 @@ fn side_notes(view: &Comparison) -> Vec<String> {
         let suspected = counted(suspected as u64, "statement");
         news.push(format!("{suspected} {looks} slower, which is not proven"));
     }
+    let new_errors = view.errors.iter().filter(|one| {
+        one.direction == ErrorDirection::New
+            && !one.regression
+            && one.origin != ErrorOrigin::OtherMoment
+    });
+    let new_errors = new_errors.count();
+    if new_errors > 0 {
+        let are = if new_errors == 1 { "is" } else { "are" };
+        let new_errors = counted(new_errors as u64, "error");
+        news.push(format!("{new_errors} {are} new, and may be chance"));
+    }
     let other_rows = view.other_rows();
     if other_rows > 0 {
         let other = counted(other_rows as u64, "statement");
@@ -274,6 +286,17 @@ fn inconclusive_words(
                 format!("{whole}{along}: that is the server as a whole, or a busy machine"),
             )
         }
+        InconclusiveReason::RowsOfAnotherMoment => {
+            let worse = view.errors.iter();
+            let worse = worse.filter(|one| one.origin == ErrorOrigin::OtherMoment);
+            let errors = counted(worse.count() as u64, "error");
+            (
+                "Inconclusive",
+                format!(
+                    "{errors} come from rows or sequence values of another moment, which only one target has"
+                ),
+            )
+        }
         InconclusiveReason::Suspects => ("Inconclusive", String::new()),
         InconclusiveReason::TooLittleData => too_little(view),
     }
@@ -287,6 +310,9 @@ pub(crate) fn settling_text(view: &Comparison) -> Option<&'static str> {
     let several = view.before.runs.len().min(view.after.runs.len()) > 2;
     match (reason, several) {
         (InconclusiveReason::TooLittleData, _) => None,
+        (InconclusiveReason::RowsOfAnotherMoment, _) => Some(
+            "To settle it, restore both targets from one copy, with its sequence values, before each replay",
+        ),
         (_, false) => Some(
             "To settle it, replay three times a side in turns and compare all runs (--before A1.run --before A2.run … --after B1.run …), on a machine that does nothing else",
         ),

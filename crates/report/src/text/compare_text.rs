@@ -289,6 +289,8 @@ fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
         } else {
             line
         });
+        let notes = error_notes(change);
+        lines.extend(notes.iter().map(|note| format!("  {note}")));
     }
     let rest = view.errors.len() - shown.len();
     if rest > 0 {
@@ -340,6 +342,17 @@ fn error_text(change: &ErrorChange, width: usize) -> String {
     }
     parts.push(error_subject(change));
     one_line(&parts.join(" "), width)
+}
+
+/// Describes the failures that followed from an error, and its origin; sentences without full stops.
+pub(crate) fn error_notes(change: &ErrorChange) -> Vec<String> {
+    let (before, after) = (change.following_before, change.following_after);
+    let following = (before + after > 0).then(|| {
+        let failures = counted(after, "failure");
+        format!("{} → {failures} followed from it", count(before))
+    });
+    let origin = change.origin.explanation().map(str::to_owned);
+    following.into_iter().chain(origin).collect()
 }
 
 /// Returns the name of an error's statement.

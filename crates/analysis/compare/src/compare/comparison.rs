@@ -156,6 +156,8 @@ pub enum Verdict {
 pub enum InconclusiveReason {
     /// All statements took longer for the same work, and one run a side cannot tell the server from the machine.
     RunAsAWhole,
+    /// Errors show that the targets hold rows or sequence values of different moments.
+    RowsOfAnotherMoment,
     /// Statements look slower, which is not proven.
     Suspects,
     /// There are too few executions.

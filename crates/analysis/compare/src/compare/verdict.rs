@@ -1,6 +1,7 @@
 //! Computes the verdict of a comparison.
 
 use crate::cause::{COMMON_NOTICEABLE, Direction, JudgementContext, is_noticeable, judge_change};
+use crate::error_change::{ErrorChange, judge_origins};
 use crate::judgement::Finding;
 use statistics::LatencySummary;
 
@@ -20,6 +21,7 @@ const OVERALL_RUNS_MIN: usize = 3;
 impl Comparison {
     /// Judges the changes of all statements, and the comparison. Plans that are added later change both.
     pub(crate) fn judge(&mut self) {
+        judge_origins(&mut self.errors, self.targets.as_ref());
         self.common = CommonChange::estimate(&self.statements);
         let context = JudgementContext {
             common: self.common,
@@ -67,6 +69,9 @@ impl Comparison {
             suspects,
             along,
         };
+        if self.errors.iter().any(ErrorChange::proves_another_moment) {
+            return inconclusive(InconclusiveReason::RowsOfAnotherMoment);
+        }
         let common = self.common.map_or(1.0, |common| common.factor());
         if overall || common >= COMMON_NOTICEABLE {
             return inconclusive(InconclusiveReason::RunAsAWhole);

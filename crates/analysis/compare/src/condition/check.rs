@@ -2,7 +2,7 @@
 
 use crate::cause::Direction;
 use crate::compare::{Comparison, SideFacts, StatementComparison, TimesComparison, Verdict};
-use crate::error_change::ErrorDirection;
+use crate::error_count::ErrorDirection;
 use crate::judgement::Finding;
 use crate::rows_change::RowsChange;
 

@@ -7,7 +7,7 @@ use sql::Fingerprint;
 
 use super::CHANGES_MAX;
 use crate::sqlstate::condition_name;
-use crate::text::compare_text::error_subject;
+use crate::text::compare_text::{error_notes, error_subject};
 use crate::text::line::{one_line, statement_name};
 use crate::text::units::{count, counted};
 
@@ -27,6 +27,7 @@ pub(super) struct ErrorRow {
     pub(super) statement: String,
     pub(super) linked: bool,
     pub(super) message: String,
+    pub(super) notes: String,
 }
 
 pub(super) fn errors(view: &Comparison, kept: &[&StatementComparison]) -> Vec<ErrorRow> {
@@ -49,6 +50,7 @@ pub(super) fn errors(view: &Comparison, kept: &[&StatementComparison]) -> Vec<Er
                 .fingerprint
                 .map_or_else(String::new, |one| one.to_string()),
             message: one_line(one.message.as_deref().unwrap_or_default(), 300),
+            notes: error_notes(one).join("; "),
         })
         .collect()
 }

@@ -1,0 +1,236 @@
+//! Failures: races, consequences of earlier failures, and copies of another moment.
+
+mod made_up;
+
+use compare::targets::{IndexDifference, Presence, TargetsComparison};
+use compare::{
+    CompareOptions, Comparison, ErrorDirection, ErrorOrigin, InconclusiveReason, RunStats, Runs,
+    Verdict, compare,
+};
+use made_up::{done, failed, info, text};
+use run::Execution;
+use sql::StatementClass;
+use workload::{Sqlstate, StatementText};
+
+const CALLS: u64 = 2_000;
+
+/// Creates executions of statement 1, of which the first ones fail with these codes.
+fn failing(codes: &[(&str, u64)]) -> Vec<Execution> {
+    let mut executions: Vec<_> = (0..CALLS)
+        .map(|number| done(1, number, number as i64 * 10_000_000, 1e6))
+        .collect();
+    let mut at = executions.iter_mut();
+    for (code, count) in codes {
+        for execution in at.by_ref().take(*count as usize) {
+            *execution = failed(execution, code, 1e6);
+        }
+    }
+    executions
+}
+
+fn run(executions: Vec<Execution>, texts: &[StatementText]) -> RunStats {
+    let texts = texts.iter().cloned().map(Ok);
+    RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+}
+
+fn compared(before: Vec<RunStats>, after: Vec<RunStats>) -> Comparison {
+    let noise = Vec::new();
+    let runs = Runs {
+        before,
+        after,
+        noise,
+    };
+    compare(runs, CompareOptions::default())
+}
+
+fn codes(before: &[(&str, u64)], after: &[(&str, u64)]) -> Comparison {
+    let one = |codes| {
+        vec![run(
+            failing(codes),
+            &[text(1, "insert into child values ($1)")],
+        )]
+    };
+    compared(one(before), one(after))
+}
+
+fn summary(comparison: &Comparison) -> Vec<(String, ErrorDirection, u64, u64, bool)> {
+    let errors = comparison.errors.iter();
+    let summary = errors.map(|one| {
+        (
+            one.sqlstate.to_string(),
+            one.direction,
+            one.before,
+            one.after,
+            one.regression,
+        )
+    });
+    summary.collect()
+}
+
+#[test]
+fn codes_that_trade_places_by_race_are_no_finding() {
+    let (one, other) = ([("23503", 40), ("23505", 0)], [("23505", 37), ("23503", 1)]);
+    for (before, after) in [(&one[..], &other[..]), (&other[..], &one[..])] {
+        let comparison = codes(before, after);
+        assert_eq!(summary(&comparison), []);
+        assert_eq!(comparison.verdict, Verdict::NoRegression { faster: 0 });
+    }
+    // A missing table is no race, whatever it replaces.
+    let comparison = codes(&[("23505", 40)], &[("42P01", 40)]);
+    assert!(comparison.has_regression());
+}
+
+#[test]
+fn racy_error_within_the_dispersion_is_listed_and_no_regression() {
+    let comparison = codes(&[], &[("23505", 3)]);
+    let new = ("23505".to_owned(), ErrorDirection::New, 0, 3, false);
+    assert_eq!(summary(&comparison), [new]);
+    assert_eq!(comparison.verdict, Verdict::NoRegression { faster: 0 });
+    assert!(codes(&[], &[("23505", 40)]).has_regression());
+    // The runs of a side differ as much.
+    let side = |counts: &[u64]| -> Vec<RunStats> {
+        let texts = [text(1, "insert into child values ($1)")];
+        let one = |count: &u64| run(failing(&[("23505", *count)]), &texts);
+        counts.iter().map(one).collect()
+    };
+    let wild = compared(side(&[2, 60, 20]), side(&[70, 80, 110]));
+    assert_eq!(summary(&wild), []);
+    let calm = compared(side(&[28, 30, 29]), side(&[70, 80, 75]));
+    assert!(calm.has_regression());
+}
+
+#[test]
+fn failures_that_follow_count_once_at_their_root() {
+    let texts = [
+        text(1, "insert into parent values ($1)"),
+        text(2, "insert into child values ($1)"),
+        StatementText {
+            class: StatementClass::Ddl,
+            ..text(3, "create temp table work (a int)")
+        },
+        text(4, "select a from work where a = $1"),
+    ];
+    let session = |number: u64, fails: bool| -> Vec<Execution> {
+        let at = |step: u64| {
+            let due_ns = (number * 40 + step) as i64 * 1_000_000;
+            let fingerprint = [1, 2, 2, 3, 4, 4][step as usize];
+            let one = done(fingerprint, step, due_ns, 1e6);
+            Execution {
+                session: number,
+                ..one
+            }
+        };
+        let codes = ["23514", "25P02", "25P02", "42501", "42P01", "42P01"];
+        let one = |step: u64| match fails {
+            false => at(step),
+            true => Execution {
+                message: Some("relation \"work\" does not exist".to_owned()),
+                ..failed(&at(step), codes[step as usize], 1e6)
+            },
+        };
+        (0..6).map(one).collect()
+    };
+    let side = |failing: u64| {
+        let sessions = (0..100).flat_map(|number| session(number, number < failing));
+        vec![run(sessions.collect(), &texts)]
+    };
+    let comparison = compared(side(0), side(10));
+    let new = |code: &str| (code.to_owned(), ErrorDirection::New, 0, 10, true);
+    assert_eq!(summary(&comparison), [new("23514"), new("42501")]);
+    for one in &comparison.errors {
+        assert_eq!((one.following_before, one.following_after), (0, 20));
+    }
+    let errors = comparison.statements.iter().map(|one| one.errors_after);
+    assert_eq!(errors.sum::<u64>(), 60, "the counts of statements have all");
+    // The same failures on both sides are nothing.
+    assert_eq!(summary(&compared(side(10), side(10))), []);
+}
+
+#[test]
+fn missing_table_that_nothing_failed_to_create_is_an_error_of_its_own() {
+    let missing = |number: u64| {
+        let one = done(4, number, number as i64 * 1_000_000, 1e6);
+        Execution {
+            message: Some("relation \"work\" does not exist".to_owned()),
+            ..failed(&one, "42P01", 1e6)
+        }
+    };
+    let exists = Execution {
+        session: 3,
+        ..failed(&done(3, 0, 0, 1e6), "42P07", 1e6)
+    };
+    let texts = [
+        text(3, "create table work (a int)"),
+        text(4, "select a from work where a = $1"),
+    ];
+    let after = [exists.clone()].into_iter().chain((1..50).map(missing));
+    let before = [exists]
+        .into_iter()
+        .chain((1..50).map(|number| done(4, number, number as i64 * 1_000_000, 1e6)));
+    let comparison = compared(
+        vec![run(before.collect(), &texts)],
+        vec![run(after.collect(), &texts)],
+    );
+    let new = ("42P01".to_owned(), ErrorDirection::New, 0, 49, true);
+    assert_eq!(summary(&comparison), [new]);
+}
+
+#[test]
+fn key_that_both_targets_have_shows_a_copy_of_another_moment() {
+    let judge = |indexes: Vec<IndexDifference>, count: u64| {
+        let mut after = failing(&[("23505", count)]);
+        for execution in &mut after[..count as usize] {
+            let message = "duplicate key value violates unique constraint \"child_pkey\"";
+            execution.message = Some(message.to_owned());
+        }
+        let texts = [text(1, "insert into child values ($1)")];
+        let mut comparison = compared(vec![run(failing(&[]), &texts)], vec![run(after, &texts)]);
+        comparison.targets = Some(TargetsComparison {
+            indexes,
+            ..TargetsComparison::default()
+        });
+        comparison.set_plans(|_| None);
+        comparison
+    };
+    let comparison = judge(Vec::new(), 500);
+    assert_eq!(comparison.errors[0].origin, ErrorOrigin::OtherMoment);
+    let Verdict::Inconclusive { reason, .. } = comparison.verdict else {
+        panic!("{:?}", comparison.verdict);
+    };
+    assert_eq!(reason, InconclusiveReason::RowsOfAnotherMoment);
+    // A single one may be a race.
+    let single = judge(Vec::new(), 1);
+    assert_eq!(single.verdict, Verdict::NoRegression { faster: 0 });
+    // A constraint of the change is its doing, even once.
+    let index = IndexDifference {
+        database: "app".to_owned(),
+        table: "public.child".to_owned(),
+        name: "child_pkey".to_owned(),
+        renamed: None,
+        presence: Presence::OnlyAfter,
+        definition: String::new(),
+        details: Vec::new(),
+    };
+    let comparison = judge(vec![index], 1);
+    assert_eq!(comparison.errors[0].origin, ErrorOrigin::NewConstraint);
+    assert!(comparison.has_regression());
+}
+
+#[test]
+fn error_of_the_capture_is_not_new() {
+    let known = |code: &str| -> Vec<RunStats> {
+        let mut executions = failing(&[("23505", 40)]);
+        for execution in &mut executions[..40] {
+            execution.captured.sqlstate = Sqlstate::parse(code);
+        }
+        vec![run(executions, &[])]
+    };
+    let before = || {
+        let mut executions = failing(&[]);
+        for execution in &mut executions[..40] {
+            execution.captured.sqlstate = Sqlstate::parse("23503");
+        }
+        vec![run(executions, &[])]
+    };
+    assert_eq!(summary(&compared(before(), known("23503"))), []);
+}
