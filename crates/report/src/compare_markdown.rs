@@ -16,6 +16,7 @@ use crate::text::change_text::{
 use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, printable, statement_name};
+use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
@@ -298,32 +299,22 @@ fn errors(view: &Comparison, page: &mut Page) {
 }
 
 fn rows(view: &Comparison, page: &mut Page) {
+    if let Some(ignored) = ignored_rows_text(&view.rows) {
+        page.line(&escape(&ignored));
+        page.line("");
+    }
     if view.rows.changes.is_empty() {
         return;
     }
     page.line("**Rows that differ** (no part of the verdict)");
     page.line("");
     let line = |change: &RowsChange| {
-        let amount = match change.only_values {
-            true => format!("other values in {}", counted(change.after, "row")),
-            false => format!(
-                "{} → {}",
-                count(change.before),
-                counted(change.after, "row")
-            ),
-        };
-        let unsteady = if change.unsteady {
-            " (differs between runs of one side too)"
-        } else {
-            ""
-        };
+        let sql = statement_name(change.sql.as_deref(), change.fingerprint);
         format!(
-            "- {amount} in {}{unsteady}: {}",
-            counted(change.compared, "execution"),
-            code(
-                &statement_name(change.sql.as_deref(), change.fingerprint),
-                LINE_MAX
-            )
+            "- {}: {}<br>{}",
+            rows_change_text(change),
+            code(&sql, LINE_MAX),
+            escape(&rows_reason_text(change))
         )
     };
     page.list(view.rows.changes.iter().map(line), LISTED_MAX);

@@ -14,6 +14,7 @@ use crate::text::change_text::{change_word, evidence_text, plan_line, verdict_wo
 use crate::text::compare_text::{caveats, error_notes, error_subject, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
+use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{count, counted};
 use crate::text::{TextStyle, targets_text};
@@ -397,14 +398,8 @@ fn errors(view: &Comparison) -> Case {
 fn rows(view: &Comparison) -> Case {
     let line = |change: &RowsChange| {
         let sql = statement_name(change.sql.as_deref(), change.fingerprint);
-        match change.only_values {
-            true => format!("other values in {}: {sql}", counted(change.after, "row")),
-            false => format!(
-                "{} → {}: {sql}",
-                count(change.before),
-                counted(change.after, "row")
-            ),
-        }
+        let (change, reason) = (rows_change_text(change), rows_reason_text(change));
+        format!("{change}: {sql}\n  {reason}")
     };
     let said: Vec<String> = view
         .rows
@@ -413,6 +408,8 @@ fn rows(view: &Comparison) -> Case {
         .take(LISTED_MAX)
         .map(line)
         .collect();
+    let ignored = ignored_rows_text(&view.rows);
+    let said: Vec<String> = said.into_iter().chain(ignored).collect();
     let said = said.join("\n");
     let fails = !view.rows.changes.is_empty() && is_requested(view, &OF_ROWS);
     Case {

@@ -6,7 +6,9 @@ use archive::ArchiveError;
 use compare::condition::Condition;
 use compare::{CompareOptions, Comparison, RunStats, Runs};
 use run::{RunReader, ToolStall, merge_stalls};
+use sql::Pattern;
 
+use crate::differing_rows::count_differing_rows;
 use crate::enrich_comparison;
 use crate::enrich_comparison::PlanTargets;
 use crate::failure::Failure;
@@ -27,6 +29,8 @@ pub struct ComparisonRequest {
     pub plan_targets: Option<PlanTargets>,
     /// Whether to compare the time breakdown of both sides, which reads each run once more.
     pub compares_time_breakdown: bool,
+    /// Patterns of statements whose rows are not compared.
+    pub ignored_rows: Vec<Pattern>,
     /// Conditions that are checked on the result.
     pub conditions: Vec<Condition>,
 }
@@ -133,13 +137,15 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
         }
     }
     let noise = profiles.split_off(before.len() + after.len());
-    let after = profiles.split_off(before.len());
     let runs = Runs {
+        after: profiles.split_off(before.len()),
         before: profiles,
-        after,
         noise,
     };
-    Ok(compare::compare(runs, request.options))
+    let mut comparison = compare::compare(runs, request.options);
+    comparison.rows.ignore(&request.ignored_rows);
+    count_differing_rows(&mut comparison, &before, &after)?;
+    Ok(comparison)
 }
 
 /// Returns the stalls of all runs if they did the same work at the same times.

@@ -64,6 +64,9 @@ pub fn add_targets_and_plans(
             }
         }
         comparison.targets = Some(targets);
+        comparison.explain_rows(Some([one, other]));
+    } else {
+        comparison.explain_rows(None);
     }
     let (before, after) = (read_plans(before)?, read_plans(after)?);
     let literals = comparison.literals;

@@ -29,6 +29,7 @@ pub mod connection_limit;
 pub mod diagnosis;
 pub mod diagnosis_inputs;
 pub mod diagnosis_report;
+mod differing_rows;
 pub mod encodings;
 mod enrich_comparison;
 mod environment;

@@ -17,6 +17,7 @@ mod cause;
 mod compare;
 pub mod condition;
 mod details;
+mod differing_executions;
 mod error_change;
 mod error_count;
 mod error_origin;
@@ -26,6 +27,7 @@ pub mod proof;
 mod root_error;
 mod row_checksums;
 mod rows_change;
+mod rows_reason;
 mod run_stats;
 mod slowest;
 mod statement_stats;
@@ -44,6 +46,7 @@ pub use compare::{
     StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
+pub use differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, ExecutionPlace};
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange};
 pub use error_count::ErrorDirection;
 pub use error_origin::ErrorOrigin;
@@ -52,6 +55,7 @@ pub use judgement::{
 };
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use rows_change::{RowsChange, RowsComparison};
+pub use rows_reason::RowsReason;
 pub use run_stats::RunStats;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};

@@ -38,8 +38,12 @@ pub(crate) struct RowsOverlap {
     pub(crate) before: u64,
     /// Rows after, saturating.
     pub(crate) after: u64,
-    pub(crate) rows_differ: bool,
-    pub(crate) values_differ: bool,
+    /// Buckets whose row counts differ.
+    pub(crate) other_counts: u64,
+    /// Buckets with equal row counts and other values.
+    pub(crate) other_values: u64,
+    /// Buckets that could not be compared, because one run has an execution or a checksum that the other lacks.
+    pub(crate) unknown: u64,
     /// Executions for which both runs have a checksum.
     pub(crate) digests: u64,
 }
@@ -49,9 +53,15 @@ impl RowsOverlap {
         self.compared += other.compared;
         self.before = self.before.saturating_add(other.before);
         self.after = self.after.saturating_add(other.after);
-        self.rows_differ |= other.rows_differ;
-        self.values_differ |= other.values_differ;
+        self.other_counts += other.other_counts;
+        self.other_values += other.other_values;
+        self.unknown += other.unknown;
         self.digests += other.digests;
+    }
+
+    /// Whether rows certainly differ.
+    pub(crate) fn differs(&self) -> bool {
+        self.other_counts + self.other_values > 0
     }
 }
 
@@ -74,16 +84,21 @@ impl RowChecksums {
     pub(crate) fn compare(&self, after: &RowChecksums) -> RowsOverlap {
         let mut sums = RowsOverlap::default();
         for (one, other) in self.buckets.iter().zip(&after.buckets) {
-            if (one.done, one.which) == (other.done, other.which) {
-                sums.compared += one.done;
-                sums.before = sums.before.saturating_add(one.rows);
-                sums.after = sums.after.saturating_add(other.rows);
-                sums.rows_differ |= one.with_rows != other.with_rows;
+            if (one.done, one.which) != (other.done, other.which) {
+                sums.unknown += u64::from(one.done > 0 && other.done > 0);
+                continue;
+            }
+            sums.compared += one.done;
+            sums.before = sums.before.saturating_add(one.rows);
+            sums.after = sums.after.saturating_add(other.rows);
+            if one.with_rows != other.with_rows {
+                sums.other_counts += 1;
+            } else if one.digests == other.digests {
+                sums.digests += one.digests;
+                sums.other_values += u64::from(one.with_digests != other.with_digests);
+            } else {
                 // Without checksums on both sides, values cannot be compared.
-                if one.digests == other.digests && one.with_rows == other.with_rows {
-                    sums.digests += one.digests;
-                    sums.values_differ |= one.with_digests != other.with_digests;
-                }
+                sums.unknown += u64::from(one.digests > 0 && other.digests > 0);
             }
         }
         sums
@@ -133,11 +148,14 @@ mod tests {
             other => other % 7,
         };
         let changed = seen((0..100).map(|sequence| (sequence, other(sequence))));
+        let compared = before.compare(&changed);
+        assert!(matches!(compared.other_counts, 1..=2), "{compared:?}");
+        let other_counts = compared.other_counts;
         let differs = RowsOverlap {
-            rows_differ: true,
+            other_counts,
             ..same
         };
-        assert_eq!(before.compare(&changed), differs);
+        assert_eq!(compared, differs);
     }
 
     #[test]
@@ -145,7 +163,8 @@ mod tests {
         let before = seen((0..160).map(|sequence| (sequence, 1)));
         let after = seen((1..160).map(|sequence| (sequence, 1)));
         let sums = before.compare(&after);
-        assert!(!sums.rows_differ && !sums.values_differ);
+        assert!(!sums.differs());
+        assert_eq!(sums.unknown, 1);
         assert!((100..160).contains(&sums.compared), "{sums:?}");
     }
 
@@ -154,14 +173,14 @@ mod tests {
         let before = digested((0..100).map(|sequence| (sequence, Some(sequence))));
         let again = digested((0..100).rev().map(|sequence| (sequence, Some(sequence))));
         let sums = before.compare(&again);
-        assert!(!sums.values_differ);
+        assert!(!sums.differs());
         assert_eq!(sums.digests, 100);
         let changed = digested((0..100).map(|sequence| (sequence, Some(sequence ^ 1))));
         let sums = before.compare(&changed);
-        assert!(sums.values_differ && !sums.rows_differ);
+        assert_eq!((sums.other_counts, sums.other_values), (0, 16));
         let without = digested((0..100).map(|sequence| (sequence, None)));
         let sums = before.compare(&without);
-        assert!(!sums.values_differ);
+        assert!(!sums.differs());
         assert_eq!(sums.digests, 0);
     }
 }

@@ -1,12 +1,14 @@
 //! Finds statements whose rows differ between two sides.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sql::Fingerprint;
+use sql::{Fingerprint, Pattern};
 
+use crate::differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, PairedRows};
 use crate::row_checksums::{RowChecksums, RowsOverlap};
+use crate::rows_reason::RowsReason;
 use crate::run_stats::RunStats;
 
 /// Statement whose executions had different rows on the two sides.
@@ -22,6 +24,10 @@ pub struct RowsChange {
     pub before: u64,
     /// Rows after.
     pub after: u64,
+    /// Executions whose rows differ.
+    pub differing: DifferingExecutions,
+    /// Known reasons why they may differ; empty if nothing known explains it.
+    pub reasons: Vec<RowsReason>,
     /// Whether the row counts are equal and only values differ.
     pub only_values: bool,
     /// Whether rows also differ between runs of one side, so that the change may not be the cause.
@@ -35,8 +41,89 @@ pub struct RowsComparison {
     pub compared: u64,
     /// Executions for which both runs have a checksum of the rows.
     pub digests: u64,
+    /// Patterns of statements whose rows are not compared, as given.
+    pub ignored: Vec<String>,
     /// Statements whose rows differ, by descending difference of the sums; unsteady ones come last.
     pub changes: Vec<RowsChange>,
+    /// Statements whose rows may differ in executions that the checksums could not compare.
+    #[serde(skip)]
+    uncertain: Vec<RowsChange>,
+}
+
+impl RowsComparison {
+    /// Leaves out the statements that match one of these patterns.
+    pub fn ignore(&mut self, patterns: &[Pattern]) {
+        let is_kept = |change: &RowsChange| {
+            let sql = change.sql.as_deref().unwrap_or_default();
+            !patterns.iter().any(|one| one.matches_statement(sql))
+        };
+        self.changes.retain(is_kept);
+        self.uncertain.retain(is_kept);
+        let given = patterns.iter().map(|one| one.given().to_owned());
+        self.ignored.extend(given);
+    }
+
+    /// Returns the statements whose executions must be compared one by one.
+    pub fn statements_to_count(&self) -> HashSet<Fingerprint> {
+        let changes = self.changes.iter().chain(&self.uncertain);
+        changes.map(|change| change.fingerprint).collect()
+    }
+
+    /// Counts the differing executions. `pairs` has the executions of each run before and the corresponding run
+    /// after.
+    pub fn count(&mut self, pairs: &[ExecutionPairs]) {
+        let bounds = || pairs.iter().map(ExecutionPairs::bound);
+        let is_exact = bounds().all(|bound| bound == CountBound::Exact);
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.append(&mut self.uncertain);
+        for change in &mut changes {
+            let mut rows = PairedRows::default();
+            for paired in pairs {
+                if let Some(paired) = paired.rows.get(&change.fingerprint) {
+                    rows.merge(paired);
+                }
+            }
+            match is_exact {
+                true => change.set_exact(&rows),
+                false => change.raise_bounds(&rows),
+            }
+        }
+        changes.retain(|change| change.differing.has_any());
+        self.changes = changes;
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.changes.sort_by_key(|one| {
+            (
+                one.unsteady,
+                std::cmp::Reverse(one.before.abs_diff(one.after)),
+                one.fingerprint,
+            )
+        });
+    }
+}
+
+impl RowsChange {
+    fn set_exact(&mut self, rows: &PairedRows) {
+        self.compared = rows.compared;
+        self.before = rows.before;
+        self.after = rows.after;
+        self.differing = DifferingExecutions {
+            bound: CountBound::Exact,
+            ..rows.differing
+        };
+        self.only_values = self.differing.other_counts == 0;
+    }
+
+    /// Keeps the greater lower bounds: those of the checksums, or those of the executions that were compared.
+    fn raise_bounds(&mut self, rows: &PairedRows) {
+        let (known, found) = (&mut self.differing, &rows.differing);
+        known.other_counts = known.other_counts.max(found.other_counts);
+        known.other_values = known.other_values.max(found.other_values);
+        known.first = found.first;
+        self.only_values = known.other_counts == 0;
+    }
 }
 
 /// Compares the rows of all statements if all runs are of one workload: the first run before with
@@ -68,7 +155,7 @@ pub(crate) fn compare_rows(before: &[RunStats], after: &[RunStats]) -> RowsCompa
         }
         found.compared += sums.compared;
         found.digests += sums.digests;
-        if !sums.rows_differ && !sums.values_differ {
+        if !sums.differs() && sums.unknown == 0 {
             continue;
         }
         let unsteady = [before, after].iter().any(|side| {
@@ -77,29 +164,34 @@ pub(crate) fn compare_rows(before: &[RunStats], after: &[RunStats]) -> RowsCompa
                 let within = pair
                     .map(|(one, other)| one.compare(&other))
                     .unwrap_or_default();
-                within.rows_differ || within.values_differ
+                within.differs()
             })
         });
         let text = after
             .iter()
             .chain(before)
             .find_map(|run| run.text(fingerprint));
-        found.changes.push(RowsChange {
+        let list = match sums.differs() {
+            true => &mut found.changes,
+            false => &mut found.uncertain,
+        };
+        list.push(RowsChange {
             fingerprint,
             sql: text.map(|text| text.sql.clone()),
             compared: sums.compared,
             before: sums.before,
             after: sums.after,
-            only_values: !sums.rows_differ,
+            differing: DifferingExecutions {
+                other_counts: sums.other_counts,
+                other_values: sums.other_values,
+                bound: CountBound::AtLeast,
+                first: None,
+            },
+            reasons: Vec::new(),
+            only_values: sums.other_counts == 0,
             unsteady,
         });
     }
-    found.changes.sort_by_key(|one| {
-        (
-            one.unsteady,
-            std::cmp::Reverse(one.before.abs_diff(one.after)),
-            one.fingerprint,
-        )
-    });
+    found.sort();
     found
 }

@@ -8,7 +8,8 @@ use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
-use crate::options::{Compare, OutputArgs};
+use crate::options::comparing::{Compare, OutputArgs};
+use crate::options::slice::statement_patterns;
 use crate::terminal;
 use report::output_file;
 use report::output_file::{Form, JUNIT, MARKDOWN, PAGE};
@@ -133,6 +134,7 @@ fn request(options: &Compare) -> Result<ComparisonRequest, Failure> {
         },
         plan_targets: options.explain.targets(),
         compares_time_breakdown: true,
+        ignored_rows: statement_patterns("--ignore-rows", &options.ignore_rows)?,
         conditions: conditions(&options.fail_on)?,
     })
 }

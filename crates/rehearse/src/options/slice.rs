@@ -90,16 +90,6 @@ impl SliceArgs {
             included: wanted.iter().map(|name| Pattern::name(name)).collect(),
             excluded: unwanted.iter().map(|name| Pattern::name(name)).collect(),
         };
-        let statements = |option: &str, given: &[String]| {
-            let pattern = |text: &String| {
-                Pattern::statement(text).ok_or_else(|| {
-                    Failure::usage(format!(
-                        "{option} '{text}' would match every statement; give a part of a statement's text, such as 'update orders*where'"
-                    ))
-                })
-            };
-            given.iter().map(pattern).collect::<Result<Vec<_>, _>>()
-        };
         let slice = Slice {
             from: self.from,
             to: self.to,
@@ -108,8 +98,8 @@ impl SliceArgs {
                 users: names(&self.filter_user, &self.not_user),
                 applications: names(&self.application, &self.not_application),
                 statements: PatternFilter {
-                    included: statements("--statement", &self.statement)?,
-                    excluded: statements("--not-statement", &self.not_statement)?,
+                    included: statement_patterns("--statement", &self.statement)?,
+                    excluded: statement_patterns("--not-statement", &self.not_statement)?,
                 },
                 kinds: self.kind.clone(),
                 excluded_kinds: self.not_kind.clone(),
@@ -154,4 +144,19 @@ impl SliceArgs {
             .map(|(name, given)| (name.to_owned(), given))
             .collect()
     }
+}
+
+/// Parses the patterns of statements that an option has.
+///
+/// # Errors
+/// If a pattern matches every statement.
+pub fn statement_patterns(option: &str, given: &[String]) -> Result<Vec<Pattern>, Failure> {
+    let pattern = |text: &String| {
+        Pattern::statement(text).ok_or_else(|| {
+            Failure::usage(format!(
+                "{option} '{text}' would match every statement; give a part of a statement's text, such as 'update orders*where'"
+            ))
+        })
+    };
+    given.iter().map(pattern).collect()
 }

@@ -14,6 +14,7 @@ use crate::text::change_text::{
 };
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
+use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
@@ -301,35 +302,27 @@ fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
 
 /// Lists statements with different row counts.
 fn rows(view: &Comparison, style: TextStyle) -> Vec<String> {
+    let ignored = ignored_rows_text(&view.rows);
     if view.rows.changes.is_empty() {
-        return Vec::new();
+        return ignored.into_iter().collect();
     }
     let title = "Rows that differ, before → after, over executions done in both runs";
     let mut lines = vec![String::new(), style.paint(Tone::Heading, title)];
     let shown = &view.rows.changes[..view.rows.changes.len().min(ROWS_MAX)];
-    lines.extend(shown.iter().map(|one| row_line(one, style.columns())));
+    lines.extend(shown.iter().flat_map(|one| row_lines(one, style.columns())));
     let rest = view.rows.changes.len() - shown.len();
     if rest > 0 {
         lines.push(format!("and {} more", count(rest as u64)));
     }
+    lines.extend(ignored);
     lines
 }
 
-fn row_line(change: &RowsChange, width: usize) -> String {
+fn row_lines(change: &RowsChange, width: usize) -> [String; 2] {
     let sql = statement_name(change.sql.as_deref(), change.fingerprint);
-    let executions = counted(change.compared, "execution");
-    let text = match change.only_values {
-        true => format!(
-            "other values in {} of {executions}: {sql}",
-            counted(change.after, "row")
-        ),
-        false => format!(
-            "{} → {} in {executions}: {sql}",
-            count(change.before),
-            counted(change.after, "row")
-        ),
-    };
-    one_line(&text, width)
+    let text = format!("{}: {sql}", rows_change_text(change));
+    let reason = format!("  {}", rows_reason_text(change));
+    [text, reason].map(|line| one_line(&line, width))
 }
 
 fn error_text(change: &ErrorChange, width: usize) -> String {

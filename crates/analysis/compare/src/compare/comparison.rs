@@ -1,5 +1,6 @@
 //! Options, inputs and result types of a comparison.
 
+use run::Facts;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
@@ -12,6 +13,7 @@ use crate::error_change::ErrorChange;
 use crate::judgement::{Finding, MARGIN_DEFAULT};
 use crate::over_time::ComparedOverTime;
 use crate::rows_change::RowsComparison;
+use crate::rows_reason::{ReasonInputs, rows_reasons, written_tables};
 use crate::run_stats::RunStats;
 use crate::targets::TargetsComparison;
 use crate::warning::Warning;
@@ -301,6 +303,28 @@ impl Comparison {
             statement.plans = plans(statement);
         }
         self.judge();
+    }
+
+    /// Finds known reasons for rows that differ. `facts` are those of the targets before and after, if known.
+    pub fn explain_rows(&mut self, facts: Option<[&Facts; 2]>) {
+        let statements = self.statements.iter();
+        let written = statements
+            .filter_map(|one| one.sql.as_deref())
+            .flat_map(written_tables)
+            .collect();
+        let has_repeats = self.before.runs.len().max(self.after.runs.len()) > 1;
+        for change in &mut self.rows.changes {
+            let Some(sql) = &change.sql else {
+                continue;
+            };
+            let inputs = ReasonInputs {
+                facts,
+                targets: self.targets.as_ref(),
+                written: &written,
+                is_steady: has_repeats && !change.unsteady,
+            };
+            change.reasons = rows_reasons(sql, &inputs);
+        }
     }
 
     /// Counts the statements that returned other rows than before, and did not do so between runs

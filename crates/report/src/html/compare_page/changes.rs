@@ -9,6 +9,7 @@ use super::CHANGES_MAX;
 use crate::sqlstate::condition_name;
 use crate::text::compare_text::{error_notes, error_subject};
 use crate::text::line::{one_line, statement_name};
+use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::units::{count, counted};
 
 /// Returns the fingerprints of the statements on the page, which have details.
@@ -57,7 +58,7 @@ pub(super) fn errors(view: &Comparison, kept: &[&StatementComparison]) -> Vec<Er
 
 pub(super) struct RowsRow {
     pub(super) change: String,
-    pub(super) compared: String,
+    pub(super) reason: String,
     pub(super) fingerprint: String,
     pub(super) statement: String,
     pub(super) linked: bool,
@@ -67,11 +68,8 @@ pub(super) fn rows(view: &Comparison, kept: &[&StatementComparison]) -> Vec<Rows
     let known = fingerprints(kept);
     let rows = view.rows.changes.iter().take(CHANGES_MAX);
     rows.map(|one| RowsRow {
-        change: match one.only_values {
-            true => format!("other values in {}", counted(one.after, "row")),
-            false => format!("{} → {}", count(one.before), counted(one.after, "row")),
-        },
-        compared: count(one.compared),
+        change: rows_change_text(one),
+        reason: rows_reason_text(one),
         fingerprint: one.fingerprint.to_string(),
         statement: one_line(&statement_name(one.sql.as_deref(), one.fingerprint), 200),
         linked: known.contains(&one.fingerprint),
@@ -93,8 +91,9 @@ pub(super) fn rows_note(view: &Comparison) -> String {
         1 => "Those of 1 statement differ".to_owned(),
         found => format!("Those of {} statements differ", count(found as u64)),
     };
+    let ignored = ignored_rows_text(&view.rows).map_or_else(String::new, |text| format!(" {text}"));
     format!(
-        "The numbers of rows of {} done on both sides were compared; {digests}. {found}.",
+        "The numbers of rows of {} done on both sides were compared; {digests}. {found}.{ignored}",
         counted(view.rows.compared, "execution")
     )
 }

@@ -1,0 +1,207 @@
+//! Rows with other values between two real servers: the counts of executions are exact, and each statement has its
+//! known reasons.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sandbox::{Endpoint, Sandbox};
+use serde_json::{Value, json};
+
+const SCHEMA: &str = "
+    CREATE TABLE product (id int PRIMARY KEY, sku text, cat int, price int);
+    INSERT INTO product SELECT n, 'sku ' || n, n % 4, n * 3 FROM generate_series(1, 100) n;
+    CREATE TABLE client (id int PRIMARY KEY, name text COLLATE \"C\");
+    INSERT INTO client SELECT n, 'client ' || n FROM generate_series(1, 60) n;
+    CREATE FUNCTION price_of(int) RETURNS int LANGUAGE sql STABLE
+        AS 'SELECT price FROM product WHERE id = $1';
+    ANALYZE";
+
+/// Changes the price of every tenth product and the name of every third client.
+const PLANTED: &str = "
+    UPDATE product SET price = price + 1 WHERE id % 10 = 0;
+    UPDATE client SET name = upper(name) WHERE id % 3 = 0;
+    DELETE FROM client WHERE id = 60";
+
+/// Statements, and the parameters of their executions.
+const STATEMENTS: [(&str, std::ops::RangeInclusive<u32>); 7] = [
+    ("SELECT price_of($1)", 1..=60),
+    ("SELECT id, price FROM product WHERE cat = $1", 0..=3),
+    ("SELECT sku, price FROM product WHERE id = $1", 51..=90),
+    ("SELECT sku FROM product WHERE id = $1", 1..=40),
+    ("SELECT name FROM client WHERE id = $1", 1..=60),
+    ("SELECT now(), $1", 1..=5),
+    (
+        "SELECT sku FROM product WHERE price > $1 ORDER BY price LIMIT 3",
+        1..=3,
+    ),
+];
+
+fn rehearse(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn server(planted: &str) -> (Sandbox, Endpoint) {
+    let (sandbox, endpoint) = test_support::server().start();
+    let mut client = test_support::connect(&endpoint);
+    client.batch_execute(SCHEMA).unwrap();
+    client.batch_execute(planted).unwrap();
+    (sandbox, endpoint)
+}
+
+/// Writes a workload of two sessions, which execute each statement in turns.
+fn workload(directory: &Path) -> String {
+    let mut log = String::new();
+    let mut milliseconds = 0;
+    let mut line = |session: u32, text: &str| {
+        milliseconds += 1;
+        let (seconds, part) = (milliseconds / 1_000, milliseconds % 1_000);
+        let prefix = format!("2026-03-01 09:00:{seconds:02}.{part:03} UTC [{session}]");
+        writeln!(log, "{prefix} LOG:  {text}").unwrap();
+    };
+    for session in [100, 101] {
+        line(
+            session,
+            "connection authorized: user=postgres database=postgres",
+        );
+    }
+    for (sql, parameters) in STATEMENTS {
+        for parameter in parameters {
+            let sql = sql.replace("$1", &parameter.to_string());
+            line(100 + parameter % 2, &format!("statement: {sql}"));
+        }
+    }
+    let from = directory.join("a.log").display().to_string();
+    std::fs::write(&from, log).unwrap();
+    let workload = directory.join("a.workload").display().to_string();
+    succeeds(&[
+        "capture", "log", &from, "--prefix", "%m [%p] ", "-o", &workload,
+    ]);
+    workload
+}
+
+fn replay(workload: &str, endpoint: &Endpoint, name: &str) -> String {
+    let run = Path::new(workload)
+        .with_file_name(name)
+        .display()
+        .to_string();
+    let url = endpoint.url("postgres");
+    let options = ["--speed", "max", "--checksum-results", "rows"];
+    let mut all = vec!["replay", workload, "--target", &url, "-o", &run];
+    all.extend(options);
+    succeeds(&all);
+    run
+}
+
+/// Returns the change of the statement that begins with these words.
+fn change<'v>(comparison: &'v Value, words: &str) -> &'v Value {
+    let changes = comparison["rows"]["changes"].as_array().unwrap();
+    let is_it = |one: &&Value| one["sql"].as_str().unwrap().starts_with(words);
+    let found = changes.iter().find(is_it);
+    found.unwrap_or_else(|| panic!("{words}: {changes:#?}"))
+}
+
+#[test]
+fn compare_other_values_counts_executions_and_names_reasons() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let (_one, before) = server("");
+    let (_other, after) = server(PLANTED);
+    let before = replay(&workload, &before, "before.run");
+    let after = replay(&workload, &after, "after.run");
+
+    let outputs = ["page.html", "junit.xml", "comment.md"];
+    let [page, junit, comment] = outputs.map(|name| directory.path().join(name));
+    let comparison = succeeds(&[
+        "compare",
+        &before,
+        &after,
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+        "--junit",
+        junit.to_str().unwrap(),
+        "--markdown",
+        comment.to_str().unwrap(),
+    ]);
+    let comparison: Value = serde_json::from_str(&comparison).unwrap();
+    let counts = |words: &str| {
+        let one = change(&comparison, words);
+        let differing = &one["differing"];
+        assert_eq!(differing["bound"], "exact", "{one:#}");
+        json!([
+            differing["other_counts"],
+            differing["other_values"],
+            one["compared"]
+        ])
+    };
+    assert_eq!(counts("select price_of"), json!([0, 6, 60]));
+    // All tenth products are even, so they are in two of the four categories.
+    assert_eq!(
+        counts("select id, price from product where cat"),
+        json!([0, 2, 4])
+    );
+    assert_eq!(counts("select sku, price"), json!([0, 4, 40]));
+    assert_eq!(counts("select name from client"), json!([1, 19, 60]));
+    assert_eq!(counts("select now()"), json!([0, 5, 5]));
+    let changes = comparison["rows"]["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 5, "{changes:#?}");
+    let reasons = |words: &str| change(&comparison, words)["reasons"].clone();
+    assert_eq!(reasons("select sku, price"), json!([]));
+    assert_eq!(
+        reasons("select now()"),
+        json!([{"reason": "volatile", "name": "now"}])
+    );
+    let first = &change(&comparison, "select sku, price")["differing"]["first"];
+    assert_eq!(
+        first["session"],
+        change(&comparison, "select price_of")["differing"]["first"]["session"]
+    );
+
+    let text = succeeds(&["compare", &before, &after]);
+    let [page, junit, comment] =
+        [page, junit, comment].map(|path| std::fs::read_to_string(path).unwrap());
+    for output in [text, page, junit, comment] {
+        for words in [
+            "other values in 6 of 60 executions (at least 6 rows)",
+            "other values in 2 of 4 executions (at least 2 rows)",
+            "other numbers of rows in 1 of 60 executions",
+            "nothing known explains it",
+        ] {
+            assert!(output.contains(words), "{words}: {output}");
+        }
+    }
+
+    let ignore = ["--ignore-rows", "price", "--ignore-rows", "now()"];
+    let options = [&["compare", &before, &after, "--json"], &ignore[..]].concat();
+    let comparison: Value = serde_json::from_str(&succeeds(&options)).unwrap();
+    assert_eq!(comparison["rows"]["ignored"], json!(["price", "now()"]));
+    let changes = comparison["rows"]["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{changes:#?}");
+    change(&comparison, "select name from client");
+}
+
+#[test]
+fn compare_equal_servers_finds_no_other_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let (_one, before) = server("");
+    let (_other, after) = server("");
+    let before = replay(&workload, &before, "before.run");
+    let after = replay(&workload, &after, "after.run");
+    let comparison = succeeds(&["compare", &before, &after, "--json"]);
+    let comparison: Value = serde_json::from_str(&comparison).unwrap();
+    let changes = comparison["rows"]["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{changes:#?}");
+    assert_eq!(
+        change(&comparison, "select now()")["differing"]["other_values"],
+        5
+    );
+}
