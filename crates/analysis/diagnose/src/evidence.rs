@@ -18,6 +18,11 @@ use time_breakdown::observed::{CounterChange, Observed, StatementTotals, Wait};
 /// samples, a share of 5 % has an error of 3 % (1.96 √(0.05 · 0.95 / 200)).
 const RUNNING_MIN: u64 = 200;
 
+/// Number of blocks up to which a plan's cost says nothing about the blocks that it reads.
+const EXCEEDED_BLOCKS: f64 = 200.0;
+/// Factor by which blocks exceed the cost of a plan that cannot have read them.
+const EXCEEDED_TIMES: f64 = 4.0;
+
 /// Reason why evidence is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub String);
@@ -216,6 +221,17 @@ impl StatementEvidence {
             .filter(|(phase, _)| phases.contains(phase));
         let of: u64 = of.map(|(_, samples)| samples).sum();
         (all > 0).then(|| (of as f64 / all as f64, all))
+    }
+
+    /// Whether the server read many more blocks than its known plan can account for: the plan's cost
+    /// counts a block as one or more. Then another plan ran, or triggers and constraints did.
+    pub fn exceeds_its_plan(&self) -> bool {
+        let (Some(plan), Some(counted)) = (&self.plan, self.counted) else {
+            return false;
+        };
+        let blocks = (counted.shared_hit + counted.shared_read) as f64;
+        let blocks = blocks / counted.calls.max(1) as f64;
+        blocks > EXCEEDED_BLOCKS && blocks > plan.root.cost * EXCEEDED_TIMES
     }
 
     /// Whether it queries or writes rows, unlike transaction control, settings and the like.

@@ -19,6 +19,7 @@
 mod access_predicates;
 mod conditions;
 mod evidence;
+mod explained_time;
 mod finding;
 mod history;
 mod index_candidates;
@@ -34,6 +35,7 @@ pub use evidence::{
     Available, Basis, Evidence, EvidenceInputs, ServerLog, StackEvidence, StatementEvidence,
     Unavailable,
 };
+pub use explained_time::StatementAccount;
 pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit};
 pub use history::{History, Repetition, SessionAccount, SessionStep, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
@@ -43,14 +45,18 @@ pub use suspect::{
 };
 pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
 
+use explained_time::{UNEXPLAINED, account_statements, unexplained_statements};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Results of all rules.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Findings by descending maximum gain.
+    /// Statements that no finding explains, then the other findings by severity and descending maximum
+    /// gain.
     pub findings: Vec<Finding>,
+    /// Statements that make up 95 % of the time, and how much of it the findings explain.
+    pub accounts: Vec<StatementAccount>,
     /// Every rule with its outcome.
     pub rules: Vec<RuleResult>,
 }
@@ -111,6 +117,8 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
         };
         rules.push(RuleResult { rule, outcome });
     }
+    let accounts = account_statements(evidence, thresholds, &findings);
+    findings.extend(unexplained_statements(evidence, thresholds, &accounts));
     findings.sort_by(|a, b| {
         let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
         // Of several findings with the same cause, the one whose change can be tested comes first.
@@ -118,14 +126,20 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
             let first = one.changes.first().map(|change| &change.form);
             first.is_none_or(|form| *form == Form::ByHand)
         };
-        won(b)
-            .total_cmp(&won(a))
+        let is_explanation = |one: &Finding| one.rule != UNEXPLAINED;
+        is_explanation(a)
+            .cmp(&is_explanation(b))
             .then(a.severity.cmp(&b.severity))
+            .then(won(b).total_cmp(&won(a)))
             .then(by_hand(a).cmp(&by_hand(b)))
             .then_with(|| a.rule.cmp(b.rule))
             .then_with(|| a.title.cmp(&b.title))
     });
-    Diagnosis { findings, rules }
+    Diagnosis {
+        findings,
+        accounts,
+        rules,
+    }
 }
 
 #[cfg(test)]

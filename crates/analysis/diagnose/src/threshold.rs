@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::explained_time;
 use super::finding::Severity;
 use super::rules::RULES;
 
@@ -64,7 +65,14 @@ pub(super) const CLEARED: Threshold = Threshold {
 };
 
 /// Thresholds that apply to all rules.
-const GENERAL: [Threshold; 3] = [PROBLEM, WARNING, CLEARED];
+const GENERAL: [Threshold; 6] = [
+    PROBLEM,
+    WARNING,
+    CLEARED,
+    explained_time::SHARE,
+    explained_time::CALL_MS,
+    explained_time::BLOCKS,
+];
 
 /// Reason why a threshold cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq)]

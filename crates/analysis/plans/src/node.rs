@@ -107,6 +107,20 @@ impl Plan {
         PlanShape(hash.0)
     }
 
+    /// Returns the node with the greatest cost of its own, and its share of the plan's cost.
+    pub fn dominant_node(&self) -> (&PlanNode, f64) {
+        let mut dominant = (&self.root, 0.0);
+        self.root.each(&mut |node, _| {
+            let below: f64 = node.children.iter().map(|child| child.cost).sum();
+            let own = (node.cost - below).max(0.0);
+            if own > dominant.1 {
+                dominant = (node, own);
+            }
+        });
+        let (node, own) = dominant;
+        (node, (own / self.root.cost.max(f64::MIN_POSITIVE)).min(1.0))
+    }
+
     /// Returns the total number of parallel workers.
     pub fn workers(&self) -> u64 {
         let mut workers = 0;

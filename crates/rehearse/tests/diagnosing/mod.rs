@@ -3,6 +3,7 @@
 mod near_misses;
 mod statistics;
 mod troubles;
+mod unexplained;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

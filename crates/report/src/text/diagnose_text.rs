@@ -2,8 +2,8 @@
 
 use compare::proof::Verdict;
 use diagnose::{
-    Change, Finding, Form, Outcome, RuleResult, Severity, Subject, SubjectKind, Suspect,
-    SuspectVerdict, ThresholdSetting,
+    Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject, SubjectKind,
+    Suspect, SuspectVerdict, ThresholdSetting,
 };
 
 use crate::text::line::{cut, one_line, wrapped};
@@ -64,6 +64,9 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
         ));
     }
     lines.extend(proof_lines(&report.proofs, verbose, *style));
+    if verbose {
+        lines.extend(account_lines(&report.diagnosis.accounts, width));
+    }
     lines.push(String::new());
     lines.extend(rule_lines(&report.diagnosis.rules, verbose, width));
     lines.push(String::new());
@@ -81,7 +84,8 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
         || "what it can win is not known".to_owned(),
         |share| format!("at most {} to win", percent(share, 1.0)),
     );
-    let first = format!("{severity}: {}; {won}  [{}]", one.title, one.rule);
+    let title = one_line(&one.title, 400);
+    let first = format!("{severity}: {title}; {won}  [{}]", one.rule);
     let mut lines = vec![String::new()];
     lines.extend(
         wrapped(&first, "", "  ", width)
@@ -141,7 +145,9 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
             .collect();
         lines.push(cut(&format!("  {}", facts.join("; ")), width));
         if let Some(change) = one.changes.first() {
-            lines.push(cut(&format!("  try: {}", suggestion(change)), width));
+            // It is never cut: half a change cannot be copied.
+            let line = format!("try: {}", suggestion(change));
+            lines.extend(wrapped(&line, "  ", "    ", width));
         }
     }
     lines
@@ -150,7 +156,7 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
 /// Describes a change on one line.
 fn suggestion(change: &Change) -> String {
     match (&change.form, change.option()) {
-        (Form::Sql(sql), _) => one_line(sql, 400),
+        (Form::Sql(sql), _) => one_line(sql, usize::MAX),
         (_, Some(option)) => format!("{} ({option})", change.words),
         (_, None) => change.words.clone(),
     }
@@ -164,6 +170,32 @@ fn statement_line(statement: &Subject, width: usize) -> String {
         one_line(&statement.name, 300)
     );
     cut(&line, width)
+}
+
+/// Lists the statements with the most time, and how much of it the findings explain.
+fn account_lines(accounts: &[StatementAccount], width: usize) -> Vec<String> {
+    let mut table = Table::new(&[Align::Right, Align::Left, Align::Left]);
+    for one in accounts {
+        let explained = match (one.needs_explanation, one.explained_by.as_slice()) {
+            (false, []) => "fits its rows".to_owned(),
+            (true, []) => "not explained".to_owned(),
+            (_, rules) => {
+                let share = percent(one.explained_share, 1.0);
+                format!("{share} by {}", rules.join(", "))
+            }
+        };
+        table.row([
+            format!("  {}", percent(one.share, 1.0)),
+            explained,
+            one_line(&one.sql, 300),
+        ]);
+    }
+    let lines = table.lines();
+    let heading = "Time of the statements that take 95 % of it, and how much findings explain";
+    [String::new(), heading.to_owned()]
+        .into_iter()
+        .chain(lines.into_iter().map(|line| cut(&line, width)))
+        .collect()
 }
 
 /// Lists measured gains, and findings that were not measured.

@@ -1,0 +1,421 @@
+//! How much of each statement's time the findings explain, and the statements that none explains.
+//!
+//! A finding explains the time that its fix may win, if it is a problem or a warning. A statement
+//! whose time fits the rows that it returns or writes needs no explanation.
+
+use std::collections::HashSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sql::Fingerprint;
+use statistics::Unit;
+
+use super::evidence::{Evidence, StatementEvidence};
+use super::finding::{Change, Fact, Finding, Severity, Subject, SubjectKind};
+use super::statement_text::{parse_name, tables};
+use super::threshold::{Threshold, Thresholds};
+use plans::Plan;
+
+/// Name that stands in place of a rule in the findings on unexplained statements.
+pub(super) const UNEXPLAINED: &str = "unexplained";
+
+/// Share of the whole for which statements are accounted.
+const ACCOUNTED: f64 = 0.95;
+/// Share of a statement's time that findings must explain.
+const EXPLAINED: f64 = 0.5;
+/// Share of the observed time that a statement takes at least; an idle server needs no diagnosis.
+const BUSY: f64 = 0.01;
+/// Time that a row may take, in nanoseconds.
+const ROW_NS: f64 = 10_000.0;
+/// Time that a block may take that is not in the server's buffers, in nanoseconds.
+const READ_NS: f64 = 200_000.0;
+
+pub(super) const SHARE: Threshold = Threshold {
+    name: "unexplained-share",
+    value: 0.10,
+    unit: "share of time",
+    decides: "a statement with so much time that no finding explains heads the report",
+    source: "ours",
+};
+
+pub(super) const CALL_MS: Threshold = Threshold {
+    name: "unexplained-call-ms",
+    value: 2.0,
+    unit: "ms a call",
+    decides: "a statement that takes less, with 10 µs a row and 0.2 ms a block that is read, needs no explanation",
+    source: "ours",
+};
+
+pub(super) const BLOCKS: Threshold = Threshold {
+    name: "unexplained-blocks",
+    value: 100.0,
+    unit: "blocks a row",
+    decides: "a statement that reads fewer needs no explanation of its blocks",
+    source: "ours: a few indexes of a few levels, and the rows themselves",
+};
+
+/// Time of a statement, and the findings that explain it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StatementAccount {
+    /// Fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Its part of the whole, in nanoseconds.
+    pub ns: f64,
+    /// Its share of the whole, from 0 to 1.
+    pub share: f64,
+    /// Share of its time that findings explain, from 0 to 1.
+    pub explained_share: f64,
+    /// Rules of these findings.
+    pub explained_by: Vec<&'static str>,
+    /// Whether its time or its blocks are more than its rows need.
+    pub needs_explanation: bool,
+}
+
+/// Accounts for the statements that make up 95 % of the time, by descending time.
+pub(super) fn account_statements(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    findings: &[Finding],
+) -> Vec<StatementAccount> {
+    let mut accounts = Vec::new();
+    let mut accounted = 0.0;
+    for one in &evidence.statements {
+        if accounted >= ACCOUNTED * evidence.whole_ns || one.ns <= 0.0 {
+            break;
+        }
+        accounted += one.ns;
+        let mut explained_ns = 0.0;
+        let mut explained_by: Vec<&'static str> = Vec::new();
+        for finding in findings {
+            let ns = explained_time(evidence, finding, one);
+            if ns > 0.0 {
+                explained_ns += ns;
+                explained_by.push(finding.rule);
+            }
+        }
+        explained_by.dedup();
+        accounts.push(StatementAccount {
+            fingerprint: one.fingerprint,
+            sql: one.sql.clone(),
+            ns: one.ns,
+            share: evidence.share(one.ns),
+            explained_share: (explained_ns / one.ns).min(1.0),
+            explained_by,
+            needs_explanation: Work::of(one).is_excessive(thresholds),
+        });
+    }
+    accounts
+}
+
+/// Returns the part of a statement's time that a finding explains, in nanoseconds.
+fn explained_time(evidence: &Evidence, finding: &Finding, one: &StatementEvidence) -> f64 {
+    let Some(cost) = finding.cost.filter(|_| finding.severity != Severity::Note) else {
+        return 0.0;
+    };
+    let won_ns = cost
+        .ns
+        .min(finding.max_gain.unwrap_or(0.0) * evidence.whole_ns);
+    let is_affected = |one: &StatementEvidence| match finding.subject.kind {
+        SubjectKind::Statement | SubjectKind::Queue => false,
+        SubjectKind::Table => mentions(one, &finding.subject.name),
+        SubjectKind::Index => {
+            index_table(evidence, &finding.subject.name).is_some_and(|table| mentions(one, &table))
+        }
+        SubjectKind::Setting | SubjectKind::Server => true,
+    };
+    if let Some(fingerprint) = finding.subject.fingerprint {
+        return match fingerprint == one.fingerprint {
+            true => won_ns.min(one.ns),
+            false => 0.0,
+        };
+    }
+    if !is_affected(one) {
+        return 0.0;
+    }
+    let affected = evidence.statements.iter().filter(|one| is_affected(one));
+    let all_ns: f64 = affected.map(|one| one.ns).sum();
+    (won_ns * one.ns / all_ns).min(one.ns)
+}
+
+fn mentions(one: &StatementEvidence, table: &str) -> bool {
+    let (schema, name) = parse_name(table);
+    tables(&one.sql).iter().any(|(own_schema, own)| {
+        *own == name && (own_schema.is_none() || schema.is_none() || *own_schema == schema)
+    })
+}
+
+fn index_table(evidence: &Evidence, index: &str) -> Option<String> {
+    let (schema, name) = parse_name(index);
+    let mut all = evidence.facts.as_ref().ok()?.indexes.iter();
+    let found = all.find(|one| {
+        one.name == name && schema.as_ref().is_none_or(|schema| *schema == one.schema)
+    })?;
+    Some(format!("{}.{}", found.schema, found.table))
+}
+
+/// Work of a statement in each call.
+struct Work {
+    ns: f64,
+    /// Rows returned, written or aggregated; `None` if unknown.
+    rows: Option<f64>,
+    /// Blocks from anywhere, and those that were not in the server's buffers.
+    blocks: Option<(f64, f64)>,
+}
+
+impl Work {
+    fn of(one: &StatementEvidence) -> Self {
+        let counted = one.counted.filter(|counted| counted.calls > 0);
+        let aggregated = one.plan.as_ref().map_or(0.0, aggregated_rows);
+        // Clients wait for the flush of a commit, too, which is no work of the statement.
+        let ns = match counted.filter(|_| one.class.may_write()) {
+            Some(counted) => {
+                let server_ns = counted.exec_ns + counted.plan_ns.unwrap_or(0);
+                (server_ns as f64 / counted.calls as f64).min(one.ns_per_call())
+            }
+            None => one.ns_per_call(),
+        };
+        Work {
+            ns,
+            rows: one.rows_per_call().map(|rows| rows.max(aggregated)),
+            blocks: counted.map(|counted| {
+                let calls = counted.calls as f64;
+                let read = counted.shared_read as f64 / calls;
+                (counted.shared_hit as f64 / calls + read, read)
+            }),
+        }
+    }
+
+    /// Whether it takes more time, or reads more blocks, than its rows need.
+    fn is_excessive(&self, thresholds: &Thresholds) -> bool {
+        let rows = self.rows.unwrap_or(0.0).max(1.0);
+        let (blocks, read) = self.blocks.unwrap_or_default();
+        let usual_ns = thresholds.of(&CALL_MS) * 1e6 + rows * ROW_NS + read * READ_NS;
+        self.ns > usual_ns || blocks > rows * thresholds.of(&BLOCKS)
+    }
+}
+
+/// Returns the rows that a plan's aggregates are given, as estimated; an aggregate of many rows
+/// reads many blocks for few rows.
+fn aggregated_rows(plan: &Plan) -> f64 {
+    let mut rows: f64 = 0.0;
+    plan.root.each(&mut |node, _| {
+        if matches!(
+            node.kind.as_str(),
+            "Aggregate" | "Group" | "WindowAgg" | "Unique"
+        ) {
+            let below = node.children.iter().map(|child| child.rows);
+            rows = rows.max(below.sum());
+        }
+    });
+    rows
+}
+
+/// Returns a finding for each statement that matters and that no finding explains.
+pub(super) fn unexplained_statements(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    accounts: &[StatementAccount],
+) -> Vec<Finding> {
+    let mut seen = HashSet::new();
+    accounts
+        .iter()
+        .filter(|account| account.needs_explanation && account.explained_share < EXPLAINED)
+        .filter(|account| account.ns >= BUSY * evidence.elapsed_s * 1e9)
+        .filter(|account| seen.insert(account.fingerprint))
+        .filter_map(|account| {
+            let one = evidence.statement(account.fingerprint)?;
+            let unexplained = account.share * (1.0 - account.explained_share);
+            (one.is_work() && unexplained >= thresholds.of(&SHARE))
+                .then(|| finding(evidence, account, one, unexplained))
+        })
+        .collect()
+}
+
+fn finding(
+    evidence: &Evidence,
+    account: &StatementAccount,
+    one: &StatementEvidence,
+    unexplained: f64,
+) -> Finding {
+    let work = Work::of(one);
+    let name: String = match one.sql.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &one.sql[..end]),
+        None => one.sql.clone(),
+    };
+    let per_call = match (work.blocks, work.rows) {
+        (Some((blocks, _)), Some(rows)) => {
+            format!("{} blocks per call for {}", grouped(blocks), rows_of(rows))
+        }
+        (None, Some(rows)) => {
+            format!("{:.1} ms per call for {}", work.ns / 1e6, rows_of(rows))
+        }
+        _ => format!("{:.1} ms per call", work.ns / 1e6),
+    };
+    let subject = match account.explained_by.is_empty() {
+        true => "no finding explains".to_owned(),
+        false => format!(
+            "findings explain only {:.0} % of",
+            account.explained_share * 100.0
+        ),
+    };
+    let own = "the statement's own times";
+    let mut evidence_of = vec![
+        Fact::new("time a call", work.ns, Unit::Nanoseconds, own),
+        Fact::new(
+            "calls",
+            one.calls as f64,
+            Unit::Count,
+            "the statement's own counts",
+        ),
+    ];
+    if let Some((blocks, read)) = work.blocks {
+        let from = "pg_stat_statements";
+        let check = "SELECT calls, rows, shared_blks_hit, shared_blks_read, query FROM pg_stat_statements ORDER BY total_exec_time DESC";
+        evidence_of.push(Fact::new("blocks a call", blocks, Unit::Count, from).check(check));
+        evidence_of.push(Fact::new("blocks read a call", read, Unit::Count, from));
+    }
+    let dominant = one.plan.as_ref().map(|plan| plan.dominant_node());
+    if let (Some((node, share)), Some(plan)) = (dominant, &one.plan) {
+        let what = format!("of the plan's cost: {}", node.label());
+        let plan_is = "plan (EXPLAIN, the planner's costs)";
+        evidence_of.insert(0, Fact::new(what, share, Unit::Share, plan_is));
+        evidence_of.push(Fact::new(
+            "cost of the plan",
+            plan.root.cost,
+            Unit::Count,
+            plan_is,
+        ));
+    }
+    Finding {
+        rule: UNEXPLAINED,
+        severity: Severity::Problem,
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
+        title: format!(
+            "{subject}: {name}, {:.0} % of the time, {per_call}",
+            account.share * 100.0
+        ),
+        evidence: evidence_of,
+        cost: Some(evidence.cost(one, one.ns * (1.0 - account.explained_share))),
+        max_gain: Some(unexplained),
+        changes: vec![Change::manual(next_step(one))],
+        risk: "the experiment executes the statement, triggers and all: on a copy, in a transaction that is rolled back"
+            .to_owned(),
+    }
+}
+
+/// Describes the experiment that tells where the time goes.
+fn next_step(one: &StatementEvidence) -> &'static str {
+    match one.plan {
+        Some(_) if one.exceeds_its_plan() => {
+            "the plan cannot read these blocks: triggers, foreign keys and functions are not in it, and another plan may \
+             have run; EXPLAIN (ANALYZE, BUFFERS) of the statement on a copy names triggers and constraints"
+        }
+        Some(_) => {
+            "EXPLAIN (ANALYZE, BUFFERS) of the statement on a copy, to see which step of its plan takes the time"
+        }
+        None => {
+            "its plan is not known: replay it with --observe --explain, or EXPLAIN (ANALYZE, BUFFERS) it on a copy"
+        }
+    }
+}
+
+fn rows_of(rows: f64) -> String {
+    match rows {
+        rows if (rows - 1.0).abs() < 0.05 => "1 row".to_owned(),
+        rows if rows < 10.0 && rows.fract() > 0.05 => format!("{rows:.1} rows"),
+        rows => format!("{} rows", grouped(rows)),
+    }
+}
+
+/// Formats a number without a fraction, in groups of three digits.
+fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.max(0.0));
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{EvidenceBuilder, statement};
+    use crate::{Diagnosis, diagnose};
+
+    const DELETE: &str = "delete from basket where id = $1";
+    const PLAN: &str = r#"[{"Plan": {"Node Type": "ModifyTable", "Operation": "Delete", "Relation Name": "basket",
+        "Total Cost": 8.44, "Plan Rows": 0, "Plans": [{"Node Type": "Index Scan", "Relation Name": "basket",
+        "Index Name": "basket_pkey", "Total Cost": 8.44, "Plan Rows": 1}]}}]"#;
+
+    fn with(calls: u64, seconds: f64, blocks: u64) -> Diagnosis {
+        let evidence = EvidenceBuilder::new()
+            .statement(
+                statement(1, DELETE)
+                    .took(calls, seconds)
+                    .with_rows(calls)
+                    .with_counted(|counted| counted.shared_hit = calls * blocks)
+                    .with_plan(PLAN),
+            )
+            .statement(
+                statement(2, "select $1")
+                    .took(100_000, 5.0)
+                    .with_rows(100_000),
+            )
+            .evidence();
+        diagnose(&evidence, &Thresholds::default())
+    }
+
+    #[test]
+    fn statement_without_a_finding_heads_the_report() {
+        let diagnosis = with(80, 11.0, 4_000);
+        let first = &diagnosis.findings[0];
+        assert_eq!(first.rule, UNEXPLAINED, "{first:#?}");
+        assert_eq!(
+            first.title,
+            "no finding explains: delete from basket where id = $1, 69 % of the time, 4,000 blocks per call for 1 row"
+        );
+        assert!(
+            first.evidence[0]
+                .what
+                .contains("Index Scan using basket_pkey")
+        );
+        assert!(first.changes[0].words.contains("foreign keys"));
+        assert!(diagnosis.is_finding());
+        assert_eq!(diagnosis.accounts[0].explained_share, 0.0);
+    }
+
+    #[test]
+    fn statement_with_the_work_of_its_rows_needs_no_explanation() {
+        let diagnosis = with(100_000, 11.0, 6);
+        assert!(!diagnosis.is_finding(), "{diagnosis:#?}");
+        assert!(!diagnosis.accounts[0].needs_explanation);
+        // One with little of the time needs none either.
+        let rare = with(2, 0.2, 4_000);
+        assert!(!rare.findings.iter().any(|one| one.rule == UNEXPLAINED));
+    }
+
+    #[test]
+    fn explained_part_is_not_reported_again() {
+        let planned = EvidenceBuilder::new().statement(
+            statement(1, "select * from a where b = $1")
+                .took(1_000, 20.0)
+                .with_rows(1_000)
+                .with_counted(|counted| {
+                    counted.plans = Some(1_000);
+                    counted.plan_ns = Some(16_000_000_000);
+                    counted.exec_ns = 4_000_000_000;
+                }),
+        );
+        let diagnosis = diagnose(&planned.evidence(), &Thresholds::default());
+        let account = &diagnosis.accounts[0];
+        assert!((account.explained_share - 0.8).abs() < 1e-9, "{account:?}");
+        assert_eq!(account.explained_by, ["planning-dominated"]);
+        assert_eq!(diagnosis.findings[0].rule, "planning-dominated");
+    }
+}
