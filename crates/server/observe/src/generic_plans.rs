@@ -1,7 +1,8 @@
 //! Queries a server's plans for statements of which only the normal form is known, without values: generic
 //! plans, as a prepared statement may have them.
 //!
-//! From version 16 on, `EXPLAIN (GENERIC_PLAN)` accepts a text with `$1` (documentation, EXPLAIN). From 12
+//! From version 16 on, `EXPLAIN (GENERIC_PLAN)` accepts a text with `$1` (documentation, EXPLAIN), as a simple
+//! query only: the extended protocol takes `$1` for a parameter of `EXPLAIN`, and plans for its value. From 12
 //! on, a prepared statement under `plan_cache_mode = force_generic_plan` has such a plan. Older versions
 //! offer no way.
 //!
@@ -96,10 +97,14 @@ fn explain(questions: &mut QueryConnection<'_>, version: u32, sql: &str) -> Plan
         return PlanOutcome::Unasked(NoPlan::NoExample);
     }
     let sql = to_plannable_sql(sql);
+    // A simple query may hold several statements, and each would be executed.
+    if holds_several(&sql) {
+        return PlanOutcome::Unasked(NoPlan::SeveralStatements);
+    }
     let answer = questions.query(BEGIN).and_then(|_| match version {
         GENERIC_PLAN_VERSION.. => {
             let question = format!("EXPLAIN (FORMAT JSON, GENERIC_PLAN, SETTINGS)\n{sql}");
-            questions.query_with(&question, &[], &[])
+            questions.query(&question)
         }
         _ => explain_prepared(questions, &sql),
     });
