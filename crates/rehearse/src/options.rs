@@ -15,6 +15,7 @@ pub mod diagnosing;
 pub mod encrypting;
 pub mod export_evidence;
 pub mod facts;
+pub mod history;
 pub mod indexes;
 pub mod lab;
 pub mod masking;
@@ -25,6 +26,7 @@ pub mod profiling;
 pub mod prove;
 pub mod proxy;
 pub mod rewrite;
+pub mod schema;
 pub mod sending;
 pub mod session;
 pub mod slice;
@@ -47,6 +49,7 @@ use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
 use proxy::CaptureProxy;
 use rewrite::RewriteWorkload;
+use schema::Schema;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
@@ -113,6 +116,8 @@ pub enum Command {
     /// Suggest indexes, screen them with the planner, and benchmark the best on the same
     /// traffic.
     Indexes(Box<Indexes>),
+    /// Keep the numbers of runs of one workload, and show how they developed.
+    History(history::History),
     /// Print the JSON schema of a command's --json output.
     Schema(Schema),
     /// Recover the complete part of a capture or replay that was killed.
@@ -445,70 +450,6 @@ pub struct Show {
     /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
-}
-
-/// Options of `rehearse schema`.
-#[derive(Debug, Args)]
-pub struct Schema {
-    /// Print the schema of this output.
-    #[arg(value_enum, value_name = "OUTPUT")]
-    pub of: SchemaOf,
-}
-
-/// Outputs that have a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SchemaOf {
-    /// Output of `capture log --json`.
-    CaptureLog,
-    /// Output of `capture pcap --json`.
-    CapturePcap,
-    /// Output of `capture proxy --json`.
-    CaptureProxy,
-    /// Output of `inspect --json`.
-    Inspect,
-    /// Output of `show --json` and `replay --json`.
-    Show,
-    /// Output of `replay --dry-run --json`.
-    DryRun,
-    /// Output of `compare --json`.
-    Compare,
-    /// Output of `cpu --json` and `profile --json`.
-    Cpu,
-    /// Output of `sweep --json`.
-    Sweep,
-    /// Output of `observe --json`, and `observed` of `show --json`.
-    Observe,
-    /// Output of `export-evidence --json`, and `evidence.json` in the archive.
-    ExportEvidence,
-    /// Output of `lab NAME --json`.
-    Lab,
-    /// Output of `diagnose --json`.
-    Diagnose,
-    /// Output of `prove --json` and `indexes --json`.
-    Prove,
-}
-
-impl SchemaOf {
-    /// Converts the option to the renderer's type.
-    pub fn described(self) -> report::schema::SchemaCommand {
-        use report::schema::SchemaCommand;
-        match self {
-            SchemaOf::CaptureLog => SchemaCommand::CaptureLog,
-            SchemaOf::CapturePcap => SchemaCommand::CapturePcap,
-            SchemaOf::CaptureProxy => SchemaCommand::CaptureProxy,
-            SchemaOf::Inspect => SchemaCommand::Inspect,
-            SchemaOf::Show => SchemaCommand::Show,
-            SchemaOf::DryRun => SchemaCommand::DryRun,
-            SchemaOf::Compare => SchemaCommand::Compare,
-            SchemaOf::Cpu => SchemaCommand::Cpu,
-            SchemaOf::Sweep => SchemaCommand::Sweep,
-            SchemaOf::Observe => SchemaCommand::Observe,
-            SchemaOf::ExportEvidence => SchemaCommand::ExportEvidence,
-            SchemaOf::Lab => SchemaCommand::Lab,
-            SchemaOf::Diagnose => SchemaCommand::Diagnose,
-            SchemaOf::Prove => SchemaCommand::Prove,
-        }
-    }
 }
 
 /// Options of `rehearse recover`.

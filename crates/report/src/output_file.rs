@@ -40,6 +40,12 @@ pub const MARKDOWN: Form = Form {
     start: crate::compare_markdown::MARK,
 };
 
+/// History as comma-separated values.
+pub const HISTORY_CSV: Form = Form {
+    option: "--output",
+    start: "time,run,",
+};
+
 /// File to write.
 #[derive(Debug)]
 pub struct Output {

@@ -11,6 +11,7 @@ use capture_proxy::ProxyStatus;
 use capture_wire::pcap::PcapReport;
 use compare::Comparison;
 use cpu_profile::phases::PhaseReport;
+use history::History;
 use inspect::Inspection;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -30,6 +31,10 @@ use study::sweep::SweepReport;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/3";
+}
+
+impl Document for History {
+    const SCHEMA: &'static str = "rehearse/history/1";
 }
 
 impl Document for PhaseReport {
@@ -83,11 +88,13 @@ pub enum SchemaCommand {
     Diagnose,
     /// `rehearse prove --json`
     Prove,
+    /// `rehearse history show --json`
+    History,
 }
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 14] = [
+    pub const ALL: [SchemaCommand; 15] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -102,6 +109,7 @@ impl SchemaCommand {
         SchemaCommand::Lab,
         SchemaCommand::Diagnose,
         SchemaCommand::Prove,
+        SchemaCommand::History,
     ];
 
     /// Returns its name in `docs/schemas/NAME.schema.json`.
@@ -121,6 +129,7 @@ impl SchemaCommand {
             SchemaCommand::Lab => "lab",
             SchemaCommand::Diagnose => "diagnose",
             SchemaCommand::Prove => "prove",
+            SchemaCommand::History => "history",
         }
     }
 
@@ -141,6 +150,7 @@ impl SchemaCommand {
             SchemaCommand::Lab => of::<CaseReport>(),
             SchemaCommand::Diagnose => of::<DiagnosisReport>(),
             SchemaCommand::Prove => of::<ProofReport>(),
+            SchemaCommand::History => document::<History>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -122,7 +122,7 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
         let read = std::thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|reader| scope.spawn(|| read_profile(reader, common_stalls.as_deref())))
+                .map(|reader| scope.spawn(|| read_stats(reader, common_stalls.as_deref())))
                 .collect();
             threads
                 .into_iter()
@@ -163,7 +163,8 @@ fn common_stalls(readers: &[&RunReader]) -> Option<Vec<ToolStall>> {
     })
 }
 
-fn read_profile(
+/// Reads the statistics of a run. Times within these stalls, or else within its own, are not compared.
+pub(crate) fn read_stats(
     reader: &RunReader,
     stalls: Option<&[ToolStall]>,
 ) -> Result<RunStats, ArchiveError> {

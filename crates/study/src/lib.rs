@@ -55,6 +55,7 @@ pub mod proof;
 pub mod prove_findings;
 pub mod record_profile;
 pub mod rewrite_workload;
+pub mod run_numbers;
 pub mod run_summary;
 pub mod run_time;
 mod runner;

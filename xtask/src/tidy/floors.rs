@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 28] = [
+const FLOORS: [(&str, u8); 29] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
@@ -29,6 +29,7 @@ const FLOORS: [(&str, u8); 28] = [
     ("inspect", 3),
     ("time-breakdown", 3),
     ("compare", 3),
+    ("history", 3),
     ("diagnose", 3),
     ("study", 4),
     ("report", 5),
@@ -37,7 +38,7 @@ const FLOORS: [(&str, u8); 28] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 16] = [
+const WITHIN_A_FLOOR: [(&str, &str); 17] = [
     // Its threads have a low priority.
     ("http-server", "event-loop"),
     // A run refers to the statements of a workload.
@@ -51,6 +52,8 @@ const WITHIN_A_FLOOR: [(&str, &str); 16] = [
     // Both read processor statistics from /proc.
     ("observe", "cpu-profile"),
     ("inspect", "statistics"),
+    // A history keeps the numbers that a comparison judges.
+    ("history", "compare"),
     ("compare", "statistics"),
     // A comparison includes changed plans and waits.
     ("compare", "plans"),

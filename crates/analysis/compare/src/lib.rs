@@ -56,7 +56,7 @@ pub use judgement::{
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use rows_change::{RowsChange, RowsComparison};
 pub use rows_reason::RowsReason;
-pub use run_stats::RunStats;
+pub use run_stats::{RunStats, StatementNumbers};
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};
 pub use work::{WORK_FACTOR, WorkChange, WorkComparison, WorkCounter, WorkPerCall};

@@ -12,7 +12,7 @@ use workload::StatementText;
 use crate::over_time::TimesByStretch;
 use crate::root_error::{ErrorKey, RootFinder};
 use crate::statement_stats::{FailureCount, StatementStats};
-use crate::work::describes;
+use crate::work::{WorkPerCall, describes};
 use statistics::Histogram;
 use statistics::LatencySummary;
 use statistics::STRETCHES_MAX;
@@ -57,7 +57,35 @@ pub struct RunStats {
     stalls: Vec<ToolStall>,
 }
 
+/// Numbers of one statement in one run, or of all statements.
+#[derive(Debug, Clone, Copy)]
+pub struct StatementNumbers<'a> {
+    /// Fingerprint; `None` for all statements together.
+    pub fingerprint: Option<Fingerprint>,
+    /// Normal form; empty for all statements together.
+    pub sql: &'a str,
+    /// Number of executions that succeeded.
+    pub done: u64,
+    /// Number of executions that failed.
+    pub failed: u64,
+    /// Service times of those that succeeded; `None` if none did.
+    pub latency: Option<LatencySummary>,
+    /// Work that the server counted; `None` without statistics of these executions.
+    pub work: Option<WorkPerCall>,
+}
+
 impl RunStats {
+    /// Returns the numbers of all statements together, and of each one in any order.
+    pub fn numbers(&self) -> impl Iterator<Item = StatementNumbers<'_>> {
+        let all = StatementNumbers::new(None, "", &self.all, None);
+        let each = self.statements.iter().map(|(fingerprint, stats)| {
+            let work = self.work_of(*fingerprint);
+            let text = self.text(*fingerprint).map_or("", |text| &text.sql);
+            StatementNumbers::new(Some(*fingerprint), text, stats, work)
+        });
+        std::iter::once(all).chain(each)
+    }
+
     /// Reads a run: its manifest, its executions, in order within each session, and its statement texts.
     ///
     /// # Errors
@@ -253,5 +281,23 @@ impl RunStats {
 
     pub(crate) fn tool_lag(&self) -> Option<LatencySummary> {
         self.tool_lag.latency_summary()
+    }
+}
+
+impl<'a> StatementNumbers<'a> {
+    fn new(
+        fingerprint: Option<Fingerprint>,
+        sql: &'a str,
+        stats: &StatementStats,
+        work: Option<StatementTotals>,
+    ) -> Self {
+        StatementNumbers {
+            fingerprint,
+            sql,
+            done: stats.outcomes.done,
+            failed: stats.outcomes.failed(),
+            latency: stats.service.latency_summary(&stats.service.sorted()),
+            work: work.as_ref().and_then(WorkPerCall::of),
+        }
     }
 }

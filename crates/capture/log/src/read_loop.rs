@@ -251,6 +251,17 @@ fn skip_oversized(
     Ok(lines)
 }
 
+/// Reads more of the input, and reports the progress.
+fn read_more(
+    window: &mut Window,
+    assembler: &mut Assembler<'_>,
+    on_progress: &mut dyn FnMut(&Window, u64),
+) -> std::io::Result<()> {
+    window.fill()?;
+    on_progress(window, assembler.account().events);
+    Ok(())
+}
+
 #[inline(never)]
 fn read_with(
     mut reader: impl Reader,
@@ -283,13 +294,12 @@ fn read_with(
                 notes.extend(disorder_note(disordered));
                 return Ok(last_us);
             }
-            window.fill().map_err(to_error)?;
-            on_progress(window, assembler.account().events);
+            read_more(window, assembler, on_progress).map_err(to_error)?;
             continue;
         }
         let complete = window.is_at_end() || settling;
-        let was_tried = whole.is_some();
-        let mut next = match whole.take() {
+        let tried = whole.take();
+        let mut next = match tried {
             None => reader.next(window.text(), complete, place),
             Some(length) => reader.next(window.bytes()[..length].into(), true, place),
         };
@@ -329,23 +339,18 @@ fn read_with(
             // A record may contain newlines: more of an incomplete one will come.
             ReadResult::Unreadable { .. } if settling => {
                 settling = false;
-                window.fill().map_err(to_error)?;
-                on_progress(window, assembler.account().events);
+                read_more(window, assembler, on_progress).map_err(to_error)?;
                 continue;
             }
             ReadResult::More if window.bytes().len() >= ENTRY_BYTES_MAX => {
-                whole = whole_lines(window.bytes()).filter(|_| !was_tried);
-                if whole.is_some() {
-                    continue;
+                whole = whole_lines(window.bytes()).filter(|_| tried.is_none());
+                if whole.is_none() {
+                    place.line += skip_oversized(window, place, assembler).map_err(to_error)?;
                 }
-                let lines = skip_oversized(window, place, assembler).map_err(to_error)?;
-                on_progress(window, assembler.account().events);
-                place.line += lines;
                 continue;
             }
             ReadResult::More => {
-                window.fill().map_err(to_error)?;
-                on_progress(window, assembler.account().events);
+                read_more(window, assembler, on_progress).map_err(to_error)?;
                 continue;
             }
             other => account_other(other, &window.bytes()[..length], place, assembler, turn),

@@ -79,13 +79,13 @@ impl Stage {
     pub(crate) fn create(
         case: Case,
         directory: &Path,
-        server: &ServerRequirements,
+        (server, options): (&ServerRequirements, SandboxOptions),
         context: Context,
     ) -> Result<Self, Failure> {
         create_directory(directory)?;
         let places = Dirs::from_environment()?;
         let installation = (context.find_installation)(server, &places)?;
-        let mut server = Sandbox::create(&installation, SandboxOptions::default(), &places)?;
+        let mut server = Sandbox::create(&installation, options, &places)?;
         let endpoint = server.start()?;
         notes::note(&format!(
             "{}: PostgreSQL {}, deleted when the case ends.",

@@ -7,6 +7,7 @@ pub mod cpu;
 pub mod diagnose;
 pub mod export_evidence;
 pub mod flame;
+pub mod history;
 pub mod indexes;
 pub mod inspect;
 pub mod key;

@@ -1,7 +1,7 @@
 //! `rehearse schema`: prints the JSON schema of a command's output.
 
 use crate::exit_status::ExitStatus;
-use crate::options::Schema;
+use crate::options::schema::Schema;
 use crate::terminal;
 use study::Failure;
 

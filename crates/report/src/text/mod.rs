@@ -13,6 +13,7 @@ pub mod dry_run_text;
 pub mod evidence_text;
 mod fitness_finding_text;
 pub mod fitness_text;
+pub mod history_text;
 pub mod inspect_text;
 pub(crate) mod line;
 pub mod live_text;

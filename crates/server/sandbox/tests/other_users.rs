@@ -24,7 +24,13 @@ fn is_root() -> bool {
 fn attack(test: &str, what: &str) -> String {
     let top = tempfile::tempdir_in("/tmp").unwrap();
     let program = top.path().join("attacker");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Not by `fs::copy`: another test's thread that starts a program has the open file for a moment, and what
+    // is open for writing cannot be executed.
+    let copied = Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(top.path(), open).unwrap();
     let output = Command::new(&program)

@@ -1,0 +1,70 @@
+//! Options of `rehearse schema`.
+
+use clap::{Args, ValueEnum};
+
+/// Options of `rehearse schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Print the schema of this output.
+    #[arg(value_enum, value_name = "OUTPUT")]
+    pub of: SchemaOf,
+}
+
+/// Outputs that have a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Output of `capture log --json`.
+    CaptureLog,
+    /// Output of `capture pcap --json`.
+    CapturePcap,
+    /// Output of `capture proxy --json`.
+    CaptureProxy,
+    /// Output of `inspect --json`.
+    Inspect,
+    /// Output of `show --json` and `replay --json`.
+    Show,
+    /// Output of `replay --dry-run --json`.
+    DryRun,
+    /// Output of `compare --json`.
+    Compare,
+    /// Output of `cpu --json` and `profile --json`.
+    Cpu,
+    /// Output of `sweep --json`.
+    Sweep,
+    /// Output of `observe --json`, and `observed` of `show --json`.
+    Observe,
+    /// Output of `export-evidence --json`, and `evidence.json` in the archive.
+    ExportEvidence,
+    /// Output of `lab NAME --json`.
+    Lab,
+    /// Output of `diagnose --json`.
+    Diagnose,
+    /// Output of `prove --json` and `indexes --json`.
+    Prove,
+    /// Output of `history show --json`.
+    History,
+}
+
+impl SchemaOf {
+    /// Converts the option to the renderer's type.
+    pub fn described(self) -> report::schema::SchemaCommand {
+        use report::schema::SchemaCommand;
+        match self {
+            SchemaOf::CaptureLog => SchemaCommand::CaptureLog,
+            SchemaOf::CapturePcap => SchemaCommand::CapturePcap,
+            SchemaOf::CaptureProxy => SchemaCommand::CaptureProxy,
+            SchemaOf::Inspect => SchemaCommand::Inspect,
+            SchemaOf::Show => SchemaCommand::Show,
+            SchemaOf::DryRun => SchemaCommand::DryRun,
+            SchemaOf::Compare => SchemaCommand::Compare,
+            SchemaOf::Cpu => SchemaCommand::Cpu,
+            SchemaOf::Sweep => SchemaCommand::Sweep,
+            SchemaOf::Observe => SchemaCommand::Observe,
+            SchemaOf::ExportEvidence => SchemaCommand::ExportEvidence,
+            SchemaOf::Lab => SchemaCommand::Lab,
+            SchemaOf::Diagnose => SchemaCommand::Diagnose,
+            SchemaOf::Prove => SchemaCommand::Prove,
+            SchemaOf::History => SchemaCommand::History,
+        }
+    }
+}
