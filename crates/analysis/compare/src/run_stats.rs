@@ -7,7 +7,7 @@ use run::{
     is_in_stall,
 };
 use sql::Fingerprint;
-use workload::StatementText;
+use workload::{Sqlstate, StatementText};
 
 use crate::over_time::TimesByStretch;
 use crate::root_error::{ErrorKey, RootFinder};
@@ -40,6 +40,8 @@ pub struct RunStats {
     pub(crate) connects: StatementStats,
     pub(crate) statements: HashMap<Fingerprint, StatementStats>,
     pub(crate) no_connection: u64,
+    /// Statements that ended otherwise than in the capture.
+    pub(crate) diverged: u64,
     pub(crate) last_done_ns: i64,
     /// Response time (due → done) of the statements that succeeded.
     pub(crate) response: Series,
@@ -119,6 +121,7 @@ impl RunStats {
             connects: StatementStats::new(SEED_CONNECTS),
             statements: HashMap::new(),
             no_connection: 0,
+            diverged: 0,
             last_done_ns: 0,
             response: Series::new(SEED_RESPONSE),
             tool_lag: Histogram::new(),
@@ -186,6 +189,7 @@ impl RunStats {
         if !execution.is_statement() {
             return;
         }
+        self.diverged += u64::from(diverges(execution, self.info.workload.failures_named));
         self.all.add(execution, slot, in_stall);
         if let Some(fingerprint) = execution.fingerprint {
             self.statements
@@ -299,5 +303,26 @@ impl<'a> StatementNumbers<'a> {
             latency: stats.service.latency_summary(&stats.service.sorted()),
             work: work.as_ref().and_then(WorkPerCall::of),
         }
+    }
+}
+
+/// SQLSTATE with which a server refuses the statements of a failed transaction. They follow from the error
+/// that broke it.
+const REFUSED: Sqlstate = Sqlstate(*b"25P02");
+
+/// Returns whether an execution ended otherwise than in the capture. If the capture does not name every
+/// failure, a captured duration or number of rows shows that a statement succeeded.
+fn diverges(execution: &Execution, failures_named: bool) -> bool {
+    let captured = &execution.captured;
+    match execution.outcome {
+        Outcome::Skipped(_) | Outcome::Failed(REFUSED) => false,
+        Outcome::Failed(code) => match captured.sqlstate {
+            Some(captured) => captured != code,
+            None => failures_named || captured.duration_us.is_some() || captured.rows.is_some(),
+        },
+        Outcome::Done => match captured.sqlstate {
+            Some(code) => code != REFUSED,
+            None => execution.differs_from_capture(),
+        },
     }
 }

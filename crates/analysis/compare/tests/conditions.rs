@@ -211,3 +211,38 @@ fn unknown_quantities_never_hold_and_are_counted() {
         (false, Some(0), 0)
     );
 }
+
+#[test]
+fn divergence_counts_what_ended_otherwise_than_captured() {
+    let captured = |mut executions: Vec<Execution>| {
+        for one in &mut executions {
+            one.captured.rows = Some(one.rows);
+        }
+        executions
+    };
+    let before = captured(traffic(1, [1.0; 3], None));
+    let mut after = captured(traffic(2, [1.0; 3], None));
+    let code = workload::Sqlstate(*b"23505");
+    // New error; the same error as captured; another one; one that is gone; other rows. A statement that was
+    // refused since its transaction had failed follows from another.
+    after[1] = failed(&after[1], "23505", 1e5);
+    for at in [2, 3, 4] {
+        after[at].captured.sqlstate = Some(code);
+        after[at].captured.rows = None;
+    }
+    after[2] = failed(&after[2], "23505", 1e5);
+    after[3] = failed(&after[3], "23503", 1e5);
+    after[5].captured.rows = Some(after[5].rows + 1);
+    after[6] = failed(&after[6], "25P02", 1e5);
+    let comparison = compared(before, after);
+    assert_eq!(comparison.after.diverged, 4);
+    for (condition, holds) in [
+        ("divergence", true),
+        ("divergence = 4", true),
+        ("before.divergence", false),
+        ("divergence > 0.05%", true),
+        ("divergence > 1%", false),
+    ] {
+        assert_eq!(check(condition, &comparison).holds, holds, "{condition}");
+    }
+}

@@ -75,6 +75,8 @@ struct Row {
 struct Page<'a> {
     frame: Frame,
     view: &'a Comparison,
+    /// Versions of the servers, such as `15.18 → 17.2`; empty if unknown.
+    versions: String,
     names: String,
     verdict: Headline,
     sides: [Side; 2],
@@ -112,6 +114,7 @@ pub fn render_html(view: &Comparison) -> String {
             ("data-details", script_json(&packed::details(&statements))),
         ]),
         view,
+        versions: side_by_side::versions(view),
         names: format!(
             "{} → {}",
             one_line(&side_by_side::names(&view.before), 80),

@@ -24,6 +24,9 @@ pub struct SideFacts {
     pub failed: u64,
     /// Statements that were never sent.
     pub skipped: u64,
+    /// Statements that ended otherwise than in the capture, as far as that is known: with another error, another
+    /// number of rows or other values.
+    pub diverged: u64,
     /// Statements answered per second of replay; `None` if the runs took no time.
     pub throughput_per_s: Option<f64>,
     /// Response time (due → done) of the statements that succeeded.
@@ -59,6 +62,8 @@ pub struct RunFacts {
     pub failed: u64,
     /// Statements that were never sent.
     pub skipped: u64,
+    /// Statements that ended otherwise than in the capture, as far as that is known.
+    pub diverged: u64,
     /// Connections opened.
     pub connects: u64,
     /// Connections that could not be opened.
@@ -95,6 +100,7 @@ pub(super) fn side_facts(runs: &[RunStats], response: Option<LatencySummary>) ->
         done,
         failed,
         skipped: sum(|run| run.skipped),
+        diverged: sum(|run| run.diverged),
         throughput_per_s: (elapsed_ns > 0)
             .then(|| (done + failed) as f64 * 1e9 / elapsed_ns as f64),
         response,
@@ -117,6 +123,7 @@ fn run_facts(run: &RunStats) -> RunFacts {
         done: run.all.outcomes.done,
         failed: run.all.outcomes.failed(),
         skipped: run.all.outcomes.skipped,
+        diverged: run.diverged,
         connects: run.connects.outcomes.done,
         connects_failed: run.connects.outcomes.failed(),
         response: run.response.latency_summary(&run.response.sorted()),

@@ -272,6 +272,15 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
         Name::Throughput => of(throughput),
         Name::Elapsed => of(elapsed),
         Name::Errors => Some(facts(comparison, side(quantity)).failed as f64),
+        Name::Divergence => {
+            let facts = facts(comparison, side(quantity));
+            let diverged = facts.diverged as f64;
+            let sent = (facts.done + facts.failed) as f64;
+            match kind {
+                Kind::Share => (sent > 0.0).then(|| diverged / sent),
+                _ => Some(diverged),
+            }
+        }
         Name::NewErrors => Some(errors(ErrorDirection::New)),
         Name::MoreErrors => Some(errors(ErrorDirection::More)),
         Name::GoneErrors => Some(errors(ErrorDirection::Gone)),

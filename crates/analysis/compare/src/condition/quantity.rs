@@ -76,6 +76,7 @@ pub enum Name {
     Faster,
     RowsDiffer,
     DigestsDiffer,
+    Divergence,
 }
 
 /// Boolean quantity.
@@ -131,7 +132,7 @@ pub(super) enum QuantityKind {
 }
 
 /// All quantities of conditions.
-pub const QUANTITIES: [QuantityDescription; 27] = {
+pub const QUANTITIES: [QuantityDescription; 28] = {
     use Name::*;
     use QuantityKind::*;
     [
@@ -195,6 +196,11 @@ pub const QUANTITIES: [QuantityDescription; 27] = {
             "digests_differ",
             Number(DigestsDiffer),
             "statements with as many rows as before, and other values in them",
+        ),
+        of(
+            "divergence",
+            Number(Divergence),
+            "statements that ended otherwise than in the capture: with another error, other rows or other values",
         ),
         of(
             "regression",
@@ -284,6 +290,7 @@ impl Name {
             Max | Total | Added => &[Kind::Time],
             Throughput => &[Kind::Ratio, Kind::Count],
             FailureRate => &[Kind::Share],
+            Divergence => &[Kind::Count, Kind::Share],
             Calls | Failures | Skipped | Errors | NewErrors | MoreErrors | GoneErrors | Slower
             | Faster | RowsDiffer | DigestsDiffer => &[Kind::Count],
         }
@@ -324,7 +331,7 @@ impl Name {
 
     /// Whether it may be a test on its own, which holds if the count is not zero.
     pub(super) fn may_stand_alone(self) -> bool {
-        self.kinds() == [Kind::Count] && self.subjects() == [Subject::All]
+        self.kinds()[0] == Kind::Count && self.subjects() == [Subject::All]
     }
 
     /// Returns the name as it is written.

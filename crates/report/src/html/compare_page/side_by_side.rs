@@ -39,6 +39,24 @@ pub(super) fn names(side: &SideFacts) -> String {
     each(side, |run| one_line(&run.name, 300))
 }
 
+/// Returns the versions of the servers of both sides: one if they are equal, and an empty text if none is
+/// known.
+pub(super) fn versions(view: &Comparison) -> String {
+    // Packagers add their own version after a blank.
+    let number = |side: &SideFacts| {
+        each(side, |run| {
+            let version = run.server_version.split(' ').next();
+            one_line(version.unwrap_or_default(), 20)
+        })
+    };
+    let (before, after) = (number(&view.before), number(&view.after));
+    match (before == after, before.as_str()) {
+        (true, "–") => String::new(),
+        (true, _) => before,
+        (false, _) => format!("{before} → {after}"),
+    }
+}
+
 /// Returns the longest duration of a side's runs.
 fn took(side: &SideFacts) -> String {
     let longest_ns = side.runs.iter().map(|run| run.elapsed_ns).max();
