@@ -20,6 +20,7 @@
 //! has a sentence for the user. It does not know how results are shown.
 
 pub mod baseline_run;
+mod cache_warming;
 mod candidate_ranking;
 pub mod capture_log;
 pub mod captured_server;

@@ -5,7 +5,9 @@
 mod known_differences;
 mod made_up;
 
-use compare::proof::{Effect, Goal, PairedBlock, Verdict, effect, plan_interim_looks, verdict};
+use compare::proof::{
+    Effect, Goal, PairedBlock, Verdict, WorkSupport, effect, plan_interim_looks, verdict,
+};
 use compare::{Comparison, Direction, Finding, StatementComparison};
 use known_differences::{CHANGED, CallCounts, Truth, compared, count_calls, totals};
 
@@ -132,11 +134,12 @@ fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
         .map(|(before, after)| PairedBlock {
             before: [before[0], before[1]],
             after: [after[0], after[1]],
+            loads: None,
         })
         .collect();
     let look = plan_interim_looks(2)[0];
     let found = effect(&blocks, look.error).unwrap();
-    let word = verdict(&found, Goal::Total, margin);
+    let word = verdict(&found, Goal::Total, margin, WorkSupport::Supported);
     (word, found, compared(&truth, at, margin))
 }
 

@@ -23,6 +23,7 @@ mod execution_counts;
 mod facts;
 mod facts_table;
 mod format;
+mod machine_load;
 mod observed;
 mod observed_table;
 mod profiled;
@@ -41,6 +42,7 @@ pub use facts::{
     PlanOutcome, RelationFact, SettingFact,
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
+pub use machine_load::MachineLoad;
 pub use observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, STATISTICS_PROBE, SampleWindow,
     SampledStatement, StatementStatistics,

@@ -78,8 +78,8 @@ pub struct ChangeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Goal")]
 pub struct GoalArgs {
-    /// Improve this: total (response time), p50, p99, cpu (of the server), wal (bytes) or
-    /// throughput.
+    /// Improve this: total (response time), p50, p99, cpu (of the server), wal (bytes), blocks
+    /// (read) or throughput.
     #[arg(long, value_name = "GOAL", default_value = "total")]
     pub goal: Goal,
     /// Treat differences up to this percentage as no difference.

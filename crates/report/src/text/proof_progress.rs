@@ -3,9 +3,10 @@
 use compare::proof::Goal;
 use study::Event;
 use study::notes::note;
-use study::proof::{Proof, ProofDisplay, ProofJournal, ProofReplays, ProofTrial, SideResult};
+use study::proof::{Look, Proof, ProofDisplay, ProofJournal, ProofReplays, ProofTrial, SideResult};
 
-use super::units::quantity;
+use super::proof_text::goal_advice;
+use super::units::{counted, quantity};
 
 /// Reports a running proof as notes.
 #[derive(Debug, Default)]
@@ -79,11 +80,26 @@ impl ProofNarrator {
                 "There is time for {} blocks at most.{noise}",
                 decision.blocks
             ));
+            if let Some(text) = goal_advice(goal, &journal.goal_noise(statements)) {
+                note(&text);
+            }
         }
         let results = journal.side_results(goal, statements);
         let sides = &journal.plan().sides[1..];
         for ((side, before), now) in sides.iter().zip(&self.results).zip(&results) {
-            for (effect, verdict) in now.looks.iter().skip(before.looks.len()) {
+            for Look {
+                effect, verdict, ..
+            } in now.looks.iter().skip(before.looks.len())
+            {
+                if now.harmful_in.is_some() {
+                    note(&format!(
+                        "{} is lost after {}: × {:.3}, and every run is far worse than all unchanged ones. It has no further runs.",
+                        side.name,
+                        counted(now.blocks.into(), "block"),
+                        effect.ratio
+                    ));
+                    continue;
+                }
                 note(&format!(
                     "After {} blocks {} is {}: × {:.3} ({:.3} – {:.3}).",
                     effect.blocks,

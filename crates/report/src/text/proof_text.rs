@@ -1,7 +1,7 @@
 //! Text on a proof: the verdicts, their basis, and other changes.
 
 use compare::StatementComparison;
-use compare::proof::{Effect, Verdict};
+use compare::proof::{Effect, Goal, Verdict, WorkSupport};
 use diagnose::ScreeningMethod;
 use statistics::Measure;
 use statistics::Unit;
@@ -11,7 +11,9 @@ use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{bytes, count, counted, duration, percent, quantity, ratio};
 use study::ScreenedCandidate;
-use study::proof::{Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport};
+use study::proof::{
+    GoalNoise, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, recommend,
+};
 
 /// Approximate maximum number of lines: the height of a screen.
 const LINES: usize = 40;
@@ -32,6 +34,11 @@ pub fn render_text(view: &ProofReport, style: &TextStyle) -> String {
     lines.extend(wrapped(&extent(view), "  ", "  ", width));
     for note in &view.notes {
         lines.extend(wrapped(note, "  ", "  ", width));
+    }
+    let is_unclear = view.sides.iter().any(|side| !side.verdict.is_clear());
+    let advice = goal_advice(view.goal, &view.goal_noise).filter(|_| is_unclear);
+    if let Some(advice) = advice {
+        lines.extend(wrapped(&advice, "  ", "  ", width));
     }
     let sides = view.sides.len().max(1);
     lines.extend(candidate_lines(view, *style));
@@ -229,12 +236,55 @@ fn extent(view: &ProofReport) -> String {
             percent(shows, 1.0)
         ));
     }
+    text.push_str(&format!("; order of seed {}", view.seed));
+    let looks = || view.sides.iter().flat_map(|side| &side.interim_analyses);
+    if looks().any(|look| look.effect.is_load_adjusted) {
+        text.push_str("; adjusted for the load of the machine by others");
+    }
     text.push_str(match view.ended {
         ProofEnd::TimeOver => "; the time was over",
         ProofEnd::Stopped => "; it was stopped, and --resume continues it",
         ProofEnd::Clear | ProofEnd::AllBlocks => "",
     });
     text
+}
+
+/// Recommends goals whose noise is far less than that of the chosen one.
+pub(crate) fn goal_advice(chosen: Goal, noise: &[GoalNoise]) -> Option<String> {
+    let (own, better) = recommend(chosen, noise)?;
+    let listed: Vec<String> = better
+        .iter()
+        .map(|one| format!("--goal {} ({})", one.goal.name(), percent(one.noise, 1.0)))
+        .collect();
+    Some(format!(
+        "Unchanged runs differ by {} in {}, and by far less in others, which show smaller differences: {}. \
+         Counters of work do not depend on the machine's load, and show only changes of work.",
+        percent(own.noise, 1.0),
+        own.goal.words(),
+        listed.join(", ")
+    ))
+}
+
+/// Describes why a change lost at once, or what an unproven verdict lacks.
+fn basis_text(side: &ProofSideReport) -> &'static str {
+    let last = side.interim_analyses.last();
+    let unsupported = last.filter(|last| last.support == WorkSupport::Unsupported);
+    match unsupported {
+        _ if side.is_harmful => {
+            ": every run with it was far worse than all unchanged ones, so it had no further runs"
+        }
+        Some(last)
+            if side.verdict == Verdict::NotProven
+                && (last.effect.low > 1.0 || last.effect.high < 1.0) =>
+        {
+            ": no counter of work changed with it, so chance must be ruled out by at least three blocks in a random order, which it is not"
+        }
+        _ if side.verdict == Verdict::NotProven => {
+            ": neither a difference beyond the margin nor that there is none could be shown"
+        }
+        _ if side.verdict == Verdict::Same => ", shown to be within the margin",
+        _ => "",
+    }
 }
 
 /// Describes the verdict on a change in a sentence without a full stop.
@@ -246,15 +296,9 @@ pub fn verdict_text(view: &ProofReport, side: &ProofSideReport) -> String {
             view.goal.words()
         ),
     };
-    let why = match side.verdict {
-        Verdict::NotProven => {
-            ": neither a difference beyond the margin nor that there is none could be shown"
-        }
-        Verdict::Same => ", shown to be within the margin",
-        Verdict::Won | Verdict::Lost => "",
-    };
+    let why = basis_text(side);
     let blocks = match &side.effect {
-        Some(effect) => format!(" ({})", counted(effect.blocks.into(), "block")),
+        Some(_) => format!(" ({})", counted(side.blocks.into(), "block")),
         None => String::new(),
     };
     format!("{}: {effect}{why}{blocks}", one_line(&side.name, 80))

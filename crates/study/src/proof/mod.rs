@@ -1,9 +1,9 @@
-//! A proof: changes are compared with the unchanged side, in mirrored blocks, until each verdict is clear or the time is
+//! A proof: changes are compared with the unchanged side, in randomised blocks, until each verdict is clear or the time is
 //! over.
 //!
 //! ```text
 //! noise runs (unchanged) ─► decision: number of blocks, and with it the interim analyses
-//!    ─► block: sides in a random order and back again (A B B A) ─► at an interim analysis: effect, verdict ─► …
+//!    ─► block: two runs of each side in a random order ─► at an interim analysis: effect, verdict ─► …
 //! ```
 //!
 //! - [`ProofPlan`]: the sides ([`ProofSide`]), the goal, the margin, the seed;
@@ -13,7 +13,8 @@
 //! Which run is next depends on the plan and on the results of earlier runs alone, so a killed proof is resumed as if it
 //! had not been interrupted. Statements are compared elsewhere, from the runs (`compare::compare()`).
 
-mod cache_warming;
+mod goal_noise;
+mod load_probe;
 mod numbers;
 mod perform_proof;
 mod plan;
@@ -37,8 +38,9 @@ use crate::error::ExperimentError;
 use crate::journal::Journal;
 use crate::runner::{EndReason, Experiment, Progress, Step};
 use crate::trial::TrialContext;
-use crate::trial_order::mirrored_block;
+use crate::trial_order::random_block;
 
+pub use goal_noise::{GoalNoise, recommend};
 pub use numbers::{ProofNumbers, RelationSize};
 pub use perform_proof::{ProofDisplay, ProofReplays, perform_proof, perform_runs};
 pub use plan::{Change, Decision, ProofPlan, ProofRecord, ProofSide, ProofTrial};
@@ -46,7 +48,7 @@ pub use report::{
     InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
 };
 pub use request::{ProofGoal, ProofPlace, ProofRequest};
-pub use side_result::SideResult;
+pub use side_result::{Look, SideResult};
 pub use summarise::{CANDIDATES, SideRenderer, summarise};
 
 /// The directory of a proof.
@@ -104,17 +106,25 @@ impl Experiment for Proof {
             if active.len() == 1 {
                 break;
             }
-            let order = mirrored_block(plan.sides.len(), &active, block, plan.seed);
+            let order = random_block(plan.sides.len(), &active, block, plan.seed);
             let needed_s = decision.run_s * order.len() as f64;
+            let is_harmful = |side: usize| side > 0 && results[side - 1].harmful_in.is_some();
             for (at, side) in order.into_iter().enumerate() {
-                trial = ProofTrial {
+                let next = ProofTrial {
                     number: trial.number + 1,
                     block,
                     side,
                 };
-                if is_done(journal, trial) {
+                if is_done(journal, next) {
+                    trial = next;
                     continue;
                 }
+                // The rest of the block is for the others.
+                let is_over = active.iter().all(|side| *side == 0 || is_harmful(*side));
+                if is_harmful(side) || is_over {
+                    continue;
+                }
+                trial = next;
                 let is_over = spent_s(journal, progress) + needed_s > plan.within_s;
                 if at == 0 && (is_over || decision.ended == Some(block - 1)) {
                     let ended = Some(block - 1);
@@ -215,12 +225,7 @@ impl Proof {
             .records()
             .map(|one| number(one).map(f64::ln))
             .collect();
-        let deviation = logs.filter(|logs| logs.len() > 1).map(|logs| {
-            let count = logs.len() as f64;
-            let mean = logs.iter().sum::<f64>() / count;
-            let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
-            (squares / (count - 1.0)).sqrt()
-        });
+        let deviation = logs.and_then(|logs| goal_noise::deviation(&logs));
         let of_block_s = run_s * (RUNS * plan.sides.len()) as f64;
         let fitting = ((plan.within_s - spent_s(journal, progress)) / of_block_s).floor();
         Decision {
@@ -236,20 +241,10 @@ impl Proof {
 mod tests {
     use super::*;
     use crate::journal::Manifest;
+    use compare::proof::Verdict;
 
-    /// Measures side 1 as clearly faster than the unchanged, and side 2 as noise.
-    fn record(proof: &Proof, trial: ProofTrial) -> ProofRecord {
-        let noise = f64::from(trial.number * 7_919 % 11) / 11.0;
-        let response_s = [1.0 + noise / 1e3, 0.5 + noise / 1e3, 0.8 + noise][trial.side];
-        let numbers = ProofNumbers {
-            response_s,
-            ..ProofNumbers::default()
-        };
-        proof.record(trial, 0, 1.0, Ok(numbers)).unwrap()
-    }
-
-    #[test]
-    fn proof_resumed_after_each_run_continues_as_if_not_interrupted() {
+    /// Performs a proof of up to four blocks, opening its directory again before each run, and returns the trials.
+    fn perform(response_s: impl Fn(ProofTrial) -> f64) -> (ProofJournal, Vec<ProofTrial>) {
         let proof = Proof {
             workloads: Vec::new(),
             options: Options::default(),
@@ -270,23 +265,60 @@ mod tests {
         let manifest = Manifest::new(plan, Default::default(), Vec::new(), 0);
         ProofJournal::begin(&path, None, manifest).unwrap();
         let mut trials = Vec::new();
-        let journal = loop {
+        loop {
             let mut journal = ProofJournal::open(&path).unwrap();
             match proof.next(&mut journal, &Progress::default()).unwrap() {
                 Step::End(end) => {
                     assert_eq!(end, EndReason::Complete);
-                    break journal;
+                    return (journal, trials);
                 }
                 Step::Trial { trial, number, .. } => {
                     trials.push(trial);
                     assert_eq!(number as usize, trials.len(), "{trial:?} is repeated");
-                    journal.add(record(&proof, trial)).unwrap();
+                    let numbers = ProofNumbers {
+                        response_s: response_s(trial),
+                        ..ProofNumbers::default()
+                    };
+                    let record = proof.record(trial, 0, 1.0, Ok(numbers));
+                    journal.add(record.unwrap()).unwrap();
                 }
             }
-        };
-        // Side 1 is clear after two blocks, and is not part of the others.
+        }
+    }
+
+    fn noise(trial: ProofTrial) -> f64 {
+        f64::from(trial.number * 7_919 % 11) / 11.0
+    }
+
+    #[test]
+    fn proof_resumed_after_each_run_continues_as_if_not_interrupted() {
+        // Side 1 is clearly faster than the unchanged, and side 2 is noise.
+        let (journal, trials) = perform(|trial| {
+            let noise = noise(trial);
+            [1.0 + noise / 1e3, 0.5 + noise / 1e3, 0.8 + noise][trial.side]
+        });
+        // Side 1 is clear after three blocks, and is not part of the fourth.
         let runs = |block| trials.iter().filter(|one| one.block == block).count();
-        assert_eq!([0, 1, 2, 3, 4].map(runs), [2, 6, 6, 4, 4]);
-        assert_eq!(journal.side_results(Goal::Total, 1)[0].blocks, 2);
+        assert_eq!([0, 1, 2, 3, 4].map(runs), [2, 6, 6, 6, 4]);
+        assert_eq!(journal.side_results(Goal::Total, 1)[0].blocks, 3);
+    }
+
+    #[test]
+    fn harmful_change_has_one_run() {
+        let (journal, trials) = perform(|trial| {
+            let noise = noise(trial);
+            [1.0 + noise / 1e3, 753.0 + noise, 0.8 + noise][trial.side]
+        });
+        let runs = |side| trials.iter().filter(|one| one.side == side).count();
+        assert_eq!([0, 1, 2].map(runs), [2 + 8, 1, 8]);
+        let result = &journal.side_results(Goal::Total, 1)[0];
+        assert_eq!(
+            (result.verdict(), result.harmful_in),
+            (Verdict::Lost, Some(1))
+        );
+        // Without another change the block ends, too.
+        let (_, trials) = perform(|trial| [1.0, 753.0, 754.0][trial.side] + noise(trial) / 1e3);
+        assert!(trials.len() < 2 + 6, "{trials:?}");
+        assert!(trials.iter().all(|one| one.block < 2));
     }
 }

@@ -3,11 +3,29 @@
 use std::collections::{BTreeMap, HashMap};
 
 use compare::proof::Goal;
-use run::{Execution, Outcome, RunInfo};
+use run::{Execution, MachineLoad, Outcome, RunInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sql::{Fingerprint, StatementClass};
 use statistics::Histogram;
+
+/// Bytes of temporary files that count as few.
+const TEMPORARY_BYTES_FEW: u64 = 1 << 20;
+
+/// Counter of work that supports an effect on time. WAL is none: a longer run has more checkpoints, so that the load affects
+/// its full-page images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkCounter {
+    /// Blocks of tables and indexes.
+    Blocks,
+    /// Bytes of temporary files.
+    TemporaryFiles,
+}
+
+impl WorkCounter {
+    /// All counters.
+    pub const ALL: [WorkCounter; 2] = [WorkCounter::Blocks, WorkCounter::TemporaryFiles];
+}
 
 /// The size of a table or index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +78,15 @@ pub struct ProofNumbers {
     /// database of most sessions.
     #[serde(default)]
     pub blocks: Option<u64>,
+    /// Bytes of temporary files of this database.
+    #[serde(default)]
+    pub temporary_bytes: Option<u64>,
+    /// Load of the machine during the run.
+    #[serde(default)]
+    pub machine: Option<MachineLoad>,
+    /// Time of a fixed computation before and after the run, in seconds: the load of the machine by others.
+    #[serde(default)]
+    pub load_probes_s: Option<(f64, f64)>,
     /// Rows of these tables that were updated.
     #[serde(default)]
     pub updates: Option<u64>,
@@ -84,9 +111,26 @@ impl ProofNumbers {
             Goal::P99 => self.p99_us,
             Goal::Cpu => self.server_cpu_s?,
             Goal::Wal => self.wal_bytes? as f64,
+            Goal::Blocks => self.blocks? as f64,
             Goal::Throughput => statements as f64 / self.elapsed_s,
         };
         (found.is_finite() && found > 0.0).then_some(found)
+    }
+
+    /// Returns a counter of work, if it is known. It is at least 1, so that ratios exist.
+    pub fn work(&self, counter: WorkCounter) -> Option<f64> {
+        let found = match counter {
+            WorkCounter::Blocks => self.blocks?,
+            // A few small files are no work.
+            WorkCounter::TemporaryFiles => self.temporary_bytes?.max(TEMPORARY_BYTES_FEW),
+        };
+        Some(found.max(1) as f64)
+    }
+
+    /// Returns the logarithm of the load of the machine by others, up to a constant; `None` if it was not measured.
+    pub fn load(&self) -> Option<f64> {
+        let (before_s, after_s) = self.load_probes_s?;
+        Some((before_s.ln() + after_s.ln()) / 2.0)
     }
 
     /// Returns the service times of reads, in seconds; `None` without reads.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use compare::proof::{Effect, Goal, Verdict};
+use compare::proof::{Effect, Goal, Verdict, WorkSupport};
 use compare::{ErrorChange, StatementComparison, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
 use statistics::Unit;
 
-use super::ProofRecord;
+use super::{GoalNoise, ProofRecord};
 use crate::screened_candidate::ScreenedCandidate;
 
 /// Reason why a proof ended.
@@ -56,6 +56,8 @@ pub struct ProofReport {
     /// Noise between these runs: the standard deviation of the goal's logarithm, so that 0.05 is
     /// about 5 %.
     pub noise: Option<f64>,
+    /// Noise of every goal between these runs, the least first.
+    pub goal_noise: Vec<GoalNoise>,
     /// Smallest difference, as a share, that all blocks together can show at this noise.
     pub shows: Option<f64>,
     /// Maximum number of blocks, fixed before the first; 0 if it was not fixed.
@@ -89,8 +91,10 @@ pub struct ProofSideReport {
     pub effect: Option<Effect>,
     /// All interim analyses, in order.
     pub interim_analyses: Vec<InterimAnalysis>,
-    /// Number of completed blocks.
+    /// Number of completed blocks; with the incomplete one in which the change was found to be harmful.
     pub blocks: u32,
+    /// Whether it was so harmful that it had no further runs.
+    pub is_harmful: bool,
     /// Numbers of whole runs, including the goal. Their intervals cover all blocks, for one look.
     pub numbers: Vec<ProofNumber>,
     /// Whether something got worse: a statement, an error, or the goal.
@@ -128,6 +132,8 @@ pub struct InterimAnalysis {
     pub effect: Effect,
     /// The verdict.
     pub verdict: Verdict,
+    /// Whether counters of work support the effect.
+    pub support: WorkSupport,
 }
 
 /// Direction in which a number changed beyond the margin.

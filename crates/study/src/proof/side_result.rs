@@ -3,31 +3,49 @@
 use std::path::PathBuf;
 
 use compare::proof::{
-    BLOCKS_MIN, Effect, Goal, PairedBlock, Verdict, effect, plan_interim_looks, verdict,
+    BLOCKS_MIN, ERROR, Effect, Goal, PairedBlock, Verdict, WorkSupport, effect, find_harm,
+    plan_interim_looks, support_by_work, verdict,
 };
 
-use super::numbers::ProofNumbers;
-use super::{ProofJournal, RUNS};
+use super::numbers::{ProofNumbers, WorkCounter};
+use super::{ProofJournal, ProofRecord, RUNS};
+
+/// Interim analysis, and what its verdict rests on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Look {
+    /// The effect on the goal.
+    pub effect: Effect,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Whether counters of work support the effect.
+    pub support: WorkSupport,
+}
 
 /// The result of a changed side so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SideResult {
-    /// Each interim analysis with its verdict.
-    pub looks: Vec<(Effect, Verdict)>,
-    /// Number of complete blocks.
+    /// Each interim analysis.
+    pub looks: Vec<Look>,
+    /// Number of complete blocks; with the incomplete one in which the change was found to be harmful.
     pub blocks: u32,
+    /// Block in which the change was so harmful that it has no further runs.
+    pub harmful_in: Option<u32>,
 }
 
 impl SideResult {
     /// Returns the last verdict.
     pub fn verdict(&self) -> Verdict {
-        self.looks.last().map_or(Verdict::NotProven, |last| last.1)
+        let last = self.looks.last();
+        last.map_or(Verdict::NotProven, |last| last.verdict)
     }
 
     /// Reports whether the verdict was clear before a block, so that the side is not part of it.
     pub(super) fn is_clear_before(&self, block: u32) -> bool {
+        if let Some(harmful_in) = self.harmful_in {
+            return harmful_in < block;
+        }
         let last = self.looks.last();
-        last.is_some_and(|(effect, verdict)| verdict.is_clear() && effect.blocks < block)
+        last.is_some_and(|last| last.verdict.is_clear() && last.effect.blocks < block)
     }
 }
 
@@ -50,9 +68,62 @@ impl ProofJournal {
             .collect()
     }
 
-    /// Returns the goal's measurement of each run of a side and of the unchanged side, by complete blocks.
+    /// Returns the goal's measurement of each run of a side and of the unchanged side, by complete blocks. The load of the
+    /// machine is added for goals that depend on it.
     pub fn blocks_of(&self, side: usize, goal: Goal, statements: u64) -> Vec<PairedBlock> {
-        self.blocks_with(side, &|numbers| numbers.of(goal, statements))
+        let mut blocks = self.blocks_with(side, &|numbers| numbers.of(goal, statements));
+        if !goal.is_work() {
+            self.add_loads(side, &mut blocks);
+        }
+        blocks
+    }
+
+    /// Adds the load of the machine in each run, if it is known for all of them.
+    pub(super) fn add_loads(&self, side: usize, blocks: &mut [PairedBlock]) {
+        let loads = self.blocks_with(side, &ProofNumbers::load);
+        if loads.len() >= blocks.len() {
+            for (block, load) in blocks.iter_mut().zip(loads) {
+                block.loads = Some([load.before, load.after]);
+            }
+        }
+    }
+
+    /// Returns the effects on the counters of work that are known.
+    pub(super) fn work_effects(&self, side: usize, blocks: usize) -> Vec<Effect> {
+        let effect_on = |counter: WorkCounter| {
+            let all = self.blocks_with(side, &|numbers| numbers.work(counter));
+            effect(all.get(..blocks)?, ERROR)
+        };
+        WorkCounter::ALL.into_iter().filter_map(effect_on).collect()
+    }
+
+    /// Returns the first block in which each run of a side was far worse than every unchanged run before it, and the
+    /// effect. Later runs do not change it.
+    fn harm(&self, side: usize, goal: Goal, statements: u64) -> Option<(u32, Effect)> {
+        let records: Vec<&ProofRecord> = self.records().collect();
+        let done = records.iter().filter(|one| one.trial.side == side);
+        done.into_iter().find_map(|last| {
+            let earlier = || {
+                let earlier = records.iter().copied();
+                earlier.filter(|one| one.trial.number <= last.trial.number)
+            };
+            let values = |wanted: usize, of: &dyn Fn(&ProofNumbers) -> Option<f64>| {
+                let runs = earlier().filter(|one| one.trial.side == wanted);
+                let values = runs.map(|one| of(&one.numbers));
+                values.collect::<Option<Vec<f64>>>()
+            };
+            let both = |of: &dyn Fn(&ProofNumbers) -> Option<f64>| {
+                Some((values(0, of)?, values(side, of)?))
+            };
+            let (before, after) = both(&|numbers| numbers.of(goal, statements))?;
+            let work: Vec<_> = WorkCounter::ALL
+                .into_iter()
+                .filter_map(|counter| both(&|numbers| numbers.work(counter)))
+                .collect();
+            let mut found = find_harm(goal, &before, &after, &work)?;
+            found.blocks = last.trial.block;
+            Some((last.trial.block, found))
+        })
     }
 
     /// Returns a measurement of each run of a side and of the unchanged side, by complete blocks. Stops at the first
@@ -73,6 +144,7 @@ impl ProofJournal {
             Some(PairedBlock {
                 before: of(block, 0)?,
                 after: of(block, side)?,
+                loads: None,
             })
         });
         blocks.collect()
@@ -84,10 +156,21 @@ impl ProofJournal {
         let mut result = SideResult {
             looks: Vec::new(),
             blocks: done,
+            harmful_in: None,
         };
         let Some(decision) = self.decision() else {
             return result;
         };
+        if let Some((block, effect)) = self.harm(side, goal, statements) {
+            result.blocks = block;
+            result.harmful_in = Some(block);
+            result.looks.push(Look {
+                effect,
+                verdict: Verdict::Lost,
+                support: WorkSupport::Unsupported,
+            });
+            return result;
+        }
         for look in plan_interim_looks(decision.blocks) {
             let (at, error) = match look.blocks {
                 at if at <= done => (at, look.error),
@@ -97,8 +180,15 @@ impl ProofJournal {
                 _ => break,
             };
             if let Some(effect) = effect(&blocks[..at as usize], error) {
-                let verdict = verdict(&effect, goal, self.plan().margin);
-                result.looks.push((effect, verdict));
+                let margin = self.plan().margin;
+                let work = self.work_effects(side, at as usize);
+                let support = support_by_work(goal, effect.ratio, &work, margin);
+                let verdict = verdict(&effect, goal, margin, support);
+                result.looks.push(Look {
+                    effect,
+                    verdict,
+                    support,
+                });
                 if verdict.is_clear() {
                     break;
                 }

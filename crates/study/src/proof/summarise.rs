@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ::compare::proof::{
-    ERROR, Effect, Goal, Verdict, effect, half_width, plan_interim_looks, verdict,
+    ERROR, Effect, Goal, Verdict, WorkSupport, effect, half_width, plan_interim_looks,
+    support_by_work, verdict,
 };
 use ::compare::{
     CompareOptions, Comparison, Direction, Finding, InsufficientData, StatementComparison,
@@ -100,6 +101,7 @@ pub fn summarise(
         took_s: journal.spent_s(),
         noise_runs: plan.noise_runs,
         noise,
+        goal_noise: journal.goal_noise(statements),
         shows,
         blocks_planned: planned,
         ended,
@@ -157,10 +159,10 @@ fn notes(journal: &ProofJournal) -> Vec<String> {
     notes
 }
 
-/// Returns the runs of a side, or those of the unchanged side in blocks that the side completed.
-fn records(journal: &ProofJournal, side: usize, blocks: u32) -> Vec<&ProofRecord> {
+/// Returns the runs of a side from a first to a last block.
+fn records(journal: &ProofJournal, side: usize, (first, last): (u32, u32)) -> Vec<&ProofRecord> {
     let is_in = |record: &&ProofRecord| {
-        record.trial.side == side && (1..=blocks).contains(&record.trial.block)
+        record.trial.side == side && (first..=last).contains(&record.trial.block)
     };
     journal.records().filter(is_in).collect()
 }
@@ -173,13 +175,22 @@ fn side(
     renderer: &mut dyn SideRenderer,
 ) -> Result<ProofSideReport, Failure> {
     let plan = &journal.plan().sides[number];
+    // Of a harmful change there may be no unchanged run in a block.
+    let first = match result.harmful_in {
+        Some(_) => 0,
+        None => 1,
+    };
     let (before, after) = (
-        records(journal, 0, result.blocks),
-        records(journal, number, result.blocks),
+        records(journal, 0, (first, result.blocks)),
+        records(journal, number, (1, result.blocks)),
     );
     let looks = result.looks.iter();
     let interim_analyses: Vec<InterimAnalysis> = looks
-        .map(|&(effect, verdict)| InterimAnalysis { effect, verdict })
+        .map(|look| InterimAnalysis {
+            effect: look.effect,
+            verdict: look.verdict,
+            support: look.support,
+        })
         .collect();
     let mut side = ProofSideReport {
         name: plan.name.clone(),
@@ -188,6 +199,7 @@ fn side(
         effect: interim_analyses.last().map(|one| one.effect),
         interim_analyses,
         blocks: result.blocks,
+        is_harmful: result.harmful_in.is_some(),
         numbers: numbers(journal, statements, number, (&before, &after)),
         worse: result.verdict() == Verdict::Lost,
         slower: Vec::new(),
@@ -316,13 +328,6 @@ fn measures(statements: u64) -> impl Iterator<Item = Measure> {
             Some(run.writes()? * 1e9)
         }),
         less(
-            "blocks",
-            "blocks of tables and indexes read",
-            Unit::Count,
-            true,
-            |run| Some(run.blocks? as f64),
-        ),
-        less(
             "indexes",
             "size of indexes afterwards",
             bytes,
@@ -344,8 +349,19 @@ fn numbers(
     let margin = journal.plan().margin;
     let number = |measure: Measure| {
         let of = |record: &ProofRecord| (measure.of)(&record.numbers);
-        let blocks = (measure.is_paired).then(|| journal.blocks_with(side, &measure.of));
+        let blocks = (measure.is_paired).then(|| {
+            let mut blocks = journal.blocks_with(side, &measure.of);
+            if !measure.like.is_work() {
+                journal.add_loads(side, &mut blocks);
+            }
+            blocks
+        });
         let effect = blocks.and_then(|blocks| effect(&blocks, ERROR));
+        let moved = effect.as_ref().and_then(|effect| {
+            let work = journal.work_effects(side, effect.blocks as usize);
+            let support = support_by_work(measure.like, effect.ratio, &work, margin);
+            movement(effect, measure.like, margin, support)
+        });
         Some(ProofNumber {
             name: measure.name,
             label: measure.label,
@@ -353,7 +369,7 @@ fn numbers(
             more_is_better: measure.like.more_is_better(),
             before: geometric_mean(before, of)?,
             after: geometric_mean(after, of)?,
-            moved: (effect.as_ref()).and_then(|effect| movement(effect, measure.like, margin)),
+            moved,
             effect,
         })
     };
@@ -383,8 +399,8 @@ fn numbers(
 }
 
 /// Returns the direction of an effect beyond the margin.
-fn movement(found: &Effect, goal: Goal, margin: f64) -> Option<Movement> {
-    match verdict(found, goal, margin) {
+fn movement(found: &Effect, goal: Goal, margin: f64, support: WorkSupport) -> Option<Movement> {
+    match verdict(found, goal, margin, support) {
         Verdict::Won => Some(Movement::Better),
         Verdict::Lost => Some(Movement::Worse),
         Verdict::Same | Verdict::NotProven => None,

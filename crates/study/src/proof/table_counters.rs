@@ -1,4 +1,4 @@
-//! The server's counters of tables and indexes: blocks that were read, and updates that were HOT.
+//! The server's counters of tables and indexes: blocks that were read, and updates that were HOT; and of temporary files.
 
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ pub(super) struct TableCounters {
     pub(super) updates: u64,
     /// HOT updates among them (`n_tup_hot_upd`).
     pub(super) hot: u64,
+    /// Bytes of temporary files of the database (`pg_stat_database`).
+    pub(super) temporary_bytes: u64,
 }
 
 /// Limit of readings. A backend reports its counts when it ends, possibly after its client was answered, so they are
@@ -28,7 +30,9 @@ const QUESTION: &str = "SELECT \
       + coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + coalesce(toast_blks_hit, 0)) \
       FROM pg_statio_user_tables), 0), \
     coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0), \
-    current_setting('server_version_num')::int >= 150000 FROM pg_stat_user_tables";
+    current_setting('server_version_num')::int >= 150000, \
+    coalesce((SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()), 0) \
+    FROM pg_stat_user_tables";
 
 /// Reads the counters until they stay the same.
 ///
@@ -60,6 +64,7 @@ fn read(questions: &mut QueryConnection<'_>) -> Result<(TableCounters, bool), St
         blocks: number(0).ok_or("the server counts no blocks")?,
         updates: number(1).ok_or("the server counts no updates")?,
         hot: number(2).ok_or("the server counts no updates")?,
+        temporary_bytes: number(4).ok_or("the server counts no temporary files")?,
     };
     let in_memory = row
         .get(3)

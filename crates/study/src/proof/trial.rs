@@ -6,9 +6,10 @@ use replay::{Observer, Options, Snapshot};
 use run::{ArchiveError, RunReader, RunStatus, RunWriter};
 use workload::WorkloadReader;
 
-use super::cache_warming::warm_caches;
+use super::load_probe::probe_load_s;
 use super::numbers::{ProofNumbers, RelationSize, Sums};
 use super::table_counters::{TableCounters, read_settled};
+use crate::cache_warming::warm_caches;
 use crate::environment::STATEMENTS_TIME_MAX;
 use crate::error::ExperimentError;
 use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
@@ -44,7 +45,9 @@ pub(super) fn perform(
     if let Ok(postmaster) = warmed {
         watch.postmaster = postmaster;
     }
+    let probe_before_s = probe_load_s();
     let info = replay.run(&mut watch)?;
+    let probe_after_s = probe_load_s();
     if info.status == RunStatus::Stopped {
         return match &info.given_up {
             Some(why) => Err(ExperimentError::Failed(format!(
@@ -73,6 +76,7 @@ pub(super) fn perform(
     }
     let mut numbers = sums.finish(&info);
     numbers.sizes = watch.sizes;
+    numbers.load_probes_s = Some((probe_before_s, probe_after_s));
     if let (Some(begun), Some(ended)) = (&watch.begun, &watch.ended) {
         add_usage(&mut numbers, begun, ended);
     }
@@ -91,6 +95,7 @@ fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     };
     numbers.server_cpu_s = seconds(begun.used.server_us, ended.used.server_us);
     numbers.client_cpu_s = seconds(begun.used.client_us, ended.used.client_us);
+    numbers.machine = ended.used.load_since(&begun.used);
     if numbers.server_cpu_s.is_none() {
         missing("cpu", SERVER_UNSEEN);
     }
@@ -99,6 +104,8 @@ fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
             numbers.blocks = Some(now.blocks.saturating_sub(before.blocks));
             numbers.updates = Some(now.updates.saturating_sub(before.updates));
             numbers.hot_updates = Some(now.hot.saturating_sub(before.hot));
+            let temporary = now.temporary_bytes.saturating_sub(before.temporary_bytes);
+            numbers.temporary_bytes = Some(temporary);
         }
         (Err(why), _) | (_, Err(why)) => missing("blocks", why),
     }

@@ -21,18 +21,21 @@ pub enum Goal {
     Cpu,
     /// Bytes of WAL written.
     Wal,
+    /// Blocks of tables and indexes read, from memory or not.
+    Blocks,
     /// Statements per second over the time of the replay.
     Throughput,
 }
 
 impl Goal {
     /// All goals, in display order.
-    pub const ALL: [Goal; 6] = [
+    pub const ALL: [Goal; 7] = [
         Goal::Total,
         Goal::P50,
         Goal::P99,
         Goal::Cpu,
         Goal::Wal,
+        Goal::Blocks,
         Goal::Throughput,
     ];
 
@@ -44,6 +47,7 @@ impl Goal {
             Goal::P99 => "p99",
             Goal::Cpu => "cpu",
             Goal::Wal => "wal",
+            Goal::Blocks => "blocks",
             Goal::Throughput => "throughput",
         }
     }
@@ -56,6 +60,7 @@ impl Goal {
             Goal::P99 => "response time, p99",
             Goal::Cpu => "server CPU time",
             Goal::Wal => "WAL",
+            Goal::Blocks => "blocks of tables and indexes read",
             Goal::Throughput => "throughput",
         }
     }
@@ -65,6 +70,7 @@ impl Goal {
         match self {
             Goal::Total | Goal::P50 | Goal::P99 | Goal::Cpu => Unit::Nanoseconds,
             Goal::Wal => Unit::Bytes,
+            Goal::Blocks => Unit::Count,
             Goal::Throughput => Unit::PerSecond,
         }
     }
@@ -74,8 +80,13 @@ impl Goal {
         match self {
             Goal::Total | Goal::Cpu => number * 1e9,
             Goal::P50 | Goal::P99 => number * 1e3,
-            Goal::Wal | Goal::Throughput => number,
+            Goal::Wal | Goal::Blocks | Goal::Throughput => number,
         }
+    }
+
+    /// Whether it is a counter of work, which does not depend on the load of the machine.
+    pub fn is_work(self) -> bool {
+        matches!(self, Goal::Wal | Goal::Blocks)
     }
 
     /// Whether a greater number is better.
@@ -90,7 +101,7 @@ impl FromStr for Goal {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Goal::ALL.into_iter().find(|goal| goal.name() == text);
         found.ok_or_else(|| {
-            format!("'{text}' is no goal; give total, p50, p99, cpu, wal or throughput")
+            format!("'{text}' is no goal; give total, p50, p99, cpu, wal, blocks or throughput")
         })
     }
 }

@@ -2,15 +2,16 @@
 //! looks.
 //!
 //! ```text
-//! blocks of A B B A (or B A A B) ─► one number a run ─► effect() ─► interval ─► verdict()
-//!                                          at the looks of looks(), decided before
+//! blocks of A, A, B, B in a random order ─► one number a run ─► effect() ─► interval, p ─► verdict()
+//!                                               at the looks of plan_interim_looks(), decided before
 //! ```
 //!
 //! - [`Goal`]: the number of a run, and whether more of it is better;
 //! - [`effect()`]: the ratio after / before, with an interval from the block design ([`Effect`]);
 //! - [`plan_interim_looks()`]: the schedule of the interim looks and the error allotted to each, so that stopping at a clear
 //!   verdict does not inflate the error rate;
-//! - [`verdict()`]: won, lost, same or not proven.
+//! - [`verdict()`]: won, lost, same or not proven;
+//! - [`find_harm`]: a change that is so much worse that no second block is needed.
 //!
 //! Statement-level changes are found by [`crate::compare()`]. The crate `study` makes the runs,
 //! calls this module and stops when the verdict is clear; the program displays it. Making runs and
@@ -18,10 +19,13 @@
 
 mod effect;
 mod goal;
+mod harm;
 mod looks;
+mod permutation;
 
 pub use effect::{Effect, PairedBlock, RUNS_A_SIDE, effect, half_width};
 pub use goal::Goal;
+pub use harm::find_harm;
 pub use looks::{BLOCKS_MIN, ERROR, InterimLook, plan_interim_looks};
 
 use schemars::JsonSchema;
@@ -58,8 +62,47 @@ impl Verdict {
     }
 }
 
+/// Whether counters of work support an effect on time. They do not depend on the load of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkSupport {
+    /// The goal is a counter of work itself, or one changed clearly in the same direction.
+    Supported,
+    /// No counter of work changed in the same direction, or none is known.
+    Unsupported,
+}
+
+/// Minimum number of blocks for *won* and *lost* without support by work. The p-value of two blocks is at least 1/18.
+pub const BLOCKS_MIN_UNSUPPORTED: u32 = 3;
+
+/// Greatest p-value of the permutation test for *won* and *lost* without support by work. The least of three blocks is
+/// 1/108.
+const P_VALUE_MAX: f64 = 0.01;
+
+/// Part of a look's error that an interval without support by work may have.
+const UNSUPPORTED_ERROR: f64 = 0.2;
+
 /// Judges an effect. Differences up to the share `margin` are ignored: 0.05 is from 1/1.05 to 1.05.
-pub fn verdict(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
+///
+/// If work supports it, the interval decides. Otherwise a hump of the load may have met one side of each block. Then
+/// *won* and *lost* need [`BLOCKS_MIN_UNSUPPORTED`] blocks, the permutation test, and an interval with a fifth of the
+/// error.
+pub fn verdict(effect: &Effect, goal: Goal, margin: f64, support: WorkSupport) -> Verdict {
+    let found = verdict_by_interval(effect, goal, margin);
+    if found == Verdict::Same || support == WorkSupport::Supported {
+        return found;
+    }
+    let strict = effect.with_error(effect.error * UNSUPPORTED_ERROR);
+    let is_proven = effect.blocks >= BLOCKS_MIN_UNSUPPORTED
+        && effect.p_value.is_some_and(|p| p <= P_VALUE_MAX)
+        && verdict_by_interval(&strict, goal, margin) == found;
+    match is_proven {
+        true => found,
+        false => Verdict::NotProven,
+    }
+}
+
+fn verdict_by_interval(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
     let (low, high) = (1.0 / (1.0 + margin), 1.0 + margin);
     let (less, more) = match goal.more_is_better() {
         true => (Verdict::Lost, Verdict::Won),
@@ -73,6 +116,20 @@ pub fn verdict(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
         Verdict::Same
     } else {
         Verdict::NotProven
+    }
+}
+
+/// Whether counters of work, which are worse the greater they are, support a ratio of the goal.
+pub fn support_by_work(goal: Goal, ratio: f64, work: &[Effect], margin: f64) -> WorkSupport {
+    let is_better = (ratio < 1.0) != goal.more_is_better();
+    let wanted = match is_better {
+        true => Verdict::Won,
+        false => Verdict::Lost,
+    };
+    let agrees = |one: &Effect| verdict_by_interval(one, Goal::Blocks, margin) == wanted;
+    match goal.is_work() || work.iter().any(agrees) {
+        true => WorkSupport::Supported,
+        false => WorkSupport::Unsupported,
     }
 }
 

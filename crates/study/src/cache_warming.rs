@@ -7,7 +7,7 @@ use crate::environment::quote_literal;
 /// Reads tables and indexes into shared buffers, the smallest first, as long as they fit. At a private server the
 /// extension pg_prewarm is created if it is available. Without it tables are read by a scan. Relations that cannot be
 /// read are skipped, alike on all sides.
-pub(super) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool) {
+pub(crate) fn warm_caches(questions: &mut QueryConnection<'_>, is_private: bool) {
     if is_private {
         let _ = questions.query("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
     }
