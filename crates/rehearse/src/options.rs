@@ -21,6 +21,7 @@ pub mod lab;
 pub mod masking;
 pub mod observing;
 pub mod pace;
+pub mod pairing;
 pub mod pcap;
 pub mod profiling;
 pub mod prove;
@@ -44,6 +45,7 @@ use masking::{MaskArgs, MaskCommand};
 use observing::{AllowHostArgs, LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
+use pairing::PairArgs;
 use pcap::CapturePcap;
 use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
@@ -353,8 +355,8 @@ pub struct Replay {
     /// Connect to this server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters
     /// (sslmode, service, several hosts …). There is no default, because a replay writes what
     /// the workload writes. Give a password here, in PGPASSWORD or in the password file.
-    #[arg(long, value_name = "URL")]
-    pub target: String,
+    #[arg(long, value_name = "URL", required_unless_present = "against")]
+    pub target: Option<String>,
     /// Write the run to this directory, NAME.run.
     #[arg(
         short,
@@ -436,6 +438,9 @@ pub struct Replay {
     /// Part of the workload to replay.
     #[command(flatten)]
     pub part: PartArgs,
+    /// Two servers in pairs.
+    #[command(flatten)]
+    pub pairs: PairArgs,
 }
 
 /// Options of `rehearse show`.

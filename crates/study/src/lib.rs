@@ -49,6 +49,7 @@ pub mod notes;
 pub mod observation;
 pub mod observe_server;
 pub mod observed_replay;
+pub mod paired_replay;
 pub mod partial_replay;
 pub mod processor_time;
 pub mod profile_samples;

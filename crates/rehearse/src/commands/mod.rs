@@ -18,6 +18,7 @@ pub mod profile;
 pub mod prove;
 pub mod recover;
 pub mod replay;
+mod replay_pairs;
 pub mod rewrite;
 pub mod sandbox;
 pub mod schema;

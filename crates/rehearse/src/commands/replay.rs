@@ -13,14 +13,13 @@ use run::RunStatus;
 use workload::WorkloadReader;
 
 use crate::commands::observe::watch_options;
-use crate::commands::show;
+use crate::commands::{replay_pairs, show};
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
 use crate::terminal;
-use study::Failure;
 use study::captured_server::refuse_captured_server;
 use study::connection_limit::note_connection_limit;
 use study::encodings;
@@ -28,16 +27,21 @@ use study::keys;
 use study::observed_replay::replay_observed;
 use study::partial_replay::{ReplayedWorkload, write_part};
 use study::target_snapshot::ObservationPlan;
+use study::{Failure, Interrupt};
 
 /// Replays with a progress display, and shows the run's summary.
 pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
-    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    let mut engine = engine(options)?;
+    if !options.pairs.against.is_empty() {
+        return run_pairs(options, engine);
+    }
+    let url = options.target.as_deref().unwrap_or_default();
+    let target = Target::parse(url, |name| std::env::var(name).ok())?;
     if options.set_role && options.as_user.is_none() && target.user.is_none() {
         return Err(Failure::usage(
             "--set-role logs in as one user for all, and none is named; give --as-user, or a user in the target or in PGUSER",
         ));
     }
-    let mut engine = engine(options)?;
     let metrics = match options.metrics.metrics {
         Some(address) if !options.safety.dry_run => Some(MetricsServer::start(
             address,
@@ -64,16 +68,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         options.safety.allow_captured_server.as_deref(),
         engine.read_only.is_on(),
     )?;
-    let wanted = options.part.slice();
-    let output = options.output.as_deref();
-    let part = match wanted.slice()? {
-        Some(slice) => write_part(whole, slice, wanted.given(), output, &interrupt)?,
-        None => ReplayedWorkload::whole(whole),
-    };
-    if !part.options.is_empty() {
-        engine.workload_name = Some(options.workload.display().to_string());
-        engine.part = part.options.clone();
-    }
+    let part = replayed_part(options, whole, &mut engine, &interrupt)?;
     if let Some(address) = &options.safety.allow_captured_server {
         let name = "allow_captured_server".to_owned();
         engine.part.insert(name, address.clone());
@@ -94,12 +89,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     let reader = &part.reader;
     let mut display = Display::new(metrics.as_ref(), page.as_mut());
-    let asked = ObservationPlan {
-        facts: !options.facts.no_facts,
-        plans: options.facts.explain.map(|most| most as usize),
-        profile: options.profiling.wanted(),
-        watch: watch_options(options)?,
-    };
+    let asked = observation(options)?;
     interrupt.set_partial(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_observed(
         reader,
@@ -127,6 +117,47 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     Ok(match info.status {
         RunStatus::Complete => ExitStatus::Success,
         RunStatus::Stopped | RunStatus::Recovered => ExitStatus::Findings,
+    })
+}
+
+/// Replays on two servers in pairs.
+fn run_pairs(options: &options::Replay, mut engine: Options) -> Result<ExitStatus, Failure> {
+    if let Some(output) = &options.output {
+        refuse_within(&options.workload, output)?;
+    }
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let whole = keys::open_workload(&options.workload)?;
+    let part = replayed_part(options, whole, &mut engine, &interrupt)?;
+    let how = (engine, observation(options)?);
+    replay_pairs::run(options, &part.reader, how, &interrupt)
+}
+
+/// Returns the part of the workload that is replayed, and notes it in the options of the replay.
+fn replayed_part(
+    options: &options::Replay,
+    whole: WorkloadReader,
+    engine: &mut Options,
+    interrupt: &Interrupt,
+) -> Result<ReplayedWorkload, Failure> {
+    let wanted = options.part.slice();
+    let output = options.output.as_deref();
+    let part = match wanted.slice()? {
+        Some(slice) => write_part(whole, slice, wanted.given(), output, interrupt)?,
+        None => ReplayedWorkload::whole(whole),
+    };
+    if !part.options.is_empty() {
+        engine.workload_name = Some(options.workload.display().to_string());
+        engine.part = part.options.clone();
+    }
+    Ok(part)
+}
+
+fn observation(options: &options::Replay) -> Result<ObservationPlan, Failure> {
+    Ok(ObservationPlan {
+        facts: !options.facts.no_facts,
+        plans: options.facts.explain.map(|most| most as usize),
+        profile: options.profiling.wanted(),
+        watch: watch_options(options)?,
     })
 }
 

@@ -29,7 +29,7 @@ pub struct FactsArgs {
 }
 
 /// Plans that a comparison collects.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Plans")]
 pub struct ExplainArgs {
     /// Collect the plans of up to 500 statements from both targets now, slower and faster ones

@@ -1,6 +1,7 @@
 //! Proofs through the command line, in a sandbox: one that is killed and resumed, a change that
 //! fails, and batched inserts.
 
+mod pairing;
 mod rewriting;
 
 use std::collections::BTreeMap;

@@ -289,11 +289,13 @@ fn inconclusive_words(
         InconclusiveReason::RowsOfAnotherMoment => {
             let worse = view.errors.iter();
             let worse = worse.filter(|one| one.origin == ErrorOrigin::OtherMoment);
-            let errors = counted(worse.count() as u64, "error");
+            let count = worse.count() as u64;
+            let come = if count == 1 { "comes" } else { "come" };
+            let errors = counted(count, "error");
             (
                 "Inconclusive",
                 format!(
-                    "{errors} come from rows or sequence values of another moment, which only one target has"
+                    "{errors} {come} from data of another moment: the targets hold other rows or sequence values"
                 ),
             )
         }
@@ -314,7 +316,7 @@ pub(crate) fn settling_text(view: &Comparison) -> Option<&'static str> {
             "To settle it, restore both targets from one copy, with its sequence values, before each replay",
         ),
         (_, false) => Some(
-            "To settle it, replay three times a side in turns and compare all runs (--before A1.run --before A2.run … --after B1.run …), on a machine that does nothing else",
+            "To settle it, replay on both servers in pairs (rehearse replay NAME.workload --against BEFORE --against AFTER --runs 3), on a machine that does nothing else",
         ),
         (_, true) => {
             Some("To settle it, replay on a machine that does nothing else, or more often a side")

@@ -240,7 +240,7 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
         ),
         Warning::NotInTurns { first } => format!(
             "all runs {} the change came first, so other changes over time look like effects of the change; \
-             replay in turns: before, after, after, before",
+             replay in pairs: rehearse replay NAME.workload --against BEFORE --against AFTER",
             first.name()
         ),
         Warning::FewStatements { statements } => {

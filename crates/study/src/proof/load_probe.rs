@@ -1,7 +1,7 @@
 //! Measures the load of the machine by others, before and after a run.
 //!
-//! What others use during a run is no such measure: on a busy machine they use what the server leaves, so it depends on
-//! the change. Between runs the server is idle.
+//! The processor time of others during a run is no such measure: on a busy machine they use what the server leaves, so it
+//! depends on the change. Between runs the server is idle.
 
 use std::hint::black_box;
 

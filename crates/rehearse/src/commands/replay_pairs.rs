@@ -1,0 +1,89 @@
+//! `rehearse replay --against`: replays on two servers in pairs, and compares the runs.
+
+use ::compare::CompareOptions;
+use replay::Options;
+use study::Failure;
+use study::Interrupt;
+use study::paired_replay::{PairedReplayRequest, PairedRuns, replay_in_pairs};
+use study::target_snapshot::ObservationPlan;
+use workload::WorkloadReader;
+
+use crate::commands::compare;
+use crate::display::Display;
+use crate::exit_status::ExitStatus;
+use crate::options;
+use crate::options::comparing::{Compare, OutputArgs};
+use crate::options::facts::ExplainArgs;
+use crate::options::pairing::PairArgs;
+use crate::terminal;
+
+/// Replays in pairs, and shows the comparison.
+pub fn run(
+    options: &options::Replay,
+    reader: &WorkloadReader,
+    (engine, observation): (Options, ObservationPlan),
+    interrupt: &Interrupt,
+) -> Result<ExitStatus, Failure> {
+    let pairs = &options.pairs;
+    let Some(output) = options.output.clone() else {
+        return Err(Failure::usage(
+            "nothing says where the runs go; give -o NAME, a directory for all of them",
+        ));
+    };
+    let request = PairedReplayRequest {
+        servers: servers(options)?,
+        runs: pairs.runs.unwrap_or(PairArgs::RUNS),
+        seed: pairs.seed,
+        output,
+        restore: pairs.restore.clone(),
+        no_restore: pairs.no_restore,
+        allow_captured_server: options.safety.allow_captured_server.clone(),
+        engine,
+        observation,
+    };
+    let mut display = || Box::new(Display::on_terminal()) as Box<_>;
+    let runs = replay_in_pairs(&request, reader, interrupt, &mut display)?;
+    if runs.before.is_empty() || runs.after.is_empty() {
+        terminal::note(
+            "The replays were stopped before each side had a run; there is nothing to compare.",
+        );
+        return Ok(ExitStatus::Findings);
+    }
+    terminal::note(&format!("Compare the runs again with: {}", runs.command()));
+    let shown = compare::run(&comparison(options, &runs))?;
+    Ok(match runs.is_stopped {
+        true => ExitStatus::Findings,
+        false => shown,
+    })
+}
+
+/// Returns the servers before and after the change.
+fn servers(options: &options::Replay) -> Result<[String; 2], Failure> {
+    let given = options.target.iter().chain(&options.pairs.against);
+    let servers: Vec<String> = given.cloned().collect();
+    let count = servers.len();
+    servers.try_into().map_err(|_| {
+        Failure::usage(format!(
+            "replays in pairs need two servers, and {count} are given; give --target and --against once each, or --against twice"
+        ))
+    })
+}
+
+fn comparison(options: &options::Replay, runs: &PairedRuns) -> Compare {
+    let criteria = CompareOptions::default();
+    Compare {
+        runs: Vec::new(),
+        before: runs.before.clone(),
+        after: runs.after.clone(),
+        noise: Vec::new(),
+        margin: criteria.margin * 100.0,
+        false_discovery_rate: criteria.false_discovery_rate * 100.0,
+        ignore_rows: Vec::new(),
+        fail_on: Vec::new(),
+        dry_run: false,
+        json: options.json,
+        show_literals: options.show_literals,
+        outputs: OutputArgs::default(),
+        explain: ExplainArgs::default(),
+    }
+}

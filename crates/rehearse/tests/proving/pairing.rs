@@ -1,0 +1,83 @@
+//! Replays on two servers in pairs, before and after a change.
+
+use std::path::Path;
+
+use postgres::{Client, NoTls};
+
+use super::{Fixture, ITEMS, Named, rehearse, validated_as};
+
+#[test]
+fn replays_in_pairs_restore_both_sandboxes_and_compare_their_runs() {
+    let fixture = Fixture::new("pairs-before");
+    let after = Named::up("pairs-after");
+    Client::connect(&after.url, NoTls)
+        .unwrap()
+        .batch_execute(ITEMS)
+        .unwrap();
+    let output = fixture.at("pairs");
+    let [before_side, after_side] =
+        [&fixture.sandbox, &after].map(|one| format!("sandbox:{}", one.name));
+    let sides = ["--against", &before_side, "--against", &after_side];
+    let given = [
+        &["replay", &fixture.workload, "--as-database", "postgres"][..],
+        &sides,
+        &["--runs", "2", "--seed", "1", "--json", "-o", &output],
+    ];
+    let done = rehearse(&given.concat());
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let view = validated_as("compare", &done);
+    for side in ["before", "after"] {
+        let runs = view[side]["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2, "{view:#}");
+        for (run, number) in runs.iter().zip(1..) {
+            assert_eq!(run["done"], 100, "{run:#}");
+            assert!(Path::new(&format!("{output}/{side}-{number}.run")).is_dir());
+        }
+    }
+    // Each replay found the same state, and left nothing.
+    assert_eq!(view["errors"], serde_json::json!([]));
+    for sandbox in [&fixture.sandbox, &after] {
+        assert_eq!(sandbox.ask("SELECT count(*) FROM events"), 0);
+    }
+    let notes = String::from_utf8(done.stderr).unwrap();
+    assert!(notes.contains("seed 1"), "{notes}");
+    let command =
+        format!("rehearse compare --before {output}/before-1.run {output}/before-2.run --after");
+    assert!(notes.contains(&command), "{notes}");
+    // The order is random within each pair: no side came first in both.
+    let turns: Vec<&str> = notes
+        .lines()
+        .filter(|line| line.starts_with("Pair "))
+        .collect();
+    assert_eq!(turns.len(), 4, "{notes}");
+    for pair in turns.chunks(2) {
+        assert_ne!(pair[0], pair[1]);
+    }
+    assert_pairs_without_sense_are_refused(&fixture);
+}
+
+fn assert_pairs_without_sense_are_refused(fixture: &Fixture) {
+    let sandbox = format!("sandbox:{}", fixture.sandbox.name);
+    let url = &fixture.sandbox.url;
+    let output = fixture.at("refused");
+    for (sides, why) in [
+        (vec!["--against", &sandbox], "two servers"),
+        (
+            vec!["--against", &sandbox, "--against", &sandbox],
+            "rehearse prove",
+        ),
+        (vec!["--against", url, "--against", url], "give two copies"),
+        (vec!["--target", url, "--against", &sandbox], "--restore"),
+    ] {
+        let given = [
+            &["replay", &*fixture.workload][..],
+            &sides,
+            &["-o", &output],
+        ];
+        let refused = rehearse(&given.concat());
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{message}");
+        assert!(message.contains(why), "{why}: {message}");
+        assert!(!Path::new(&output).exists());
+    }
+}

@@ -1,0 +1,288 @@
+//! Replays a workload on two servers in pairs, so that what changes over time meets both sides alike.
+//!
+//! ```text
+//! pair 1: before, after    pair 2: after, before    …    (in a random order, with a stored seed)
+//!   each: restore the data if the workload writes ─► warm caches of a sandbox ─► replay ─► before-1.run, after-1.run …
+//! ```
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use connect::login::Dialer;
+use replay::{Options, Target};
+use run::RunStatus;
+use sandbox::Dirs;
+use workload::WorkloadReader;
+
+use crate::cache_warming::warm_caches;
+use crate::captured_server::refuse_captured_server;
+use crate::environment::{
+    AtEnd, Condition, DataSource, Environment, LeasePurpose, SandboxEnvironment, SandboxLease,
+    TargetEnvironment,
+};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::notes::note;
+use crate::observed_replay::{ReplayDisplay, replay_observed};
+use crate::target_snapshot::ObservationPlan;
+use crate::trial_order::randomised_blocks;
+
+/// Prefix of a side that is a private server.
+const SANDBOX: &str = "sandbox:";
+
+/// Names of the sides.
+const SIDES: [&str; 2] = ["before", "after"];
+
+/// Request of replays in pairs.
+#[derive(Debug, Clone)]
+pub struct PairedReplayRequest {
+    /// Servers before and after the change: `sandbox:NAME` or a connection string.
+    pub servers: [String; 2],
+    /// Number of replays on each side.
+    pub runs: u32,
+    /// Seed of the order; random if it is `None`.
+    pub seed: Option<u64>,
+    /// Directory that gets the runs. It must not exist.
+    pub output: PathBuf,
+    /// Shell command that restores the data of a server that is no sandbox, before each replay.
+    pub restore: Option<String>,
+    /// Whether a replay may find what the previous one wrote.
+    pub no_restore: bool,
+    /// Address of a target that the user confirmed to be the captured server.
+    pub allow_captured_server: Option<String>,
+    /// Options of each replay.
+    pub engine: Options,
+    /// Data that each replay collects from its server.
+    pub observation: ObservationPlan,
+}
+
+/// Runs that were completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PairedRuns {
+    /// Runs before the change, in order.
+    pub before: Vec<PathBuf>,
+    /// Runs after the change, in order.
+    pub after: Vec<PathBuf>,
+    /// Whether the replays were stopped before the last pair.
+    pub is_stopped: bool,
+}
+
+impl PairedRuns {
+    /// Returns the command that compares them.
+    pub fn command(&self) -> String {
+        let list = |runs: &[PathBuf]| {
+            let names = runs.iter().map(|run| run.display().to_string());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let (before, after) = (list(&self.before), list(&self.after));
+        format!("rehearse compare --before {before} --after {after}")
+    }
+}
+
+/// A server that is brought to the same state before each replay.
+struct PairedServer {
+    /// Name to show.
+    name: String,
+    environment: Box<dyn Environment>,
+    is_private: bool,
+}
+
+/// Replays the workload on both servers, in pairs of a random order.
+///
+/// # Errors
+/// If a server cannot be used, its data cannot be restored, or a run cannot be written. Refusals come before the first
+/// replay and leave no files.
+pub fn replay_in_pairs(
+    request: &PairedReplayRequest,
+    reader: &WorkloadReader,
+    interrupt: &Interrupt,
+    display: &mut dyn FnMut() -> Box<dyn ReplayDisplay>,
+) -> Result<PairedRuns, Failure> {
+    let [before, after] = &request.servers;
+    let writes = reader.info().writes > 0 && !request.engine.read_only.is_on();
+    if before == after && before.starts_with(SANDBOX) {
+        return Err(Failure::usage(format!(
+            "both sides are {before}; give two sandboxes, or measure a change in one with `rehearse prove`"
+        )));
+    }
+    if writes && before == after && !request.no_restore && request.restore.is_none() {
+        return Err(Failure::usage(format!(
+            "both sides are {before}, and the workload writes, so that a replay finds what the previous one wrote; give two copies, or --restore 'COMMAND', or --no-restore"
+        )));
+    }
+    let mut servers = Vec::new();
+    for server in &request.servers {
+        servers.push(open_server(request, server, reader, writes)?);
+    }
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&request.output)
+        .map_err(|error| {
+            Failure::usage(format!(
+                "cannot create {}: {error}; choose another -o, a directory that does not exist",
+                request.output.display()
+            ))
+        })?;
+    let seed = request.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    note(&format!(
+        "Replaying in pairs: before is {}, after is {}; {} of each, in a random order (seed {seed}).",
+        servers[0].name, servers[1].name, request.runs
+    ));
+    let result = replay_all(request, (reader, &mut servers), seed, interrupt, display);
+    let mut released = Ok(());
+    for server in &mut servers {
+        released = server.environment.release().and(released);
+    }
+    let runs = result?;
+    released?;
+    Ok(runs)
+}
+
+fn replay_all(
+    request: &PairedReplayRequest,
+    (reader, servers): (&WorkloadReader, &mut [PairedServer]),
+    seed: u64,
+    interrupt: &Interrupt,
+    display: &mut dyn FnMut() -> Box<dyn ReplayDisplay>,
+) -> Result<PairedRuns, Failure> {
+    let mut runs = PairedRuns::default();
+    let orders = randomised_blocks(SIDES.len(), request.runs, seed);
+    for (pair, order) in (1..).zip(orders) {
+        for side in order {
+            let (server, name) = (&mut servers[side], SIDES[side]);
+            let (target, _) = server.environment.set_up(0)?;
+            if server.is_private {
+                warm(&target, reader, &request.engine)?;
+            }
+            let run = request.output.join(format!("{name}-{pair}.run"));
+            interrupt.set_partial(PathBuf::from(format!("{}.partial", run.display())));
+            note(&format!("Pair {pair} of {}: {name}.", request.runs));
+            let mut engine = request.engine.clone();
+            engine.part.extend([
+                ("side".to_owned(), name.to_owned()),
+                ("pair".to_owned(), pair.to_string()),
+                ("order_seed".to_owned(), seed.to_string()),
+            ]);
+            let info = replay_observed(
+                reader,
+                &engine.target_with_settings(&target),
+                &engine,
+                request.observation.clone(),
+                &run,
+                interrupt,
+                &mut *display(),
+            )?;
+            if let Some(reason) = info.given_up {
+                return Err(Failure::could_not(format!(
+                    "{reason}; the replays were stopped, and {} has what was done until then",
+                    run.display()
+                )));
+            }
+            if info.status == RunStatus::Stopped {
+                runs.is_stopped = true;
+                return Ok(runs);
+            }
+            match side {
+                0 => runs.before.push(run),
+                _ => runs.after.push(run),
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Opens a side's server without changing it.
+fn open_server(
+    request: &PairedReplayRequest,
+    server: &str,
+    reader: &WorkloadReader,
+    writes: bool,
+) -> Result<PairedServer, Failure> {
+    if let Some(name) = server.strip_prefix(SANDBOX) {
+        return open_sandbox(request, name, writes);
+    }
+    let target = Target::parse(server, |name| std::env::var(name).ok())?;
+    let confirmed = request.allow_captured_server.as_deref();
+    let confirmed = confirmed.filter(|address| *address == target.address());
+    let engine = &request.engine;
+    let read_only = engine.read_only.is_on();
+    refuse_captured_server(reader, (&target, &engine.logins), confirmed, read_only)?;
+    let data = match &request.restore {
+        Some(command) if writes => DataSource::Command(command.clone()),
+        _ if !writes || request.no_restore || request.runs == 1 => DataSource::Unrestored,
+        _ => {
+            return Err(Failure::usage(format!(
+                "the workload writes, and nothing says how the data of {} are restored before each replay; give --restore 'COMMAND', sandboxes (sandbox:NAME) as sides, or --no-restore to let each replay find what the previous one wrote",
+                target.address()
+            )));
+        }
+    };
+    let login = engine.logins.login(&target, "", "", "rehearse");
+    Ok(PairedServer {
+        name: target.address(),
+        environment: Box::new(TargetEnvironment::new(
+            target,
+            login,
+            data,
+            vec![Condition::default()],
+            AtEnd::Leave,
+        )),
+        is_private: false,
+    })
+}
+
+fn open_sandbox(
+    request: &PairedReplayRequest,
+    name: &str,
+    writes: bool,
+) -> Result<PairedServer, Failure> {
+    let opened = sandbox::open(name, &Dirs::from_environment()?)?;
+    let version = opened.installation().version.clone();
+    let database = request
+        .engine
+        .logins
+        .database
+        .as_deref()
+        .unwrap_or("postgres");
+    let mut lease = SandboxLease::acquire(opened, database, LeasePurpose::Exploration, None)?;
+    let conditions = vec![Condition::default()];
+    let environment: Box<dyn Environment> = if writes && !request.no_restore {
+        Box::new(SandboxEnvironment::new(lease, conditions, None))
+    } else {
+        let target = lease.start()?;
+        let login = request.engine.logins.login(&target, "", "", "rehearse");
+        let data = DataSource::Unrestored;
+        Box::new(TargetEnvironment::new(
+            target,
+            login,
+            data,
+            conditions,
+            AtEnd::Leave,
+        ))
+    };
+    Ok(PairedServer {
+        name: format!("the sandbox {name} (PostgreSQL {version})"),
+        environment,
+        is_private: true,
+    })
+}
+
+/// Reads tables and indexes into the buffers of a sandbox that was restarted.
+fn warm(target: &Target, reader: &WorkloadReader, engine: &Options) -> Result<(), Failure> {
+    let first = reader.sessions()?.next().transpose()?;
+    let (user, database) = first
+        .as_ref()
+        .map_or(("", ""), |one| (&*one.user, &*one.database));
+    let mut login = engine.logins.login(target, user, database, "rehearse");
+    if let Some(user) = &target.user {
+        login.user = user.as_str().into();
+        login.role = None;
+    }
+    let dialer = Dialer::new(target)?;
+    // If the login fails, the replay says why.
+    if let Ok(mut connection) = dialer.open_query_connection(&login) {
+        warm_caches(&mut connection, true);
+    }
+    Ok(())
+}
