@@ -57,6 +57,36 @@ pub(super) fn order(keys: &str, table: &RelationFact) -> Vec<String> {
         .collect()
 }
 
+/// Returns the parts of a conjunction.
+pub(super) fn conjunction(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    conjuncts(text, &mut parts);
+    parts
+}
+
+/// Whether the side of a comparison is an expression over columns of the table, not a column.
+pub(super) fn is_expression(text: &str, table: &RelationFact) -> bool {
+    column(text, table).is_none() && names_a_column(text, table)
+}
+
+/// Splits a comparison into its left side, its operator and its right side.
+pub(super) fn comparison(part: &str) -> Option<(&str, &str, &str)> {
+    let mut operator = None;
+    visit_top_level(part, |at, rest| {
+        let is_operator = rest.starts_with(' ')
+            && rest[1..].starts_with([
+                '=', '<', '>', '~', '!', '@', '&', '|', '?', '#', '%', '+', '-', '*', '/',
+            ]);
+        if operator.is_none() && is_operator {
+            operator = Some(at);
+        }
+    });
+    let at = operator?;
+    let (left, rest) = (&part[..at], part[at + 1..].trim_start());
+    let (sign, right) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some((left, sign, right))
+}
+
 fn conjuncts<'t>(text: &'t str, parts: &mut Vec<&'t str>) {
     let text = strip_parentheses(text);
     let mut from = 0;
@@ -96,7 +126,7 @@ fn visit_top_level<'t>(text: &'t str, mut visit: impl FnMut(usize, &'t str)) {
 }
 
 /// Removes the parentheses around the whole text.
-fn strip_parentheses(text: &str) -> &str {
+pub(super) fn strip_parentheses(text: &str) -> &str {
     let text = text.trim();
     if !text.starts_with('(') {
         return text;
@@ -127,20 +157,20 @@ fn strip_parentheses(text: &str) -> &str {
 }
 
 /// Returns the column of the table that a text names, with an optional alias before it and an
-/// optional cast of text after it.
+/// optional cast after it that leaves its value as it is.
 fn column(text: &str, table: &RelationFact) -> Option<String> {
     let text = strip_parentheses(text);
-    let text = match text.split_once("::") {
+    let (text, cast) = match text.split_once("::") {
         // A type with nothing after it.
         Some((text, cast))
             if cast
                 .chars()
                 .all(|c| c.is_alphanumeric() || " _[](),".contains(c)) =>
         {
-            strip_parentheses(text)
+            (strip_parentheses(text), Some(cast))
         }
         Some(_) => return None,
-        None => text,
+        None => (text, None),
     };
     let text = match text.rsplit_once('.') {
         // An alias, not the left side of a comparison.
@@ -149,11 +179,21 @@ fn column(text: &str, table: &RelationFact) -> Option<String> {
         None => text,
     };
     let text = text.trim_matches('"');
-    table
-        .column_names
-        .iter()
-        .find(|column| *column == text)
-        .cloned()
+    let place = table.column_names.iter().position(|one| one == text)?;
+    let sql_type = table.columns.get(place).map_or("", String::as_str);
+    cast.is_none_or(|cast| keeps_value(sql_type, cast))
+        .then(|| text.to_owned())
+}
+
+/// Whether a cast leaves the value as it is, so that an index of the column serves it: between types of
+/// text, or to the type itself.
+fn keeps_value(sql_type: &str, cast: &str) -> bool {
+    let is_text = |name: &str| {
+        ["text", "character varying", "varchar"]
+            .iter()
+            .any(|one| name.starts_with(one))
+    };
+    sql_type.starts_with(cast) || is_text(sql_type) && is_text(cast)
 }
 
 /// Whether a text is a name, or several names with dots between them.
@@ -166,7 +206,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether a text contains the name of a column of the table.
-fn names_a_column(text: &str, table: &RelationFact) -> bool {
+pub(super) fn names_a_column(text: &str, table: &RelationFact) -> bool {
     let mut quoted = false;
     let outside: String = text
         .chars()
@@ -205,21 +245,9 @@ fn parse_condition(part: &str, table: &RelationFact) -> Condition {
             asks: ColumnPredicate::Truth(truth),
         };
     }
-    let mut operator = None;
-    visit_top_level(part, |at, rest| {
-        let is_operator = rest.starts_with(' ')
-            && rest[1..].starts_with([
-                '=', '<', '>', '~', '!', '@', '&', '|', '?', '#', '%', '+', '-', '*', '/',
-            ]);
-        if operator.is_none() && is_operator {
-            operator = Some(at);
-        }
-    });
-    let Some(at) = operator else {
+    let Some((left, sign, right)) = comparison(part) else {
         return other(None);
     };
-    let (left, rest) = (&part[..at], part[at + 1..].trim_start());
-    let (sign, right) = rest.split_once(' ').unwrap_or((rest, ""));
     let (one, two) = (column(left, table), column(right, table));
     let (column, across) = match (one, two) {
         (Some(column), None) => (column, right),

@@ -231,7 +231,8 @@ impl StatementEvidence {
         };
         let blocks = (counted.shared_hit + counted.shared_read) as f64;
         let blocks = blocks / counted.calls.max(1) as f64;
-        blocks > EXCEEDED_BLOCKS && blocks > plan.root.cost * EXCEEDED_TIMES
+        let cost = plan.root.cost;
+        cost > 0.0 && blocks > EXCEEDED_BLOCKS && blocks > cost * EXCEEDED_TIMES
     }
 
     /// Whether it queries or writes rows, unlike transaction control, settings and the like.

@@ -11,7 +11,7 @@ use sql::Fingerprint;
 use statistics::Unit;
 
 use super::evidence::{Evidence, StatementEvidence};
-use super::finding::{Change, Fact, Finding, Severity, Subject, SubjectKind};
+use super::finding::{Change, Fact, Finding, LOCK_WAITS, Severity, Subject, SubjectKind};
 use super::statement_text::{parse_name, tables};
 use super::threshold::{Threshold, Thresholds};
 use plans::Plan;
@@ -114,6 +114,14 @@ fn explained_time(evidence: &Evidence, finding: &Finding, one: &StatementEvidenc
     let Some(cost) = finding.cost.filter(|_| finding.severity != Severity::Note) else {
         return 0.0;
     };
+    // Waits of several statements for one lock are one finding.
+    if finding.rule == LOCK_WAITS {
+        let own_ns = match finding.subject.fingerprint {
+            Some(fingerprint) if fingerprint == one.fingerprint => cost.ns,
+            _ => 0.0,
+        };
+        return evidence.lock_ns(one).max(own_ns).min(one.ns);
+    }
     let won_ns = cost
         .ns
         .min(finding.max_gain.unwrap_or(0.0) * evidence.whole_ns);

@@ -5,6 +5,9 @@ use serde::Serialize;
 use sql::Fingerprint;
 pub use statistics::Unit;
 
+/// Name of the rule whose findings hold for all statements that wait for locks.
+pub(crate) const LOCK_WAITS: &str = "lock-waits";
+
 /// Severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

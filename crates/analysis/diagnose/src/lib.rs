@@ -20,6 +20,7 @@ mod access_predicates;
 mod conditions;
 mod evidence;
 mod explained_time;
+mod expression_indexes;
 mod finding;
 mod history;
 mod index_candidates;
@@ -30,6 +31,7 @@ mod suspect;
 #[cfg(test)]
 mod synthetic;
 mod threshold;
+mod time_shares;
 
 pub use evidence::{
     Available, Basis, Evidence, EvidenceInputs, ServerLog, StackEvidence, StatementEvidence,

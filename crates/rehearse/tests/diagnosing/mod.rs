@@ -1,5 +1,6 @@
 //! Diagnoses of a real server: several problems in separate schemas, a near miss for each, and a healthy load.
 
+mod causes;
 mod near_misses;
 mod statistics;
 mod troubles;

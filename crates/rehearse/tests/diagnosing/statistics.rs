@@ -52,7 +52,7 @@ fn statistics_that_forget_or_hurt_and_connections_that_are_hardly_used_are_found
 
     // 60 connections for 5 statements each, of 300 different texts.
     let run = replayed(directory.path(), "many", sessions(60, 5, 300), &url, None);
-    let (_, diagnosis) = diagnosed(&[&run]);
+    let (_, diagnosis) = diagnosed(&[&run, "--threshold", "planning-unseen-ms=0"]);
     for (rule, words) in [
         ("evictions", "thrown out of the statistics"),
         ("planning-blind-spot", "planning is not counted"),
@@ -72,7 +72,7 @@ fn statistics_that_forget_or_hurt_and_connections_that_are_hardly_used_are_found
         .batch_execute("SELECT pg_stat_statements_reset()")
         .unwrap();
     let run = replayed(directory.path(), "few", sessions(6, 40, 1), &url, None);
-    let (_, diagnosis) = diagnosed(&[&run]);
+    let (_, diagnosis) = diagnosed(&[&run, "--threshold", "planning-unseen-ms=0"]);
     for rule in ["evictions", "connection-churn", "statistics-cliff"] {
         assert!(!found(&diagnosis, rule, ""), "{rule}: {diagnosis:#}");
     }
@@ -81,8 +81,13 @@ fn statistics_that_forget_or_hurt_and_connections_that_are_hardly_used_are_found
         "{diagnosis:#}"
     );
     // On a machine whose cliff is near, the same rate is a warning, and counting planning no advice.
-    let near = ["--threshold", "cliff-calls-per-second=10"];
-    let (code, diagnosis) = diagnosed(&[run.as_str(), near[0], near[1]]);
+    let near = [
+        "--threshold",
+        "cliff-calls-per-second=10",
+        "--threshold",
+        "planning-unseen-ms=0",
+    ];
+    let (code, diagnosis) = diagnosed(&[&[run.as_str()], &near[..]].concat());
     assert!(found(&diagnosis, "statistics-cliff", ""), "{diagnosis:#}");
     assert!(
         !found(&diagnosis, "planning-blind-spot", ""),
@@ -100,7 +105,7 @@ fn statistics_that_forget_or_hurt_and_connections_that_are_hardly_used_are_found
         .batch_execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.5)")
         .unwrap();
     let run = replayed(directory.path(), "counted", sessions(6, 40, 1), &url, None);
-    let (_, diagnosis) = diagnosed(&[&run]);
+    let (_, diagnosis) = diagnosed(&[&run, "--threshold", "planning-unseen-ms=0"]);
     assert!(
         !found(&diagnosis, "planning-blind-spot", ""),
         "{diagnosis:#}"

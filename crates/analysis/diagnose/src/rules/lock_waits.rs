@@ -1,9 +1,11 @@
 //! Statements that wait for locks, the holders of these locks, and deadlocks.
 
 use super::Rule;
+use super::lock_chains::{Chain, LockKind, Root, lock_chain};
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
-use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::finding::{Change, Fact, Finding, LOCK_WAITS, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
+use sql::{StatementClass, classify};
 use statistics::Unit;
 use workload::Sqlstate;
 
@@ -20,7 +22,7 @@ const DEADLOCK: Sqlstate = Sqlstate(*b"40P01");
 const SAMPLES_MIN: u64 = 5;
 
 pub(super) const RULE: Rule = Rule {
-    name: "lock-waits",
+    name: LOCK_WAITS,
     looks_at: "waits for locks, who held them, and deadlocks",
     thresholds: &[SHARE],
     evaluate,
@@ -33,94 +35,234 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             return Err(missing.clone());
         }
     }
-    let mut findings = Vec::new();
-    for one in &evidence.statements {
-        findings.extend(waits(evidence, thresholds, one));
+    let mut groups: Vec<WaitGroup<'_>> = Vec::new();
+    for wait in evidence
+        .statements
+        .iter()
+        .filter_map(|one| lock_wait(evidence, one))
+    {
+        let root = wait.chain.as_ref().map(|chain| &chain.root);
+        let same = groups
+            .iter_mut()
+            .find(|group| root.is_some() && group.root() == root);
+        match same {
+            Some(group) => group.0.push(wait),
+            None => groups.push(WaitGroup(vec![wait])),
+        }
     }
+    let all = groups.iter();
+    let mut findings: Vec<Finding> = all
+        .filter_map(|group| group.finding(evidence, thresholds))
+        .collect();
     findings.extend(deadlocks(evidence));
     Ok(findings)
 }
 
-fn waits(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -> Option<Finding> {
+/// Waits of a statement for locks.
+struct LockWait<'e> {
+    statement: &'e StatementEvidence,
+    ns: f64,
+    /// Number of waits, or of samples of them.
+    count: u64,
+    /// Source of these numbers.
+    from: &'static str,
+    chain: Option<Chain>,
+}
+
+fn lock_wait<'e>(evidence: &Evidence, one: &'e StatementEvidence) -> Option<LockWait<'e>> {
     let samples = one.samples_waiting("Lock");
-    let sampled = evidence
-        .sample_ns
-        .as_ref()
-        .ok()
-        .filter(|_| samples >= SAMPLES_MIN);
-    let (ns, waits, from) = match (sampled, &evidence.log) {
-        (Some(each_ns), _) => (
+    let (ns, count, from) = match (&evidence.sample_ns, &evidence.log) {
+        (Ok(each_ns), _) if samples >= SAMPLES_MIN => (
             each_ns * samples as f64,
             samples,
             "samples of pg_stat_activity",
         ),
-        (None, Ok(log)) => {
+        (_, Ok(log)) => {
             let (count, ns) = log.lock_waits.get(&Some(one.fingerprint)).copied()?;
             (ns, count, "the server's log (log_lock_waits)")
         }
         _ => return None,
     };
-    let share = evidence.share(ns);
-    if share < thresholds.of(&SHARE) {
-        return None;
-    }
     let observed = evidence.observed.as_ref().ok();
-    let blocker = observed.and_then(|observed| {
-        let mut all = observed.blocking.iter();
-        all.find(|blocked| blocked.blocked.as_deref() == Some(&one.sql))
-    });
-    let mut facts = vec![
-        Fact::new("time that it waited for locks", ns, Unit::Nanoseconds, from)
-            .check("SELECT pid, pg_blocking_pids(pid), wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
-        Fact::new("of its own time", ns / one.ns.max(1.0), Unit::Share, from),
-        Fact::new("waits, or samples of them", waits as f64, Unit::Count, from),
-    ];
-    let idle =
-        blocker.is_some_and(|blocker| blocker.blocker_state.starts_with("idle in transaction"));
-    let mut held = String::new();
-    if let Some(blocker) = blocker {
-        facts.push(Fact::new(
-            format!(
-                "samples in which it waited for a session that was {}",
-                blocker.blocker_state
-            ),
-            blocker.samples as f64,
-            Unit::Count,
-            "pg_blocking_pids",
-        ));
-        let of_itself = blocker.blocker.as_deref() == Some(&one.sql);
-        held = match (&blocker.blocker, of_itself) {
-            (_, true) => ", held by others of its kind".to_owned(),
-            (Some(sql), _) => {
-                let short: String = sql.chars().take(60).collect();
-                format!(", held after: {short}")
-            }
-            _ => String::new(),
-        };
+    Some(LockWait {
+        statement: one,
+        ns,
+        count,
+        from,
+        chain: observed.and_then(|observed| lock_chain(observed, &one.sql)),
+    })
+}
+
+/// Statements that wait for the same session, by descending time.
+struct WaitGroup<'e>(Vec<LockWait<'e>>);
+
+impl WaitGroup<'_> {
+    fn root(&self) -> Option<&Root> {
+        self.0[0].chain.as_ref().map(|chain| &chain.root)
     }
-    let change = match idle {
-        true => {
-            "end transactions before the application does something else: the lock is held by one that is idle"
+
+    /// Returns the statements between those that wait and the root.
+    fn through(&self) -> Vec<&str> {
+        let chains = self.0.iter().filter_map(|one| one.chain.as_ref());
+        let mut all: Vec<&str> = chains
+            .flat_map(|chain| chain.through.iter().map(String::as_str))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn finding(&self, evidence: &Evidence, thresholds: &Thresholds) -> Option<Finding> {
+        let ns: f64 = self.0.iter().map(|one| one.ns).sum();
+        let share = evidence.share(ns);
+        if share < thresholds.of(&SHARE) {
+            return None;
         }
-        false => {
+        let first = &self.0[0];
+        let through = self.through();
+        let is_chain = self.0.len() > 1 || !through.is_empty();
+        let root_statement = self.root().and_then(|root| root.statement.as_ref());
+        let root_evidence = evidence
+            .statements
+            .iter()
+            .find(|one| Some(&one.sql) == root_statement);
+        let subject = match (is_chain, root_evidence) {
+            (false, _) => first.statement,
+            (true, Some(root)) => root,
+            (true, None) => first.statement,
+        };
+        Some(Finding {
+            rule: "",
+            severity: thresholds.severity(share),
+            subject: Subject::statement(subject.fingerprint, subject.sql.clone()),
+            title: match is_chain {
+                true => self.chain_title(&through),
+                false => self.title(),
+            },
+            evidence: self.facts(ns),
+            cost: Some(match is_chain {
+                true => evidence.cost_of(ns),
+                false => evidence.cost(first.statement, ns),
+            }),
+            max_gain: Some(share),
+            changes: changes(self.root(), &through),
+            risk: "what is done in another order, or in another transaction, may fail in between"
+                .to_owned(),
+        })
+    }
+
+    /// Returns the title of a statement that waits for a session directly.
+    fn title(&self) -> String {
+        let first = &self.0[0];
+        let sql = &first.statement.sql;
+        let held = match self.root().and_then(|root| root.statement.as_ref()) {
+            Some(root) if root == sql => ", held by others of its kind".to_owned(),
+            Some(root) => format!(", held after: {}", shortened(root)),
+            None => String::new(),
+        };
+        let share = (first.ns / first.statement.ns.max(1.0)).min(1.0);
+        format!(
+            "it waits for locks {:.0} % of its time{held}",
+            share * 100.0
+        )
+    }
+
+    /// Returns the title of several statements, or of one that waits for another that waits itself.
+    fn chain_title(&self, through: &[&str]) -> String {
+        let Some(root) = self.root() else {
+            return self.title();
+        };
+        let waiting = match self.0.len() {
+            1 => "a statement waits".to_owned(),
+            count => format!("{count} statements wait"),
+        };
+        let holder = match (&root.statement, root.is_idle()) {
+            (Some(sql), true) => {
+                format!("a transaction that is idle after: {}", shortened(sql))
+            }
+            (Some(sql), false) => {
+                format!("a transaction that is {}: {}", root.state, shortened(sql))
+            }
+            (None, _) => format!("a session that is {}", root.state),
+        };
+        let queue = match through {
+            [] => String::new(),
+            [one, ..] => format!(
+                "; they queue after one that waits itself: {}",
+                shortened(one)
+            ),
+        };
+        format!("{waiting} for {} held by {holder}{queue}", root.kind.noun())
+    }
+
+    fn facts(&self, ns: f64) -> Vec<Fact> {
+        let first = &self.0[0];
+        let of_them: f64 = self.0.iter().map(|one| one.statement.ns).sum();
+        let count = self.0.iter().map(|one| one.count).sum::<u64>();
+        let mut facts = vec![
+            Fact::new("time that it waited for locks", ns, Unit::Nanoseconds, first.from)
+                .check("SELECT pid, pg_blocking_pids(pid), wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
+            Fact::new("of its own time", ns / of_them.max(1.0), Unit::Share, first.from),
+            Fact::new("waits, or samples of them", count as f64, Unit::Count, first.from),
+        ];
+        if let Some(chain) = &first.chain {
+            facts.push(Fact::new(
+                format!(
+                    "samples in which it waited for a session, at the end of the queue one that was {}",
+                    chain.root.state
+                ),
+                chain.samples as f64,
+                Unit::Count,
+                "pg_blocking_pids",
+            ));
+        }
+        if self.0.len() > 1 {
+            facts.extend(self.0.iter().map(|one| {
+                let what = format!("waited: {}", shortened(&one.statement.sql));
+                Fact::new(what, one.ns, Unit::Nanoseconds, one.from)
+            }));
+        }
+        facts
+    }
+}
+
+fn shortened(sql: &str) -> String {
+    match sql.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &sql[..end]),
+        None => sql.to_owned(),
+    }
+}
+
+/// Returns what to do about the root of a queue, by its lock and its state.
+fn changes(root: Option<&Root>, through: &[&str]) -> Vec<Change> {
+    let is_ddl = |sql: &&str| classify(sql) == StatementClass::Ddl;
+    let kind = root.map_or(LockKind::Row, |root| root.kind);
+    let mut all = Vec::new();
+    if kind == LockKind::Relation && through.iter().any(is_ddl) {
+        all.push(Change::manual(
+            "send DDL with SET lock_timeout = '2s', and again if it fails: while it waits, all others queue after it",
+        ));
+    }
+    if root.is_some_and(Root::is_idle) {
+        all.push(Change::manual(
+            "end transactions before the application does something else: the lock is held by one that is idle \
+             (idle_in_transaction_session_timeout ends it)",
+        ));
+    }
+    if !all.is_empty() {
+        return all;
+    }
+    vec![Change::manual(match kind {
+        LockKind::Relation => {
+            "send DDL when it is short, with CONCURRENTLY if there is such a form, and with SET lock_timeout"
+        }
+        LockKind::Advisory => {
+            "hold advisory locks shorter, or take one for each object instead of one for all"
+        }
+        LockKind::Row | LockKind::Other => {
             "change rows that all want last in a transaction, or spread them over several rows; keep transactions short"
         }
-    };
-    Some(Finding {
-        rule: "",
-        severity: thresholds.severity(share),
-        subject: Subject::statement(one.fingerprint, one.sql.clone()),
-        title: format!(
-            "it waits for locks {:.0} % of its time{held}",
-            (ns / one.ns.max(1.0)).min(1.0) * 100.0
-        ),
-        evidence: facts,
-        cost: Some(evidence.cost(one, ns)),
-        max_gain: Some(share),
-        changes: vec![Change::manual(change)],
-        risk: "what is done in another order, or in another transaction, may fail in between"
-            .to_owned(),
-    })
+    })]
 }
 
 fn deadlocks(evidence: &Evidence) -> Option<Finding> {
@@ -255,6 +397,50 @@ mod tests {
         let mut logged = with(0).log(log);
         logged.evidence.sample_ns = Err(Unavailable::because("nobody looked"));
         assert_eq!(logged.findings(&RULE)[0].max_gain, Some(0.25));
+    }
+
+    #[test]
+    fn statements_in_one_queue_are_one_finding_about_its_root() {
+        const READ: &str = "select count(*) from account";
+        const ALTER: &str = "alter table account add column note text";
+        let mut queue = EvidenceBuilder::new()
+            .statement(
+                statement(1, "select bal from account where id = $1")
+                    .took(100, 50.0)
+                    .waiting("Lock", "relation", 900),
+            )
+            .statement(
+                statement(2, "update account set bal = $1 where id = $2")
+                    .took(100, 30.0)
+                    .waiting("Lock", "relation", 500),
+            )
+            .statement(
+                statement(3, ALTER)
+                    .took(3, 14.0)
+                    .waiting("Lock", "relation", 270),
+            )
+            .statement(statement(4, READ).took(3, 6.0))
+            .blocking("select bal from account where id = $1", ALTER, 40)
+            .blocking("update account set bal = $1 where id = $2", ALTER, 30)
+            .blocking(ALTER, READ, 14);
+        for pair in &mut queue.observed().blocking {
+            pair.wait = "relation".to_owned();
+            if pair.blocker.as_deref() == Some(READ) {
+                pair.blocker_state = "idle in transaction".to_owned();
+            }
+        }
+        let found = queue.findings(&RULE);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!((found[0].max_gain.unwrap() - 0.835).abs() < 1e-9);
+        assert_eq!(found[0].subject.fingerprint, Some(Fingerprint(4)));
+        assert_eq!(
+            found[0].title,
+            "3 statements wait for a lock of a table held by a transaction that is idle after: \
+             select count(*) from account; they queue after one that waits itself: \
+             alter table account add column note text"
+        );
+        assert!(found[0].changes[0].words.contains("lock_timeout"));
+        assert!(found[0].changes[1].words.contains("idle"));
     }
 
     #[test]

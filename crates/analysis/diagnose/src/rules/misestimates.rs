@@ -34,6 +34,9 @@ const CALL_MS: Threshold = Threshold {
     source: "ours",
 };
 
+/// Share of a statement's time in which its plan is executed.
+const EXECUTED: f64 = 0.5;
+
 pub(super) const RULE: Rule = Rule {
     name: "misestimates",
     looks_at: "the planner's row estimates compared with the actual rows",
@@ -57,6 +60,17 @@ fn answering(node: &PlanNode) -> Option<&PlanNode> {
         "Limit" => None,
         _ => Some(node),
     }
+}
+
+/// Whether an estimate is the least that the planner can make: a row for each member of an append.
+fn is_least(node: &PlanNode, estimated: f64) -> bool {
+    let mut members = 0;
+    node.each(&mut |node, _| {
+        if node.is_append() {
+            members = members.max(node.children.len());
+        }
+    });
+    estimated <= members as f64
 }
 
 /// Returns the node that produces the groups, if the result rows are groups. Their number is
@@ -102,10 +116,16 @@ fn finding(
     {
         return None;
     }
-    let share = evidence.share(one.ns);
+    // Time in planning, compilation and locks is no matter of estimates.
+    let share = evidence.share(one.ns * evidence.execution_share(one));
+    let is_executed = evidence.execution_share(one) >= EXECUTED;
+    if !is_executed || actual < estimated && is_least(node, estimated) {
+        return None;
+    }
     let analyze: Vec<String> = tables(&one.sql)
         .iter()
         .filter_map(|table| evidence.table(table))
+        .filter(|table| evidence.has_stale_statistics(table))
         .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
         .collect();
     let groups = grouping(node);
@@ -120,7 +140,10 @@ fn finding(
     if !analyze.is_empty() && groups.is_none() {
         changes.insert(
             0,
-            Change::sql("new statistics, first of all", analyze.join("\n")),
+            Change::sql(
+                "new statistics, first of all: they are stale",
+                analyze.join("\n"),
+            ),
         );
     }
     Some(Finding {
@@ -139,8 +162,9 @@ fn finding(
             Fact::new("off by", factor, Unit::Times, "both"),
             Fact::new("time a call", one.ns_per_call(), Unit::Nanoseconds, "the statement's own times"),
         ],
-        cost: Some(evidence.cost(one, one.ns)),
-        max_gain: Some(share),
+        // A wrong number takes no time; the plan that was chosen by it may.
+        cost: None,
+        max_gain: None,
         changes,
         risk: "a plan for better numbers may be another one for others too; the plan is of one example, or a generic one, \
                and rows are the mean of all calls"
@@ -152,6 +176,7 @@ fn finding(
 mod tests {
     use super::*;
     use crate::synthetic::{EvidenceBuilder, statement, table};
+    use cpu_profile::phases::Phase;
 
     fn with(expected: u64, rows: u64, limit: bool) -> EvidenceBuilder {
         let scan = format!(
@@ -177,7 +202,17 @@ mod tests {
     fn wrong_estimates_are_found() {
         let found = with(2, 50_000, false).findings(&RULE);
         assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].max_gain, None);
+        // New statistics are suggested if they are stale only.
+        assert_eq!(found[0].changes[0].option(), None);
+        let mut stale = with(2, 50_000, false);
+        let rows = [("public.orders".to_owned(), 40_000.0)];
+        stale.observed().stale_rows.extend(rows);
+        let found = stale.findings(&RULE);
         assert_eq!(found[0].changes[0].option().unwrap(), "--change fix.sql");
+        let mut never = with(2, 50_000, false);
+        never.facts().relations[0].rows = None;
+        assert!(never.findings(&RULE)[0].changes[0].option().is_some());
         assert_eq!(with(50_000, 10, false).findings(&RULE).len(), 1);
     }
 
@@ -202,6 +237,26 @@ mod tests {
         );
         assert_eq!(found[0].changes.len(), 1, "{found:#?}");
         assert_eq!(found[0].changes[0].option(), None);
+    }
+
+    #[test]
+    fn a_row_for_each_partition_and_time_in_the_planner_are_no_finding() {
+        let member = r#"{"Node Type": "Index Scan", "Relation Name": "meter_1", "Plan Rows": 1}"#;
+        let members = vec![member; 300].join(",");
+        let plan = format!(
+            r#"[{{"Plan": {{"Node Type": "Append", "Plan Rows": 300, "Plans": [{members}]}}}}]"#
+        );
+        let found = |planning: u64| {
+            let one = statement(1, "select * from orders where a = $1")
+                .took(100, 5.0)
+                .with_rows(if planning > 0 { 50_000 } else { 100 })
+                .with_phases(&[(Phase::Plan, planning), (Phase::Scan, 100 - planning)])
+                .with_plan(&plan);
+            EvidenceBuilder::new().statement(one).findings(&RULE)
+        };
+        assert_eq!(found(0), []);
+        assert_eq!(found(80), []);
+        assert_eq!(with(2, 50_000, false).findings(&RULE).len(), 1);
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! which is a second candidate.
 
 use super::Rule;
-use crate::access_predicates::{access_predicates, btree_shapes, has_index};
+use super::suggested_indexes::{candidates, hot_risk};
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
-use crate::finding::{Change, Fact, Finding, Severity, Subject};
-use crate::statement_text::{quote_identifier, set_columns, written_table};
+use crate::finding::{Change, Fact, Finding, Subject};
+use crate::statement_text::quote_identifier;
 use crate::threshold::{Threshold, Thresholds};
 use plans::{Plan, PlanNode};
 use run::RelationFact;
@@ -150,7 +150,8 @@ fn read_and_kept(
                 .fold(0.0, f64::max);
             Some((read, node.rows.min(read), "plan (EXPLAIN)"))
         }
-        "Index Scan" | "Index Only Scan" => {
+        // Blocks belong to the plan that ran, which is not always the known one.
+        "Index Scan" | "Index Only Scan" if !one.exceeds_its_plan() => {
             let counted = one.counted.filter(|counted| counted.calls > 0)?;
             let blocks = (counted.shared_hit + counted.shared_read) as f64 / counted.calls as f64;
             let rows = counted.rows as f64 / counted.calls as f64;
@@ -173,8 +174,9 @@ fn finding(
         quote_identifier(&table.schema),
         quote_identifier(&table.name)
     );
-    let candidates = candidates(evidence, table, wasteful);
-    let share = evidence.share(one.ns);
+    let candidates = candidates(evidence, table, node, wasteful.order, wasteful.limited);
+    let won_ns = one.ns * evidence.execution_share(one);
+    let share = evidence.share(won_ns);
     let blocks = wasteful.from.starts_with("blocks");
     let (read, kept) = match blocks {
         true => ("blocks read a call", "rows given a call"),
@@ -211,18 +213,14 @@ fn finding(
     }
     let (changes, severity, risk) = match candidates.is_empty() {
         true => (
-            vec![Change::sql(
-                "an index for this condition is there, or the condition is of a kind that a b-tree does not \
-                 answer; make the planner's numbers new first",
-                format!("ANALYZE {name};"),
-            )],
-            Severity::Note,
+            without_candidate(evidence, table, &name),
+            thresholds.severity(share),
             "none; the plan may change for others too".to_owned(),
         ),
         false => {
             let hot = hot_risk(evidence, table, &candidates);
             (
-                candidates.iter().map(Candidate::change(&name)).collect(),
+                candidates.iter().map(|one| one.change(&name)).collect(),
                 thresholds.severity(share),
                 format!(
                     "every write to {name} keeps it up to date, and takes room; on a live server build it with \
@@ -243,112 +241,35 @@ fn finding(
             false => format!("{} reads many rows of {name} and keeps few", node.name()),
         },
         evidence: facts,
-        cost: Some(evidence.cost(one, one.ns)),
+        cost: Some(evidence.cost(one, won_ns)),
         max_gain: Some(share),
         changes,
         risk,
     })
 }
 
-/// Suggested index.
-#[derive(Debug, PartialEq)]
-struct Candidate {
-    columns: Vec<String>,
-    predicate: Vec<String>,
-    /// Columns of the predicate.
-    predicate_columns: Vec<String>,
-}
-
-impl Candidate {
-    fn change(name: &str) -> impl Fn(&Candidate) -> Change {
-        move |one| {
-            let columns: Vec<String> = one
-                .columns
-                .iter()
-                .map(|column| quote_identifier(column))
-                .collect();
-            let (predicate, words) = match one.predicate.is_empty() {
-                true => (String::new(), "an index on"),
-                false => (
-                    format!(" WHERE {}", one.predicate.join(" AND ")),
-                    "a partial index on",
-                ),
-            };
+/// Returns what to do if no b-tree of columns serves the condition, or such an index is there.
+fn without_candidate(evidence: &Evidence, table: &RelationFact, name: &str) -> Vec<Change> {
+    let mut changes = vec![Change::manual(
+        "an index for these columns is there and is not taken, or a b-tree of columns does not answer this condition: compare \
+         the types and collations of columns and values, and look for functions, casts, OR and patterns in the condition",
+    )];
+    if evidence.has_stale_statistics(table) {
+        changes.insert(
+            0,
             Change::sql(
-                format!("{words} {}", columns.join(", ")),
-                format!(
-                    "CREATE INDEX ON {name} ({}){predicate};",
-                    columns.join(", ")
-                ),
-            )
-        }
+                "the planner's statistics are stale",
+                format!("ANALYZE {name};"),
+            ),
+        );
     }
-}
-
-fn candidates(
-    evidence: &Evidence,
-    table: &RelationFact,
-    wasteful: &WastefulStep<'_>,
-) -> Vec<Candidate> {
-    let asked = access_predicates(evidence, table, wasteful.node, wasteful.order);
-    let columns = asked.classical_key_order(wasteful.limited);
-    let mut all = Vec::new();
-    if !columns.is_empty() {
-        all.push(Candidate {
-            columns: columns.clone(),
-            predicate: Vec::new(),
-            predicate_columns: Vec::new(),
-        });
-    }
-    if !asked.predicate.is_empty() {
-        let columns = match columns.is_empty() {
-            true => vec![asked.predicate_columns[0].clone()],
-            false => columns,
-        };
-        all.push(Candidate {
-            columns,
-            predicate: asked.predicate,
-            predicate_columns: asked.predicate_columns,
-        });
-    }
-    // An index that begins with these columns exists and was not chosen.
-    let there = btree_shapes(evidence, table);
-    all.retain(|one| !has_index(&there, &one.columns, !one.predicate.is_empty()));
-    all
-}
-
-/// Describes the updates that could no longer be HOT.
-fn hot_risk(evidence: &Evidence, table: &RelationFact, candidates: &[Candidate]) -> String {
-    let mut columns: Vec<&str> = Vec::new();
-    for one in &evidence.statements {
-        let is_of = written_table(&one.sql).is_some_and(|(_, name)| name == table.name);
-        if !is_of {
-            continue;
-        }
-        let set = set_columns(&one.sql);
-        for candidate in candidates {
-            let own = candidate.columns.iter().chain(&candidate.predicate_columns);
-            columns.extend(
-                own.filter(|column| set.contains(column))
-                    .map(String::as_str),
-            );
-        }
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    match columns.is_empty() {
-        true => String::new(),
-        false => format!(
-            "; updates of {} can no longer be HOT with an index that has it",
-            columns.join(" and ")
-        ),
-    }
+    changes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Form;
+    use crate::finding::{Form, Severity};
     use crate::synthetic::{EvidenceBuilder, statement, table};
 
     const CLAIM: &str = "update image_links set queued_at = now() from (select id from image_links where \
@@ -417,8 +338,138 @@ mod tests {
             .index("CREATE INDEX a ON public.image_links USING btree (download_after, referenced_at)")
             .index("CREATE INDEX b ON public.image_links USING btree (download_after, referenced_at) WHERE (queued_at IS NULL)")
             .findings(&RULE);
-        assert_eq!(found[0].severity, Severity::Note);
-        assert!(matches!(&found[0].changes[0].form, Form::Sql(sql) if sql.starts_with("ANALYZE")));
+        // It remains a problem by its share, and statistics are not known to be stale.
+        assert_eq!(found[0].severity, Severity::Problem);
+        assert_eq!(found[0].changes.len(), 1);
+        assert_eq!(found[0].changes[0].form, Form::ByHand);
+    }
+
+    #[test]
+    fn blocks_of_another_plan_are_not_credited_to_the_known_one() {
+        let with = |cost: u32| {
+            let plan = format!(
+                r#"[{{"Plan": {{"Node Type": "Index Scan", "Relation Name": "part_no", "Index Name": "part_no_code_idx",
+                "Index Cond": "(code >= 'AB'::text)", "Filter": "(code ~~ 'AB%'::text)", "Plan Rows": 1,
+                "Total Cost": {cost}}}}}]"#
+            );
+            EvidenceBuilder::new()
+                .statement(
+                    statement(1, "select * from part_no where code like $1")
+                        .took(10, 9.0)
+                        .with_rows(10)
+                        .with_counted(|counted| counted.shared_hit = 49_190)
+                        .with_plan(&plan),
+                )
+                .table(table("part_no", 400_000, &["code text"]))
+                .findings(&RULE)
+        };
+        assert_eq!(with(8), []);
+        assert_eq!(with(8_000).len(), 1);
+    }
+
+    #[test]
+    fn index_that_begins_with_another_replaces_it() {
+        let found = EvidenceBuilder::new()
+            .statement(
+                statement(1, "select id from mail_outbox where not_before <= now() and locked_until <= now() \
+                    order by not_before limit $1 for update skip locked")
+                    .took(100, 9.0)
+                    .with_rows(1_000)
+                    .with_counted(|counted| counted.shared_hit = 441_600)
+                    .with_plan(
+                        r#"[{"Plan": {"Node Type": "Limit", "Total Cost": 10761, "Plans": [{"Node Type": "LockRows", "Plans": [
+                        {"Node Type": "Index Scan", "Relation Name": "mail_outbox", "Index Name": "mail_outbox_due",
+                        "Index Cond": "(not_before <= now())", "Filter": "(locked_until <= now())", "Plan Rows": 10}]}]}}]"#,
+                    ),
+            )
+            .table(table("mail_outbox", 400_000, &["id int8", "not_before timestamptz", "locked_until timestamptz"]))
+            .index("CREATE INDEX mail_outbox_due ON public.mail_outbox USING btree (not_before)")
+            .findings(&RULE);
+        let sql: Vec<_> = found[0]
+            .changes
+            .iter()
+            .filter_map(|one| one.form.text())
+            .collect();
+        assert_eq!(
+            sql,
+            [
+                "CREATE INDEX ON public.mail_outbox (not_before, locked_until);\nDROP INDEX public.mail_outbox_due;",
+                "CREATE INDEX ON public.mail_outbox (locked_until, not_before);\nDROP INDEX public.mail_outbox_due;",
+            ]
+        );
+    }
+
+    #[test]
+    fn condition_on_an_expression_has_an_index_of_its_kind() {
+        let suggested = |filter: &str| -> Vec<String> {
+            let plan = format!(
+                r#"[{{"Plan": {{"Node Type": "Seq Scan", "Relation Name": "member", "Alias": "m", "Plan Rows": 1000,
+                "Total Cost": 9000, "Filter": "{filter}"}}}}]"#
+            );
+            let found = EvidenceBuilder::new()
+                .statement(
+                    statement(1, "select * from member m where lower(m.email) = $1")
+                        .took(100, 9.0)
+                        .with_rows(100)
+                        .with_plan(&plan),
+                )
+                .table(table(
+                    "member",
+                    200_000,
+                    &[
+                        "id bigint",
+                        "email text",
+                        "customer bigint",
+                        "attrs jsonb",
+                        "tags text[]",
+                        "code character varying(20)",
+                    ],
+                ))
+                .index("CREATE INDEX e ON public.member USING btree (email)")
+                .index("CREATE INDEX c ON public.member USING btree (customer)")
+                .findings(&RULE);
+            assert_eq!(found[0].severity, Severity::Problem, "{filter}");
+            found[0]
+                .changes
+                .iter()
+                .map(|one| one.form.text().unwrap_or_else(|| one.words.clone()))
+                .collect()
+        };
+        let index = |keys: &str| format!("CREATE INDEX ON public.member {keys};");
+        assert_eq!(
+            suggested("(lower(m.email) = 'a@b'::text)"),
+            [index("((lower(email)))")]
+        );
+        let cast = suggested("((customer)::numeric = '5'::numeric)");
+        assert_eq!(cast[0], index("(((customer)::numeric))"));
+        assert!(cast[1].contains("customer is bigint"), "{cast:?}");
+        assert_eq!(
+            suggested("(attrs @> '{\\\"a\\\": 1}'::jsonb)"),
+            [index("USING gin (attrs jsonb_path_ops)")]
+        );
+        assert_eq!(
+            suggested("((attrs ->> 'color'::text) = 'red'::text)"),
+            [index("((attrs ->> 'color'::text))")]
+        );
+        assert_eq!(
+            suggested("(email ~~ 'ab%'::text)"),
+            [index("(email text_pattern_ops)")]
+        );
+        assert_eq!(
+            suggested("((code)::text ~~ 'ab%'::text)"),
+            [index("(code varchar_pattern_ops)")]
+        );
+        let pattern = suggested("(email ~~* '%smith%'::text)");
+        assert_eq!(
+            pattern,
+            [
+                "CREATE EXTENSION IF NOT EXISTS pg_trgm;\nCREATE INDEX ON public.member USING gin (email gin_trgm_ops);"
+            ]
+        );
+        let any = suggested("('x'::text = ANY (tags))");
+        assert!(any[0].contains("tags @> ARRAY"), "{any:?}");
+        // A cast that changes no bytes is no expression.
+        assert_eq!(suggested("((code)::text = 'x'::text)"), [index("(code)")]);
     }
 
     #[test]

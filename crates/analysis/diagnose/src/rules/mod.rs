@@ -5,12 +5,15 @@
 
 mod checkpoints;
 mod claims;
+mod commit_flush;
 mod connection_churn;
 mod evictions;
 mod fast_path;
 mod hot_updates;
 mod index_open_tax;
+mod jit;
 mod keys;
+mod lock_chains;
 mod lock_waits;
 mod misestimates;
 mod missing_index;
@@ -23,6 +26,7 @@ mod sequential_scans;
 mod spills;
 mod starved_queue;
 mod statistics_cliff;
+mod suggested_indexes;
 mod transactions;
 mod useless_indexes;
 
@@ -63,12 +67,14 @@ pub const RULES: &[Rule] = &[
     missing_index::RULE,
     planning_dominated::RULE,
     planning_blind_spot::RULE,
+    jit::RULE,
     statistics_cliff::RULE,
     starved_queue::RULE,
     claims::RULE,
     keys::RULE,
     regex_cache::RULE,
     lock_waits::RULE,
+    commit_flush::RULE,
     fast_path::RULE,
     hot_updates::RULE,
     spills::RULE,

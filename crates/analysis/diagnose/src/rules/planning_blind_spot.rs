@@ -1,11 +1,12 @@
-//! Planning is not tracked although it would be cheap here: `track_planning` is off, and the call
-//! rate is far below the contention limit.
+//! Planning is not tracked although it would be cheap here, and a statement takes much time that is
+//! not counted as execution: `track_planning` is off, and the call rate is far below the contention
+//! limit.
 
 use super::Rule;
 use super::statistics_cliff::{LIMIT, most_frequent};
 use crate::evidence::{Evidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Severity, Subject};
-use crate::threshold::{Threshold, Thresholds};
+use crate::threshold::{PROBLEM, Threshold, Thresholds};
 use statistics::Unit;
 
 const DISTANCE: Threshold = Threshold {
@@ -16,10 +17,21 @@ const DISTANCE: Threshold = Threshold {
     source: "ours",
 };
 
+const UNSEEN_MS: Threshold = Threshold {
+    name: "planning-unseen-ms",
+    value: 1.0,
+    unit: "ms a call",
+    decides: "less time outside of the counted execution is the way to the client",
+    source: "ours",
+};
+
+/// Share of a statement's time outside of its counted execution.
+const UNSEEN_SHARE: f64 = 0.5;
+
 pub(super) const RULE: Rule = Rule {
     name: "planning-blind-spot",
     looks_at: "whether planning is counted, and what speaks against it",
-    thresholds: &[DISTANCE],
+    thresholds: &[DISTANCE, UNSEEN_MS],
     evaluate,
 };
 
@@ -39,6 +51,15 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             "servers before 13 do not count planning",
         ));
     }
+    let unseen = evidence.statements.iter().find(|one| {
+        let is_unseen = evidence.ns_outside_execution(one).is_some_and(|ns| {
+            ns >= thresholds.of(&UNSEEN_MS) * 1e6 && ns >= UNSEEN_SHARE * one.ns_per_call()
+        });
+        one.is_work() && is_unseen && evidence.share(one.ns) >= thresholds.of(&PROBLEM)
+    });
+    let Some(unseen) = unseen else {
+        return Ok(Vec::new());
+    };
     let Some((rate, _)) = most_frequent(evidence) else {
         return Err(Unavailable::because(
             "no statement was counted while it was looked",
@@ -52,9 +73,18 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         rule: "",
         severity: Severity::Note,
         subject: Subject::setting("pg_stat_statements.track_planning".to_owned()),
-        title: "planning is not counted, and may take any time unseen; the cliff that speaks against it is far"
-            .to_owned(),
+        title: format!(
+            "planning is not counted, and {} takes more than half of its time outside of its execution; the cliff that \
+             speaks against counting it is far",
+            unseen.fingerprint
+        ),
         evidence: vec![
+            Fact::new(
+                "time a call outside of the counted execution",
+                evidence.ns_outside_execution(unseen).unwrap_or(0.0),
+                Unit::Nanoseconds,
+                "the statement's own times and pg_stat_statements",
+            ),
             Fact::new(
                 "calls a second of the most frequent statement",
                 rate,
@@ -83,12 +113,16 @@ mod tests {
     use crate::synthetic::{EvidenceBuilder, statement};
 
     fn with(calls: u64, plans: Option<u64>) -> EvidenceBuilder {
-        EvidenceBuilder::new().statement(statement(1, "select $1").took(calls, 1.0).with_counted(
-            |counted| {
-                counted.plans = plans;
-                counted.plan_ns = plans;
-            },
-        ))
+        let seconds = calls as f64 * 0.01;
+        EvidenceBuilder::new().statement(
+            statement(1, "select $1")
+                .took(calls, seconds)
+                .with_counted(|counted| {
+                    counted.plans = plans;
+                    counted.plan_ns = plans;
+                    counted.exec_ns = calls * 1_000_000;
+                }),
+        )
     }
 
     #[test]
@@ -106,5 +140,15 @@ mod tests {
     fn near_the_limit_or_with_tracked_planning_is_no_finding() {
         assert_eq!(with(60 * 100_000, None).findings(&RULE), []);
         assert_eq!(with(60_000, Some(60_000)).findings(&RULE), []);
+    }
+
+    #[test]
+    fn execution_that_takes_most_of_the_time_is_no_finding() {
+        let executed = EvidenceBuilder::new().statement(
+            statement(1, "select $1")
+                .took(100, 1.0)
+                .with_counted(|counted| counted.exec_ns = 900_000_000),
+        );
+        assert_eq!(executed.findings(&RULE), []);
     }
 }

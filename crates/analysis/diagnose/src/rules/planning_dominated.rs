@@ -5,7 +5,7 @@ use super::Rule;
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
-use cpu_profile::phases::Phase;
+use crate::time_shares::PLANNING_PHASES;
 use statistics::Unit;
 
 const SHARE: Threshold = Threshold {
@@ -24,9 +24,6 @@ const CALLS: Threshold = Threshold {
     source: "ours",
 };
 
-/// Phases that a prepared statement with a generic plan skips.
-const PLANNING_PHASES: [Phase; 4] = [Phase::Parse, Phase::Analyse, Phase::Rewrite, Phase::Plan];
-
 pub(super) const RULE: Rule = Rule {
     name: "planning-dominated",
     looks_at: "planning time compared with execution time of each statement",
@@ -39,9 +36,14 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         .statements
         .iter()
         .any(|one| one.counted.is_some_and(|counted| counted.plan_ns.is_some()));
-    if !tracked && evidence.stacks.is_err() {
+    let all = &evidence.statements;
+    let is_sampled = all
+        .iter()
+        .any(|one| evidence.share_before_execution(one).is_some());
+    if !tracked && evidence.stacks.is_err() && !is_sampled {
         return Err(Unavailable::because(
-            "planning is not counted (pg_stat_statements.track_planning is off) and no stacks were taken",
+            "planning is not counted (pg_stat_statements.track_planning is off), no stacks were taken, and samples of \
+             running backends are too few",
         ));
     }
     let mut findings = Vec::new();
@@ -49,7 +51,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         if (one.calls as f64) < thresholds.of(&CALLS) {
             continue;
         }
-        let Some((share, facts)) = planning(one) else {
+        let Some((share, facts)) = planning(evidence, one) else {
             continue;
         };
         if share < thresholds.of(&SHARE) {
@@ -79,48 +81,46 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-/// Returns planning's share and the facts that it is based on.
-fn planning(one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
-    let counted = one.counted.and_then(|counted| {
-        let plan_ns = counted.plan_ns? as f64;
-        let all_ns = plan_ns + counted.exec_ns as f64;
-        (all_ns > 0.0 && counted.calls > 0).then_some((counted, plan_ns / all_ns))
-    });
-    if let Some((counted, share)) = counted {
+/// Returns planning's share and the facts that it is based on: counted, from stacks, or from samples
+/// of running backends compared with the counted execution.
+fn planning(evidence: &Evidence, one: &StatementEvidence) -> Option<(f64, Vec<Fact>)> {
+    if let (Some(share), Some(counted)) = (one.counted_planning_share(), one.counted) {
         let plans = counted.plans.unwrap_or(0);
         // It is rarely planned, so it is already prepared.
         if plans * 2 < counted.calls {
             return None;
         }
         let check = "SELECT plans, calls, total_plan_time, total_exec_time, query FROM pg_stat_statements ORDER BY total_plan_time DESC";
+        let from = "pg_stat_statements";
+        let what = "planning of planning and execution";
         return Some((
             share,
             vec![
-                Fact::new("plans", plans as f64, Unit::Count, "pg_stat_statements").check(check),
-                Fact::new(
-                    "calls",
-                    counted.calls as f64,
-                    Unit::Count,
-                    "pg_stat_statements",
-                ),
-                Fact::new(
-                    "planning of planning and execution",
-                    share,
-                    Unit::Share,
-                    "pg_stat_statements",
-                ),
+                Fact::new("plans", plans as f64, Unit::Count, from).check(check),
+                Fact::new("calls", counted.calls as f64, Unit::Count, from),
+                Fact::new(what, share, Unit::Share, from),
             ],
         ));
     }
-    let (share, samples) = one.phase_share(&PLANNING_PHASES)?;
-    (samples >= 50).then(|| {
+    if let Some((share, samples)) = one.stack_share(&PLANNING_PHASES) {
         let what = format!("of {samples} stacks, parsing, analysing and planning");
         let check = format!("rehearse cpu RUN --statement {}", one.fingerprint);
-        (
-            share,
-            vec![Fact::new(what, share, Unit::Share, "stacks (perf)").check(check)],
-        )
-    })
+        let fact = Fact::new(what, share, Unit::Share, "stacks (perf)").check(check);
+        return Some((share, vec![fact]));
+    }
+    let (share, samples) = evidence.share_before_execution(one)?;
+    let counted = one.counted?;
+    let execution_ns = counted.exec_ns as f64 / counted.calls.max(1) as f64;
+    let what = format!("of {samples} samples on a processor, not in its counted execution");
+    let from = "pg_stat_activity and pg_stat_statements";
+    Some((
+        share,
+        vec![
+            Fact::new(what, share, Unit::Share, from)
+                .check("SET pg_stat_statements.track_planning = on, then total_plan_time of pg_stat_statements"),
+            Fact::new("execution a call", execution_ns, Unit::Nanoseconds, "pg_stat_statements"),
+        ],
+    ))
 }
 
 #[cfg(test)]
@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::finding::{Form, Severity};
     use crate::synthetic::{EvidenceBuilder, statement};
+    use cpu_profile::phases::Phase;
 
     fn with(plans: u64, plan_ns: u64) -> EvidenceBuilder {
         EvidenceBuilder::new().statement(
@@ -157,6 +158,24 @@ mod tests {
                 .with_phases(&[(Phase::Plan, 60), (Phase::Scan, 40)]),
         );
         assert_eq!(stacks.stacks(Default::default()).findings(&RULE).len(), 1);
+    }
+
+    #[test]
+    fn processor_time_outside_of_the_counted_execution_is_planning() {
+        let sampled = |exec_ns: u64| {
+            EvidenceBuilder::new().statement(
+                statement(1, "select * from meter where serial = $1")
+                    .took(1_000, 25.0)
+                    .with_counted(|counted| counted.exec_ns = exec_ns)
+                    .waiting("", "", 480),
+            )
+        };
+        let found = sampled(5_400_000_000).findings(&RULE);
+        assert!(
+            (found[0].max_gain.unwrap() - 0.775).abs() < 0.001,
+            "{found:#?}"
+        );
+        assert_eq!(sampled(22_000_000_000).findings(&RULE), []);
     }
 
     #[test]

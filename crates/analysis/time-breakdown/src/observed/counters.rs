@@ -167,6 +167,14 @@ impl Counters {
         series.sum += row.value;
     }
 
+    /// Returns the rows of each table that were modified since its last `ANALYZE`.
+    pub(super) fn stale_rows(&self) -> HashMap<String, f64> {
+        let all = self.series.values().map(|series| &series.change);
+        all.filter(|one| one.name == "n_mod_since_analyze")
+            .map(|one| (one.object.clone(), one.max))
+            .collect()
+    }
+
     pub(super) fn finish(self) -> (Option<Machine>, Vec<CounterChange>, Vec<QueueSeries>) {
         let machine = self.machine();
         let mut changed = Vec::new();

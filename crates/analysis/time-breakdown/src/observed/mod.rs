@@ -104,6 +104,9 @@ pub struct Observed {
     pub counters: Vec<CounterChange>,
     /// The series of the user's query.
     pub queue: Vec<QueueSeries>,
+    /// Rows that were modified since the last `ANALYZE`, at most, by table (`schema.table`).
+    #[serde(skip)]
+    pub stale_rows: HashMap<String, f64>,
 }
 
 /// Outcome of a probe.
@@ -394,6 +397,7 @@ impl ObservationSummary {
             (b.samples, &a.blocked, &a.blocker).cmp(&(a.samples, &b.blocked, &b.blocker))
         });
         (observed.statements, observed.totals) = statements.finish(&texts);
+        observed.stale_rows = counters.stale_rows();
         (observed.machine, observed.counters, observed.queue) = counters.finish();
         observed
     }

@@ -68,7 +68,7 @@ phases! {
 
 impl Phase {
     /// Whether a call from this phase into `inner` still counts as this phase. For example, reading tables to
-    /// fill a cache is not a scan of the statement. No phase keeps [`Phase::SpinLock`].
+    /// fill a cache is not a scan of the statement. The planner reads sizes of files, and locks indexes. No phase keeps [`Phase::SpinLock`].
     pub(super) fn keeps(self, inner: Phase) -> bool {
         use Phase::*;
         if inner == SpinLock {
@@ -92,8 +92,14 @@ impl Phase {
                     | ExecutorStart
                     | Analyse
                     | Rewrite
+                    | Caches
+                    | LockManager
+                    | Io
             ),
-            Rewrite | Analyse => matches!(inner, Scan | Expression | Analyse | Rewrite),
+            Rewrite | Analyse => matches!(
+                inner,
+                Scan | Expression | Analyse | Rewrite | OpenTables | Caches | LockManager | Io
+            ),
             PreparedPlans => matches!(inner, OpenTables),
             LockManager => inner != Caches && inner != Io,
             LightweightLock => true,

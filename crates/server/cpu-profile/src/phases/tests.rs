@@ -42,11 +42,11 @@ fn statements_of_a_build_with_all_symbols_are_placed() {
                 "exec_simple_query;pg_parse_query;raw_parser;base_yyparse;asm_exc_page_fault_[k];exc_page_fault_[k];handle_mm_fault_[k]",
             ),
             (
-                LockManager,
+                Plan,
                 "exec_simple_query;pg_plan_queries;pg_plan_query;planner;standard_planner;subquery_planner;grouping_planner;query_planner;add_base_rels_to_query;build_simple_rel;get_relation_info;index_open;relation_open;LockRelationOid;LockAcquireExtended;SetupLockInTable.isra.5;hash_search_with_hash_value",
             ),
             (
-                Io,
+                Plan,
                 "exec_simple_query;pg_plan_queries;pg_plan_query;planner;standard_planner;subquery_planner;grouping_planner;query_planner;build_simple_rel;get_relation_info;smgrnblocks;mdnblocks;llseek@GLIBC_2.2.5;entry_SYSCALL_64_after_hwframe_[k];ksys_lseek_[k]",
             ),
             (

@@ -115,6 +115,9 @@ const VIEWS: [View; 17] = [
     },
 ];
 
+/// Column whose first value is written even if it does not change: statistics may be stale from before.
+const STALE_ROWS: &str = "n_mod_since_analyze";
+
 /// Columns that rise and fall in views whose other columns are cumulative.
 const GAUGES: [&str; 6] = [
     "numbackends",
@@ -227,18 +230,16 @@ impl AvailableView {
             gauge: self.view.gauges || GAUGES.contains(&name),
         };
         let Some(last) = self.last.get_mut(object) else {
-            let written = !self.view.many;
-            if written {
-                for (name, value) in self.columns.iter().zip(&values) {
-                    if let Some(value) = value {
-                        log.add_counter(row(name, now_ns, *value));
-                    }
+            let mut written = Vec::with_capacity(values.len());
+            for (name, value) in self.columns.iter().zip(&values) {
+                let is_stale = name == STALE_ROWS && value.is_some_and(|rows| rows > 0.0);
+                let is_written = !self.view.many || is_stale;
+                if let (true, Some(value)) = (is_written, value) {
+                    log.add_counter(row(name, now_ns, *value));
                 }
+                written.push(is_written);
             }
-            let last = LastReading {
-                written: vec![written; values.len()],
-                values,
-            };
+            let last = LastReading { written, values };
             self.last.insert(object.to_owned(), last);
             return;
         };
