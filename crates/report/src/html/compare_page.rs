@@ -18,6 +18,7 @@ use workload::Literals;
 use super::chart::Chart;
 use super::data::script_json;
 use super::frame::{Frame, render};
+use super::status::Status;
 use crate::text::change_text::{
     change_word, count_changes, counts_text, reasons_text, settling_text, verdict_words,
 };
@@ -41,10 +42,7 @@ const STATEMENTS_MAX: usize = 5_000;
 const CHANGES_MAX: usize = 100;
 
 struct Headline {
-    /// CSS class: `bad`, `good` or `unsure`.
-    class: &'static str,
-    /// Icon whose shape tells the verdict without its colour.
-    icon: &'static str,
+    status: Status,
     head: &'static str,
     why: String,
     changed: Vec<ChangedStatement>,
@@ -151,24 +149,14 @@ pub fn render_html(view: &Comparison) -> String {
 }
 
 fn headline(view: &Comparison) -> Headline {
-    let (class, icon) = match view.verdict {
-        Verdict::Regression { .. } => (
-            "bad",
-            r#"<path d="M12 1.5 23.5 22H.5zM11 9v6.5h2V9zm0 8v2.2h2V17z" fill-rule="evenodd"/>"#,
-        ),
-        Verdict::NoRegression { .. } => (
-            "good",
-            r#"<path d="M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22zm5.6 7.2 1.6 1.4-8.4 9.2-5.4-5 1.4-1.6 3.9 3.5z" fill-rule="evenodd"/>"#,
-        ),
-        Verdict::Inconclusive { .. } => (
-            "unsure",
-            r#"<path d="M12 .5 23.5 12 12 23.5.5 12zM8.5 9.6h2.1c.1-1 .7-1.5 1.6-1.5.9 0 1.5.5 1.5 1.3 0 .8-.5 1.2-1.3 1.8-.9.6-1.4 1.3-1.4 2.6v.4h2v-.3c0-.7.3-1 1.1-1.6.9-.7 1.7-1.5 1.7-3 0-1.900-1.400-3.100-3.500-3.100-2.200 0-3.700 1.300-3.800 3.400zM11 15.600v2.300h2.100v-2.300z" fill-rule="evenodd"/>"#,
-        ),
+    let status = match view.verdict {
+        Verdict::Regression { .. } => Status::Bad,
+        Verdict::NoRegression { .. } => Status::Good,
+        Verdict::Inconclusive { .. } => Status::Unsure,
     };
     let (head, why) = verdict_words(view);
     Headline {
-        class,
-        icon,
+        status,
         head,
         why: sentence(&why),
         changed: changed_statements(view),

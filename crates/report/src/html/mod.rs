@@ -15,6 +15,8 @@ mod data;
 pub mod flame_page;
 mod frame;
 pub mod inspect_page;
+mod interval;
 pub mod live_page;
 pub mod proof_page;
+mod status;
 pub mod sweep_page;

@@ -5,9 +5,11 @@ use compare::StatementComparison;
 use compare::proof::Verdict;
 use study::proof::ProofRecord;
 
-use super::chart::{Axis, Chart, Series, Shape, Unit, Values, colour};
+use super::chart::{Axis, Chart, Series, Shape, Unit, Values};
 use super::data::script_json;
 use super::frame::{Frame, render};
+use super::interval::{Part, RatioAxis};
+use super::status::Status;
 use crate::text::line::one_line;
 use crate::text::proof_text::{
     candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text, verdict_text,
@@ -23,11 +25,11 @@ const STATEMENTS_MAX: usize = 200;
 struct Section {
     id: String,
     name: String,
-    /// CSS class of its colour; empty if it is not drawn.
-    class: &'static str,
-    verdict: &'static str,
-    tone: &'static str,
+    status: Status,
+    verdict: String,
     sentence: String,
+    /// Interval of the effect, and its ratio's place.
+    interval: Option<(Part, f64)>,
     changes: Vec<String>,
     rewritten: Vec<String>,
     numbers: Vec<([String; 4], &'static str)>,
@@ -52,6 +54,7 @@ struct Page<'a> {
     frame: Frame,
     view: &'a ProofReport,
     facts: Vec<(&'static str, String)>,
+    axis: RatioAxis,
     charts: Vec<Chart>,
     candidates: String,
     candidate_rows: Vec<[String; 5]>,
@@ -64,12 +67,24 @@ struct Page<'a> {
 
 /// Renders the proof as a complete HTML file.
 pub fn render_html(view: &ProofReport) -> String {
-    let charts: Vec<Chart> = chart(view).into_iter().collect();
+    let effects = view.sides.iter().filter_map(|side| side.effect.as_ref());
+    let axis = RatioAxis::new(
+        effects.flat_map(|effect| [effect.low, effect.ratio, effect.high]),
+        view.margin,
+    );
+    let sections: Vec<Section> = (0..)
+        .zip(&view.sides)
+        .map(|(at, side)| section(view, at, side, &axis))
+        .collect();
+    let charts: Vec<Chart> = view
+        .sides
+        .iter()
+        .filter_map(|side| chart(view, side))
+        .collect();
     let page = Page {
         frame: Frame::new(vec![("data-charts", script_json(&charts))]),
         view,
         facts: facts(view),
-        charts,
         candidates: match view.candidates.is_empty() {
             true => String::new(),
             false => candidates_sentence(view),
@@ -79,10 +94,9 @@ pub fn render_html(view: &ProofReport) -> String {
             0 | 1 => (Vec::new(), Vec::new()),
             _ => side_by_side(view),
         },
-        sections: (0..)
-            .zip(&view.sides)
-            .map(|(at, side)| section(view, at, side))
-            .collect(),
+        sections,
+        axis,
+        charts,
         runs: view.runs.iter().map(|run| run_cells(view, run)).collect(),
         started: clock::utc_text(view.started_wall_us),
         margin: percent(view.margin, 1.0),
@@ -118,48 +132,43 @@ fn facts(view: &ProofReport) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Creates the chart of the effect with its interval at each look.
-fn chart(view: &ProofReport) -> Option<Chart> {
-    let looks = || view.sides.iter().flat_map(|side| &side.interim_analyses);
-    let mut blocks: Vec<u32> = looks().map(|look| look.effect.blocks).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
-    let labels = (blocks.iter()).map(|blocks| (f64::from(*blocks), blocks.to_string()));
-    let series = view.sides.iter().enumerate().filter_map(|(place, side)| {
-        let estimates = side.interim_analyses.iter().map(|look| {
-            let effect = &look.effect;
-            let interval = Some((effect.low, effect.high));
-            let is_clear = look.verdict.is_clear();
-            (f64::from(effect.blocks), effect.ratio, interval, is_clear)
-        });
-        Some(Series {
-            label: one_line(&side.name, 200),
-            colour: colour(place)?,
-            dash: None,
-            shape: Shape::Points,
-            unit: None,
-            values: Values::estimates(estimates),
-        })
+/// Creates the chart of a side's effect with its interval at each look, if it looked more than once.
+fn chart(view: &ProofReport, side: &ProofSideReport) -> Option<Chart> {
+    let looks = &side.interim_analyses;
+    let blocks = looks.iter().map(|look| look.effect.blocks);
+    let labels = blocks.map(|blocks| (f64::from(blocks), blocks.to_string()));
+    let estimates = looks.iter().map(|look| {
+        let effect = &look.effect;
+        let interval = Some((effect.low, effect.high));
+        let is_clear = look.verdict.is_clear();
+        (f64::from(effect.blocks), effect.ratio, interval, is_clear)
     });
-    (!blocks.is_empty()).then(|| Chart {
-        title: "With the change divided by without".to_owned(),
+    (looks.len() > 1).then(|| Chart {
+        title: format!(
+            "{}: with the change divided by without",
+            one_line(&side.name, 80)
+        ),
         note: format!(
             "over blocks that were done, in ratios; a ring is a clear verdict; the margin is {}",
             percent(view.margin, 1.0)
         ),
-        alt_text: (view.sides.iter())
-            .map(|side| verdict_text(view, side))
-            .collect::<Vec<_>>()
-            .join("; "),
+        alt_text: verdict_text(view, side),
         height: 250,
         layout: None,
         x: Axis::logarithmic(Unit::Count).labelled(labels.collect()),
         y: Axis::logarithmic(Unit::Ratio),
-        series: series.collect(),
+        series: vec![Series {
+            label: one_line(&side.name, 200),
+            colour: "before",
+            dash: None,
+            shape: Shape::Points,
+            unit: None,
+            values: Values::estimates(estimates),
+        }],
     })
 }
 
-fn section(view: &ProofReport, place: usize, side: &ProofSideReport) -> Section {
+fn section(view: &ProofReport, place: usize, side: &ProofSideReport, axis: &RatioAxis) -> Section {
     let group = |what: &str, statements: &[StatementComparison]| Group {
         head: format!("{}: {what}", count(statements.len() as u64)),
         statements: statements
@@ -198,13 +207,16 @@ fn section(view: &ProofReport, place: usize, side: &ProofSideReport) -> Section 
     Section {
         id: format!("side-{place}"),
         name: one_line(&side.name, 200),
-        class: colour(place).unwrap_or_default(),
-        verdict: side.verdict.name(),
-        tone: match (side.verdict, side.worse) {
-            (Verdict::Won | Verdict::Same, false) => "good",
-            (Verdict::Lost, _) => "bad",
-            _ => "",
+        status: match (side.verdict, side.worse) {
+            (Verdict::Won | Verdict::Same, false) => Status::Good,
+            (Verdict::Lost, _) => Status::Bad,
+            _ => Status::Unsure,
         },
+        verdict: capitalised(side.verdict.name()),
+        interval: side.effect.as_ref().map(|effect| {
+            let reach = axis.part(effect.low, effect.high);
+            (reach, axis.place(effect.ratio))
+        }),
         sentence: verdict_text(view, side),
         changes: side.changes.iter().map(|one| one_line(one, 300)).collect(),
         rewritten: side.rewritten.clone(),
@@ -237,6 +249,14 @@ fn section(view: &ProofReport, place: usize, side: &ProofSideReport) -> Section 
         ),
         page: side.page.clone().unwrap_or_default(),
     }
+}
+
+/// Capitalises a word.
+fn capitalised(word: &str) -> String {
+    let mut characters = word.chars();
+    characters.next().map_or_else(String::new, |first| {
+        format!("{}{}", first.to_uppercase(), characters.as_str())
+    })
 }
 
 fn size_cells(size: &SizeChange) -> [String; 4] {
