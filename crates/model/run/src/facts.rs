@@ -17,8 +17,57 @@ pub struct Facts {
     pub relations: Vec<RelationFact>,
     /// Indexes, by database, schema and name.
     pub indexes: Vec<IndexFact>,
+    /// Functions, procedures and aggregates that no extension owns, by database, schema and name.
+    pub functions: Vec<FunctionFact>,
+    /// Triggers, by database, schema, table and name.
+    pub triggers: Vec<TriggerFact>,
+    /// Facts about how the server was built, by name.
+    pub build: Vec<BuildFact>,
     /// Missing facts, with the reasons.
     pub notes: Vec<FactNote>,
+}
+
+/// A function, procedure or aggregate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FunctionFact {
+    /// Database.
+    pub database: String,
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Types of its arguments, as SQL.
+    pub arguments: String,
+    /// Kind, result, language and properties: `function returns integer language sql stable`.
+    pub definition: String,
+    /// Hash of its body, its default values and its settings, in hexadecimal.
+    pub source_hash: String,
+}
+
+/// A trigger. Those that check constraints are recorded only if they are not enabled, with the constraint's name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TriggerFact {
+    /// Database.
+    pub database: String,
+    /// Schema of the table.
+    pub schema: String,
+    /// Table.
+    pub table: String,
+    /// Name.
+    pub name: String,
+    /// Definition as the server prints it.
+    pub definition: String,
+    /// `enabled`, `disabled`, `enabled on replicas` or `always enabled`.
+    pub state: String,
+}
+
+/// Fact about how a server was built.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BuildFact {
+    /// `version`, `jit_available`, or a name of `pg_config`.
+    pub name: String,
+    /// Value.
+    pub value: String,
 }
 
 /// A setting (`pg_settings`).
@@ -101,6 +150,18 @@ pub struct RelationFact {
     pub column_names: Vec<String>,
     /// Type, `not null` and default of each column, in SQL.
     pub columns: Vec<String>,
+    /// Collation of each column with its version; empty for the default of its type. Empty in older runs.
+    pub column_collations: Vec<String>,
+    /// Statistics target of each column; empty for the default. Empty in older runs.
+    pub column_statistics: Vec<String>,
+    /// Bounds of a partition, as SQL.
+    pub partition_bound: Option<String>,
+    /// Whether the planner has statistics of its columns; `None` if the role may not see them.
+    pub has_statistics: Option<bool>,
+    /// Time from the last ANALYZE to the query for it, in seconds; `None` if it is not known, also after a crash.
+    pub analysed_ago_s: Option<u64>,
+    /// Estimated number of rows changed since the last ANALYZE.
+    pub changed_since_analyze: Option<u64>,
 }
 
 /// An index.

@@ -6,8 +6,8 @@ use sql::Fingerprint;
 use workload::Sqlstate;
 
 use crate::facts::{
-    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan, PlanFact,
-    PlanOutcome, RelationFact, SettingFact,
+    BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey,
+    NoPlan, PlanFact, PlanOutcome, RelationFact, SettingFact, TriggerFact,
 };
 
 use ColumnType::{Bool, Text, TextList, U64};
@@ -17,12 +17,15 @@ const EXTENSIONS: &str = "extensions";
 const DATABASES: &str = "databases";
 const RELATIONS: &str = "relations";
 const INDEXES: &str = "indexes";
+const FUNCTIONS: &str = "functions";
+const TRIGGERS: &str = "triggers";
+const BUILD: &str = "build";
 const NOTES: &str = "target-notes";
 const PLANS: &str = "plans";
 
 /// Names of all tables. A recovery includes them.
-pub(crate) const TABLES: [&str; 7] = [
-    SETTINGS, EXTENSIONS, DATABASES, RELATIONS, INDEXES, NOTES, PLANS,
+pub(crate) const TABLES: [&str; 10] = [
+    SETTINGS, EXTENSIONS, DATABASES, RELATIONS, INDEXES, FUNCTIONS, TRIGGERS, BUILD, NOTES, PLANS,
 ];
 
 /// Returns the columns of one of these tables.
@@ -33,6 +36,9 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
         DATABASES => Some(DatabaseFact::COLUMNS),
         RELATIONS => Some(RelationFact::COLUMNS),
         INDEXES => Some(IndexFact::COLUMNS),
+        FUNCTIONS => Some(FunctionFact::COLUMNS),
+        TRIGGERS => Some(TriggerFact::COLUMNS),
+        BUILD => Some(BuildFact::COLUMNS),
         NOTES => Some(FactNote::COLUMNS),
         PLANS => Some(PlanFact::COLUMNS),
         _ => None,
@@ -86,6 +92,9 @@ pub(crate) fn write_facts(
     files.extend(write(archive, DATABASES, &facts.databases)?);
     files.extend(write(archive, RELATIONS, &facts.relations)?);
     files.extend(write(archive, INDEXES, &facts.indexes)?);
+    files.extend(write(archive, FUNCTIONS, &facts.functions)?);
+    files.extend(write(archive, TRIGGERS, &facts.triggers)?);
+    files.extend(write(archive, BUILD, &facts.build)?);
     files.extend(write(archive, NOTES, &facts.notes)?);
     Ok(files)
 }
@@ -107,8 +116,19 @@ pub(crate) fn read_facts(archive: &Archive) -> Result<Option<Facts>, ArchiveErro
         databases: read(archive, DATABASES)?,
         relations: read(archive, RELATIONS)?,
         indexes: read(archive, INDEXES)?,
+        functions: read_later(archive, FUNCTIONS)?,
+        triggers: read_later(archive, TRIGGERS)?,
+        build: read_later(archive, BUILD)?,
         notes: read(archive, NOTES)?,
     }))
+}
+
+/// Reads a table that older runs lack.
+fn read_later<R: Row>(archive: &Archive, name: &str) -> Result<Vec<R>, ArchiveError> {
+    match has(archive, name) {
+        true => read(archive, name),
+        false => Ok(Vec::new()),
+    }
 }
 
 pub(crate) fn read_plans(archive: &Archive) -> Result<Option<Vec<PlanFact>>, ArchiveError> {
@@ -254,6 +274,12 @@ impl Row for RelationFact {
         Column::nullable("options", TextList),
         Column::nullable("column_names", TextList),
         Column::nullable("columns", TextList),
+        Column::later("column_collations", TextList),
+        Column::later("column_statistics", TextList),
+        Column::later("partition_bound", Text),
+        Column::later("has_statistics", Bool),
+        Column::later("analysed_ago_s", U64),
+        Column::later("changed_since_analyze", U64),
     ];
 
     fn write(&self, table: &mut TableWriter) {
@@ -269,6 +295,12 @@ impl Row for RelationFact {
         write_texts(table, &self.options);
         write_texts(table, &self.column_names);
         write_texts(table, &self.columns);
+        write_texts(table, &self.column_collations);
+        write_texts(table, &self.column_statistics);
+        table.text(self.partition_bound.as_deref());
+        table.bool(self.has_statistics);
+        table.u64(self.analysed_ago_s);
+        table.u64(self.changed_since_analyze);
     }
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
@@ -285,6 +317,12 @@ impl Row for RelationFact {
             options: texts(batch, 9, row),
             column_names: texts(batch, 10, row),
             columns: texts(batch, 11, row),
+            column_collations: texts(batch, 12, row),
+            column_statistics: texts(batch, 13, row),
+            partition_bound: optional_text(batch, 14, row),
+            has_statistics: batch.bool(15, row),
+            analysed_ago_s: batch.u64(16, row),
+            changed_since_analyze: batch.u64(17, row),
         })
     }
 }
@@ -330,6 +368,87 @@ impl Row for IndexFact {
             ready: bool(batch, 7, row),
             key: IndexKey::new(bool(batch, 8, row), bool(batch, 9, row)),
             tablespace: optional_text(batch, 10, row),
+        })
+    }
+}
+
+impl Row for FunctionFact {
+    const COLUMNS: &'static [Column] = &[
+        Column::required("database", Text),
+        Column::required("schema", Text),
+        Column::required("name", Text),
+        Column::required("arguments", Text),
+        Column::required("definition", Text),
+        Column::required("source_hash", Text),
+    ];
+
+    fn write(&self, table: &mut TableWriter) {
+        table.text(self.database.as_str());
+        table.text(self.schema.as_str());
+        table.text(self.name.as_str());
+        table.text(self.arguments.as_str());
+        table.text(self.definition.as_str());
+        table.text(self.source_hash.as_str());
+    }
+
+    fn read(batch: &Batch, row: usize) -> Result<Self, String> {
+        Ok(FunctionFact {
+            database: text(batch, 0, row),
+            schema: text(batch, 1, row),
+            name: text(batch, 2, row),
+            arguments: text(batch, 3, row),
+            definition: text(batch, 4, row),
+            source_hash: text(batch, 5, row),
+        })
+    }
+}
+
+impl Row for TriggerFact {
+    const COLUMNS: &'static [Column] = &[
+        Column::required("database", Text),
+        Column::required("schema", Text),
+        Column::required("table", Text),
+        Column::required("name", Text),
+        Column::required("definition", Text),
+        Column::required("state", Text),
+    ];
+
+    fn write(&self, table: &mut TableWriter) {
+        table.text(self.database.as_str());
+        table.text(self.schema.as_str());
+        table.text(self.table.as_str());
+        table.text(self.name.as_str());
+        table.text(self.definition.as_str());
+        table.text(self.state.as_str());
+    }
+
+    fn read(batch: &Batch, row: usize) -> Result<Self, String> {
+        Ok(TriggerFact {
+            database: text(batch, 0, row),
+            schema: text(batch, 1, row),
+            table: text(batch, 2, row),
+            name: text(batch, 3, row),
+            definition: text(batch, 4, row),
+            state: text(batch, 5, row),
+        })
+    }
+}
+
+impl Row for BuildFact {
+    const COLUMNS: &'static [Column] = &[
+        Column::required("name", Text),
+        Column::required("value", Text),
+    ];
+
+    fn write(&self, table: &mut TableWriter) {
+        table.text(self.name.as_str());
+        table.text(self.value.as_str());
+    }
+
+    fn read(batch: &Batch, row: usize) -> Result<Self, String> {
+        Ok(BuildFact {
+            name: text(batch, 0, row),
+            value: text(batch, 1, row),
         })
     }
 }

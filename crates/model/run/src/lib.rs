@@ -38,8 +38,8 @@ pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 pub use execution_counts::ServiceTime;
 pub use facts::{
-    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan, PlanFact,
-    PlanOutcome, RelationFact, SettingFact,
+    BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey,
+    NoPlan, PlanFact, PlanOutcome, RelationFact, SettingFact, TriggerFact,
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use machine_load::MachineLoad;

@@ -13,9 +13,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use run::{
-    Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, NoPlan,
-    Outcome, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
-    SettingFact, SkipReason, SourceLocation, StatementKind, TargetInfo, WorkloadRef,
+    BuildFact, Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, FunctionFact,
+    IndexFact, IndexKey, NoPlan, Outcome, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader,
+    RunStatus, RunWriter, SettingFact, SkipReason, SourceLocation, StatementKind, TargetInfo,
+    TriggerFact, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
 use workload::{Sqlstate, StatementText, Unreplayable};
@@ -352,6 +353,32 @@ fn facts() -> Facts {
             options: vec!["fillfactor=70".to_owned()],
             column_names: vec!["id".to_owned(), "v".to_owned()],
             columns: vec!["bigint not null".to_owned(), "text".to_owned()],
+            column_collations: vec![String::new(), "\"C\"".to_owned()],
+            column_statistics: vec!["500".to_owned(), String::new()],
+            partition_bound: Some("FOR VALUES FROM (1) TO (9)".to_owned()),
+            has_statistics: Some(false),
+            analysed_ago_s: Some(60),
+            changed_since_analyze: Some(5),
+        }],
+        functions: vec![FunctionFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            name: "price_of".to_owned(),
+            arguments: "integer".to_owned(),
+            definition: "function returns integer language sql stable".to_owned(),
+            source_hash: "0123456789abcdef".to_owned(),
+        }],
+        triggers: vec![TriggerFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            table: "orders".to_owned(),
+            name: "tag".to_owned(),
+            definition: "CREATE TRIGGER tag …".to_owned(),
+            state: "disabled".to_owned(),
+        }],
+        build: vec![BuildFact {
+            name: "jit_available".to_owned(),
+            value: "on".to_owned(),
         }],
         indexes: vec![IndexFact {
             database: "shop".to_owned(),

@@ -4,11 +4,13 @@ use clock::Clock;
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 use run::{
-    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, IndexKey, RelationFact, SettingFact,
+    DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey, RelationFact,
+    SettingFact, TriggerFact,
 };
 use std::time::Duration;
 
 use crate::catalogue;
+use crate::code_facts;
 use crate::secrets::may_be_secret;
 
 /// Maximum number of databases to read.
@@ -134,6 +136,18 @@ pub fn facts_with_limits(
     facts
         .extensions
         .sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
+    facts.functions.sort_by(|a, b| {
+        let key = |one: &FunctionFact| {
+            [&one.database, &one.schema, &one.name, &one.arguments].map(String::clone)
+        };
+        key(a).cmp(&key(b))
+    });
+    facts.triggers.sort_by(|a, b| {
+        let key = |one: &TriggerFact| {
+            [&one.database, &one.schema, &one.table, &one.name].map(String::clone)
+        };
+        key(a).cmp(&key(b))
+    });
     facts.databases.sort_by(|a, b| a.name.cmp(&b.name));
     // Records the basis, so that a run with facts can be told from one without.
     facts.notes.insert(
@@ -147,7 +161,7 @@ pub fn facts_with_limits(
     facts
 }
 
-fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
+pub(crate) fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
     facts.notes.push(FactNote {
         about: about.to_owned(),
         text,
@@ -157,7 +171,7 @@ fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
 }
 
 /// Queries in a separate transaction, so that a failure has no effect on later queries.
-fn query_in_transaction(
+pub(crate) fn query_in_transaction(
     questions: &mut QueryConnection<'_>,
     question: &str,
 ) -> Result<Vec<Row>, LoginError> {
@@ -190,6 +204,7 @@ fn read_database(
     };
     if facts.settings.is_empty() {
         settings(facts, &mut questions, database);
+        code_facts::read_build(facts, &mut questions, version);
     }
     match query_in_transaction(&mut questions, catalogue::EXTENSIONS) {
         Ok(rows) => facts
@@ -233,6 +248,8 @@ fn read_database(
     }
     relations(facts, &mut questions, database, version, limits.relations);
     indexes(facts, &mut questions, database, limits.indexes);
+    code_facts::read_functions(facts, &mut questions, database, version);
+    code_facts::read_triggers(facts, &mut questions, database, version);
 }
 
 fn settings(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &str) {
@@ -326,7 +343,7 @@ fn relations(
         return;
     };
     for row in rows {
-        let (column_names, columns) = parse_pairs(&text_at(&row, 9));
+        let columns = parse_columns(&text_at(&row, 9));
         let mut options: Vec<String> = serde_json::from_str(&text_at(&row, 8)).unwrap_or_default();
         options.sort();
         facts.relations.push(RelationFact {
@@ -340,8 +357,14 @@ fn relations(
             partition_of: optional_text_at(&row, 6),
             partition_key: optional_text_at(&row, 7),
             options,
-            column_names,
-            columns,
+            column_names: columns.iter().map(|one| one.0.clone()).collect(),
+            columns: columns.iter().map(|one| one.1.clone()).collect(),
+            column_collations: list(&columns, |one| &one.2),
+            column_statistics: list(&columns, |one| &one.3),
+            partition_bound: optional_text_at(&row, 12),
+            has_statistics: optional_text_at(&row, 13).map(|has| has == "t"),
+            analysed_ago_s: text_at(&row, 14).parse().ok(),
+            changed_since_analyze: text_at(&row, 15).parse().ok(),
         });
     }
 }
@@ -426,17 +449,25 @@ fn note_left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
     }
 }
 
-fn refusal_message(database: &str, what: &str, error: &LoginError) -> String {
+pub(crate) fn refusal_message(database: &str, what: &str, error: &LoginError) -> String {
     format!(
         "the database {database} was asked for {what}, and answered: {}",
         error.message
     )
 }
 
-/// Parses a JSON list of pairs.
-fn parse_pairs(json: &str) -> (Vec<String>, Vec<String>) {
-    let pairs: Vec<(String, String)> = serde_json::from_str(json).unwrap_or_default();
-    pairs.into_iter().unzip()
+/// Name, definition, collation and statistics target of a column.
+type ColumnTexts = (String, String, Option<String>, Option<String>);
+
+/// Parses a JSON list of columns.
+fn parse_columns(json: &str) -> Vec<ColumnTexts> {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+/// Returns an attribute of each column; empty for its default.
+fn list(columns: &[ColumnTexts], of: fn(&ColumnTexts) -> &Option<String>) -> Vec<String> {
+    let all = columns.iter().map(|one| of(one).clone());
+    all.map(Option::unwrap_or_default).collect()
 }
 
 fn text(rows: &[Row], column: usize) -> String {
@@ -444,7 +475,7 @@ fn text(rows: &[Row], column: usize) -> String {
         .map_or_else(String::new, |row| text_at(row, column))
 }
 
-fn text_at(row: &Row, column: usize) -> String {
+pub(crate) fn text_at(row: &Row, column: usize) -> String {
     optional_text_at(row, column).unwrap_or_default()
 }
 

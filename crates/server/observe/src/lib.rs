@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod code_facts;
 mod evidence;
 mod examples;
 mod facts;
