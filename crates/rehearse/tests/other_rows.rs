@@ -15,7 +15,18 @@ const SCHEMA: &str = "
     INSERT INTO client SELECT n, 'client ' || n FROM generate_series(1, 60) n;
     CREATE FUNCTION price_of(int) RETURNS int LANGUAGE sql STABLE
         AS 'SELECT price FROM product WHERE id = $1';
+    CREATE FUNCTION tag() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+    CREATE TRIGGER tag BEFORE INSERT ON client FOR EACH ROW EXECUTE FUNCTION tag();
     ANALYZE";
+
+/// Changes the schema, and forgets the statistics of a table.
+const OTHER_SCHEMA: &str = "
+    ALTER TABLE client ALTER name TYPE text COLLATE \"POSIX\";
+    CREATE OR REPLACE FUNCTION price_of(int) RETURNS int LANGUAGE sql STABLE
+        AS 'SELECT price + 1 FROM product WHERE id = $1';
+    ALTER TABLE client DISABLE TRIGGER tag;
+    ALTER TABLE product ALTER cat SET STATISTICS 500;
+    DELETE FROM pg_statistic WHERE starelid = 'product'::regclass";
 
 /// Changes the price of every tenth product and the name of every third client.
 const PLANTED: &str = "
@@ -204,4 +215,60 @@ fn compare_equal_servers_finds_no_other_rows() {
         change(&comparison, "select now()")["differing"]["other_values"],
         5
     );
+}
+
+#[test]
+fn compare_names_what_changed_in_the_schema_and_forgotten_statistics_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let (_one, before) = server("");
+    let (_other, after) = server(OTHER_SCHEMA);
+    let before = replay(&workload, &before, "before.run");
+    let after = replay(&workload, &after, "after.run");
+    let outputs = ["page.html", "junit.xml", "comment.md"];
+    let [page, junit, comment] = outputs.map(|name| directory.path().join(name));
+    let comparison = succeeds(&[
+        "compare",
+        &before,
+        &after,
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+        "--junit",
+        junit.to_str().unwrap(),
+        "--markdown",
+        comment.to_str().unwrap(),
+    ]);
+    let comparison: Value = serde_json::from_str(&comparison).unwrap();
+    let targets = &comparison["targets"];
+    let detail = |what: &str, before: &str, after: &str| {
+        let value = json!({"what": what, "before": before, "after": after});
+        let all = targets["relations"].as_array().unwrap().iter();
+        let mut all = all.flat_map(|one| one["details"].as_array().unwrap());
+        assert!(all.any(|one| *one == value), "{what}: {targets:#}");
+    };
+    detail("collation of column name", "\"C\"", "\"POSIX\"");
+    detail("statistics target of column cat", "default", "500");
+    assert_eq!(targets["functions"][0]["name"], "public.price_of(integer)");
+    assert_eq!(targets["triggers"][0]["details"][0]["after"], "disabled");
+    assert_eq!(targets["build"], json!([]));
+    let reasons = &change(&comparison, "select price_of")["reasons"];
+    let function = json!({"reason": "function_differs", "function": "public.price_of(integer)"});
+    assert_eq!(reasons[0], function);
+
+    let gap = "no statistics on 1 table of the target after: run ANALYZE";
+    let first = &comparison["warnings"][0];
+    assert_eq!(first["warning"], "forgotten_statistics", "{first:#}");
+    assert_eq!(first["tables"], json!(["public.product"]));
+    let text = succeeds(&["compare", &before, &after]);
+    assert!(text.starts_with(&format!("! {gap}")), "{text}");
+    // Markdown has punctuation as entities.
+    let gap = gap.split(':').next().unwrap();
+    for path in [page, junit, comment] {
+        let output = std::fs::read_to_string(path).unwrap();
+        let place = output.find(gap).expect(&output);
+        let verdicts = ["<h1>", "### ", "name=\"verdict\""];
+        let verdict = verdicts.iter().find_map(|mark| output.find(mark));
+        assert!(place < verdict.expect(&output), "{output}");
+    }
 }

@@ -15,6 +15,7 @@ use crate::text::change_text::{
 };
 use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans, warning_text};
 use crate::text::condition_text;
+use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, printable, statement_name};
 use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
@@ -46,6 +47,10 @@ pub fn render_markdown(view: &Comparison) -> String {
     let mut page = Page::default();
     let (head, why) = verdict_words(view);
     page.line(MARK);
+    for text in first_texts(&view.warnings) {
+        page.line(&format!("> **{}**", escape(&one_line(&text, 400))));
+        page.line("");
+    }
     page.line(&match why.as_str() {
         "" => format!("### {head}"),
         why => format!("### {head}: {why}"),
@@ -321,13 +326,14 @@ fn rows(view: &Comparison, page: &mut Page) {
 }
 
 fn warnings(view: &Comparison, page: &mut Page) {
-    if view.warnings.is_empty() {
+    let warnings: Vec<&Warning> = later_warnings(&view.warnings).collect();
+    if warnings.is_empty() {
         return;
     }
     page.line("**Read with care**");
     page.line("");
-    let line = |warning: &Warning| format!("- {}", code(&warning_text(warning), 400));
-    page.list(view.warnings.iter().map(line), LISTED_MAX);
+    let line = |warning: &&Warning| format!("- {}", code(&warning_text(warning), 400));
+    page.list(warnings.iter().map(line), LISTED_MAX);
 }
 
 /// Lists the differences of the servers and their contents, folded.

@@ -13,6 +13,7 @@ use crate::json::Document;
 use crate::text::change_text::{change_word, evidence_text, plan_line, verdict_words};
 use crate::text::compare_text::{caveats, error_notes, error_subject, warning_text};
 use crate::text::condition_text;
+use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name};
 use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
@@ -106,7 +107,11 @@ fn xml(text: &str) -> String {
 
 fn properties(view: &Comparison, out: &mut String) {
     let (head, why) = verdict_words(view);
-    let mut found = vec![
+    let first = first_texts(&view.warnings).into_iter().enumerate();
+    let mut found: Vec<_> = first
+        .map(|(at, text)| (format!("read_first.{}", at + 1), text))
+        .collect();
+    found.extend([
         ("rehearse".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("schema".to_owned(), Comparison::SCHEMA.to_owned()),
         ("verdict".to_owned(), view.verdict.name().to_owned()),
@@ -118,7 +123,7 @@ fn properties(view: &Comparison, out: &mut String) {
             },
         ),
         ("margin".to_owned(), format!("{:.0} %", view.margin * 100.0)),
-    ];
+    ]);
     for (label, side) in [("before", &view.before), ("after", &view.after)] {
         for (at, run) in side.runs.iter().enumerate() {
             let number = match side.runs.len() {
@@ -139,7 +144,7 @@ fn properties(view: &Comparison, out: &mut String) {
             }
         }
     }
-    for (at, warning) in view.warnings.iter().enumerate() {
+    for (at, warning) in later_warnings(&view.warnings).enumerate() {
         found.push((format!("warning.{}", at + 1), warning_text(warning)));
     }
     if let Some(targets) = &view.targets {

@@ -63,7 +63,7 @@ pub fn add_targets_and_plans(
                 targets.notes.push(TargetNote { side, note });
             }
         }
-        comparison.targets = Some(targets);
+        comparison.set_targets(targets);
         comparison.explain_rows(Some([one, other]));
     } else {
         comparison.explain_rows(None);

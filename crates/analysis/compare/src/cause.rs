@@ -18,6 +18,7 @@ use statistics::{Measure, Ratio};
 
 use crate::compare::{StatementComparison, TimesComparison};
 use crate::judgement::{Finding, InsufficientData};
+use crate::statement_role::StatementRole;
 use crate::work::{WorkChange, WorkComparison};
 
 /// Factor, relative to the common change, that makes a difference of execution time alone a cause with one run
@@ -189,7 +190,9 @@ impl CommonChange {
     pub(crate) fn estimate(statements: &[StatementComparison]) -> Option<Self> {
         let alike = || {
             let alike = |one: &&StatementComparison| {
-                one.work.as_ref().is_none_or(WorkComparison::is_same) && !has_other_plan(one)
+                one.role == StatementRole::Application
+                    && one.work.as_ref().is_none_or(WorkComparison::is_same)
+                    && !has_other_plan(one)
             };
             statements.iter().filter(alike)
         };
@@ -268,6 +271,9 @@ pub(crate) fn judge_change(
     one: &StatementComparison,
     context: &JudgementContext,
 ) -> StatementChange {
+    if one.role != StatementRole::Application {
+        return StatementChange::None;
+    }
     let judge = |direction| Judge::new(one, context, direction).judge();
     let changes = [Direction::Slower, Direction::Faster].map(judge);
     let [slower, faster] = changes;

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Lexeme, SqlStatement, split_statements};
 
-use crate::targets::TargetsComparison;
+use crate::targets::{COLLATION_OF, TargetsComparison};
 
 /// First version that prints floating-point numbers exactly by default (release notes of PostgreSQL 12).
 const EXACT_FLOATS_VERSION: u32 = 12;
@@ -333,7 +333,16 @@ impl StatementWords {
         let Some(targets) = inputs.targets else {
             return;
         };
-        let sorts = self.has_order || self.names.contains("<") || self.has_limit;
+        for function in &targets.functions {
+            let name = function.name.split('(').next().unwrap_or_default();
+            let name = name.rsplit('.').next().unwrap_or_default();
+            if self.called.contains(&name.to_lowercase()) {
+                let function = function.name.clone();
+                found.push(RowsReason::FunctionDiffers { function });
+            }
+        }
+        // An order alone does not matter, since checksums do not depend on it.
+        let sorts = self.has_limit || self.names.contains("<") || self.names.contains("over");
         let compares = sorts
             || ["min", "max", "greatest", "least", "upper", "lower"]
                 .iter()
@@ -345,6 +354,21 @@ impl StatementWords {
         if let Some(database) = database.filter(|_| compares) {
             let of = format!("the database {}", database.name);
             found.push(RowsReason::Collation { of });
+        }
+        let columns = targets.relations.iter().flat_map(|relation| {
+            let details = relation.details.iter();
+            let columns = details.filter_map(|one| one.what.strip_prefix(COLLATION_OF));
+            columns.map(move |column| (relation, column))
+        });
+        for (relation, column) in columns {
+            let table = relation.name.rsplit('.').next().unwrap_or_default();
+            let is_named = [table, column]
+                .iter()
+                .all(|name| self.names.contains(&name.to_lowercase()));
+            if is_named && compares {
+                let of = format!("the column {}.{column}", relation.name);
+                found.push(RowsReason::Collation { of });
+            }
         }
         if self.uses_type(relations, &FLOATS) && inputs.has_other_floats() {
             found.push(RowsReason::FloatOutput);
@@ -368,6 +392,12 @@ impl StatementWords {
             self.called.contains(*name)
                 || WITHOUT_BRACKETS.contains(name) && self.names.contains(*name)
         });
+        let functions = inputs.facts.into_iter().flatten();
+        let functions = functions.flat_map(|facts| &facts.functions);
+        let own_volatile = functions
+            .filter(|one| one.definition.contains(" volatile"))
+            .find(|one| self.called.contains(&one.name.to_lowercase()));
+        let volatile = volatile.or(own_volatile.map(|one| one.name.as_str()));
         let catalogue = self.names.iter().find(|name| name.starts_with("pg_"));
         let volatile = volatile.or(catalogue.map(String::as_str));
         if let Some(name) = volatile.map(str::to_owned) {
@@ -428,6 +458,8 @@ impl StatementWords {
 #[cfg(test)]
 mod tests {
     use run::IndexKey;
+
+    use crate::targets::{Detail, ObjectDifference, Presence};
 
     use super::*;
 
@@ -529,6 +561,31 @@ mod tests {
         let found = |sql: &str| reasons(sql, &targets, &[]);
         assert_eq!(found("select weight from item"), [RowsReason::FloatOutput]);
         assert_eq!(found("select name from item"), []);
+    }
+
+    #[test]
+    fn collation_of_a_column_is_a_reason_for_what_sorts_and_limits() {
+        let detail = Detail {
+            what: format!("{COLLATION_OF}name"),
+            before: Some("\"C\"".to_owned()),
+            after: Some("\"en-x-icu\"".to_owned()),
+        };
+        let targets = TargetsComparison {
+            relations: vec![ObjectDifference {
+                database: "shop".to_owned(),
+                name: "public.item".to_owned(),
+                presence: Presence::Differs,
+                details: vec![detail],
+            }],
+            ..TargetsComparison::default()
+        };
+        let collation = RowsReason::Collation {
+            of: "the column public.item.name".to_owned(),
+        };
+        let found = |sql: &str| reasons(sql, &targets, &[]);
+        let sql = "select name from item order by name limit $1";
+        assert_eq!(found(sql), [collation, RowsReason::Ties]);
+        assert_eq!(found("select name from item order by name"), []);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::run_stats::RunStats;
+use crate::targets::{Detail, StatisticsGapKind, TargetsComparison};
 
 /// 99th percentile of tool lag, in nanoseconds, above which the replaying machine was too slow: ten
 /// times the target for a replay (300 µs).
@@ -61,6 +62,22 @@ impl fmt::Display for WhichRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
+    /// Tables of one side have no statistics, or much older ones, so that its plans may be bad for that reason alone.
+    ForgottenStatistics {
+        /// The side.
+        side: Side,
+        /// Number of tables without statistics, of which the other side has some.
+        missing: usize,
+        /// Number of tables whose statistics are much older, or of which many rows changed since.
+        outdated: usize,
+        /// Names of the first tables.
+        tables: Vec<String>,
+    },
+    /// The servers were built differently, which may cause differences of times and rows.
+    UnequalBuilds {
+        /// Differences.
+        differences: Vec<Detail>,
+    },
     /// The runs replayed different workloads, which may cause the differences.
     DifferentWorkloads {
         /// Workload before.
@@ -176,6 +193,52 @@ pub(crate) fn warnings(before: &[RunStats], after: &[RunStats]) -> Vec<Warning> 
     let least = all().map(|run| run.all.outcomes.done).min().unwrap_or(0);
     if least < STATEMENTS_FEW {
         found.push(Warning::FewStatements { statements: least });
+    }
+    found
+}
+
+/// Maximum number of tables that a warning names.
+const TABLES_NAMED_MAX: usize = 5;
+/// Differences of a database that belong to its build.
+const BUILD_OF_DATABASE: &str = "locale provider";
+
+impl Warning {
+    /// Whether it must be read before the verdict, since it may be the only reason for it.
+    pub fn comes_first(&self) -> bool {
+        matches!(
+            self,
+            Warning::ForgottenStatistics { .. } | Warning::UnequalBuilds { .. }
+        )
+    }
+}
+
+/// Returns the warnings that differences of the targets give.
+pub(crate) fn target_warnings(targets: &TargetsComparison) -> Vec<Warning> {
+    let mut found = Vec::new();
+    for side in [Side::Before, Side::After] {
+        let gaps = targets.statistics_gaps.iter();
+        let mut gaps: Vec<_> = gaps.filter(|gap| gap.side == side).collect();
+        gaps.sort_by_key(|gap| gap.kind != StatisticsGapKind::Missing);
+        let missing = gaps
+            .iter()
+            .filter(|gap| gap.kind == StatisticsGapKind::Missing);
+        let missing = missing.count();
+        if !gaps.is_empty() {
+            let named = gaps.iter().take(TABLES_NAMED_MAX);
+            found.push(Warning::ForgottenStatistics {
+                side,
+                missing,
+                outdated: gaps.len() - missing,
+                tables: named.map(|gap| gap.table.clone()).collect(),
+            });
+        }
+    }
+    let databases = targets.databases.iter().flat_map(|one| &one.details);
+    let providers = databases.filter(|detail| detail.what == BUILD_OF_DATABASE);
+    let mut differences: Vec<Detail> = targets.build.iter().chain(providers).cloned().collect();
+    differences.dedup();
+    if !differences.is_empty() {
+        found.push(Warning::UnequalBuilds { differences });
     }
     found
 }

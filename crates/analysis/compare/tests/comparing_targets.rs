@@ -2,7 +2,10 @@
 
 use compare::Side;
 use compare::targets::{Presence, SettingArea, TargetsComparison, compare_targets};
-use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
+use run::{
+    BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, RelationFact,
+    SettingFact, TriggerFact,
+};
 
 fn setting(name: &str, category: &str, value: &str, boot: &str, source: &str) -> SettingFact {
     SettingFact {
@@ -94,6 +97,19 @@ fn facts() -> Facts {
         relations: vec![table("orders", Some(10_000), Some(8 << 20))],
         indexes: vec![index("orders_note", "note")],
         notes: vec![note("target", "asked before the first statement")],
+        functions: vec![FunctionFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            name: "price_of".to_owned(),
+            arguments: "integer".to_owned(),
+            source_hash: "1".to_owned(),
+            ..FunctionFact::default()
+        }],
+        build: vec![BuildFact {
+            name: "jit_available".to_owned(),
+            value: "on".to_owned(),
+        }],
+        ..Facts::default()
     }
 }
 
@@ -317,4 +333,86 @@ fn size_differences_need_a_factor_and_an_amount() {
     small(&mut one, 3);
     small(&mut other, 900);
     assert!(compare_targets(&one, &other).sizes.is_empty());
+}
+
+/// Returns the details of the only relation that differs.
+fn details(found: &TargetsComparison) -> Vec<(&str, &str, &str)> {
+    let [relation] = &found.relations[..] else {
+        panic!("{:?}", found.relations);
+    };
+    let text = |side: &'_ Option<String>| side.clone().unwrap_or_default().leak() as &str;
+    let details = relation.details.iter();
+    details
+        .map(|one| (&*one.what, text(&one.before), text(&one.after)))
+        .collect()
+}
+
+#[test]
+fn collations_statistics_targets_and_bounds_differ_if_both_runs_have_them() {
+    let lists = |relation: &mut RelationFact, collation: &str, target: &str, bound: &str| {
+        relation.column_collations = vec![String::new(), collation.to_owned()];
+        relation.column_statistics = vec![String::new(), target.to_owned()];
+        relation.partition_bound = Some(bound.to_owned());
+    };
+    let (mut before, mut after) = (facts(), facts());
+    lists(&mut before.relations[0], "\"C\"", "", "DEFAULT");
+    lists(
+        &mut after.relations[0],
+        "\"en-x-icu\" version 153.1",
+        "500",
+        "FOR VALUES IN (1)",
+    );
+    assert_eq!(
+        details(&compare_targets(&before, &after)),
+        [
+            ("bounds", "DEFAULT", "FOR VALUES IN (1)"),
+            (
+                "collation of column note",
+                "\"C\"",
+                "\"en-x-icu\" version 153.1"
+            ),
+            ("statistics target of column note", "default", "500"),
+        ]
+    );
+    // A run of an earlier version has none of them.
+    assert!(compare_targets(&facts(), &after).same);
+}
+
+#[test]
+fn functions_and_triggers_differ_by_source_and_state() {
+    let trigger = |state: &str| TriggerFact {
+        database: "shop".to_owned(),
+        schema: "public".to_owned(),
+        table: "orders".to_owned(),
+        name: "tag".to_owned(),
+        state: state.to_owned(),
+        ..TriggerFact::default()
+    };
+    let (mut before, mut after) = (facts(), facts());
+    after.functions[0].source_hash = "2".to_owned();
+    before.triggers.push(trigger("enabled"));
+    after.triggers.push(trigger("disabled"));
+    let found = compare_targets(&before, &after);
+    assert!(!found.same);
+    let [function] = &found.functions[..] else {
+        panic!("{:?}", found.functions);
+    };
+    assert_eq!(function.name, "public.price_of(integer)");
+    assert_eq!(function.details[0].what, "hash of the source");
+    assert_eq!(found.triggers[0].name, "tag on public.orders");
+    assert_eq!(
+        found.triggers[0].details[0].after.as_deref(),
+        Some("disabled")
+    );
+
+    // A run of an earlier version knows no functions, so that none is missing.
+    let older = Facts {
+        functions: Vec::new(),
+        build: Vec::new(),
+        ..facts()
+    };
+    assert!(compare_targets(&older, &facts()).same);
+    after.functions.clear();
+    let found = compare_targets(&before, &after);
+    assert_eq!(found.functions[0].presence, Presence::OnlyBefore);
 }

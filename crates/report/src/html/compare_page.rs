@@ -23,6 +23,7 @@ use crate::text::change_text::{
     change_word, count_changes, counts_text, reasons_text, settling_text, verdict_words,
 };
 use crate::text::compare_text::warning_text;
+use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::one_line;
 use crate::text::plan_text;
 use crate::text::times_text::{change, measured_change, name_of, p50, p99, ratio_text};
@@ -79,6 +80,8 @@ struct Page<'a> {
     verdict: Headline,
     sides: [Side; 2],
     compared: String,
+    /// Warnings before the verdict.
+    first: Vec<String>,
     warnings: Vec<String>,
     charts: Vec<Chart>,
     numbers: Numbers,
@@ -121,7 +124,8 @@ pub fn render_html(view: &Comparison) -> String {
         verdict: headline(view),
         sides: side_by_side::sides(view),
         compared: format!("{} {}", compared(view), side_by_side::noise(view)),
-        warnings: view.warnings.iter().map(warning_text).collect(),
+        first: first_texts(&view.warnings),
+        warnings: later_warnings(&view.warnings).map(warning_text).collect(),
         charts,
         numbers: charts::numbers(view),
         time: time::time(view),

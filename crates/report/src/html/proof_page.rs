@@ -12,8 +12,8 @@ use super::interval::{Part, RatioAxis};
 use super::status::Status;
 use crate::text::line::one_line;
 use crate::text::proof_text::{
-    candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text, verdict_text,
-    with_interval,
+    candidate_cells, candidates_sentence, first_of_sides, number_cells, side_by_side,
+    statement_text, verdict_text, with_interval,
 };
 use crate::text::units::{bytes, count, duration, percent, quantity};
 
@@ -56,6 +56,8 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     axis: RatioAxis,
     charts: Vec<Chart>,
+    /// Warnings of the comparisons that come before the verdicts.
+    first: Vec<String>,
     candidates: String,
     candidate_rows: Vec<[String; 5]>,
     side_by_side: (Vec<String>, Vec<Vec<String>>),
@@ -85,6 +87,7 @@ pub fn render_html(view: &ProofReport) -> String {
         frame: Frame::new(vec![("data-charts", script_json(&charts))]),
         view,
         facts: facts(view),
+        first: first_of_sides(view),
         candidates: match view.candidates.is_empty() {
             true => String::new(),
             false => candidates_sentence(view),

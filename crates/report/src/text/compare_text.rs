@@ -13,7 +13,8 @@ use crate::text::change_text::{
     common_text, plan_line, reasons_text, settling_text, verdict_words,
 };
 use crate::text::condition_text;
-use crate::text::line::{one_line, statement_name};
+use crate::text::first_text::{builds_text, first_texts, forgotten_text, later_warnings};
+use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -37,7 +38,12 @@ const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 
 /// Renders the comparison, ending with a line feed.
 pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
-    let mut lines = vec![verdict(view, *style)];
+    let first = first_texts(&view.warnings).into_iter();
+    let mut lines: Vec<String> = first
+        .flat_map(|text| wrapped(&format!("! {text}."), "", "  ", style.columns()))
+        .map(|line| style.paint(Tone::Bad, &line))
+        .collect();
+    lines.push(verdict(view, *style));
     lines.extend(changed_lines(view, *style));
     lines.extend(settling_text(view).map(|text| style.paint(Tone::Aside, &format!("  {text}."))));
     lines.push(String::new());
@@ -180,19 +186,25 @@ fn side_facts(run: &RunFacts) -> String {
 }
 
 fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
-    if view.warnings.is_empty() {
+    let mut warnings = later_warnings(&view.warnings).peekable();
+    if warnings.peek().is_none() {
         return Vec::new();
     }
     let mut lines = vec![String::new(), style.paint(Tone::Care, "Read with care:")];
-    for warning in &view.warnings {
-        lines.push(format!("  ! {}", one_line(&warning_text(warning), 400)));
-    }
+    lines.extend(warnings.map(|one| format!("  ! {}", one_line(&warning_text(one), 400))));
     lines
 }
 
 /// Describes a warning in a sentence without a full stop.
 pub(crate) fn warning_text(warning: &Warning) -> String {
     match warning {
+        Warning::ForgottenStatistics {
+            side,
+            missing,
+            outdated,
+            tables,
+        } => forgotten_text(*side, *missing, *outdated, tables),
+        Warning::UnequalBuilds { differences } => builds_text(differences),
         Warning::DifferentWorkloads { before, after } => {
             format!(
                 "the runs replayed different workloads, {before} and {after}; differences may be theirs"

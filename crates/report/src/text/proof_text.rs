@@ -6,6 +6,7 @@ use diagnose::ScreeningMethod;
 use statistics::Measure;
 use statistics::Unit;
 
+use crate::text::first_text::first_texts;
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -35,6 +36,10 @@ pub fn render_text(view: &ProofReport, style: &TextStyle) -> String {
     for note in &view.notes {
         lines.extend(wrapped(note, "  ", "  ", width));
     }
+    for text in first_of_sides(view) {
+        let wrapped = wrapped(&format!("! {text}."), "  ", "    ", width);
+        lines.extend(wrapped.iter().map(|line| style.paint(Tone::Bad, line)));
+    }
     let is_unclear = view.sides.iter().any(|side| !side.verdict.is_clear());
     let advice = goal_advice(view.goal, &view.goal_noise).filter(|_| is_unclear);
     if let Some(advice) = advice {
@@ -54,6 +59,19 @@ pub fn render_text(view: &ProofReport, style: &TextStyle) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Returns the warnings that come before the verdicts, each once.
+pub(crate) fn first_of_sides(view: &ProofReport) -> Vec<String> {
+    let mut all = Vec::new();
+    for side in &view.sides {
+        for text in first_texts(&side.warnings) {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
 }
 
 /// Lists the candidates that the planner evaluated before the replays.

@@ -2,12 +2,12 @@
 
 use compare::targets::{
     Detail, IndexDifference, ObjectDifference, SettingArea, SettingDifference, SettingSide,
-    SizeDifference, TargetsComparison,
+    SizeDifference, StatisticsGap, StatisticsGapKind, TargetsComparison,
 };
 
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
-use crate::text::units::{count, counted};
+use crate::text::units::{count, counted, duration_ns};
 
 /// Maximum number of differences of one kind; the rest is counted.
 const SHOWN_MAX: usize = 4;
@@ -29,6 +29,19 @@ pub(crate) fn lines(view: &TargetsComparison, style: TextStyle) -> Vec<String> {
     found.push(("databases", view.databases.iter().map(object).collect()));
     found.push(("extensions", view.extensions.iter().map(object).collect()));
     found.push(("tables", view.relations.iter().map(object).collect()));
+    found.push(("functions", view.functions.iter().map(object).collect()));
+    found.push(("triggers", view.triggers.iter().map(object).collect()));
+    found.push((
+        "build",
+        view.build
+            .iter()
+            .map(|one| details(std::slice::from_ref(one)))
+            .collect(),
+    ));
+    found.push((
+        "statistics",
+        view.statistics_gaps.iter().map(statistics_gap).collect(),
+    ));
     found.push(("indexes", view.indexes.iter().map(index).collect()));
     let invalid = view.invalid_indexes.iter();
     let invalid =
@@ -152,6 +165,33 @@ fn index(one: &IndexDifference) -> String {
             format!("{}: {} on {}", one.presence.name(), one.name, one.table)
         }
         None => format!("{}: {}", one.name, details(&one.details)),
+    }
+}
+
+/// Describes the gap in the statistics of a table.
+pub(crate) fn statistics_gap(one: &StatisticsGap) -> String {
+    let side = one.side.name();
+    match one.kind {
+        StatisticsGapKind::Missing => format!("{}: none {side}", one.table),
+        StatisticsGapKind::Outdated {
+            analysed_ago_s,
+            analysed_ago_other_s,
+            changed,
+        } => {
+            let age = |age_s: Option<u64>| {
+                age_s.map_or_else(
+                    || "an unknown time".to_owned(),
+                    |age_s| duration_ns(age_s as f64 * 1e9),
+                )
+            };
+            format!(
+                "{}: old {side}, analysed {} before the replay (other side {}), {} changed since",
+                one.table,
+                age(analysed_ago_s),
+                age(analysed_ago_other_s),
+                counted(changed.unwrap_or(0), "row")
+            )
+        }
     }
 }
 

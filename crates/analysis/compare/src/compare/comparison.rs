@@ -15,8 +15,9 @@ use crate::over_time::ComparedOverTime;
 use crate::rows_change::RowsComparison;
 use crate::rows_reason::{ReasonInputs, rows_reasons, written_tables};
 use crate::run_stats::RunStats;
+use crate::statement_role::StatementRole;
 use crate::targets::TargetsComparison;
-use crate::warning::Warning;
+use crate::warning::{Warning, target_warnings};
 use crate::work::WorkComparison;
 use plans::StatementPlans;
 use statistics::FALSE_DISCOVERY_RATE;
@@ -242,6 +243,8 @@ pub struct StatementComparison {
     pub captured: Option<LatencySummary>,
     /// Work of an execution, as the servers counted it; `null` unless both sides have it.
     pub work: Option<WorkComparison>,
+    /// Its origin. Only the application's statements are judged.
+    pub role: StatementRole,
     /// Its change, by cause.
     pub change: StatementChange,
     /// Margins of its median, mean and 99th percentile.
@@ -303,6 +306,12 @@ impl Comparison {
             statement.plans = plans(statement);
         }
         self.judge();
+    }
+
+    /// Adds the comparison of the targets, and the warnings that it gives, before all others.
+    pub fn set_targets(&mut self, targets: TargetsComparison) {
+        self.warnings.splice(0..0, target_warnings(&targets));
+        self.targets = Some(targets);
     }
 
     /// Finds known reasons for rows that differ. `facts` are those of the targets before and after, if known.

@@ -29,6 +29,7 @@ use crate::error_change::changes;
 use crate::rows_change::compare_rows;
 use crate::run_stats::RunStats;
 use crate::slowest::slowest;
+use crate::statement_role::{StatementRole, statement_roles};
 use crate::statement_stats::{OutcomeCounts, StatementStats};
 use crate::warning::warnings;
 use crate::work::{WorkComparison, WorkPerCall};
@@ -101,6 +102,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
             comparer.statement_comparison(*fingerprint, measured, judged, margins)
         })
         .collect();
+    set_roles(&mut statements);
     sort_by_added_time(&mut statements);
     let errors = changes(&before, &after, options.literals);
     let mut comparison = Comparison {
@@ -253,6 +255,7 @@ impl Comparer<'_> {
             sql: text.map(|text| text.sql.clone()),
             class: text.map(|text| text.class),
             work: self.work(fingerprint),
+            role: StatementRole::Application,
             change: StatementChange::None,
             margins,
             service: times,
@@ -274,6 +277,15 @@ impl Comparer<'_> {
             captured: captured_summary(one.into_iter(), other.into_iter()),
             plans: None,
         }
+    }
+}
+
+/// Tells the application's statements from those of its tools.
+fn set_roles(statements: &mut [StatementComparison]) {
+    let texts: Vec<Option<&str>> = statements.iter().map(|one| one.sql.as_deref()).collect();
+    let roles = statement_roles(&texts);
+    for (statement, role) in statements.iter_mut().zip(roles) {
+        statement.role = role;
     }
 }
 

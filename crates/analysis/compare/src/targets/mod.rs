@@ -3,8 +3,11 @@
 //! Facts that one run does not know (older runs, roles without privileges, facts left out) are not
 //! differences: nothing is reported as missing on a side that was not fully inspected.
 
+mod build;
+mod code;
 mod schema;
 mod settings;
+mod statistics;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +17,12 @@ use serde::Serialize;
 
 use crate::warning::Side;
 
+pub(crate) use schema::COLLATION_OF;
 pub use schema::{
     Detail, IndexDifference, InvalidIndex, ObjectDifference, Presence, SIZE_FACTOR, SizeDifference,
 };
 pub use settings::{SettingArea, SettingDifference, SettingSide, readable};
+pub use statistics::{StatisticsGap, StatisticsGapKind};
 
 /// Differences between two targets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
@@ -43,6 +48,14 @@ pub struct TargetsComparison {
     pub relations: Vec<ObjectDifference>,
     /// Indexes that exist on one side only, or with different definitions.
     pub indexes: Vec<IndexDifference>,
+    /// Functions that exist on one side only, or with different sources. Extensions' own are not compared.
+    pub functions: Vec<ObjectDifference>,
+    /// Triggers that exist on one side only, or in different states or with different definitions.
+    pub triggers: Vec<ObjectDifference>,
+    /// Differences between the builds of the servers: packager, compiler, platform, options, JIT library, assertions.
+    pub build: Vec<Detail>,
+    /// Tables whose statistics one side lacks, or has much older ones of.
+    pub statistics_gaps: Vec<StatisticsGap>,
     /// Indexes that queries cannot use, on either side.
     pub invalid_indexes: Vec<InvalidIndex>,
     /// Sizes and estimates that differ by more than [`SIZE_FACTOR`], by descending factor.
@@ -70,6 +83,10 @@ impl TargetsComparison {
             && self.extensions.is_empty()
             && self.relations.is_empty()
             && self.indexes.is_empty()
+            && self.functions.is_empty()
+            && self.triggers.is_empty()
+            && self.build.is_empty()
+            && self.statistics_gaps.is_empty()
             && self.invalid_on(Side::Before) == self.invalid_on(Side::After)
     }
 
@@ -96,6 +113,7 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
         settings,
         settings_gone,
         settings_new,
+        build: build::differences(before, after),
         ..TargetsComparison::default()
     };
     for (one, other) in databases(before, after) {
@@ -121,6 +139,9 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
         found.extensions.extend(pair.extensions());
         found.relations.extend(pair.relations());
         found.indexes.extend(pair.indexes());
+        found.functions.extend(pair.functions());
+        found.triggers.extend(pair.triggers());
+        found.statistics_gaps.extend(pair.statistics_gaps());
         found.sizes.extend(pair.sizes());
     }
     found

@@ -158,7 +158,7 @@ pub(super) struct DatabasePair<'f> {
 impl<'f> DatabasePair<'f> {
     /// Whether each side knows all of these objects in this database, so that absent ones are
     /// missing.
-    fn complete(&self, about: &str) -> [bool; 2] {
+    pub(super) fn complete(&self, about: &str) -> [bool; 2] {
         let complete = |facts: &Facts, name: &str| {
             let here = |of: &String| of == name;
             let mut notes = facts.notes.iter().filter(|note| note.about == about);
@@ -172,7 +172,7 @@ impl<'f> DatabasePair<'f> {
     }
 
     /// Returns the objects of both sides by key.
-    fn both<T, K: Ord>(
+    pub(super) fn both<T, K: Ord>(
         &self,
         all: impl Fn(&'f Facts) -> &'f [T],
         database: impl Fn(&T) -> &str,
@@ -208,7 +208,7 @@ impl<'f> DatabasePair<'f> {
         self.objects(self.both_relations(), complete, relation)
     }
 
-    fn both_relations(&self) -> BTreeMap<String, [Option<&'f RelationFact>; 2]> {
+    pub(super) fn both_relations(&self) -> BTreeMap<String, [Option<&'f RelationFact>; 2]> {
         self.both::<RelationFact, _>(
             |facts| &facts.relations,
             |one| &one.database,
@@ -224,7 +224,7 @@ impl<'f> DatabasePair<'f> {
         )
     }
 
-    fn objects<T>(
+    pub(super) fn objects<T>(
         &self,
         both: BTreeMap<String, [Option<&T>; 2]>,
         complete: [bool; 2],
@@ -404,7 +404,12 @@ pub(super) fn invalid(side: Side, facts: &Facts) -> Vec<InvalidIndex> {
         .collect()
 }
 
-fn differ<T: PartialEq + ToString>(details: &mut Vec<Detail>, what: &str, was: &T, is: &T) {
+pub(super) fn differ<T: PartialEq + ToString>(
+    details: &mut Vec<Detail>,
+    what: &str,
+    was: &T,
+    is: &T,
+) {
     if was != is {
         details.push(Detail {
             what: what.to_owned(),
@@ -428,29 +433,78 @@ fn relation(one: &RelationFact, other: &RelationFact) -> Vec<Detail> {
     differ(&mut details, "partition of", &part_of(one), &part_of(other));
     let key = |relation: &RelationFact| or_none(&relation.partition_key);
     differ(&mut details, "partitioned by", &key(one), &key(other));
+    if let (Some(one), Some(other)) = (&one.partition_bound, &other.partition_bound) {
+        differ(&mut details, "bounds", one, other);
+    }
     let options = |relation: &RelationFact| match relation.options.is_empty() {
         true => "none".to_owned(),
         false => relation.options.join(", "),
     };
     differ(&mut details, "options", &options(one), &options(other));
-    let columns = |relation: &RelationFact| -> BTreeMap<String, String> {
+    let sides = [one, other];
+    column_details(
+        &mut details,
+        sides,
+        |one| &one.columns,
+        |name| format!("column {name}"),
+    );
+    let common = details.len();
+    column_details(
+        &mut details,
+        sides,
+        |one| &one.column_collations,
+        |name| format!("{COLLATION_OF}{name}"),
+    );
+    column_details(
+        &mut details,
+        sides,
+        |one| &one.column_statistics,
+        |name| format!("statistics target of column {name}"),
+    );
+    // A column of one side only is named once.
+    let added: Vec<Detail> = details.drain(common..).collect();
+    let added = added.into_iter();
+    details.extend(added.filter_map(|detail| {
+        let or_default = |text: String| match text.is_empty() {
+            true => "default".to_owned(),
+            false => text,
+        };
+        Some(Detail {
+            what: detail.what,
+            before: Some(or_default(detail.before?)),
+            after: Some(or_default(detail.after?)),
+        })
+    }));
+    details
+}
+
+/// Beginning of the name of a detail on a column's collation.
+pub(crate) const COLLATION_OF: &str = "collation of column ";
+
+/// Adds the columns for which a list differs.
+fn column_details(
+    details: &mut Vec<Detail>,
+    [one, other]: [&RelationFact; 2],
+    list: fn(&RelationFact) -> &Vec<String>,
+    what: impl Fn(&str) -> String,
+) {
+    let by_name = |relation: &RelationFact| -> BTreeMap<String, String> {
         let names = relation.column_names.iter().cloned();
-        names.zip(relation.columns.iter().cloned()).collect()
+        names.zip(list(relation).iter().cloned()).collect()
     };
-    let (was, is) = (columns(one), columns(other));
-    // A locked relation has no columns in the facts.
+    let (was, is) = (by_name(one), by_name(other));
+    // A locked relation has no columns in the facts, and an older run lacks some lists.
     let known = !was.is_empty() && !is.is_empty();
     let names: BTreeSet<&String> = was.keys().chain(is.keys()).filter(|_| known).collect();
     for name in names {
         if was.get(name) != is.get(name) {
             details.push(Detail {
-                what: format!("column {name}"),
+                what: what(name),
                 before: was.get(name).cloned(),
                 after: is.get(name).cloned(),
             });
         }
     }
-    details
 }
 
 /// Returns an index definition without the index name: `CREATE UNIQUE INDEX … ON …`.

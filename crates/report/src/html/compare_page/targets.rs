@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use compare::targets::{
     Detail, IndexDifference, ObjectDifference, Presence, SettingArea, SettingDifference,
-    SettingSide, SizeDifference, TargetsComparison,
+    SettingSide, SizeDifference, StatisticsGap, TargetsComparison,
 };
 use compare::{Comparison, Side};
 
 use super::CHANGES_MAX;
 use crate::text::line::one_line;
-use crate::text::targets_text::is_aside;
+use crate::text::targets_text::{is_aside, statistics_gap};
 use crate::text::units::{bytes, count, counted};
 
 pub(super) struct Targets {
@@ -70,6 +70,16 @@ pub(super) fn targets(view: &Comparison) -> Option<Targets> {
                 .collect(),
         ),
         ("Tables and the like", objects(&targets.relations)),
+        ("Functions", objects(&targets.functions)),
+        ("Triggers", objects(&targets.triggers)),
+        (
+            "Statistics of tables",
+            targets.statistics_gaps.iter().map(gap).collect(),
+        ),
+        (
+            "Build",
+            rows_of("server", Presence::Differs, "", &targets.build),
+        ),
         ("Extensions", objects(&targets.extensions)),
         ("Databases", objects(&targets.databases)),
         ("Sizes", targets.sizes.iter().map(size).collect()),
@@ -121,6 +131,16 @@ fn summary(targets: &TargetsComparison) -> String {
         ("default", (1 - version) * settings(|one| one.by_version)),
         ("index|indexes", indexes(targets)),
         ("table", targets.relations.len()),
+        ("function", targets.functions.len()),
+        ("trigger", targets.triggers.len()),
+        (
+            "table's statistics|tables' statistics",
+            targets.statistics_gaps.len(),
+        ),
+        (
+            "property of the build|properties of the build",
+            targets.build.len(),
+        ),
         ("extension", targets.extensions.len()),
         ("database", targets.databases.len()),
     ];
@@ -179,6 +199,15 @@ fn note(targets: &TargetsComparison) -> String {
         ));
     }
     note
+}
+
+fn gap(one: &StatisticsGap) -> Row {
+    let text = statistics_gap(one);
+    let text = text.split_once(": ").map_or(&*text, |(_, text)| text);
+    match one.side {
+        Side::Before => Row::new(&one.table, text, ""),
+        Side::After => Row::new(&one.table, "", text),
+    }
 }
 
 fn setting(one: &SettingDifference) -> Row {
