@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::warning::Side;
+use crate::side::Side;
 use statistics::STRETCHES_MAX;
 use statistics::bootstrap::Resampler;
 use statistics::series::{slot_of, value_of};

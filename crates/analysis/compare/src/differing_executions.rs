@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 
-use crate::warning::Side;
+use crate::side::Side;
 
 /// Maximum number of executions that wait for the same execution of the other run. Runs end their executions in about
 /// the same order, so few wait. Each takes about 80 bytes.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::run_stats::RunStats;
+use crate::side::Side;
 use crate::targets::{Detail, StatisticsGapKind, TargetsComparison};
 
 /// 99th percentile of tool lag, in nanoseconds, above which the replaying machine was too slow: ten
@@ -21,26 +22,6 @@ const FELL_BEHIND_NS: i64 = 2_000_000_000;
 
 /// Minimum number of statements in a run for a meaningful comparison.
 const STATEMENTS_FEW: u64 = 200;
-
-/// Side of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// Before the change.
-    Before,
-    /// After the change.
-    After,
-}
-
-impl Side {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Side::Before => "before",
-            Side::After => "after",
-        }
-    }
-}
 
 /// Identification of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -201,16 +182,6 @@ pub(crate) fn warnings(before: &[RunStats], after: &[RunStats]) -> Vec<Warning> 
 const TABLES_NAMED_MAX: usize = 5;
 /// Differences of a database that belong to its build.
 const BUILD_OF_DATABASE: &str = "locale provider";
-
-impl Warning {
-    /// Whether it must be read before the verdict, since it may be the only reason for it.
-    pub fn comes_first(&self) -> bool {
-        matches!(
-            self,
-            Warning::ForgottenStatistics { .. } | Warning::UnequalBuilds { .. }
-        )
-    }
-}
 
 /// Returns the warnings that differences of the targets give.
 pub(crate) fn target_warnings(targets: &TargetsComparison) -> Vec<Warning> {

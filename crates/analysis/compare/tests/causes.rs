@@ -4,7 +4,7 @@ mod made_up;
 
 use compare::{
     CompareOptions, Comparison, Direction, InconclusiveReason, RunStats, Runs, StatementChange,
-    Verdict, compare,
+    StatementRole, Verdict, compare,
 };
 use made_up::{Chance, done, info, text};
 use plans::statement_plans;
@@ -33,6 +33,8 @@ struct Server {
     has_statistics: bool,
     /// Whether it counts that of the changed statement only.
     counts_only_changed: bool,
+    /// Table that the changed statement reads.
+    changed_table: &'static str,
 }
 
 impl Default for Server {
@@ -44,6 +46,7 @@ impl Default for Server {
             blocks: 20,
             has_statistics: true,
             counts_only_changed: false,
+            changed_table: "t",
         }
     }
 }
@@ -60,7 +63,15 @@ impl Server {
             exec_ns[which as usize] += service_ns * 0.8;
             executions.push(done(which, number, number as i64 * 10_000_000, service_ns));
         }
-        let texts = (0..STATEMENTS).map(|id| Ok(text(id, &format!("select {id} from t"))));
+        let table = |id| {
+            if id == CHANGED {
+                self.changed_table
+            } else {
+                "t"
+            }
+        };
+        let sql = |id| format!("select {id} from {}", table(id));
+        let texts = (0..STATEMENTS).map(|id| Ok(text(id, &sql(id))));
         let mut run =
             RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap();
         if self.has_statistics {
@@ -267,4 +278,25 @@ fn busy_machine_accuses_nobody_if_only_one_statement_is_counted() {
         ..before
     };
     assert_eq!(causes(&compared(&[before], &[after])), [] as [u64; 0]);
+}
+
+#[test]
+fn catalogue_query_that_slowed_is_listed_and_not_judged() {
+    let before = Server {
+        changed_table: "pg_catalog.pg_class",
+        ..Server::default()
+    };
+    let after = Server {
+        seed: 2,
+        factor: 30.0,
+        blocks: 900,
+        ..before
+    };
+    let comparison = compared(&[before], &[after]);
+    assert_eq!(causes(&comparison), [0; 0]);
+    assert!(!comparison.has_regression(), "{:?}", comparison.verdict);
+    let mut statements = comparison.statements.iter();
+    let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
+    assert_eq!(changed.role, StatementRole::Catalogue);
+    assert_eq!(changed.change, StatementChange::None);
 }

@@ -3,7 +3,7 @@
 use compare::{
     COMMON_NOTICEABLE, CommonChange, Comparison, Direction, ErrorDirection, ErrorOrigin, Evidence,
     Finding, InconclusiveReason, InsufficientData, StatementChange, StatementComparison,
-    TimesComparison, Verdict, WorkChange,
+    StatementRole, TimesComparison, Verdict, WorkChange,
 };
 
 use plans::StatementPlans;
@@ -14,6 +14,11 @@ use crate::text::units::{added, counted, ratio};
 
 /// Names the change of a statement in a word or two.
 pub(crate) fn change_word(one: &StatementComparison) -> String {
+    match one.role {
+        StatementRole::Application => {}
+        StatementRole::Catalogue => return "catalogue query".to_owned(),
+        StatementRole::Dump => return "pg_dump".to_owned(),
+    }
     match (&one.change, one.service.finding) {
         (StatementChange::Independent { direction, .. }, _) => direction.name().to_owned(),
         (StatementChange::Along { direction }, _) => format!("{} along", direction.name()),
@@ -38,6 +43,7 @@ pub(crate) fn count_changes<'s>(
         "faster along",
         "the same",
         "without enough data",
+        "of drivers and pg_dump, not judged",
     ]
     .map(|name| (name, 0));
     for one in statements {
@@ -46,6 +52,7 @@ pub(crate) fn count_changes<'s>(
             Direction::Faster => 3,
         };
         let place = match &one.change {
+            _ if one.role != StatementRole::Application => 8,
             StatementChange::Independent { direction, .. } => of(direction),
             StatementChange::Unproven { direction, .. } => of(direction) + 1,
             StatementChange::Along { direction } => of(direction) + 2,

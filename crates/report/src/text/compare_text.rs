@@ -13,7 +13,7 @@ use crate::text::change_text::{
     common_text, plan_line, reasons_text, settling_text, verdict_words,
 };
 use crate::text::condition_text;
-use crate::text::first_text::{builds_text, first_texts, forgotten_text, later_warnings};
+use crate::text::first_text::{first_text, first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
 use crate::text::style::{TextStyle, Tone};
@@ -198,13 +198,9 @@ fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
 /// Describes a warning in a sentence without a full stop.
 pub(crate) fn warning_text(warning: &Warning) -> String {
     match warning {
-        Warning::ForgottenStatistics {
-            side,
-            missing,
-            outdated,
-            tables,
-        } => forgotten_text(*side, *missing, *outdated, tables),
-        Warning::UnequalBuilds { differences } => builds_text(differences),
+        Warning::ForgottenStatistics { .. } | Warning::UnequalBuilds { .. } => {
+            first_text(warning).unwrap_or_default()
+        }
         Warning::DifferentWorkloads { before, after } => {
             format!(
                 "the runs replayed different workloads, {before} and {after}; differences may be theirs"

@@ -3,27 +3,34 @@
 use compare::targets::Detail;
 use compare::{Side, Warning};
 
-use crate::text::compare_text::warning_text;
 use crate::text::units::counted;
 
 /// Returns the warnings that come first, as sentences.
 pub(crate) fn first_texts(warnings: &[Warning]) -> Vec<String> {
-    let first = warnings.iter().filter(|one| one.comes_first());
-    first.map(warning_text).collect()
+    warnings.iter().filter_map(first_text).collect()
+}
+
+/// Describes a warning that comes first.
+pub(crate) fn first_text(warning: &Warning) -> Option<String> {
+    match warning {
+        Warning::ForgottenStatistics {
+            side,
+            missing,
+            outdated,
+            tables,
+        } => Some(forgotten_text(*side, *missing, *outdated, tables)),
+        Warning::UnequalBuilds { differences } => Some(builds_text(differences)),
+        _ => None,
+    }
 }
 
 /// Returns the other warnings.
 pub(crate) fn later_warnings(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
-    warnings.iter().filter(|one| !one.comes_first())
+    warnings.iter().filter(|one| first_text(one).is_none())
 }
 
 /// Names tables without statistics, or with old ones.
-pub(crate) fn forgotten_text(
-    side: Side,
-    missing: usize,
-    outdated: usize,
-    tables: &[String],
-) -> String {
+fn forgotten_text(side: Side, missing: usize, outdated: usize, tables: &[String]) -> String {
     let of = |what: &str, number: usize| {
         let number = counted(number as u64, "table");
         format!(
@@ -51,7 +58,7 @@ pub(crate) fn forgotten_text(
 }
 
 /// Names the differences of the builds.
-pub(crate) fn builds_text(differences: &[Detail]) -> String {
+fn builds_text(differences: &[Detail]) -> String {
     let one = |detail: &Detail| {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "?".to_owned());
         format!(

@@ -15,7 +15,7 @@ use run::{DatabaseFact, FactNote, Facts};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::warning::Side;
+use crate::side::Side;
 
 pub(crate) use schema::COLLATION_OF;
 pub use schema::{

@@ -6,7 +6,7 @@ use run::{ExtensionFact, Facts, IndexFact, RelationFact};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::warning::Side;
+use crate::side::Side;
 
 /// Sizes and estimates that differ by more than this factor are reported.
 pub const SIZE_FACTOR: f64 = 2.0;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::schema::DatabasePair;
-use crate::warning::Side;
+use crate::side::Side;
 
 /// Difference between the ages of the statistics of both sides from which the older ones are outdated: a week.
 const AGE_DIFFERENCE_S: u64 = 7 * 24 * 3_600;
