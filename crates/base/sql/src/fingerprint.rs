@@ -112,7 +112,7 @@ impl Fingerprinter {
                 }
                 Token::Quoted { start, end } => {
                     list.flush(out);
-                    push_space(out, spaced_before, b'a');
+                    push_space(out, spaced_before || begins_unicode_name(out), b'a');
                     push_name(out, &sql[start..end]);
                 }
                 Token::Symbol { start, end } => {
@@ -159,6 +159,13 @@ impl Fingerprinter {
         }
         &self.normal
     }
+}
+
+/// Returns whether a quote after this text would begin a name with Unicode escapes, as after the column `u` and
+/// the operator `&`.
+fn begins_unicode_name(text: &str) -> bool {
+    let before = text.strip_suffix("u&");
+    before.is_some_and(|before| !before.bytes().last().is_some_and(is_operand_end))
 }
 
 /// Adds a quoted name. One with Unicode escapes is equal to the same name without.
@@ -511,6 +518,10 @@ mod tests {
             ("select 1x, 1.5", "select $1 x, $2"),
             ("select 0x1F, 1_000e-3, 1..5", "select $1, $2, $3..$4"),
             ("select U&'d!0061' /* x */ uescape\n'!', a", "select $1, a"),
+            (
+                r#"select u&U&"\0061", xu&"a", U&"a""#,
+                r#"select u& "a", xu&"a", "a""#,
+            ),
             ("select u&\"d!0061\" uescape '!', a", "select \"da\", a"),
             (
                 "select -1, +1, -1::int, a is distinct from -1",
