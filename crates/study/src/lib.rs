@@ -24,6 +24,7 @@ mod cache_warming;
 mod candidate_ranking;
 pub mod capture_log;
 pub mod captured_server;
+pub mod cause_experiments;
 mod change_script;
 pub mod compare_runs;
 pub mod connection_limit;

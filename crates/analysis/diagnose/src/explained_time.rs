@@ -17,7 +17,7 @@ use super::threshold::{Threshold, Thresholds};
 use plans::Plan;
 
 /// Name that stands in place of a rule in the findings on unexplained statements.
-pub(super) const UNEXPLAINED: &str = "unexplained";
+const UNEXPLAINED: &str = "unexplained";
 
 /// Share of the whole for which statements are accounted.
 const ACCOUNTED: f64 = 0.95;
@@ -71,6 +71,13 @@ pub struct StatementAccount {
     pub explained_by: Vec<&'static str>,
     /// Whether its time or its blocks are more than its rows need.
     pub needs_explanation: bool,
+}
+
+impl Finding {
+    /// Whether it says that no other finding explains a statement.
+    pub fn is_unexplained(&self) -> bool {
+        self.rule == UNEXPLAINED
+    }
 }
 
 /// Accounts for the statements that make up 95 % of the time, by descending time.

@@ -47,7 +47,7 @@ pub use suspect::{
 };
 pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
 
-use explained_time::{UNEXPLAINED, account_statements, unexplained_statements};
+use explained_time::{account_statements, unexplained_statements};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -98,6 +98,26 @@ impl Diagnosis {
         let mut all = self.findings.iter();
         all.any(|one| one.severity != Severity::Note)
     }
+
+    /// Sorts the findings: statements that none explains, then by severity and maximum gain.
+    pub fn sort(&mut self) {
+        self.findings.sort_by(|a, b| {
+            let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
+            // Of several findings with the same cause, the one whose change can be tested comes first.
+            let by_hand = |one: &Finding| {
+                let first = one.changes.first().map(|change| &change.form);
+                first.is_none_or(|form| *form == Form::ByHand)
+            };
+            let is_explanation = |one: &Finding| !one.is_unexplained();
+            is_explanation(a)
+                .cmp(&is_explanation(b))
+                .then(a.severity.cmp(&b.severity))
+                .then(won(b).total_cmp(&won(a)))
+                .then(by_hand(a).cmp(&by_hand(b)))
+                .then_with(|| a.rule.cmp(b.rule))
+                .then_with(|| a.title.cmp(&b.title))
+        });
+    }
 }
 
 /// Runs every rule.
@@ -121,27 +141,13 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     }
     let accounts = account_statements(evidence, thresholds, &findings);
     findings.extend(unexplained_statements(evidence, thresholds, &accounts));
-    findings.sort_by(|a, b| {
-        let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
-        // Of several findings with the same cause, the one whose change can be tested comes first.
-        let by_hand = |one: &Finding| {
-            let first = one.changes.first().map(|change| &change.form);
-            first.is_none_or(|form| *form == Form::ByHand)
-        };
-        let is_explanation = |one: &Finding| one.rule != UNEXPLAINED;
-        is_explanation(a)
-            .cmp(&is_explanation(b))
-            .then(a.severity.cmp(&b.severity))
-            .then(won(b).total_cmp(&won(a)))
-            .then(by_hand(a).cmp(&by_hand(b)))
-            .then_with(|| a.rule.cmp(b.rule))
-            .then_with(|| a.title.cmp(&b.title))
-    });
-    Diagnosis {
+    let mut diagnosis = Diagnosis {
         findings,
         accounts,
         rules,
-    }
+    };
+    diagnosis.sort();
+    diagnosis
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@
 
 mod align;
 mod change;
+mod measured;
 mod node;
 mod read;
 mod statement;
 
 pub use change::{ESTIMATE_FACTOR, PlanChange, PlanComparison, StepMark, compare_plans};
+pub use measured::{MeasuredTimes, TriggerTime, read_measured_times};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
 pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

@@ -9,6 +9,7 @@ use report::proof_progress::ProofNarrator;
 use report::{diagnose_text, result_files, to_json};
 use run::RunReader;
 use serde_json::json;
+use study::cause_experiments::find_causes;
 use study::diagnosis::{DiagnosisInput, DiagnosisOptions, thresholds};
 use study::diagnosis_report::DiagnosisReport;
 use study::proof::{ProofDisplay, ProofJournal, ProofReport};
@@ -108,6 +109,7 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
     }
     let (input, workload) = made?;
     let mut report = input.diagnose(criteria.thresholds);
+    find_causes(&request, &workload, &mut report.diagnosis)?;
     let findings = &report.diagnosis.findings;
     report.proofs = prove_findings(&request, &workload, findings, &mut Proofs::default())?;
     result_files::write_text(&directory.join(RESULT), &to_json(&report))?;

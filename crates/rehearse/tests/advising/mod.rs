@@ -1,6 +1,8 @@
 //! Index advice and proved diagnoses through the command line, on the queue of a downloader. Its
 //! claim query lacks an index, and the two possible indexes have different costs.
 
+mod experiments;
+
 use std::fmt::Write as _;
 use std::path::Path;
 

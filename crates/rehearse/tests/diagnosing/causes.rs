@@ -223,3 +223,39 @@ fn live_server_with_parameters_has_the_plan_and_the_finding_of_a_run() {
     assert_eq!(first["rule"], "missing-index", "{diagnosis:#}");
     assert_eq!(suggested(first), ["CREATE INDEX ON public.parcel (depot);"]);
 }
+
+#[test]
+fn forced_generic_plan_is_the_cause_and_not_the_index_of_another_plan() {
+    let (_sandbox, url) = start(
+        &[
+            ("plan_cache_mode", "force_generic_plan"),
+            ("max_parallel_workers_per_gather", "0"),
+        ],
+        "CREATE EXTENSION pg_stat_statements;
+         CREATE TABLE part_no (id int PRIMARY KEY, code text COLLATE \"C\", pad text);
+         INSERT INTO part_no SELECT i, lpad(i::text, 8, '0'), repeat('x', 60) FROM generate_series(1, 100000) i;
+         CREATE INDEX part_no_code_idx ON part_no (code);",
+    );
+    execute(&url, "ANALYZE");
+    let mut script = Script::default();
+    for round in 0..60 {
+        // The values of this script are numbers; eight digits are a whole code.
+        let (ms, code) = (50 + round * 40, 10_000_000 + round);
+        script.prepared(
+            ms,
+            200,
+            "p",
+            "SELECT id FROM part_no WHERE code LIKE $1",
+            &[code],
+        );
+    }
+    let (code, diagnosis) = diagnosed_run("generic", script, &url);
+    assert_eq!(code, Some(1), "{diagnosis:#}");
+    let first = &diagnosis["findings"][0];
+    assert_eq!(first["rule"], "generic-plan", "{diagnosis:#}");
+    assert_eq!(
+        first["changes"][0]["form"]["setting"],
+        serde_json::json!(["plan_cache_mode", "auto"])
+    );
+    assert!(!found(&diagnosis, "missing-index", ""), "{diagnosis:#}");
+}

@@ -9,6 +9,7 @@ mod commit_flush;
 mod connection_churn;
 mod evictions;
 mod fast_path;
+mod generic_plan;
 mod hot_updates;
 mod index_open_tax;
 mod jit;
@@ -68,6 +69,7 @@ pub const RULES: &[Rule] = &[
     planning_dominated::RULE,
     planning_blind_spot::RULE,
     jit::RULE,
+    generic_plan::RULE,
     statistics_cliff::RULE,
     starved_queue::RULE,
     claims::RULE,

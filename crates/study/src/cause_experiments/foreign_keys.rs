@@ -1,0 +1,92 @@
+//! Proposes indexes on the columns of foreign keys. Deleting a row, or changing its key, searches each table
+//! that references it, and PostgreSQL creates no index for that search.
+
+use connect::login::QueryConnection;
+use diagnose::Change;
+use plans::{MeasuredTimes, TriggerTime};
+
+use super::{EXPENSIVE, Intervention};
+use crate::environment::quote_literal;
+
+/// Proposes an index for each foreign key below an expensive trigger that has none. Cascades are followed, since
+/// the trigger's time includes the triggers of the rows that it deletes.
+pub(super) fn propose(
+    connection: &mut QueryConnection<'_>,
+    times: &MeasuredTimes,
+) -> Vec<Intervention> {
+    let expensive = times
+        .triggers
+        .iter()
+        .filter(|one| one.ms >= EXPENSIVE * times.total_ms());
+    let mut all: Vec<Intervention> = Vec::new();
+    for trigger in expensive {
+        for key in unindexed_keys(connection, trigger) {
+            let sql = format!("CREATE INDEX ON {} ({});", key.table, key.columns);
+            if all.iter().any(|one| one.trial.contains(&sql)) {
+                continue;
+            }
+            all.push(Intervention {
+                cause: format!(
+                    "the foreign key {} searches all of {} for each row, since no index begins with {}",
+                    key.constraint, key.table, key.columns
+                ),
+                change: Change::sql(
+                    format!("an index on the foreign key {}", key.constraint),
+                    sql.clone(),
+                ),
+                trial: vec![sql],
+                risk: "every write to the table keeps it up to date; on a live server build it with CREATE INDEX CONCURRENTLY",
+            });
+        }
+    }
+    all
+}
+
+/// Foreign key without an index on the referencing columns.
+struct UnindexedKey {
+    constraint: String,
+    /// Referencing table, quoted.
+    table: String,
+    /// Referencing columns, quoted.
+    columns: String,
+}
+
+/// Returns the foreign keys without an index among the trigger's constraint and those that it cascades to.
+fn unindexed_keys(
+    connection: &mut QueryConnection<'_>,
+    trigger: &TriggerTime,
+) -> Vec<UnindexedKey> {
+    let Some(constraint) = &trigger.constraint else {
+        return Vec::new();
+    };
+    let question = format!(
+        "WITH RECURSIVE fk AS (\
+           SELECT c.oid, c.conname, c.conrelid, c.conkey FROM pg_catalog.pg_constraint c \
+           JOIN pg_catalog.pg_class t ON t.oid = c.confrelid \
+           WHERE c.contype = 'f' AND c.conname = {} AND t.relname = {} \
+           UNION SELECT c.oid, c.conname, c.conrelid, c.conkey FROM fk \
+           JOIN pg_catalog.pg_constraint c ON c.contype = 'f' AND c.confrelid = fk.conrelid) \
+         SELECT fk.conname, pg_catalog.format('%I.%I', n.nspname, r.relname), \
+           (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY k.place) \
+            FROM pg_catalog.unnest(fk.conkey) WITH ORDINALITY k (attnum, place) \
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = fk.conrelid AND a.attnum = k.attnum) \
+         FROM fk JOIN pg_catalog.pg_class r ON r.oid = fk.conrelid \
+         JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace \
+         WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = fk.conrelid \
+           AND i.indisvalid AND i.indpred IS NULL \
+           AND (i.indkey::int2[])[0:pg_catalog.cardinality(fk.conkey) - 1] OPERATOR(pg_catalog.@>) fk.conkey)",
+        quote_literal(constraint),
+        quote_literal(&trigger.relation)
+    );
+    let rows = connection.query(&question).unwrap_or_default();
+    rows.into_iter()
+        .filter_map(|row| {
+            let [constraint, table, columns]: [Option<String>; 3] = row.try_into().ok()?;
+            Some(UnindexedKey {
+                constraint: constraint?,
+                table: table?,
+                columns: columns?,
+            })
+        })
+        .collect()
+}
