@@ -259,6 +259,7 @@ fn initial_info(
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
+        machine: None,
     };
     if let Some(previous) = &options.previous_run {
         info.started_wall_us = previous.info().started_wall_us;

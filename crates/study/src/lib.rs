@@ -44,6 +44,7 @@ mod journal;
 pub mod keys;
 mod leftovers;
 mod log_server;
+mod machine_watch;
 pub mod mask_text;
 pub mod mask_workload;
 pub mod notes;

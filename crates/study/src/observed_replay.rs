@@ -13,6 +13,7 @@ use crate::connection_limit::note_connection_limit;
 use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::machine_watch::MachineWatch;
 use crate::notes::note;
 use crate::target_snapshot::{ObservationPlan, TargetQuestions};
 use crate::target_watch::TargetWatch;
@@ -133,6 +134,7 @@ pub fn replay_observed(
             earlier_evidence: Vec::new(),
         },
         profiling: None,
+        machine: None,
         meter: None,
         interrupt,
         stop_reported: false,
@@ -216,6 +218,7 @@ pub fn describe_missing(info: &workload::WorkloadInfo) -> Option<String> {
 struct ReplayObserver<'m> {
     asking: TargetQuestions<'m>,
     profiling: Option<Profiling>,
+    machine: Option<MachineWatch>,
     meter: Option<Arc<Metrics>>,
     target_watch: Option<TargetWatch>,
     interrupt: &'m Interrupt,
@@ -265,10 +268,16 @@ impl Observer for ReplayObserver<'_> {
                 "the profile is read when the replay is over; `rehearse cpu` shows it then",
             );
         }
+        let logins = self.asking.list_logins()?;
+        let watch = MachineWatch::begin(&self.asking.target, logins.first());
+        self.machine = Some(watch);
         Ok(())
     }
 
     fn before_finish(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        if let Some(machine) = &self.machine {
+            machine.end(run);
+        }
         self.display.before_finish();
         // The watch ends first, since reading the recorded samples of perf may take longer than the replay did.
         if let Some(watch) = &mut self.target_watch {

@@ -85,6 +85,7 @@ fn write(path: &Path, count: u64, fingerprints: u64, seed: u64) -> Result<(), Ar
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
+        machine: None,
     };
     let texts = (0..fingerprints).map(|which| {
         Ok(StatementText {

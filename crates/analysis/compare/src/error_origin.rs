@@ -61,9 +61,12 @@ pub(crate) fn origin(
         let difference =
             differing.find(|one| named(&one.name) || one.renamed.as_ref().is_some_and(named));
         return match difference.map(|one| one.presence) {
-            None => ErrorOrigin::OtherMoment,
+            // Other functions or triggers may write other rows.
+            None if targets.functions.is_empty() && targets.triggers.is_empty() => {
+                ErrorOrigin::OtherMoment
+            }
             Some(Presence::OnlyAfter) => ErrorOrigin::NewConstraint,
-            Some(_) => ErrorOrigin::OtherMomentOrConstraint,
+            _ => ErrorOrigin::OtherMomentOrConstraint,
         };
     }
     ErrorOrigin::OtherMomentOrConstraint

@@ -62,5 +62,5 @@ pub use run_stats::{RunStats, StatementNumbers};
 pub use side::Side;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use statement_role::StatementRole;
-pub use warning::{TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};
+pub use warning::{MachineLoadPercent, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};
 pub use work::{WORK_FACTOR, WorkChange, WorkComparison, WorkCounter, WorkPerCall};

@@ -20,6 +20,11 @@ const FELL_BEHIND_SHARE: f64 = 0.05;
 /// Minimum delay in nanoseconds; the last statement of a short run may well take a second.
 const FELL_BEHIND_NS: i64 = 2_000_000_000;
 
+/// Share of the machine's time from which others are a disturbance.
+const OTHERS_HIGH: f64 = 0.33;
+/// Share of the time from which stealing or throttling is one.
+const LOST_HIGH: f64 = 0.05;
+
 /// Minimum number of statements in a run for a meaningful comparison.
 const STATEMENTS_FEW: u64 = 200;
 
@@ -99,6 +104,14 @@ pub enum Warning {
         total_ns: i64,
         /// Number of statements of this run that are not compared, because of stalls in this run or another.
         statements: u64,
+    },
+    /// The replaying machine was busy with other things.
+    MachineBusy {
+        /// The run.
+        run: WhichRun,
+        /// Load of the machine.
+        #[serde(flatten)]
+        load: MachineLoadPercent,
     },
     /// The server could not keep up: the run ended later than planned.
     FellBehind {
@@ -234,6 +247,48 @@ fn first_side(before: &[RunStats], after: &[RunStats]) -> Option<Side> {
     }
 }
 
+/// Load of a machine, in whole percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MachineLoadPercent {
+    /// Processors' time that other processes used or the hypervisor stole; `null` if unknown.
+    pub others: Option<u8>,
+    /// Processors' time that the hypervisor stole.
+    pub stolen: u8,
+    /// Time in which the replay was throttled; `null` if it has no limit.
+    pub throttled: Option<u8>,
+    /// Time in which some process waited for a processor (PSI); `null` if unknown.
+    pub waited: Option<u8>,
+}
+
+/// Returns a warning if a third of the machine was used by others, or a twentieth stolen or throttled. Waiting alone
+/// is no reason: the server of the replay may be what waits.
+fn busy_machine(which: WhichRun, run: &RunStats) -> Option<Warning> {
+    let load = run.info.machine?;
+    let is_busy = load.others.unwrap_or(0.0) >= OTHERS_HIGH
+        || load.stolen >= LOST_HIGH
+        || load.throttled.unwrap_or(0.0) >= LOST_HIGH;
+    let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0) as u8;
+    is_busy.then(|| Warning::MachineBusy {
+        run: which,
+        load: MachineLoadPercent {
+            others: load.others.map(percent),
+            stolen: percent(load.stolen),
+            throttled: load.throttled.map(percent),
+            waited: load.waited.map(percent),
+        },
+    })
+}
+
+/// Returns the share of the machine that a side's runs did not have, on average; `None` if a run does not know it.
+pub(crate) fn lost_share(side: &[RunStats]) -> Option<f64> {
+    let share = |run: &RunStats| {
+        let load = run.info.machine?;
+        Some(load.others.unwrap_or(load.stolen) + load.throttled.unwrap_or(0.0))
+    };
+    let shares: Vec<f64> = side.iter().map(share).collect::<Option<_>>()?;
+    Some(shares.iter().sum::<f64>() / shares.len() as f64)
+}
+
 fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
     let status = run.info.status;
     if status != RunStatus::Complete {
@@ -258,6 +313,7 @@ fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
             statements: run.statements_in_stalls(),
         });
     }
+    found.extend(busy_machine(which, run));
     let last_stall_ns = stalls.last().map_or(i64::MIN, |stall| stall.until_ns);
     let by_ns = run.info.elapsed_ns - run.info.span_due_ns;
     let much_ns = (run.info.span_due_ns as f64 * FELL_BEHIND_SHARE) as i64;

@@ -4,11 +4,11 @@ mod made_up;
 
 use compare::{
     CompareOptions, Comparison, Direction, InconclusiveReason, RunStats, Runs, StatementChange,
-    StatementRole, Verdict, compare,
+    StatementRole, Verdict, Warning, compare,
 };
 use made_up::{Chance, done, info, text};
 use plans::statement_plans;
-use run::{Execution, PlanFact, PlanOutcome, StatementStatistics};
+use run::{Execution, MachineLoad, PlanFact, PlanOutcome, RunInfo, StatementStatistics};
 use sql::Fingerprint;
 use workload::Literals;
 
@@ -35,6 +35,8 @@ struct Server {
     counts_only_changed: bool,
     /// Table that the changed statement reads.
     changed_table: &'static str,
+    /// Share of the machine that others use, if it was measured.
+    others: Option<f64>,
 }
 
 impl Default for Server {
@@ -47,11 +49,21 @@ impl Default for Server {
             has_statistics: true,
             counts_only_changed: false,
             changed_table: "t",
+            others: None,
         }
     }
 }
 
 impl Server {
+    fn info(self) -> RunInfo {
+        let machine = self.others.map(|others| MachineLoad {
+            others: Some(others),
+            waited: Some(0.9),
+            ..MachineLoad::default()
+        });
+        RunInfo { machine, ..info() }
+    }
+
     fn run(self) -> RunStats {
         let mut chance = Chance::new(self.seed);
         let mut executions: Vec<Execution> = Vec::new();
@@ -73,7 +85,7 @@ impl Server {
         let sql = |id| format!("select {id} from {}", table(id));
         let texts = (0..STATEMENTS).map(|id| Ok(text(id, &sql(id))));
         let mut run =
-            RunStats::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap();
+            RunStats::collect::<()>(self.info(), executions.into_iter().map(Ok), texts).unwrap();
         if self.has_statistics {
             let is_counted = |which: &u64| !self.counts_only_changed || *which == CHANGED;
             let rows = (0..STATEMENTS).filter(is_counted).map(|which| {
@@ -299,4 +311,34 @@ fn catalogue_query_that_slowed_is_listed_and_not_judged() {
     let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
     assert_eq!(changed.role, StatementRole::Catalogue);
     assert_eq!(changed.change, StatementChange::None);
+}
+
+#[test]
+fn busier_machine_leaves_a_slower_run_unproven_and_says_so() {
+    let side = |seeds: [u64; 3], load: f64, others: Option<f64>| {
+        seeds.map(|seed| Server {
+            seed,
+            load,
+            others,
+            ..Server::default()
+        })
+    };
+    let before = side([1, 2, 3], 1.0, Some(0.05));
+    // The server is slower, and the machine is as before.
+    let slower = compared(&before, &side([4, 5, 6], 1.8, Some(0.08)));
+    assert!(slower.has_regression(), "{:?}", slower.verdict);
+    let busier = compared(&before, &side([4, 5, 6], 1.8, Some(0.6)));
+    let Verdict::Inconclusive { reason, .. } = busier.verdict else {
+        panic!("{:?}", busier.verdict);
+    };
+    assert_eq!(reason, InconclusiveReason::MachineBusier);
+    let warned = busier.warnings.iter();
+    let warned = warned.filter(|one| matches!(one, Warning::MachineBusy { .. }));
+    assert_eq!(warned.count(), 3);
+    // Without a measurement on one side nothing is known.
+    let unknown = compared(
+        &side([1, 2, 3], 1.0, None),
+        &side([4, 5, 6], 1.8, Some(0.6)),
+    );
+    assert!(unknown.has_regression(), "{:?}", unknown.verdict);
 }

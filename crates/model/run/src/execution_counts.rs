@@ -6,6 +6,7 @@ use sql::Fingerprint;
 
 use crate::execution::{Execution, Outcome, StatementKind};
 use crate::format::RunInfo;
+use crate::machine_load::MachineLoad;
 use crate::tool_stall::{StallList, ToolStall};
 
 /// Counts executions as they are written.
@@ -20,6 +21,7 @@ pub(crate) struct ExecutionCounts {
     last_due_ns: i64,
     last_sent_ns: i64,
     stalls: StallList,
+    pub(crate) machine: Option<MachineLoad>,
     /// Service time and calls by statement, if requested.
     service: Option<HashMap<Fingerprint, (u64, u64)>>,
 }
@@ -101,6 +103,7 @@ impl ExecutionCounts {
         info.skipped = self.skipped.clone();
         info.connections_failed = self.connections_failed.clone();
         info.tool_stalls = self.stalls.stalls().to_vec();
+        info.machine = self.machine.or(info.machine);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine_load::MachineLoad;
 use crate::tool_stall::ToolStall;
 
 /// Value of `kind` in the manifest.
@@ -62,6 +63,9 @@ pub struct RunInfo {
     /// Stalls of the tool, ordered and disjoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_stalls: Vec<ToolStall>,
+    /// Load of the replaying machine, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineLoad>,
 }
 
 impl RunInfo {
@@ -90,6 +94,7 @@ impl RunInfo {
             connections_reopened: 0,
             given_up: None,
             tool_stalls: Vec::new(),
+            machine: None,
         }
     }
 

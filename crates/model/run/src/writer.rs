@@ -14,6 +14,7 @@ use crate::execution_counts::{ExecutionCounts, ServiceTime};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
+use crate::machine_load::MachineLoad;
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::table::{EXECUTION, read_execution, write_execution};
@@ -84,6 +85,11 @@ impl RunWriter {
                 longest_ns,
             });
         }
+    }
+
+    /// Sets the load of the replaying machine.
+    pub fn machine_load(&mut self, load: MachineLoad) {
+        self.counts.machine = Some(load);
     }
 
     /// Writes the facts of the target, at most once. They survive a kill of this process.

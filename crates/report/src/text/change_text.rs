@@ -10,7 +10,7 @@ use plans::StatementPlans;
 
 use crate::text::plan_text;
 use crate::text::times_text::finding;
-use crate::text::units::{added, counted, ratio};
+use crate::text::units::{added, counted, percent, ratio};
 
 /// Names the change of a statement in a word or two.
 pub(crate) fn change_word(one: &StatementComparison) -> String {
@@ -293,6 +293,20 @@ fn inconclusive_words(
                 format!("{whole}{along}: that is the server as a whole, or a busy machine"),
             )
         }
+        InconclusiveReason::MachineBusier => {
+            let whole = match view.common.as_ref() {
+                Some(common) if common.factor() >= COMMON_NOTICEABLE => common_text(common),
+                _ => "all statements together took longer, with the same work".to_owned(),
+            };
+            let more = view.machine_lost.unwrap_or(0.0);
+            (
+                "Inconclusive",
+                format!(
+                    "{whole}, while others used {} more of the machine than before",
+                    percent(more, 1.0)
+                ),
+            )
+        }
         InconclusiveReason::RowsOfAnotherMoment => {
             let worse = view.errors.iter();
             let worse = worse.filter(|one| one.origin == ErrorOrigin::OtherMoment);
@@ -319,6 +333,9 @@ pub(crate) fn settling_text(view: &Comparison) -> Option<&'static str> {
     let several = view.before.runs.len().min(view.after.runs.len()) > 2;
     match (reason, several) {
         (InconclusiveReason::TooLittleData, _) => None,
+        (InconclusiveReason::MachineBusier, _) => Some(
+            "To settle it, replay on a machine that does nothing else: use another machine for the replay, or run again in pairs (rehearse replay NAME.workload --against BEFORE --against AFTER --runs 3)",
+        ),
         (InconclusiveReason::RowsOfAnotherMoment, _) => Some(
             "To settle it, restore both targets from one copy, with its sequence values, before each replay",
         ),

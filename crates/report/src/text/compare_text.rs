@@ -233,6 +233,25 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
             duration_ns(*total_ns as f64),
             counted(*statements, "statement"),
         ),
+        Warning::MachineBusy { run, load } => {
+            let parts = [
+                load.others
+                    .map(|share| format!("others used {share} % of its processors")),
+                (load.stolen > 0)
+                    .then(|| format!("{} % was stolen by the hypervisor", load.stolen)),
+                load.throttled
+                    .filter(|share| *share > 0)
+                    .map(|share| format!("the replay was throttled for {share} % of the time")),
+                load.waited.map(|share| {
+                    format!("some process waited for a processor for {share} % of the time")
+                }),
+            ];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            format!(
+                "the machine was busy in the run {run}: {}",
+                parts.join(", ")
+            )
+        }
         Warning::FellBehind { run, by_ns } => format!(
             "the server did not keep up in the run {run}: it ended {} late",
             duration_ns(*by_ns as f64)

@@ -188,13 +188,18 @@ impl Observer for Watch<'_> {
         Ok(())
     }
 
-    fn before_finish(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
+    fn before_finish(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         // Counters of tables are read last, so that waiting for them to settle is not charged to the workload.
         self.ended = Some(Reading {
             used: CpuUsage::now(self.postmaster),
             wal_bytes: self.wal_bytes(),
             tables: self.tables(),
         });
+        if let (Some(begun), Some(ended)) = (&self.begun, &self.ended)
+            && let Some(load) = ended.used.load_since(&begun.used)
+        {
+            run.machine_load(load);
+        }
         self.sizes = self.sizes().unwrap_or_default();
         Ok(())
     }

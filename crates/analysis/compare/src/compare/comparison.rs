@@ -89,6 +89,9 @@ pub struct Comparison {
     pub common: Option<CommonChange>,
     /// Differences between runs of the same server; `null` if each side has one run and none were given.
     pub noise: Option<Noise>,
+    /// Share of the machine that others used, or that was stolen or throttled, after minus before; `null` if a run does not
+    /// know it.
+    pub machine_lost: Option<f64>,
     /// Facts about the runs before.
     pub before: SideFacts,
     /// Facts about the runs after.
@@ -159,6 +162,8 @@ pub enum Verdict {
 pub enum InconclusiveReason {
     /// All statements took longer for the same work, and one run a side cannot tell the server from the machine.
     RunAsAWhole,
+    /// All statements took longer for the same work, and others used more of the machine meanwhile.
+    MachineBusier,
     /// Errors show that the targets hold rows or sequence values of different moments.
     RowsOfAnotherMoment,
     /// Statements look slower, which is not proven.

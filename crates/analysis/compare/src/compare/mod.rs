@@ -31,7 +31,7 @@ use crate::run_stats::RunStats;
 use crate::slowest::slowest;
 use crate::statement_role::{StatementRole, statement_roles};
 use crate::statement_stats::{OutcomeCounts, StatementStats};
-use crate::warning::warnings;
+use crate::warning::{lost_share, warnings};
 use crate::work::{WorkComparison, WorkPerCall};
 pub use comparison::{
     CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison,
@@ -105,6 +105,9 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     set_roles(&mut statements);
     sort_by_added_time(&mut statements);
     let errors = changes(&before, &after, options.literals);
+    let machine_lost = lost_share(&after)
+        .zip(lost_share(&before))
+        .map(|(after, before)| after - before);
     let mut comparison = Comparison {
         verdict: Verdict::NoRegression { faster: 0 },
         common: None,
@@ -131,6 +134,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         over_time: facts::over_time(&before, &after, used),
         statements,
         errors,
+        machine_lost,
         rows: compare_rows(&before, &after),
         warnings: warnings(&before, &after),
         conditions: Vec::new(),

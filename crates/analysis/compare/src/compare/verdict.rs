@@ -18,6 +18,10 @@ const OVERALL_CALLS_DIFFERENCE: f64 = 0.01;
 /// a busy machine.
 const OVERALL_RUNS_MIN: usize = 3;
 
+/// Share of the machine, more after than before, that explains a run that was slower as a whole. A slower server does not
+/// make other processes use more.
+const MACHINE_LOST_MORE: f64 = 0.1;
+
 impl Comparison {
     /// Judges the changes of all statements, and the comparison. Plans that are added later change both.
     pub(crate) fn judge(&mut self) {
@@ -56,7 +60,10 @@ impl Comparison {
         let errors = self.errors.iter().filter(|change| change.regression);
         let errors = errors.count();
         let overall = self.is_slower_overall();
-        if causes > 0 || errors > 0 || (overall && self.can_prove_overall()) {
+        let is_machine_busier = self
+            .machine_lost
+            .is_some_and(|more| more >= MACHINE_LOST_MORE);
+        if causes > 0 || errors > 0 || (overall && self.can_prove_overall() && !is_machine_busier) {
             return Verdict::Regression {
                 causes,
                 along,
@@ -74,7 +81,10 @@ impl Comparison {
         }
         let common = self.common.map_or(1.0, |common| common.factor());
         if overall || common >= COMMON_NOTICEABLE {
-            return inconclusive(InconclusiveReason::RunAsAWhole);
+            return inconclusive(match is_machine_busier {
+                true => InconclusiveReason::MachineBusier,
+                false => InconclusiveReason::RunAsAWhole,
+            });
         }
         if suspects > 0 {
             return inconclusive(InconclusiveReason::Suspects);

@@ -66,6 +66,7 @@ pub fn info() -> RunInfo {
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
+        machine: None,
     }
 }
 

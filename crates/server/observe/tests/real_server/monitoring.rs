@@ -59,6 +59,7 @@ fn watched(
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
+        machine: None,
     };
     let mut writer = RunWriter::create(&path, &info, std::iter::empty()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
