@@ -299,3 +299,32 @@ fn other_rows_are_told_with_the_verdict() {
         "{first}"
     );
 }
+
+#[test]
+fn page_goes_to_a_pipe_that_is_read_and_one_without_a_reader_is_refused() {
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let after = room.run("after.run", executions(2, 1.0, 1.0));
+    let pipe = room.path("page");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let page = pipe.to_str().unwrap();
+    let arguments = [before.as_str(), &after, "--html", page];
+    refused(&compare(&arguments), 2, &["is a pipe that nobody reads"]);
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    // The reader waits until the pipe is open for writing.
+    let mut output = compare(&arguments);
+    for _ in 0..100 {
+        if output.status.success() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        output = compare(&arguments);
+    }
+    assert!(output.status.success(), "{output:?}");
+    let read = reader.join().unwrap();
+    assert!(read.starts_with("<!DOCTYPE html>") && read.trim_end().ends_with("</html>"));
+}

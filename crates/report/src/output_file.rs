@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use study::Failure;
@@ -125,6 +125,13 @@ pub fn write(form: Form, path: &Path, content: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Opens a pipe for writing. Fails if no process has it open for reading.
+fn open_without_waiting(pipe: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options.open(pipe)
+}
+
 impl Output {
     fn begin(form: Form, path: &Path) -> Result<Self, Failure> {
         let failed = |error: &io::Error| {
@@ -143,7 +150,16 @@ impl Output {
                 path.display()
             )));
         }
-        if found.as_ref().is_some_and(|found| !found.is_file()) {
+        if let Some(found) = found.as_ref().filter(|found| !found.is_file()) {
+            // It stays open until the pipe is open for good: a reader that sees it closed would end.
+            let probe = open_without_waiting(path);
+            if found.file_type().is_fifo() && probe.is_err() {
+                return Err(Failure::usage(format!(
+                    "{} {} is a pipe that nobody reads; start its reader first",
+                    form.option,
+                    path.display()
+                )));
+            }
             // A pipe or a terminal takes what is written to it.
             let file = OpenOptions::new().write(true).open(path);
             return Ok(Output {

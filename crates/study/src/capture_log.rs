@@ -87,6 +87,7 @@ fn check_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
     let mut sink = InterruptibleSink {
         sink: SliceSink::new(EventCounter::default(), request.slicer),
         interrupt: request.interrupt,
+        is_empty: true,
     };
     let report = capture(request.log, &mut sink)?;
     let (counted, slice) = sink.sink.finish()?;
@@ -110,14 +111,27 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
     ];
     // The file may be gone after it is no longer followed.
     let is_stream = request.log.follow.is_some();
+    let partial = archive::partial_path(output);
     let mut output = WorkloadOutput::create(output, is_stream, request.recipients)?;
     let followed = request.log.follow.iter().map(|follow| &follow.path);
     output.writer.note_servers(servers_of_logs(followed))?;
     let mut sink = InterruptibleSink {
         sink: SliceSink::new(MaskSink::new(output, request.masker), request.slicer),
         interrupt: request.interrupt,
+        is_empty: true,
     };
-    let report = capture(request.log, &mut sink)?;
+    let report = match capture(request.log, &mut sink) {
+        Ok(report) => report,
+        Err(error) => {
+            let is_empty = sink.is_empty;
+            drop(sink);
+            // A log that was refused leaves nothing to recover.
+            if is_empty && partial.exists() {
+                let _ = std::fs::remove_dir_all(&partial);
+            }
+            return Err(error.into());
+        }
+    };
     let files = report.sources.iter().map(|source| &source.file.name);
     let servers = servers_of_logs(files);
     let (sink, slice) = sink.sink.finish()?;
@@ -159,6 +173,8 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
 struct InterruptibleSink<'a, S> {
     sink: S,
     interrupt: Option<&'a Interrupt>,
+    /// Nothing was captured yet.
+    is_empty: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +186,7 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
         if self.interrupt.is_some_and(Interrupt::is_requested) {
             return Err(SinkError::new(CaptureInterrupted));
         }
+        self.is_empty = false;
         self.sink.event(event)
     }
 

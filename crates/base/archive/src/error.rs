@@ -35,6 +35,13 @@ fn unfinished(found: &UnfinishedDirectory) -> String {
     }
 }
 
+fn article(kind: &str) -> &'static str {
+    match kind.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        true => "an",
+        false => "a",
+    }
+}
+
 /// Error of an archive.
 #[derive(Debug, Error)]
 pub enum ArchiveError {
@@ -47,7 +54,7 @@ pub enum ArchiveError {
         kind: String,
     },
     /// It is not an archive of the expected kind.
-    #[error("{path} is not a {kind}: {reason}")]
+    #[error("{path} is not {} {kind}: {reason}", article(kind))]
     WrongKind {
         /// Path as given.
         path: PathBuf,

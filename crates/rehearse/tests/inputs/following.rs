@@ -346,6 +346,22 @@ fn a_pipe_that_is_never_silent_is_followed_until_it_is_enough() {
 }
 
 #[test]
+fn log_that_cannot_be_followed_leaves_nothing_behind() {
+    let room = Room::new();
+    let packed = room.write("a.log.gz", gzip(minute_of(1, 0).as_bytes()));
+    let missing = room.text("missing.log");
+    for log in [packed, missing] {
+        let workload = room.text("f.workload");
+        let output = program(&["--follow", &log, "-o", &workload])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!room.path("f.workload.partial").exists(), "{said}");
+    }
+}
+
+#[test]
 fn only_one_log_is_followed_and_one_that_is_written() {
     let room = Room::new();
     let packed = room.write("a.log.gz", gzip(minute_of(1, 0).as_bytes()));
