@@ -21,7 +21,7 @@ const UNSEEN_MS: Threshold = Threshold {
     name: "planning-unseen-ms",
     value: 1.0,
     unit: "ms a call",
-    decides: "less time outside of the counted execution is the way to the client",
+    decides: "less time outside of the counted execution is the way to the client; with 0 it does not matter",
     source: "ours",
 };
 
@@ -57,9 +57,9 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         });
         one.is_work() && is_unseen && evidence.share(one.ns) >= thresholds.of(&PROBLEM)
     });
-    let Some(unseen) = unseen else {
+    if unseen.is_none() && thresholds.of(&UNSEEN_MS) > 0.0 {
         return Ok(Vec::new());
-    };
+    }
     let Some((rate, _)) = most_frequent(evidence) else {
         return Err(Unavailable::because(
             "no statement was counted while it was looked",
@@ -73,15 +73,21 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         rule: "",
         severity: Severity::Note,
         subject: Subject::setting("pg_stat_statements.track_planning".to_owned()),
-        title: format!(
-            "planning is not counted, and {} takes more than half of its time outside of its execution; the cliff that \
-             speaks against counting it is far",
-            unseen.fingerprint
-        ),
+        title: match unseen {
+            Some(one) => format!(
+                "planning is not counted, and {} takes more than half of its time outside of its execution; the cliff that \
+                 speaks against counting it is far",
+                one.fingerprint
+            ),
+            None => "planning is not counted, and may take any time unseen; the cliff that speaks against it is far"
+                .to_owned(),
+        },
         evidence: vec![
             Fact::new(
                 "time a call outside of the counted execution",
-                evidence.ns_outside_execution(unseen).unwrap_or(0.0),
+                unseen
+                    .and_then(|one| evidence.ns_outside_execution(one))
+                    .unwrap_or(0.0),
                 Unit::Nanoseconds,
                 "the statement's own times and pg_stat_statements",
             ),
@@ -150,5 +156,11 @@ mod tests {
                 .with_counted(|counted| counted.exec_ns = 900_000_000),
         );
         assert_eq!(executed.findings(&RULE), []);
+        // The rate alone decides if that is asked for.
+        let mut thresholds = Thresholds::default();
+        thresholds.set("planning-unseen-ms=0").unwrap();
+        let mut observed = executed.evidence();
+        observed.basis = crate::Basis::Observation;
+        assert_eq!((RULE.evaluate)(&observed, &thresholds).unwrap().len(), 1);
     }
 }
