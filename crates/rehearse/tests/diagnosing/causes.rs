@@ -259,3 +259,36 @@ fn forced_generic_plan_is_the_cause_and_not_the_index_of_another_plan() {
     );
     assert!(!found(&diagnosis, "missing-index", ""), "{diagnosis:#}");
 }
+
+#[test]
+fn compilation_of_short_statements_precedes_a_wrong_estimate() {
+    let (_sandbox, url) = start(
+        &[
+            ("jit", "on"),
+            ("jit_above_cost", "100"),
+            ("jit_optimize_above_cost", "100"),
+            ("jit_inline_above_cost", "100"),
+            ("max_parallel_workers_per_gather", "0"),
+        ],
+        "CREATE EXTENSION pg_stat_statements;
+         CREATE TABLE sale (id int, kind int, amount numeric);
+         INSERT INTO sale SELECT i, i, i FROM generate_series(1, 20000) i;",
+    );
+    execute(&url, "ANALYZE");
+    let mut script = Script::default();
+    for round in 0..12 {
+        script.at(
+            50 + round * 300,
+            200,
+            "SELECT kind % 6, sum(amount), avg(amount), max(id) FROM sale GROUP BY 1",
+        );
+    }
+    let (code, diagnosis) = diagnosed_run("jit", script, &url);
+    assert_eq!(code, Some(1), "{diagnosis:#}");
+    let first = &diagnosis["findings"][0];
+    assert_eq!(first["rule"], "jit", "{diagnosis:#}");
+    assert_eq!(
+        first["changes"][0]["form"]["setting"],
+        serde_json::json!(["jit", "off"])
+    );
+}
