@@ -1,6 +1,6 @@
 //! `rehearse history` with runs whose times are known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use run::RunWriter;
@@ -39,6 +39,11 @@ fn history(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+fn first_entry(history: &Path) -> PathBuf {
+    let mut entries = std::fs::read_dir(history).unwrap();
+    entries.next().unwrap().unwrap().path()
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -68,12 +73,7 @@ fn runs_are_added_once_and_a_slower_statement_is_shown() {
         said(&added)
     );
     // What a killed addition leaves does not count, and does not hinder.
-    let entry = std::fs::read_dir(room.path().join("h"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let entry = first_entry(&room.path().join("h"));
     std::fs::rename(&entry, format!("{}.partial", entry.display())).unwrap();
     let all = ["add", "h", "1.run", "2.run", "3.run", "4.run"];
     assert_eq!(history(room.path(), &all).status.code(), Some(0));
@@ -133,12 +133,7 @@ fn what_is_no_history_or_of_another_workload_is_refused() {
         "1.run is no history: it contains ",
     );
     // A cut table is an error, not an empty history.
-    let entry = std::fs::read_dir(room.path().join("h"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let entry = first_entry(&room.path().join("h"));
     let table = entry.join("numbers.parquet");
     let bytes = std::fs::read(&table).unwrap();
     std::fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();

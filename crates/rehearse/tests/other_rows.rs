@@ -2,7 +2,7 @@
 //! known reasons.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sandbox::{Endpoint, Sandbox};
@@ -119,6 +119,25 @@ fn change<'v>(comparison: &'v Value, words: &str) -> &'v Value {
     found.unwrap_or_else(|| panic!("{words}: {changes:#?}"))
 }
 
+/// Compares two runs. Returns the JSON, and the paths of the page, the JUnit report and the comment.
+fn compare(directory: &Path, before: &str, after: &str) -> (Value, [PathBuf; 3]) {
+    let files = ["page.html", "junit.xml", "comment.md"].map(|name| directory.join(name));
+    let [page, junit, comment] = files.each_ref().map(|path| path.to_str().unwrap());
+    let comparison = succeeds(&[
+        "compare",
+        before,
+        after,
+        "--json",
+        "--html",
+        page,
+        "--junit",
+        junit,
+        "--markdown",
+        comment,
+    ]);
+    (serde_json::from_str(&comparison).unwrap(), files)
+}
+
 #[test]
 fn compare_other_values_counts_executions_and_names_reasons() {
     let directory = tempfile::tempdir().unwrap();
@@ -128,21 +147,7 @@ fn compare_other_values_counts_executions_and_names_reasons() {
     let before = replay(&workload, &before, "before.run");
     let after = replay(&workload, &after, "after.run");
 
-    let outputs = ["page.html", "junit.xml", "comment.md"];
-    let [page, junit, comment] = outputs.map(|name| directory.path().join(name));
-    let comparison = succeeds(&[
-        "compare",
-        &before,
-        &after,
-        "--json",
-        "--html",
-        page.to_str().unwrap(),
-        "--junit",
-        junit.to_str().unwrap(),
-        "--markdown",
-        comment.to_str().unwrap(),
-    ]);
-    let comparison: Value = serde_json::from_str(&comparison).unwrap();
+    let (comparison, [page, junit, comment]) = compare(directory.path(), &before, &after);
     let counts = |words: &str| {
         let one = change(&comparison, words);
         let differing = &one["differing"];
@@ -225,21 +230,7 @@ fn compare_names_what_changed_in_the_schema_and_forgotten_statistics_first() {
     let (_other, after) = server(OTHER_SCHEMA);
     let before = replay(&workload, &before, "before.run");
     let after = replay(&workload, &after, "after.run");
-    let outputs = ["page.html", "junit.xml", "comment.md"];
-    let [page, junit, comment] = outputs.map(|name| directory.path().join(name));
-    let comparison = succeeds(&[
-        "compare",
-        &before,
-        &after,
-        "--json",
-        "--html",
-        page.to_str().unwrap(),
-        "--junit",
-        junit.to_str().unwrap(),
-        "--markdown",
-        comment.to_str().unwrap(),
-    ]);
-    let comparison: Value = serde_json::from_str(&comparison).unwrap();
+    let (comparison, [page, junit, comment]) = compare(directory.path(), &before, &after);
     let targets = &comparison["targets"];
     let detail = |what: &str, before: &str, after: &str| {
         let value = json!({"what": what, "before": before, "after": after});

@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
+use connect::login::{Dialer, Login, LoginError, QueryConnection};
 use diagnose::{IndexCandidate, ScreeningMethod};
 use observe::Example;
 use plans::{Plan, read_plan};
 use replay::{LoginMap, Target};
 use sql::Fingerprint;
-use workload::Parameter;
 
 use crate::environment::{quote_identifier, quote_literal};
 use crate::error::ExperimentError;
@@ -326,16 +325,7 @@ fn plan_statement(
     questions: &mut QueryConnection<'_>,
     example: &Example,
 ) -> Result<Plan, LoginError> {
-    let values: Vec<Option<Value<'_>>> = example
-        .parameters
-        .iter()
-        .map(|value| {
-            value.as_ref().map(|value| match value {
-                Parameter::Text(text) => Value::Text(text),
-                Parameter::Binary(bytes) => Value::Binary(bytes),
-            })
-        })
-        .collect();
+    let values = example.values();
     questions.query("BEGIN TRANSACTION READ ONLY")?;
     let question = format!("EXPLAIN (FORMAT JSON)\n{}", example.sql);
     let answer = questions.query_with(&question, &example.types, &values);

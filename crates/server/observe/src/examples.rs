@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use connect::login::Value;
 use sql::Fingerprint;
 use workload::{ArchiveError, Event, EventKind, Parameter, Setting, WorkloadReader};
 
@@ -26,6 +27,22 @@ pub struct Example {
     /// Types that the client specified, as OIDs. 0, and types missing at the end, leave the choice to the
     /// server.
     pub types: Vec<u32>,
+}
+
+impl Example {
+    /// Returns the values in the form that a query takes.
+    pub fn values(&self) -> Vec<Option<Value<'_>>> {
+        fn value(parameter: &Parameter) -> Value<'_> {
+            match parameter {
+                Parameter::Text(text) => Value::Text(text),
+                Parameter::Binary(bytes) => Value::Binary(bytes),
+            }
+        }
+        let parameters = self.parameters.iter();
+        parameters
+            .map(|parameter| parameter.as_ref().map(value))
+            .collect()
+    }
 }
 
 /// Database, role and settings of a session.

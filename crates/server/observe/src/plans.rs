@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use clock::Clock;
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
+use connect::login::{Dialer, Login, LoginError, QueryConnection};
 use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
-use workload::{Parameter, Sqlstate};
+use workload::Sqlstate;
 
 use crate::examples::Example;
 
@@ -204,16 +204,7 @@ fn query_plan(
     // The text starts on its own line, since it may begin with a comment or an empty line, and may end in a
     // comment.
     let question = format!("EXPLAIN (FORMAT JSON{settings})\n{}", example.sql);
-    let values: Vec<Option<Value<'_>>> = example
-        .parameters
-        .iter()
-        .map(|value| {
-            value.as_ref().map(|value| match value {
-                Parameter::Text(text) => Value::Text(text),
-                Parameter::Binary(bytes) => Value::Binary(bytes),
-            })
-        })
-        .collect();
+    let values = example.values();
     connection.query(BEGIN)?;
     let answer = connection.query_with(&question, &example.types, &values);
     if !connection.is_closed() {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use connect::login::{LoginError, QueryConnection, Value};
+use connect::login::{LoginError, QueryConnection};
 use observe::Example;
 use plans::{MeasuredTimes, read_measured_times};
 use sql::{StatementClass, classify, holds_several};
-use workload::Parameter;
 
 /// Time limit of all queries of a trial.
 const TRIAL_TIME: Duration = Duration::from_secs(180);
@@ -53,16 +52,7 @@ fn measure(
         connection.query(sql)?;
     }
     let question = format!("EXPLAIN (ANALYZE, FORMAT JSON)\n{}", example.sql);
-    let values: Vec<Option<Value<'_>>> = example
-        .parameters
-        .iter()
-        .map(|value| {
-            value.as_ref().map(|value| match value {
-                Parameter::Text(text) => Value::Text(text),
-                Parameter::Binary(bytes) => Value::Binary(bytes),
-            })
-        })
-        .collect();
+    let values = example.values();
     let mut fastest: Option<MeasuredTimes> = None;
     for _ in 0..EXECUTIONS {
         connection.query("SAVEPOINT rehearse_trial")?;
