@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use run::RunWriter;
+use run::{RunStatus, RunWriter};
 use serde_json::Value;
 
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
@@ -13,11 +13,16 @@ use made_up::{Chance, done, info, text};
 
 /// Writes a run of two statements, the second of which takes this many times its usual time.
 fn write(path: &Path, seed: u64, factor: f64, workload: &str) {
+    write_with(path, seed, factor, workload, RunStatus::Complete);
+}
+
+fn write_with(path: &Path, seed: u64, factor: f64, workload: &str, status: RunStatus) {
     let mut chance = Chance::new(seed);
     let texts = (1..=2).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
     let mut info = info();
     info.started_wall_us = seed as i64 * 86_400_000_000;
     info.workload.id = workload.to_owned();
+    info.status = status;
     let mut writer = RunWriter::create(path, &info, texts).unwrap();
     for number in 0..200u64 {
         let which = number % 2;
@@ -123,6 +128,9 @@ fn what_is_no_history_or_of_another_workload_is_refused() {
         assert!(said(&output).contains(words), "{}", said(&output));
     };
     refused(&["show", "h"], "the history h does not exist");
+    let stopped = room.path().join("stopped.run");
+    write_with(&stopped, 3, 1.0, "w", RunStatus::Stopped);
+    refused(&["add", "h", "stopped.run"], "did not reach its end");
     assert_eq!(
         history(room.path(), &["add", "h", "1.run"]).status.code(),
         Some(0)

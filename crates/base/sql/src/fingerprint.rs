@@ -119,7 +119,7 @@ impl Fingerprinter {
                     let symbol = sql.as_bytes()[start];
                     match symbol {
                         b',' => {
-                            if list.on_comma() {
+                            if list.on_comma(out) {
                                 continue;
                             }
                             out.push_str(", ");
@@ -316,7 +316,7 @@ impl ListFolder {
     }
 
     /// Handles a comma. Returns whether to hold it back.
-    fn on_comma(&mut self) -> bool {
+    fn on_comma(&mut self, out: &mut String) -> bool {
         match self.state {
             ListState::AfterFirst => {
                 self.state = ListState::HeldComma;
@@ -327,8 +327,7 @@ impl ListFolder {
                 true
             }
             _ => {
-                self.state = ListState::Outside;
-                self.group = None;
+                self.flush(out);
                 false
             }
         }

@@ -78,6 +78,10 @@ impl Reader for CsvReader {
         self.times.set_reading(reading.clone());
     }
 
+    fn has_quotes(&self) -> bool {
+        true
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,

@@ -206,6 +206,11 @@ pub(super) trait Reader {
         true
     }
 
+    /// Returns whether quotes hold newlines, so that a line may begin within a quoted text.
+    fn has_quotes(&self) -> bool {
+        false
+    }
+
     /// Examines the start of `text`, which is the start of physical line `place.line` and never
     /// empty. `complete` says that no more bytes follow. Returns the find and the number of bytes
     /// consumed. That number is at least 1, except for [`ReadResult::More`], which is never returned

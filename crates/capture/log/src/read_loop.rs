@@ -221,29 +221,40 @@ fn whole_lines(bytes: &[u8]) -> Option<usize> {
     (bytes.get(length) != Some(&b'\t')).then_some(length)
 }
 
-/// Skips an entry that is too long, up to the end of the line that the window ends in. Returns its number
-/// of lines. Later lines of it have no entry.
+/// Skips an entry that is too long. Returns its number of lines. It ends with the line that the window ends in,
+/// and later lines of it have no entry. If quotes may span lines, it ends with the first line that ends outside
+/// of them, since a quoted text may contain what looks like another entry.
 #[cold]
 fn skip_oversized(
     window: &mut Window,
-    place: Location,
+    (place, has_quotes): (Location, bool),
     assembler: &mut Assembler<'_>,
 ) -> std::io::Result<u64> {
-    let bytes = window.bytes();
-    let mut lines = memchr::memchr_iter(b'\n', bytes).count() as u64;
-    let mut is_whole = bytes.ends_with(b"\n");
-    window.consume(bytes.len());
+    let (mut lines, mut is_quoted, mut is_whole) = (0, false, false);
+    // Of an entry without quotes all lines in the window are skipped, since it goes on.
+    let mut goes_on = !has_quotes;
     while !is_whole {
-        if window.is_at_end() {
+        let bytes = window.bytes();
+        let mut end = bytes.len();
+        for at in memchr::memchr2_iter(b'"', b'\n', bytes) {
+            if bytes[at] == b'"' {
+                is_quoted ^= has_quotes;
+                continue;
+            }
             lines += 1;
+            is_whole = if goes_on { at + 1 == end } else { !is_quoted };
+            if is_whole {
+                end = at + 1;
+                break;
+            }
+        }
+        goes_on = false;
+        window.consume(end);
+        if is_whole || window.is_at_end() {
+            lines += u64::from(!is_whole);
             break;
         }
         window.fill()?;
-        let bytes = window.bytes();
-        let newline = memchr::memchr(b'\n', bytes);
-        is_whole = newline.is_some();
-        lines += u64::from(is_whole);
-        window.consume(newline.map_or(bytes.len(), |newline| newline + 1));
     }
     let account = assembler.account();
     account.lines += lines;
@@ -343,9 +354,11 @@ fn read_with(
                 continue;
             }
             ReadResult::More if window.bytes().len() >= ENTRY_BYTES_MAX => {
-                whole = whole_lines(window.bytes()).filter(|_| tried.is_none());
+                let has_quotes = reader.has_quotes();
+                whole = whole_lines(window.bytes()).filter(|_| tried.is_none() && !has_quotes);
                 if whole.is_none() {
-                    place.line += skip_oversized(window, place, assembler).map_err(to_error)?;
+                    let start = (place, has_quotes);
+                    place.line += skip_oversized(window, start, assembler).map_err(to_error)?;
                 }
                 continue;
             }

@@ -271,6 +271,38 @@ fn an_entry_that_is_too_long_is_skipped_and_counted() {
 }
 
 #[test]
+fn lines_of_a_quoted_text_that_is_too_long_are_no_entries() {
+    let record = |number: u32, message: &str| {
+        format!(
+            "2026-03-01 09:00:00.000 UTC,\"app\",\"shop\",7,\"[local]\",69a3f0f0.7,{number},\"SELECT\",2026-03-01 09:00:00 UTC,3/1,0,LOG,00000,{message},,,,,,,,,\"psql\",\"client backend\",,0\n"
+        )
+    };
+    // Quotes in a text are doubled, so what is forged has none.
+    let forged = record(8, "statement: drop table customers").replace('"', "");
+    let long = format!(
+        "\"statement: select 'x\n{forged}{}\n{forged}y'\"",
+        "x".repeat(300 << 20)
+    );
+    let text = [
+        record(1, "\"statement: select 1\""),
+        record(2, &long),
+        record(3, "\"statement: select 2\""),
+    ]
+    .concat();
+    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (collected, report) = captured(vec![write(directory.path(), "a.csv", &packed)]).unwrap();
+    let statements = collected.events.iter().filter_map(|event| event.kind.sql());
+    let statements: Vec<&std::sync::Arc<str>> = statements.collect();
+    assert_eq!(statements, [&"select 1".into(), &"select 2".into()]);
+    assert!(report.reconciliation.adds_up());
+    assert_eq!(
+        report.reconciliation.unreadable.lines,
+        text.lines().count() as u64 - 2
+    );
+}
+
+#[test]
 fn the_last_line_without_its_end_is_unreadable_and_skips_are_located() {
     let (_, report) = checked(STDERR[..STDERR.len() - 5].to_vec()).unwrap();
     let account = &report.reconciliation;
