@@ -99,7 +99,8 @@ impl Diagnosis {
         all.any(|one| one.severity != Severity::Note)
     }
 
-    /// Sorts the findings: statements that none explains, then by severity and maximum gain.
+    /// Sorts the findings by severity and maximum gain. That of a statement that none explains is its unexplained
+    /// share of the time, so it follows the cause of more: a busy server makes statements slow that do little.
     pub fn sort(&mut self) {
         self.findings.sort_by(|a, b| {
             let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
@@ -109,10 +110,10 @@ impl Diagnosis {
                 first.is_none_or(|form| *form == Form::ByHand)
             };
             let is_explanation = |one: &Finding| !one.is_unexplained();
-            is_explanation(a)
-                .cmp(&is_explanation(b))
-                .then(a.severity.cmp(&b.severity))
+            a.severity
+                .cmp(&b.severity)
                 .then(won(b).total_cmp(&won(a)))
+                .then(is_explanation(a).cmp(&is_explanation(b)))
                 .then(by_hand(a).cmp(&by_hand(b)))
                 .then_with(|| a.rule.cmp(b.rule))
                 .then_with(|| a.title.cmp(&b.title))
@@ -154,6 +155,30 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
 mod tests {
     use super::synthetic::{EvidenceBuilder, statement, table};
     use super::*;
+
+    #[test]
+    fn unexplained_statement_follows_the_cause_of_more() {
+        let finding = |rule: &'static str, gain: f64| Finding {
+            rule,
+            severity: Severity::Problem,
+            subject: finding::Subject::setting("work_mem".to_owned()),
+            title: String::new(),
+            evidence: Vec::new(),
+            cost: None,
+            max_gain: Some(gain),
+            changes: Vec::new(),
+            risk: String::new(),
+        };
+        for (gain, first) in [(0.6, "missing-index"), (0.1, "unexplained")] {
+            let mut diagnosis = Diagnosis {
+                findings: vec![finding("unexplained", 0.16), finding("missing-index", gain)],
+                accounts: Vec::new(),
+                rules: Vec::new(),
+            };
+            diagnosis.sort();
+            assert_eq!(diagnosis.findings[0].rule, first);
+        }
+    }
 
     #[test]
     fn testable_finding_precedes_others_of_the_same_cause() {
