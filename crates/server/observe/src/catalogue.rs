@@ -45,7 +45,7 @@ const OWN_SCHEMAS: &str = "n.nspname NOT IN ('pg_catalog', 'information_schema',
 /// Columns: schema, name, kind, persistence, rows, bytes, partition of, partition key, options, columns
 /// (JSON: a list of name, definition, collation and statistics target), total count, whether it is locked, partition
 /// bound, whether it has statistics, seconds since the last ANALYZE, rows changed since. The largest relations come first, as far as the
-/// catalogue knows their sizes. Sizes and columns (their defaults, from 17 on) take a lock briefly. They are
+/// catalogue knows their sizes. Sizes, columns, partition keys and bounds take a lock briefly. They are
 /// omitted for exclusively locked relations, and for all relations if `open` is false.
 pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
     let generated = match version {
@@ -55,7 +55,10 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
         }
         _ => "",
     };
-    let closed = if open { LOCKED } else { "true" };
+    let closed = match open {
+        true => format!("c.oid IN ({LOCKED_RELATIONS})"),
+        false => "true".to_owned(),
+    };
     // From 14 on, -1 means unknown; before, 0 means unknown or empty.
     format!(
         "SELECT k.nspname, k.relname, \
@@ -70,7 +73,7 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
            JOIN pg_catalog.pg_class p ON p.oid = h.inhparent \
            JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace \
            WHERE k.relispartition AND h.inhrelid = k.oid LIMIT 1), \
-         CASE WHEN k.relkind = 'p' THEN pg_catalog.pg_get_partkeydef(k.oid) END, \
+         CASE WHEN k.relkind = 'p' AND NOT k.closed THEN pg_catalog.pg_get_partkeydef(k.oid) END, \
          pg_catalog.array_to_json(k.reloptions), \
          CASE WHEN NOT k.closed THEN (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(a.attname, \
              pg_catalog.format_type(a.atttypid, a.atttypmod) \
@@ -84,7 +87,8 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
            FROM pg_catalog.pg_attribute a \
            LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
            WHERE a.attrelid = k.oid AND a.attnum > 0 AND NOT a.attisdropped) END, \
-         k.in_all, k.closed, pg_catalog.pg_get_expr(k.relpartbound, k.oid), {HAS_STATISTICS}, \
+         k.in_all, k.closed, \
+         CASE WHEN NOT k.closed THEN pg_catalog.pg_get_expr(k.relpartbound, k.oid) END, {HAS_STATISTICS}, \
          {ANALYSED_AGO}, pg_catalog.pg_stat_get_mod_since_analyze(k.oid) \
          FROM (SELECT {CLASS_COLUMNS} {closed} AS closed, count(*) OVER () AS in_all \
            FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -111,25 +115,31 @@ const ANALYSED_AGO: &str = "extract(epoch FROM now() - greatest(\
      pg_catalog.pg_stat_get_last_analyze_time(k.oid), \
      pg_catalog.pg_stat_get_last_autoanalyze_time(k.oid)))::bigint";
 
-/// Condition that another session has an exclusive lock on the relation, or waits for one.
-const LOCKED: &str = "c.oid IN (SELECT l.relation FROM pg_catalog.pg_locks l \
-     WHERE l.relation IS NOT NULL AND l.mode = 'AccessExclusiveLock')";
+/// Query of the relations that another session has an exclusive lock on, or waits for one.
+const LOCKED_RELATIONS: &str = "SELECT l.relation FROM pg_catalog.pg_locks l \
+     WHERE l.relation IS NOT NULL AND l.mode = 'AccessExclusiveLock'";
 
 /// Columns by name: before 12, `c.*` has no `oid`.
 const CLASS_COLUMNS: &str = "c.oid, c.relname, c.relkind, c.relpersistence, c.reltuples, c.relpages, \
      c.relispartition, c.relpartbound, c.reloptions, n.nspname,";
 
 /// Columns: schema, table, name, definition, bytes, valid, ready, unique, primary, tablespace, total count.
-/// The largest indexes come first. Sizes are read as for relations.
+/// The largest indexes come first. Sizes are read as for relations. A definition takes a lock on the table briefly, so
+/// that it is NULL if the table is exclusively locked.
 pub(crate) fn indexes(most: usize, open: bool) -> String {
-    let closed = if open { LOCKED } else { "true" };
+    let closed = match open {
+        true => format!("c.oid IN ({LOCKED_RELATIONS})"),
+        false => "true".to_owned(),
+    };
     format!(
-        "SELECT k.nspname, k.on_table, k.relname, pg_catalog.pg_get_indexdef(k.oid), \
+        "SELECT k.nspname, k.on_table, k.relname, \
+         CASE WHEN NOT k.table_locked THEN pg_catalog.pg_get_indexdef(k.oid) END, \
          CASE WHEN k.relkind = 'i' AND NOT k.closed THEN pg_catalog.pg_relation_size(k.oid) END, \
-         k.indisvalid, k.indisready, k.indisunique, k.indisprimary, t.spcname, k.in_all, k.closed \
+         k.indisvalid, k.indisready, k.indisunique, k.indisprimary, t.spcname, k.in_all, \
+         k.closed AND NOT k.table_locked \
          FROM (SELECT c.oid, c.relname, c.relkind, c.reltablespace, n.nspname, o.relname AS on_table, \
              i.indisvalid, i.indisready, i.indisunique, i.indisprimary, {closed} AS closed, \
-             count(*) OVER () AS in_all \
+             i.indrelid IN ({LOCKED_RELATIONS}) AS table_locked, count(*) OVER () AS in_all \
            FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
            JOIN pg_catalog.pg_class o ON o.oid = i.indrelid \
            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -140,8 +150,9 @@ pub(crate) fn indexes(most: usize, open: bool) -> String {
 }
 
 /// Columns: schema, name, argument types, definition, source, total count. The source has defaults and settings, which
-/// may be secrets, so that only its hash may be kept.
-pub(crate) fn functions(version: u32, most: usize) -> String {
+/// may be secrets, so that only its hash may be kept. A body in standard SQL may lock the tables that it names. It is
+/// omitted if `open` is false.
+pub(crate) fn functions(version: u32, most: usize, open: bool) -> String {
     let kind = match version {
         110_000.. => {
             "CASE p.prokind WHEN 'a' THEN 'aggregate' WHEN 'w' THEN 'window function' \
@@ -154,7 +165,7 @@ pub(crate) fn functions(version: u32, most: usize) -> String {
     };
     // The body in standard SQL, from 14 on.
     let body = match version {
-        140_000.. => "coalesce(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc)",
+        140_000.. if open => "coalesce(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc)",
         _ => "p.prosrc",
     };
     format!(

@@ -21,8 +21,25 @@ pub(crate) fn read_functions(
     database: &str,
     version: u32,
 ) {
-    let question = catalogue::functions(version, OBJECTS_MAX);
-    let rows = read(facts, questions, database, "functions", &question);
+    let question = |open| catalogue::functions(version, OBJECTS_MAX, open);
+    let rows = match query_in_transaction(questions, &question(true)) {
+        Ok(rows) => {
+            note_left_out(facts, database, "functions", &rows);
+            rows
+        }
+        // Another session may have locked a table that a body names.
+        Err(error) => {
+            let rows = read(facts, questions, database, "functions", &question(false));
+            if !rows.is_empty() {
+                let text = format!(
+                    "the bodies of functions in standard SQL of the database {database} are not in the hashes: {}",
+                    error.message
+                );
+                note(facts, "functions", Some(database), text);
+            }
+            rows
+        }
+    };
     facts.functions.extend(rows.iter().map(|row| FunctionFact {
         database: database.to_owned(),
         schema: text_at(row, 0),
@@ -61,19 +78,7 @@ fn read(
 ) -> Vec<Row> {
     match query_in_transaction(questions, question) {
         Ok(rows) => {
-            let total: usize = rows
-                .first()
-                .map_or(0, |row| text_at(row, TOTAL).parse().unwrap_or(0));
-            if total > rows.len() {
-                facts.notes.push(FactNote {
-                    about: what.to_owned(),
-                    text: format!(
-                        "the last {what} of the database {database} by name are left out"
-                    ),
-                    count: Some((total - rows.len()) as u64),
-                    database: Some(database.to_owned()),
-                });
-            }
+            note_left_out(facts, database, what, &rows);
             rows
         }
         Err(error) => {
@@ -81,6 +86,20 @@ fn read(
             note(facts, what, Some(database), text);
             Vec::new()
         }
+    }
+}
+
+fn note_left_out(facts: &mut Facts, database: &str, what: &str, rows: &[Row]) {
+    let total: usize = rows
+        .first()
+        .map_or(0, |row| text_at(row, TOTAL).parse().unwrap_or(0));
+    if total > rows.len() {
+        facts.notes.push(FactNote {
+            about: what.to_owned(),
+            text: format!("the last {what} of the database {database} by name are left out"),
+            count: Some((total - rows.len()) as u64),
+            database: Some(database.to_owned()),
+        });
     }
 }
 

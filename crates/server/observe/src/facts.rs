@@ -375,18 +375,31 @@ fn indexes(facts: &mut Facts, questions: &mut QueryConnection<'_>, database: &st
     let Some(rows) = query_largest(facts, questions, database, "indexes", room, question) else {
         return;
     };
+    let mut undefined = 0;
     for row in rows {
+        let Some(definition) = optional_text_at(&row, 3) else {
+            undefined += 1;
+            continue;
+        };
         facts.indexes.push(IndexFact {
             database: database.to_owned(),
             schema: text_at(&row, 0),
             table: text_at(&row, 1),
             name: text_at(&row, 2),
-            definition: text_at(&row, 3),
+            definition,
             bytes: text_at(&row, 4).parse().ok(),
             valid: text_at(&row, 5) == "t",
             ready: text_at(&row, 6) == "t",
             key: IndexKey::new(text_at(&row, 7) == "t", text_at(&row, 8) == "t"),
             tablespace: optional_text_at(&row, 9),
+        });
+    }
+    if undefined > 0 {
+        facts.notes.push(FactNote {
+            about: "indexes".to_owned(),
+            text: format!("indexes of locked tables of the database {database} are left out"),
+            count: Some(undefined),
+            database: Some(database.to_owned()),
         });
     }
 }

@@ -351,11 +351,35 @@ fn objects_beyond_a_limit_are_noted_for_each_database() {
 fn relations_that_are_locked_go_without_sizes() {
     let server = Server::start(18);
     let mut other = server.client();
+    other
+        .batch_execute(
+            "CREATE TABLE open (id int PRIMARY KEY);
+             CREATE TABLE part (id int) PARTITION BY LIST (id);
+             CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+             CREATE FUNCTION parts() RETURNS bigint LANGUAGE sql BEGIN ATOMIC SELECT count(*) FROM part; END",
+        )
+        .unwrap();
     let mut transaction = other.transaction().unwrap();
     transaction
-        .batch_execute("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE")
+        .batch_execute("LOCK TABLE orders, part, part_1 IN ACCESS EXCLUSIVE MODE")
         .unwrap();
     let facts = server.facts("postgres");
+    let part = facts.relations.iter().find(|one| one.name == "part_1");
+    assert_eq!(
+        part.map(|one| &one.partition_bound),
+        Some(&None),
+        "{:?}",
+        facts.notes
+    );
+    // Its indexes are left out, and those of other tables are not.
+    assert!(facts.indexes.iter().any(|one| one.table != "orders"));
+    assert!(!facts.indexes.iter().any(|one| one.table == "orders"));
+    let left_out = "indexes of locked tables of the database postgres are left out";
+    assert!(facts.notes.iter().any(|note| note.text == left_out));
+    // A body that names a locked table is left out, and its function is not.
+    assert!(facts.functions.iter().any(|one| one.name == "parts"));
+    let note = facts.notes.iter().find(|note| note.about == "functions");
+    assert!(note.is_some_and(|note| note.text.contains("not in the hashes")));
     let orders = facts
         .relations
         .iter()
