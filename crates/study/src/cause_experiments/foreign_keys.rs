@@ -1,17 +1,18 @@
 //! Proposes indexes on the columns of foreign keys. Deleting a row, or changing its key, searches each table
 //! that references it, and PostgreSQL creates no index for that search.
 
-use connect::login::QueryConnection;
 use diagnose::Change;
-use plans::{MeasuredTimes, TriggerTime};
+use plans::MeasuredTimes;
 
+use super::statement_trial::TrialConnection;
 use super::{EXPENSIVE, Intervention};
 use crate::environment::quote_literal;
+use crate::notes;
 
 /// Proposes an index for each foreign key below an expensive trigger that has none. Cascades are followed, since
 /// the trigger's time includes the triggers of the rows that it deletes.
 pub(super) fn propose(
-    connection: &mut QueryConnection<'_>,
+    connection: &mut TrialConnection<'_>,
     times: &MeasuredTimes,
 ) -> Vec<Intervention> {
     let expensive = times
@@ -20,7 +21,17 @@ pub(super) fn propose(
         .filter(|one| one.ms >= EXPENSIVE * times.total_ms());
     let mut all: Vec<Intervention> = Vec::new();
     for trigger in expensive {
-        for key in unindexed_keys(connection, trigger) {
+        let Some(constraint) = &trigger.constraint else {
+            continue;
+        };
+        let keys = unindexed_keys(connection, constraint, &trigger.relation);
+        let keys = keys.unwrap_or_else(|reason| {
+            notes::note(&format!(
+                "The foreign keys below the constraint {constraint} could not be read, so that no index on them is tried: {reason}."
+            ));
+            Vec::new()
+        });
+        for key in keys {
             let sql = format!("CREATE INDEX ON {} ({});", key.table, key.columns);
             if all.iter().any(|one| one.trial.contains(&sql)) {
                 continue;
@@ -51,14 +62,13 @@ struct UnindexedKey {
     columns: String,
 }
 
-/// Returns the foreign keys without an index among the trigger's constraint and those that it cascades to.
+/// Returns the foreign keys without an index among a constraint, which references the relation, and those that it
+/// cascades to.
 fn unindexed_keys(
-    connection: &mut QueryConnection<'_>,
-    trigger: &TriggerTime,
-) -> Vec<UnindexedKey> {
-    let Some(constraint) = &trigger.constraint else {
-        return Vec::new();
-    };
+    connection: &mut TrialConnection<'_>,
+    constraint: &str,
+    relation: &str,
+) -> Result<Vec<UnindexedKey>, String> {
     let question = format!(
         "WITH RECURSIVE fk AS (\
            SELECT c.oid, c.conname, c.conrelid, c.conkey FROM pg_catalog.pg_constraint c \
@@ -76,10 +86,11 @@ fn unindexed_keys(
            AND i.indisvalid AND i.indpred IS NULL \
            AND (i.indkey::int2[])[0:pg_catalog.cardinality(fk.conkey) - 1] OPERATOR(pg_catalog.@>) fk.conkey)",
         quote_literal(constraint),
-        quote_literal(&trigger.relation)
+        quote_literal(relation)
     );
-    let rows = connection.query(&question).unwrap_or_default();
-    rows.into_iter()
+    let rows = connection.query(&question)?;
+    let keys = rows
+        .into_iter()
         .filter_map(|row| {
             let [constraint, table, columns]: [Option<String>; 3] = row.try_into().ok()?;
             Some(UnindexedKey {
@@ -88,5 +99,6 @@ fn unindexed_keys(
                 columns: columns?,
             })
         })
-        .collect()
+        .collect();
+    Ok(keys)
 }

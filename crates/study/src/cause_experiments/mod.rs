@@ -12,8 +12,8 @@ mod statement_trial;
 
 use std::collections::HashSet;
 
-use connect::login::{Dialer, QueryConnection};
-use diagnose::{Change, Cost, Diagnosis, Fact, Finding, Unit};
+use connect::login::Dialer;
+use diagnose::{Change, Cost, Diagnosis, Fact, Finding, StatementAccount, Unit};
 use observe::Example;
 use plans::MeasuredTimes;
 use sql::Fingerprint;
@@ -24,7 +24,7 @@ use crate::error::ExperimentError;
 use crate::failure::Failure;
 use crate::notes;
 use crate::prove_findings::FindingsRequest;
-use statement_trial::{execute_trial, is_executable};
+use statement_trial::{TrialConnection, execute_trial, is_executable};
 
 /// Name that stands in place of a rule in findings of experiments.
 const EXPERIMENT: &str = "experiment";
@@ -95,9 +95,7 @@ fn try_all(
     let dialer = Dialer::new(&target).map_err(ExperimentError::from)?;
     // As the owner, who may create indexes.
     let login = engine.logins.login(&target, "", "", "rehearse");
-    let mut connection = dialer
-        .open_query_connection(&login)
-        .map_err(|error| Failure::could_not(error.message))?;
+    let mut connection = TrialConnection::new(&dialer, &login);
     for finding in &mut diagnosis.findings {
         let Some(example) = finding
             .subject
@@ -108,7 +106,7 @@ fn try_all(
         else {
             continue;
         };
-        if request.interrupt.is_requested() || connection.is_closed() {
+        if request.interrupt.is_requested() {
             break;
         }
         if let Some(found) = find_cause(&mut connection, example, finding) {
@@ -117,8 +115,7 @@ fn try_all(
                 .iter_mut()
                 .find(|one| Some(one.fingerprint) == finding.subject.fingerprint);
             if let (Some(account), Some(cost)) = (account, found.cost) {
-                account.explained_share = (cost.ns / account.ns.max(1.0)).min(1.0);
-                account.explained_by.push(EXPERIMENT);
+                credit_experiment(account, cost);
             }
             *finding = found;
         }
@@ -126,19 +123,26 @@ fn try_all(
     Ok(())
 }
 
+/// Adds the time that a confirmed cause explains to what findings explained before.
+fn credit_experiment(account: &mut StatementAccount, cost: Cost) {
+    let share = cost.ns / account.ns.max(1.0);
+    account.explained_share = (account.explained_share + share).min(1.0);
+    account.explained_by.push(EXPERIMENT);
+}
+
 /// Tries interventions for a statement. Returns the finding of the best one that confirms a cause; otherwise
 /// adds the measured parts to the given finding.
 fn find_cause(
-    connection: &mut QueryConnection<'_>,
+    connection: &mut TrialConnection<'_>,
     example: &Example,
     finding: &mut Finding,
 ) -> Option<Finding> {
     let before = match execute_trial(connection, example, &[]) {
         Ok(before) => before,
-        Err(error) => {
+        Err(reason) => {
             notes::note(&format!(
-                "A statement could not be executed for the experiment: {}.",
-                error.message
+                "The statement {} could not be executed for the experiment: {reason}.",
+                finding.subject.name
             ));
             return None;
         }
@@ -148,8 +152,15 @@ fn find_cause(
     proposed.truncate(INTERVENTIONS_MAX);
     let mut best: Option<(f64, Intervention, MeasuredTimes)> = None;
     for intervention in proposed {
-        let Ok(after) = execute_trial(connection, example, &intervention.trial) else {
-            continue;
+        let after = match execute_trial(connection, example, &intervention.trial) {
+            Ok(after) => after,
+            Err(reason) => {
+                notes::note(&format!(
+                    "The experiment '{}' failed, so that its cause is neither confirmed nor excluded: {reason}.",
+                    intervention.change.words
+                ));
+                continue;
+            }
         };
         let left = after.total_ms() / before.total_ms().max(f64::MIN_POSITIVE);
         let is_best = best.as_ref().is_none_or(|(least, ..)| left < *least);
@@ -228,5 +239,32 @@ fn confirmed(
         max_gain: unexplained.max_gain.map(|share| share * won),
         changes: vec![intervention.change],
         risk: intervention.risk.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confirmed_cause_adds_to_the_explained_share() {
+        let mut account = StatementAccount {
+            fingerprint: Fingerprint(1),
+            sql: "delete from basket where id = $1".to_owned(),
+            ns: 10e9,
+            share: 0.5,
+            explained_share: 0.4,
+            explained_by: vec!["lock-waits"],
+            needs_explanation: true,
+        };
+        let cost = |ns| Cost {
+            ns,
+            share: 0.0,
+            cpu_share: None,
+        };
+        credit_experiment(&mut account, cost(5e9));
+        assert!((account.explained_share - 0.9).abs() < 1e-9);
+        credit_experiment(&mut account, cost(5e9));
+        assert!((account.explained_share - 1.0).abs() < 1e-9);
     }
 }
