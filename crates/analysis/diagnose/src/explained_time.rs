@@ -11,8 +11,11 @@ use sql::Fingerprint;
 use statistics::Unit;
 
 use super::evidence::{Evidence, StatementEvidence};
-use super::finding::{Change, Fact, Finding, LOCK_WAITS, Severity, Subject, SubjectKind};
-use super::statement_text::{parse_name, tables};
+use super::finding::{
+    COMMIT_FLUSH, Change, Fact, Finding, LOCK_WAITS, Severity, Subject, SubjectKind,
+};
+use super::rules::{explained_waits, flush_ns};
+use super::statement_text::{parse_name, shorten, tables};
 use super::threshold::{Threshold, Thresholds};
 use plans::Plan;
 
@@ -86,6 +89,7 @@ pub(super) fn account_statements(
     thresholds: &Thresholds,
     findings: &[Finding],
 ) -> Vec<StatementAccount> {
+    let lock_waits = explained_waits(evidence, thresholds);
     let mut accounts = Vec::new();
     let mut accounted = 0.0;
     for one in &evidence.statements {
@@ -102,6 +106,11 @@ pub(super) fn account_statements(
                 explained_by.push(finding.rule);
             }
         }
+        // Waits of several statements for one lock are one finding, so they are credited once, to those that waited.
+        if let Some(ns) = lock_waits.get(&one.fingerprint) {
+            explained_ns += ns;
+            explained_by.push(LOCK_WAITS);
+        }
         explained_by.dedup();
         accounts.push(StatementAccount {
             fingerprint: one.fingerprint,
@@ -116,18 +125,16 @@ pub(super) fn account_statements(
     accounts
 }
 
-/// Returns the part of a statement's time that a finding explains, in nanoseconds.
+/// Returns the part of a statement's time that a finding explains, in nanoseconds; 0 for waits for locks, which are
+/// credited separately.
 fn explained_time(evidence: &Evidence, finding: &Finding, one: &StatementEvidence) -> f64 {
     let Some(cost) = finding.cost.filter(|_| finding.severity != Severity::Note) else {
         return 0.0;
     };
-    // Waits of several statements for one lock are one finding.
-    if finding.rule == LOCK_WAITS {
-        let own_ns = match finding.subject.fingerprint {
-            Some(fingerprint) if fingerprint == one.fingerprint => cost.ns,
-            _ => 0.0,
-        };
-        return evidence.lock_ns(one).max(own_ns).min(one.ns);
+    match finding.rule {
+        LOCK_WAITS => return 0.0,
+        COMMIT_FLUSH => return flush_ns(evidence, one).min(one.ns),
+        _ => {}
     }
     let won_ns = cost
         .ns
@@ -255,10 +262,7 @@ fn finding(
     unexplained: f64,
 ) -> Finding {
     let work = Work::of(one);
-    let name: String = match one.sql.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &one.sql[..end]),
-        None => one.sql.clone(),
-    };
+    let name = shorten(&one.sql);
     let per_call = match (work.blocks, work.rows) {
         (Some((blocks, _)), Some(rows)) => {
             format!("{} blocks per call for {}", grouped(blocks), rows_of(rows))
@@ -413,6 +417,61 @@ mod tests {
         // One with little of the time needs none either.
         let rare = with(2, 0.2, 4_000);
         assert!(!rare.findings.iter().any(|one| one.rule == UNEXPLAINED));
+    }
+
+    /// Two statements that wait for locks of different sessions, and one that holds a lock and works.
+    fn with_locks() -> Diagnosis {
+        const HOLDER: &str = "update stock set n = n - $1";
+        let evidence = EvidenceBuilder::new()
+            .statement(
+                statement(1, DELETE)
+                    .took(80, 20.0)
+                    .waiting("Lock", "transactionid", 160),
+            )
+            .statement(statement(2, "update a set b = $1").took(80, 20.0).waiting(
+                "Lock",
+                "transactionid",
+                120,
+            ))
+            .statement(statement(3, HOLDER).took(80, 20.0))
+            .blocking(DELETE, HOLDER, 100)
+            .blocking("update a set b = $1", "update a set c = $1", 100)
+            .evidence();
+        diagnose(&evidence, &Thresholds::default())
+    }
+
+    #[test]
+    fn lock_time_is_credited_once_and_to_those_that_waited() {
+        let diagnosis = with_locks();
+        let of_locks = diagnosis.findings.iter();
+        let of_locks = of_locks.filter(|one| one.rule == LOCK_WAITS);
+        assert_eq!(of_locks.count(), 2);
+        let explained = |id| {
+            let mut all = diagnosis.accounts.iter();
+            let account = all.find(|one| one.fingerprint == Fingerprint(id)).unwrap();
+            (account.explained_share * 100.0).round()
+        };
+        assert_eq!(
+            [explained(1), explained(2), explained(3)],
+            [40.0, 30.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn flush_explains_the_statements_that_waited_for_it() {
+        let evidence = EvidenceBuilder::new()
+            .statement(
+                statement(1, "commit")
+                    .took(1_000, 30.0)
+                    .waiting("IO", "WalSync", 480),
+            )
+            .statement(statement(2, DELETE).took(80, 30.0))
+            .evidence();
+        let accounts = diagnose(&evidence, &Thresholds::default()).accounts;
+        let shares: Vec<f64> = accounts.iter().map(|one| one.explained_share).collect();
+        assert_eq!(accounts[0].explained_by, [COMMIT_FLUSH]);
+        assert!((shares[0] - 0.8).abs() < 1e-9, "{shares:?}");
+        assert_eq!(shares[1], 0.0, "{accounts:#?}");
     }
 
     #[test]

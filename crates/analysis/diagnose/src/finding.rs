@@ -8,6 +8,12 @@ pub use statistics::Unit;
 /// Name of the rule whose findings hold for all statements that wait for locks.
 pub(crate) const LOCK_WAITS: &str = "lock-waits";
 
+/// Name of the rule whose finding holds for all statements that wait for the flush of the write-ahead log.
+pub(crate) const COMMIT_FLUSH: &str = "commit-flush";
+
+/// Risk of [`Change::without_compilation`].
+pub const COMPILATION_RISK: &str = "long analytical statements may take longer without compilation; a greater jit_above_cost leaves these alone";
+
 /// Severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -192,6 +198,11 @@ impl Change {
             words: words.into(),
             form: Form::Setting(name.to_owned(), value.into()),
         }
+    }
+
+    /// Creates the change that turns just-in-time compilation off.
+    pub fn without_compilation() -> Self {
+        Change::setting("do not compile", "jit", "off")
     }
 
     /// Creates a rewriting of the workload.

@@ -38,7 +38,9 @@ pub use evidence::{
     Unavailable,
 };
 pub use explained_time::StatementAccount;
-pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit};
+pub use finding::{
+    COMPILATION_RISK, Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit,
+};
 pub use history::{History, Repetition, SessionAccount, SessionStep, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
 pub use rules::{RULES, Rule};

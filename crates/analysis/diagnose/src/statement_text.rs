@@ -4,6 +4,17 @@
 //! That is enough to find a table after `insert into` and the columns after `set`. Nothing is
 //! guessed.
 
+/// Maximum length of a statement in a title, in characters.
+const TITLE_CHARACTERS_MAX: usize = 60;
+
+/// Shortens SQL for a title.
+pub(super) fn shorten(sql: &str) -> String {
+    match sql.char_indices().nth(TITLE_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &sql[..end]),
+        None => sql.to_owned(),
+    }
+}
+
 /// Splits normalised SQL into words and symbols; a dotted name is one word.
 pub(super) fn words(sql: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '"');

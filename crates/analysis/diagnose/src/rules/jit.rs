@@ -2,7 +2,7 @@
 
 use super::Rule;
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
-use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::finding::{COMPILATION_RISK, Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
 use cpu_profile::phases::Phase;
 use statistics::Unit;
@@ -89,7 +89,7 @@ fn finding(
         Fact::new("cost of the plan", cost, Unit::Count, "plan (EXPLAIN)")
             .check("EXPLAIN (ANALYZE) of the statement: Timing of JIT, Total"),
     );
-    let mut changes = vec![Change::setting("do not compile", "jit", "off")];
+    let mut changes = vec![Change::without_compilation()];
     if cost > 0.0 {
         changes.push(Change::setting(
             "compile only what costs ten times more",
@@ -106,8 +106,7 @@ fn finding(
         cost: won_ns.map(|ns| evidence.cost(one, ns)),
         max_gain: won_ns.map(|ns| evidence.share(ns)),
         changes,
-        risk: "long analytical statements may take longer without compilation; a greater jit_above_cost leaves these alone"
-            .to_owned(),
+        risk: COMPILATION_RISK.to_owned(),
     })
 }
 

@@ -1,11 +1,14 @@
 //! Statements that wait for locks, the holders of these locks, and deadlocks.
 
+use std::collections::HashMap;
+
 use super::Rule;
 use super::lock_chains::{Chain, LockKind, Root, lock_chain};
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, LOCK_WAITS, Severity, Subject};
+use crate::statement_text::shorten;
 use crate::threshold::{Threshold, Thresholds};
-use sql::{StatementClass, classify};
+use sql::{Fingerprint, StatementClass, classify};
 use statistics::Unit;
 use workload::Sqlstate;
 
@@ -35,6 +38,33 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             return Err(missing.clone());
         }
     }
+    let groups = wait_groups(evidence);
+    let all = groups.iter();
+    let mut findings: Vec<Finding> = all
+        .filter_map(|group| group.finding(evidence, thresholds))
+        .collect();
+    findings.extend(deadlocks(evidence));
+    Ok(findings)
+}
+
+/// Returns the time that each statement waited for locks, in nanoseconds, if a finding that is more than a note has it.
+pub(crate) fn explained_waits(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+) -> HashMap<Fingerprint, f64> {
+    let groups = wait_groups(evidence);
+    let explaining = groups.iter().filter(|group| {
+        let finding = group.finding(evidence, thresholds);
+        finding.is_some_and(|finding| finding.severity != Severity::Note)
+    });
+    explaining
+        .flat_map(|group| &group.0)
+        .map(|wait| (wait.statement.fingerprint, wait.ns))
+        .collect()
+}
+
+/// Groups the statements that wait by the session that they wait for. Each statement is in one group at most.
+fn wait_groups(evidence: &Evidence) -> Vec<WaitGroup<'_>> {
     let mut groups: Vec<WaitGroup<'_>> = Vec::new();
     for wait in evidence
         .statements
@@ -50,12 +80,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
             None => groups.push(WaitGroup(vec![wait])),
         }
     }
-    let all = groups.iter();
-    let mut findings: Vec<Finding> = all
-        .filter_map(|group| group.finding(evidence, thresholds))
-        .collect();
-    findings.extend(deadlocks(evidence));
-    Ok(findings)
+    groups
 }
 
 /// Waits of a statement for locks.
@@ -157,7 +182,7 @@ impl WaitGroup<'_> {
         let sql = &first.statement.sql;
         let held = match self.root().and_then(|root| root.statement.as_ref()) {
             Some(root) if root == sql => ", held by others of its kind".to_owned(),
-            Some(root) => format!(", held after: {}", shortened(root)),
+            Some(root) => format!(", held after: {}", shorten(root)),
             None => String::new(),
         };
         let share = (first.ns / first.statement.ns.max(1.0)).min(1.0);
@@ -178,19 +203,16 @@ impl WaitGroup<'_> {
         };
         let holder = match (&root.statement, root.is_idle()) {
             (Some(sql), true) => {
-                format!("a transaction that is idle after: {}", shortened(sql))
+                format!("a transaction that is idle after: {}", shorten(sql))
             }
             (Some(sql), false) => {
-                format!("a transaction that is {}: {}", root.state, shortened(sql))
+                format!("a transaction that is {}: {}", root.state, shorten(sql))
             }
             (None, _) => format!("a session that is {}", root.state),
         };
         let queue = match through {
             [] => String::new(),
-            [one, ..] => format!(
-                "; they queue after one that waits itself: {}",
-                shortened(one)
-            ),
+            [one, ..] => format!("; they queue after one that waits itself: {}", shorten(one)),
         };
         format!("{waiting} for {} held by {holder}{queue}", root.kind.noun())
     }
@@ -218,18 +240,11 @@ impl WaitGroup<'_> {
         }
         if self.0.len() > 1 {
             facts.extend(self.0.iter().map(|one| {
-                let what = format!("waited: {}", shortened(&one.statement.sql));
+                let what = format!("waited: {}", shorten(&one.statement.sql));
                 Fact::new(what, one.ns, Unit::Nanoseconds, one.from)
             }));
         }
         facts
-    }
-}
-
-fn shortened(sql: &str) -> String {
-    match sql.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &sql[..end]),
-        None => sql.to_owned(),
     }
 }
 
@@ -355,8 +370,6 @@ mod tests {
     use super::*;
     use crate::evidence::ServerLog;
     use crate::synthetic::{EvidenceBuilder, statement};
-    use sql::Fingerprint;
-    use std::collections::HashMap;
 
     fn with(samples: u64) -> EvidenceBuilder {
         EvidenceBuilder::new()

@@ -31,6 +31,8 @@ mod suggested_indexes;
 mod transactions;
 mod useless_indexes;
 
+pub(crate) use commit_flush::flush_ns;
+pub(crate) use lock_waits::explained_waits;
 pub(crate) use missing_index::ROWS as INDEX_ROWS;
 
 use schemars::JsonSchema;
