@@ -136,10 +136,18 @@ fn what_is_no_history_or_of_another_workload_is_refused() {
         Some(0)
     );
     refused(&["add", "h", "2.run"], "give each its own history");
+    refused(&["add", "1.run", "2.run"], "1.run is a run, not a history");
+    std::fs::create_dir(room.path().join("other")).unwrap();
+    std::fs::write(room.path().join("other/notes.txt"), "").unwrap();
     refused(
-        &["add", "1.run", "2.run"],
-        "1.run is no history: it contains ",
+        &["show", "other"],
+        "other is no history: it contains notes.txt",
     );
+    refused(
+        &["add", "new", "1.run", "none.run"],
+        "none.run does not exist",
+    );
+    assert!(!room.path().join("new").exists());
     // A cut table is an error, not an empty history.
     let entry = first_entry(&room.path().join("h"));
     let table = entry.join("numbers.parquet");

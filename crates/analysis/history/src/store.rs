@@ -61,8 +61,15 @@ pub enum HistoryError {
         /// Cause.
         error: std::io::Error,
     },
+    /// The directory is a run, which belongs after the history.
+    #[error(
+        "{0} is a run, not a history; the history comes first: `rehearse history add HISTORY NAME.run`"
+    )]
+    Run(PathBuf),
     /// The directory has other contents.
-    #[error("{path} is no history: it contains {found}; give a new directory")]
+    #[error(
+        "{path} is no history: it contains {found}; give the directory of a history, or one that does not exist"
+    )]
     Foreign {
         /// Path of the history.
         path: PathBuf,
@@ -112,6 +119,9 @@ impl Store {
             action: "read",
             error,
         };
+        if path.join("manifest.json").exists() {
+            return Err(HistoryError::Run(path.to_owned()));
+        }
         let mut runs = Vec::new();
         let entries = match std::fs::read_dir(path) {
             Ok(entries) => Some(entries),

@@ -23,9 +23,14 @@ pub fn run(options: &crate::options::history::History) -> Result<ExitStatus, Fai
 
 fn add(options: &HistoryAdd) -> Result<ExitStatus, Failure> {
     let mut store = Store::open(&options.history).map_err(to_failure)?;
-    for run in &options.runs {
+    // All are read first, so that nothing is added if one cannot be.
+    let numbers = options
+        .runs
+        .iter()
+        .map(|run| read_numbers(run, &options.label));
+    let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+    for (run, numbers) in options.runs.iter().zip(numbers) {
         let name = run.display().to_string();
-        let numbers = read_numbers(run, &options.label)?;
         let history = options.history.display();
         terminal::note(&match store.add(&name, numbers).map_err(to_failure)? {
             Added::New => format!("{name}: added to {history}, run {}", store.runs().len()),
@@ -71,9 +76,9 @@ fn export(options: &HistoryExport) -> Result<ExitStatus, Failure> {
 fn to_failure(error: HistoryError) -> Failure {
     match error {
         HistoryError::Archive(error) => error.into(),
-        HistoryError::Foreign { .. } | HistoryError::OtherWorkload { .. } => {
-            Failure::usage(error.to_string())
-        }
+        HistoryError::Run(_)
+        | HistoryError::Foreign { .. }
+        | HistoryError::OtherWorkload { .. } => Failure::usage(error.to_string()),
         HistoryError::Directory { .. } => Failure::could_not(error.to_string()),
     }
 }

@@ -15,7 +15,7 @@ pub struct History {
 /// Actions of `rehearse history`.
 #[derive(Debug, Subcommand)]
 pub enum HistoryAction {
-    /// Add the numbers of runs. The runs themselves can be deleted then.
+    /// Add the numbers of runs.
     Add(HistoryAdd),
     /// Show the runs, and how the times and the work of statements developed.
     Show(HistoryShow),

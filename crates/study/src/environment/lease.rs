@@ -47,7 +47,7 @@ impl LeasePurpose {
             LeasePurpose::Exploration => ("a command", ""),
         };
         format!(
-            "this sandbox still has the snapshot of {what} that did not end, so its data may not be those that you loaded; {instead}bring back the data from before it with `rehearse sandbox restore`"
+            "the sandbox still has the snapshot of {what} that did not end, so its data may not be those that you loaded; {instead}bring back the data from before it with `rehearse sandbox restore NAME`"
         )
     }
 }

@@ -206,7 +206,7 @@ impl Proof {
                 clock::duration_text(time.as_nanos() as i64)
             };
             return Err(ExperimentError::Failed(format!(
-                "{} are too short for a verdict: a run takes {} with restoring, and at least {runs} are needed ({} to know the noise, {BLOCKS_MIN} blocks of {of_block}); give --time-budget {} or more, or a part of the workload (`rehearse slice`)",
+                "{} are too short for a verdict: a run takes {} with restoring, and at least {runs} are needed ({} to know the noise, {BLOCKS_MIN} blocks of {of_block}); give --time-budget {} or more and another directory with -o, or a part of the workload (`rehearse slice`)",
                 text(plan.within_s),
                 text(first.took_s),
                 plan.noise_runs,
