@@ -138,10 +138,7 @@ fn follow(steps: &[Step]) {
             "lines are lost or read twice"
         );
     }
-    if steps
-        .iter()
-        .all(|step| matches!(step, Step::Append(_) | Step::Wait))
-    {
+    if steps.iter().all(|step| matches!(step, Step::Append(_))) {
         let whole = fs::read(directory.path().join("postgresql.log")).expect("the log");
         let mut at_once = EventCollector::default();
         let read = capture_bytes(whole, Some(LogFormat::Stderr), Some(PREFIX), &mut at_once);

@@ -58,7 +58,8 @@ impl Site for RecordingSite {
             .expect("no check failed")
             .push(request.clone());
         match request.uri().path() {
-            "/panic" => panic!("a handler that fails"),
+            // A fuzzer ends at each panic, also at one that is caught.
+            "/panic" if !cfg!(fuzzing) => panic!("a handler that fails"),
             _ => text_reply(StatusCode::OK, "here"),
         }
     }

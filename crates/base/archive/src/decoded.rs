@@ -210,7 +210,10 @@ impl Levels {
             }
             if level >= highest - 1 {
                 decoded.indices.push(index(level));
-                if let Some((_, end)) = decoded.lists.last_mut() {
+                // In damaged data an element may follow a null list.
+                if let Some((_, end)) = decoded.lists.last_mut()
+                    && *end != NULL_INDEX
+                {
                     *end += 1;
                 }
             }

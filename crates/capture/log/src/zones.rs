@@ -186,7 +186,8 @@ pub(super) fn resolve(given: &ZoneReading, evidence: &ZoneEvidence) -> (ZoneRead
     let too_early = age_us(by_default).is_some_and(|age_us| age_us < -5 * US_PER_MINUTE);
     if too_early {
         let quarters = age_us(by_default).map(|age_us| age_us.div_euclid(15 * US_PER_MINUTE));
-        let minutes = by_default + quarters.unwrap_or(0) as i32 * 15;
+        let quarters = quarters.unwrap_or(0).clamp(-QUARTERS_MAX, QUARTERS_MAX);
+        let minutes = by_default + quarters as i32 * 15;
         if fits(minutes) {
             reading.found.push((zone.clone(), minutes));
             notes.push(format!(
@@ -233,6 +234,9 @@ pub(super) fn to_utc(zone: &TimeZone, local_us: i64, after_us: i64) -> Option<i6
         false => first,
     })
 }
+
+/// Number of quarters of an hour in a day. No zone is further from another.
+const QUARTERS_MAX: i64 = 24 * 4;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,9 @@ pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
             return url(rest);
         }
     }
-    if given.contains("://") {
+    // The value of a pair may contain an address.
+    let scheme = given.split_once("://").map(|(scheme, _)| scheme);
+    if scheme.is_some_and(|scheme| !scheme.contains(['=', ' ', '\''])) {
         return Err("its scheme is not postgres://".to_owned());
     }
     key_values(given)

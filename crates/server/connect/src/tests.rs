@@ -11,6 +11,12 @@ fn target(given: &str) -> Result<Target, TargetError> {
 }
 
 #[test]
+fn value_of_a_pair_may_contain_an_address() {
+    let target = target("host=h password='a://b' dbname=shop").unwrap();
+    assert_eq!(target.database.as_deref(), Some("shop"));
+}
+
+#[test]
 fn urls_and_pairs_say_the_same() {
     let url = target("postgres://app:s%40cret@db.example:6543/shop?connect_timeout=3").unwrap();
     let pairs = target(
