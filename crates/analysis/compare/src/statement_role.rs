@@ -93,6 +93,33 @@ const MORE_CATALOGUES: [&str; 5] = ["type", "user", "user_mapping*", "views", "w
 /// Functions whose arguments have the word FROM.
 const WITH_FROM: [&str; 5] = ["extract", "overlay", "position", "substring", "trim"];
 
+/// Functions of `pg_catalog` that read the server's state; those that end in `*` stand for all with this beginning.
+const STATE_FUNCTIONS: [&str; 7] = [
+    "current_database",
+    "current_schema*",
+    "current_setting",
+    "pg_backend_pid",
+    "pg_get_*",
+    "set_config",
+    "version",
+];
+
+/// Functions of the server that may stand in FROM next to catalogues.
+const SET_FUNCTIONS: [&str; 12] = [
+    "aclexplode",
+    "array_*",
+    "current_schema*",
+    "generate_*",
+    "json_*",
+    "jsonb_*",
+    "pg_*",
+    "regexp_*",
+    "string_to_*",
+    "unnest",
+    "xmltable",
+    "rows",
+];
+
 /// Words that end a list of tables.
 const ENDS_FROM: [&str; 12] = [
     "where",
@@ -136,18 +163,21 @@ fn is_dump(sql: &str, has_dump: bool) -> bool {
     is_dump_lock(sql) || lower.contains("_pg_dump_cursor") || has_dump && is_table_copy()
 }
 
+/// Whether a list has this name; an entry that ends in `*` stands for all with this beginning.
+fn has_name(list: &[&str], name: &str) -> bool {
+    list.iter().any(|known| match known.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == *known,
+    })
+}
+
 fn is_catalogue(schema: Option<&str>, name: &str) -> bool {
-    let is_known = |name: &str| {
-        let mut all = CATALOGUES.iter().chain(&MORE_CATALOGUES);
-        all.any(|known| match known.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == *known,
-        })
-    };
     match schema {
         Some("pg_catalog" | "information_schema") => true,
         Some(_) => false,
-        None => name.strip_prefix("pg_").is_some_and(is_known),
+        None => name
+            .strip_prefix("pg_")
+            .is_some_and(|name| has_name(&CATALOGUES, name) || has_name(&MORE_CATALOGUES, name)),
     }
 }
 
@@ -170,8 +200,8 @@ fn reads_catalogues_only(sql: &str) -> bool {
     catalogues > 0
 }
 
-/// Counts the catalogues that a statement reads, and calls of functions in their schema; `None` if it reads or writes
-/// another relation.
+/// Counts the catalogues that a statement reads; `None` if it reads or writes another relation, or calls a function of
+/// another schema. Without a catalogue, it counts calls of [`STATE_FUNCTIONS`] if it calls no other function.
 fn count_catalogues(words: &[Lexeme<'_>]) -> Option<usize> {
     let at = |place: usize| words.get(place);
     let is = |place: usize, word: &str| at(place).is_some_and(|one| one.is(word));
@@ -182,6 +212,7 @@ fn count_catalogues(words: &[Lexeme<'_>]) -> Option<usize> {
         .filter_map(|place| words[place].name())
         .collect();
     let mut catalogues = 0;
+    let (mut state_calls, mut other_calls) = (0, 0);
     // Whether a comma separates tables, and whether FROM belongs to a function, at each depth of brackets.
     let mut depths = vec![(false, false)];
     for (place, word) in words.iter().enumerate() {
@@ -204,18 +235,29 @@ fn count_catalogues(words: &[Lexeme<'_>]) -> Option<usize> {
         if word.is_symbol("(") {
             let function = previous.and_then(Lexeme::name).unwrap_or_default();
             depths.push((false, WITH_FROM.contains(&function.as_str())));
+            let schema = place.checked_sub(3).filter(|_| is_symbol(place - 2, "."));
+            let schema = schema.map(|place| words[place].name());
+            match schema {
+                Some(Some(schema)) if is_catalogue(Some(&schema), &function) => {
+                    let is_state = has_name(&STATE_FUNCTIONS, &function);
+                    state_calls += usize::from(is_state);
+                    other_calls += usize::from(!is_state);
+                }
+                Some(_) => return None,
+                None => other_calls += usize::from(!function.is_empty()),
+            }
         }
         if word.is_symbol(")") && depths.len() > 1 {
             depths.pop();
-        }
-        if word.is("pg_catalog") && is_symbol(place + 1, ".") && is_symbol(place + 3, "(") {
-            catalogues += 1;
         }
         if begins {
             catalogues += usize::from(reads_catalogue(&words[place + 1..], &named)?);
         }
     }
-    Some(catalogues)
+    match (catalogues, other_calls) {
+        (0, 0) => Some(state_calls),
+        _ => Some(catalogues),
+    }
 }
 
 /// Whether a table expression is a catalogue; `None` if it is another relation.
@@ -232,10 +274,16 @@ fn reads_catalogue(words: &[Lexeme<'_>], named: &BTreeSet<String>) -> Option<boo
         Some(dot) if dot.is_symbol(".") => (Some(name), rest.next()?.name()?, rest.next()),
         next => (None, name, next),
     };
-    let is_function = next.is_some_and(|next| next.is_symbol("("));
+    if next.is_some_and(|next| next.is_symbol("(")) {
+        let is_of_server = match &schema {
+            Some(schema) => is_catalogue(Some(schema), &name),
+            None => has_name(&SET_FUNCTIONS, &name),
+        };
+        return is_of_server.then(|| is_catalogue(None, &name));
+    }
     match is_catalogue(schema.as_deref(), &name) {
         true => Some(true),
-        false if is_function || (schema.is_none() && named.contains(&name)) => Some(false),
+        false if (schema.is_none() && named.contains(&name)) => Some(false),
         false => None,
     }
 }
@@ -259,6 +307,9 @@ mod tests {
             "select extract(epoch from query_start) from pg_stat_activity",
             "select pg_catalog.set_config($1, $2, $3)",
             "select a from pg_index i, unnest(i.indkey) a",
+            "select pg_catalog.format_type(a.atttypid, $1) from pg_catalog.pg_attribute a",
+            "select pg_catalog.version()",
+            "select * from pg_catalog.pg_stat_get_activity($1)",
         ] {
             assert_eq!(role(sql), StatementRole::Catalogue, "{sql}");
         }
@@ -270,6 +321,19 @@ mod tests {
             "select * from shop.pg_class",
             "select $1",
             "select * from pg_class c join orders o on o.id = c.oid",
+            "with pgrst_source as (select pgrst_call.* from \"public\".\"fn\"($1) pgrst_call) \
+             select pg_catalog.count(_postgrest_t) from (select * from pgrst_source) _postgrest_t",
+            "with pgrst_source as (select * from fn($1) pgrst_call) \
+             select pg_catalog.count(_postgrest_t), pg_catalog.current_setting($2) \
+             from (select * from pgrst_source) _postgrest_t",
+            "select app.f($1), pg_catalog.now()",
+            "select \"app\".\"f\"($1), pg_catalog.version()",
+            "select f($1), pg_catalog.set_config($2, $3, $4)",
+            "select app.f(oid) from pg_class",
+            "select pg_catalog.now()",
+            "select x from pg_catalog.generate_series($1, $2) x",
+            "select * from report($1), pg_class",
+            "select * from pg_class, app.report($1)",
             "insert into orders select oid from pg_class",
             "with x as (insert into orders values ($1) returning id) select * from pg_class",
         ] {
