@@ -280,10 +280,11 @@ fn busy_machine(which: WhichRun, run: &RunStats) -> Option<Warning> {
 }
 
 /// Returns the share of the machine that a side's runs did not have, on average; `None` if a run does not know it.
+/// Throttling is left out: the server of the replay may be what used up the limit.
 pub(crate) fn lost_share(side: &[RunStats]) -> Option<f64> {
     let share = |run: &RunStats| {
         let load = run.info.machine?;
-        Some(load.others.unwrap_or(load.stolen) + load.throttled.unwrap_or(0.0))
+        Some(load.others.unwrap_or(load.stolen))
     };
     let shares: Vec<f64> = side.iter().map(share).collect::<Option<_>>()?;
     Some(shares.iter().sum::<f64>() / shares.len() as f64)

@@ -37,6 +37,8 @@ struct Server {
     changed_table: &'static str,
     /// Share of the machine that others use, if it was measured.
     others: Option<f64>,
+    /// Share of the time in which the replay's control group is throttled.
+    throttled: Option<f64>,
 }
 
 impl Default for Server {
@@ -50,6 +52,7 @@ impl Default for Server {
             counts_only_changed: false,
             changed_table: "t",
             others: None,
+            throttled: None,
         }
     }
 }
@@ -58,6 +61,7 @@ impl Server {
     fn info(self) -> RunInfo {
         let machine = self.others.map(|others| MachineLoad {
             others: Some(others),
+            throttled: self.throttled,
             waited: Some(0.9),
             ..MachineLoad::default()
         });
@@ -335,6 +339,13 @@ fn busier_machine_leaves_a_slower_run_unproven_and_says_so() {
     let warned = busier.warnings.iter();
     let warned = warned.filter(|one| matches!(one, Warning::MachineBusy { .. }));
     assert_eq!(warned.count(), 3);
+    // The server's own use of its processors may be what the limit throttles.
+    let throttled = side([4, 5, 6], 1.8, Some(0.05)).map(|server| Server {
+        throttled: Some(0.6),
+        ..server
+    });
+    let throttled = compared(&before, &throttled);
+    assert!(throttled.has_regression(), "{:?}", throttled.verdict);
     // Without a measurement on one side nothing is known.
     let unknown = compared(
         &side([1, 2, 3], 1.0, None),

@@ -89,7 +89,7 @@ pub struct Comparison {
     pub common: Option<CommonChange>,
     /// Differences between runs of the same server; `null` if each side has one run and none were given.
     pub noise: Option<Noise>,
-    /// Share of the machine that others used, or that was stolen or throttled, after minus before; `null` if a run does not
+    /// Share of the machine that others used, or that was stolen, after minus before; `null` if a run does not
     /// know it.
     pub machine_lost: Option<f64>,
     /// Facts about the runs before.

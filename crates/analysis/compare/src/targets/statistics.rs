@@ -101,7 +101,9 @@ fn gap(one: &RelationFact, other: &RelationFact) -> Option<StatisticsGapKind> {
         _ => return None,
     }
     let ages = one.analysed_ago_s.zip(other.analysed_ago_s);
-    let is_older = ages.is_some_and(|(one, other)| one > other.saturating_add(AGE_DIFFERENCE_S));
+    // The statistics of a table that never changes do not age.
+    let is_older = one.changed_since_analyze != Some(0)
+        && ages.is_some_and(|(one, other)| one > other.saturating_add(AGE_DIFFERENCE_S));
     let has_changed = has_changed(one) && !has_changed(other);
     (is_older || has_changed).then_some(StatisticsGapKind::Outdated {
         analysed_ago_s: one.analysed_ago_s,
@@ -151,9 +153,10 @@ mod tests {
         let week_s = 7 * 24 * 3_600;
         let fresh = table(Some(true), Some(60), 0);
         let outdated = |one: &RelationFact, other: &RelationFact| gap(one, other).is_some();
-        assert!(outdated(&table(Some(true), Some(week_s + 61), 0), &fresh));
-        assert!(!outdated(&table(Some(true), Some(week_s), 0), &fresh));
-        assert!(!outdated(&fresh, &table(Some(true), Some(week_s + 61), 0)));
+        assert!(outdated(&table(Some(true), Some(week_s + 61), 1), &fresh));
+        assert!(!outdated(&table(Some(true), Some(week_s), 1), &fresh));
+        assert!(!outdated(&fresh, &table(Some(true), Some(week_s + 61), 1)));
+        assert!(!outdated(&table(Some(true), Some(week_s + 61), 0), &fresh));
         // After a crash the server has forgotten when it was.
         assert!(!outdated(&table(Some(true), None, 0), &fresh));
         assert!(outdated(&table(Some(true), Some(60), 3_000), &fresh));
