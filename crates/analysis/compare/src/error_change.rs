@@ -8,7 +8,8 @@
 //! ([`statistics::false_discovery_rate`]). With several runs on a side, each run after must also
 //! have more errors than each run before.
 //!
-//! Failures that follow from an earlier one are counted there ([`crate::root_error`]).
+//! Failures that follow from an earlier one are counted there ([`crate::root_error`]). An error that the runs before did
+//! not have is counted itself if its root was as frequent before.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use workload::Sqlstate;
 
 use crate::error_count::{Counts, ErrorCounts, ErrorDirection, dispersion, is_racy};
 use crate::error_origin::{ErrorOrigin, origin};
+use crate::root_error::ErrorKey;
 use crate::run_stats::RunStats;
 use crate::statement_stats::{FailureCount, OutcomeCounts};
 use crate::targets::TargetsComparison;
@@ -99,9 +101,11 @@ pub(crate) fn changes(
     for fingerprint in fingerprints {
         let of = |run: &RunStats| {
             let stats = run.statements.get(&fingerprint);
-            stats
+            let mut outcomes = stats
                 .map(|stats| stats.outcomes.clone())
-                .unwrap_or_default()
+                .unwrap_or_default();
+            count_unexplained(&mut outcomes, fingerprint, before, after);
+            outcomes
         };
         StatementOutcomes::new((before, after), &of).add_changes(Some(fingerprint), &mut all);
     }
@@ -129,6 +133,37 @@ pub(crate) fn changes(
         change.message = message.map(|text| redact_message(change.sqlstate, &text, literals));
     }
     found
+}
+
+/// Counts consequences of errors that were as frequent before as errors of their own, if the runs before did not have
+/// them. A refused statement of a failed transaction (25P02) is always a consequence.
+fn count_unexplained(
+    outcomes: &mut OutcomeCounts,
+    fingerprint: Fingerprint,
+    before: &[RunStats],
+    after: &[RunStats],
+) {
+    let find = |run: &RunStats, (fingerprint, code): ErrorKey, of: fn(&FailureCount) -> u64| {
+        let statement = run.statements.get(&fingerprint);
+        let failures = statement.and_then(|one| one.outcomes.errors.get(&code));
+        failures.map_or(0, of)
+    };
+    let mean = |side: &[RunStats], root: ErrorKey| {
+        let roots = side.iter().map(|run| find(run, root, FailureCount::roots));
+        roots.sum::<u64>() as f64 / side.len().max(1) as f64
+    };
+    for (code, failures) in &mut outcomes.errors {
+        let key = (fingerprint, *code);
+        let is_known = || before.iter().any(|run| find(run, key, |one| one.count) > 0);
+        if failures.causes.is_empty() || code.as_str() == "25P02" || is_known() {
+            continue;
+        }
+        for (&root, count) in &failures.causes {
+            if mean(before, root) >= mean(after, root) {
+                failures.consequences -= count;
+            }
+        }
+    }
 }
 
 /// Sorts errors: regressions first, then by descending count after.

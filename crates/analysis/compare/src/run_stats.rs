@@ -228,7 +228,10 @@ impl RunStats {
             return;
         };
         if let Some(fingerprint) = execution.fingerprint {
-            self.change_failures((fingerprint, sqlstate), |one| one.consequences += 1);
+            self.change_failures((fingerprint, sqlstate), |one| {
+                one.consequences += 1;
+                *one.causes.entry(root).or_default() += 1;
+            });
         }
         self.change_failures(root, |one| one.following += 1);
     }

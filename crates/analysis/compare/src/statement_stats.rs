@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use run::{Execution, Outcome};
 use workload::Sqlstate;
 
+use crate::root_error::ErrorKey;
 use crate::row_checksums::RowChecksums;
 use crate::slowest::Slowest;
 use statistics::Histogram;
@@ -46,6 +47,8 @@ pub(crate) struct FailureCount {
     pub(crate) count: u64,
     /// Number of these that are consequences of an earlier failure.
     pub(crate) consequences: u64,
+    /// Number of these consequences by the failure that they follow from.
+    pub(crate) causes: BTreeMap<ErrorKey, u64>,
     /// Number of failures that are consequences of these.
     pub(crate) following: u64,
     /// Number of these within stalls of the tool.
@@ -92,6 +95,9 @@ impl OutcomeCounts {
             let mine = self.errors.entry(*sqlstate).or_default();
             mine.count += failures.count;
             mine.consequences += failures.consequences;
+            for (cause, count) in &failures.causes {
+                *mine.causes.entry(*cause).or_default() += count;
+            }
             mine.following += failures.following;
             mine.in_stalls += failures.in_stalls;
             if mine.message.is_none() {
