@@ -18,7 +18,7 @@ pub enum ErrorOrigin {
     /// Nothing is known about it.
     #[default]
     Unknown,
-    /// Both targets have the constraint: their rows or sequences are of different moments.
+    /// Both targets have the constraint, and equal relations and code: their rows or sequences are of different moments.
     OtherMoment,
     /// Rows or sequences of another moment, or a constraint or function that the change brought.
     OtherMomentOrConstraint,
@@ -60,12 +60,10 @@ pub(crate) fn origin(
         let mut differing = targets.indexes.iter();
         let difference =
             differing.find(|one| named(&one.name) || one.renamed.as_ref().is_some_and(named));
+        let is_repeated = targets.repeated_index_names.contains(constraint);
         return match difference.map(|one| one.presence) {
-            // Other functions or triggers may write other rows.
-            None if targets.functions.is_empty() && targets.triggers.is_empty() => {
-                ErrorOrigin::OtherMoment
-            }
-            Some(Presence::OnlyAfter) => ErrorOrigin::NewConstraint,
+            None if writes_alike(targets) => ErrorOrigin::OtherMoment,
+            Some(Presence::OnlyAfter) if !is_repeated => ErrorOrigin::NewConstraint,
             _ => ErrorOrigin::OtherMomentOrConstraint,
         };
     }
@@ -74,8 +72,21 @@ pub(crate) fn origin(
 
 /// Whether the indexes of both targets are known, so that one that does not differ is on both.
 fn knows_indexes(targets: &TargetsComparison) -> bool {
+    !has_note(targets, &["indexes", "target"])
+}
+
+/// Whether the same statement writes the same rows on both targets: other defaults, identity columns, functions or
+/// triggers may write others.
+fn writes_alike(targets: &TargetsComparison) -> bool {
+    targets.relations.is_empty()
+        && targets.functions.is_empty()
+        && targets.triggers.is_empty()
+        && !has_note(targets, &["relations"])
+}
+
+fn has_note(targets: &TargetsComparison, about: &[&str]) -> bool {
     let mut notes = targets.notes.iter();
-    !notes.any(|one| ["indexes", "target"].contains(&&*one.note.about))
+    notes.any(|one| about.contains(&&*one.note.about))
 }
 
 /// Returns the first name in quotes of a message, in any of the languages of the server.

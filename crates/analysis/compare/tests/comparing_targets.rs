@@ -302,6 +302,22 @@ fn invalid_index_of_one_side_is_a_difference() {
 }
 
 #[test]
+fn index_name_of_several_tables_is_repeated() {
+    let repeated = |other: &dyn Fn(&mut IndexFact)| {
+        let mut after = facts();
+        let mut more = after.indexes[0].clone();
+        other(&mut more);
+        after.indexes.push(more);
+        let found = compare_targets(&facts(), &after);
+        found.repeated_index_names.into_iter().collect::<Vec<_>>()
+    };
+    let name = facts().indexes[0].name.clone();
+    assert_eq!(repeated(&|index| index.schema = "shop2".to_owned()), [name]);
+    let none: [String; 0] = [];
+    assert_eq!(repeated(&|index| index.name = "new".to_owned()), none);
+}
+
+#[test]
 fn copy_under_another_name_is_the_same_database() {
     let found = changed(|after| {
         after.databases[0].name = "copy".to_owned();

@@ -2,7 +2,7 @@
 
 mod made_up;
 
-use compare::targets::{IndexDifference, Presence, TargetsComparison};
+use compare::targets::{IndexDifference, ObjectDifference, Presence, TargetsComparison};
 use compare::{
     CompareOptions, Comparison, ErrorDirection, ErrorOrigin, InconclusiveReason, RunStats, Runs,
     Verdict, compare,
@@ -176,8 +176,37 @@ fn missing_table_that_nothing_failed_to_create_is_an_error_of_its_own() {
 }
 
 #[test]
+fn new_error_whose_root_was_as_frequent_before_is_counted_itself() {
+    let texts = [
+        text(1, "insert into t values ($1)"),
+        text(2, "select currval($1)"),
+    ];
+    let run_of = |insert_code: &str, has_value: bool| {
+        let executions = (0..50).flat_map(|session| {
+            let at = |id: u64| done(id, id, (session * 2 + id) as i64 * 1_000_000, 1e6);
+            let currval = Execution {
+                message: Some("currval of sequence \"s\" is not yet defined".to_owned()),
+                ..failed(&at(2), "55000", 1e6)
+            };
+            let insert = match insert_code {
+                "" => at(1),
+                code => failed(&at(1), code, 1e6),
+            };
+            let currval = if has_value { at(2) } else { currval };
+            [insert, currval].map(|one| Execution { session, ..one })
+        });
+        vec![run(executions.collect(), &texts)]
+    };
+    let new = |code: &str| (code.to_owned(), ErrorDirection::New, 0, 50, true);
+    let comparison = compared(run_of("23505", true), run_of("23505", false));
+    assert_eq!(summary(&comparison), [new("55000")]);
+    let comparison = compared(run_of("", true), run_of("42501", false));
+    assert_eq!(summary(&comparison), [new("42501")]);
+}
+
+#[test]
 fn key_that_both_targets_have_shows_a_copy_of_another_moment() {
-    let judge = |indexes: Vec<IndexDifference>, count: u64| {
+    let judge_with = |targets: TargetsComparison, count: u64| {
         let mut after = failing(&[("23505", count)]);
         for execution in &mut after[..count as usize] {
             let message = "duplicate key value violates unique constraint \"child_pkey\"";
@@ -185,12 +214,16 @@ fn key_that_both_targets_have_shows_a_copy_of_another_moment() {
         }
         let texts = [text(1, "insert into child values ($1)")];
         let mut comparison = compared(vec![run(failing(&[]), &texts)], vec![run(after, &texts)]);
-        comparison.targets = Some(TargetsComparison {
-            indexes,
-            ..TargetsComparison::default()
-        });
+        comparison.targets = Some(targets);
         comparison.set_plans(|_| None);
         comparison
+    };
+    let judge = |indexes: Vec<IndexDifference>, count: u64| {
+        let targets = TargetsComparison {
+            indexes,
+            ..TargetsComparison::default()
+        };
+        judge_with(targets, count)
     };
     let comparison = judge(Vec::new(), 500);
     assert_eq!(comparison.errors[0].origin, ErrorOrigin::OtherMoment);
@@ -198,6 +231,21 @@ fn key_that_both_targets_have_shows_a_copy_of_another_moment() {
         panic!("{:?}", comparison.verdict);
     };
     assert_eq!(reason, InconclusiveReason::RowsOfAnotherMoment);
+    // The change may have pointed the key's default at a new sequence.
+    let relation = ObjectDifference {
+        database: "app".to_owned(),
+        name: "public.child".to_owned(),
+        presence: Presence::Differs,
+        details: Vec::new(),
+    };
+    let targets = TargetsComparison {
+        relations: vec![relation],
+        ..TargetsComparison::default()
+    };
+    let comparison = judge_with(targets, 500);
+    let origin = comparison.errors[0].origin;
+    assert_eq!(origin, ErrorOrigin::OtherMomentOrConstraint);
+    assert!(comparison.has_regression());
     // A single one may be a race.
     let single = judge(Vec::new(), 1);
     assert_eq!(single.verdict, Verdict::NoRegression { faster: 0 });
@@ -211,9 +259,19 @@ fn key_that_both_targets_have_shows_a_copy_of_another_moment() {
         definition: String::new(),
         details: Vec::new(),
     };
-    let comparison = judge(vec![index], 1);
+    let comparison = judge(vec![index.clone()], 1);
     assert_eq!(comparison.errors[0].origin, ErrorOrigin::NewConstraint);
     assert!(comparison.has_regression());
+    // Another schema has an index of this name on both sides.
+    let targets = TargetsComparison {
+        indexes: vec![index],
+        repeated_index_names: ["child_pkey".to_owned()].into(),
+        ..TargetsComparison::default()
+    };
+    let comparison = judge_with(targets, 1);
+    let origin = comparison.errors[0].origin;
+    assert_eq!(origin, ErrorOrigin::OtherMomentOrConstraint);
+    assert!(!comparison.has_regression());
 }
 
 #[test]

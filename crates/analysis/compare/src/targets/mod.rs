@@ -48,6 +48,9 @@ pub struct TargetsComparison {
     pub relations: Vec<ObjectDifference>,
     /// Indexes that exist on one side only, or with different definitions.
     pub indexes: Vec<IndexDifference>,
+    /// Names of indexes that are not of one table: a message with such a name may mean any of them.
+    #[serde(skip)]
+    pub repeated_index_names: BTreeSet<String>,
     /// Functions that exist on one side only, or with different sources. Extensions' own are not compared.
     pub functions: Vec<ObjectDifference>,
     /// Triggers that exist on one side only, or in different states or with different definitions.
@@ -155,8 +158,26 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
             .notes
             .extend(notes.cloned().map(|note| TargetNote { side, note }));
     }
+    found.repeated_index_names = repeated_index_names(before, after);
     found.same = found.is_same();
     found
+}
+
+/// Returns the names that several indexes of a side have, or indexes of different tables on the two sides.
+fn repeated_index_names(before: &Facts, after: &Facts) -> BTreeSet<String> {
+    let mut tables: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
+    for facts in [before, after] {
+        let mut of_side = BTreeSet::new();
+        for index in &facts.indexes {
+            let tables = tables.entry(&index.name).or_default();
+            tables.insert((&index.schema, &index.table));
+            if !of_side.insert(&index.name) || tables.len() > 1 {
+                repeated.insert(index.name.clone());
+            }
+        }
+    }
+    repeated
 }
 
 /// Returns the corresponding databases: those of the same name, and the last one on either side.
