@@ -123,10 +123,25 @@ fn differences_between_repeated_runs_are_no_finding() {
     assert!(found(&all(slower, 0.1)) >= 18);
 }
 
-/// Evaluates a proof of two blocks of such runs: the effect on total response time, and the
+/// Evaluates a proof of two blocks of such runs whose work supports it: the effect on total response time, and the
 /// statements.
 fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
+    let (word, found) = judge_blocks(truth, at, margin, (WorkSupport::Supported, 2));
     let truth = Truth { runs: 4, ..truth };
+    (word, found, compared(&truth, at, margin))
+}
+
+/// Judges the effect on total response time after all of this number of blocks.
+fn judge_blocks(
+    truth: Truth,
+    at: u64,
+    margin: f64,
+    (support, blocks): (WorkSupport, u32),
+) -> (Verdict, Effect) {
+    let truth = Truth {
+        runs: 2 * blocks as usize,
+        ..truth
+    };
     let (before, after) = (totals(&truth, at, false), totals(&truth, at, true));
     let blocks: Vec<PairedBlock> = before
         .chunks(2)
@@ -137,10 +152,9 @@ fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
             loads: None,
         })
         .collect();
-    let look = plan_interim_looks(2)[0];
-    let found = effect(&blocks, look.error).unwrap();
-    let word = verdict(&found, Goal::Total, margin, WorkSupport::Supported);
-    (word, found, compared(&truth, at, margin))
+    let looks = plan_interim_looks(blocks.len() as u32);
+    let found = effect(&blocks, looks.last().unwrap().error).unwrap();
+    (verdict(&found, Goal::Total, margin, support), found)
 }
 
 #[test]
@@ -158,6 +172,11 @@ fn proof_without_effect_is_same_or_not_proven() {
         matches!(word, Verdict::Won | Verdict::Lost) || comparison.has_regression()
     });
     assert!(wrong.count() <= 1);
+    let wrong = (0..REPETITIONS).filter(|&at| {
+        let (word, _) = judge_blocks(unchanged, at, 0.05, (WorkSupport::Unsupported, 3));
+        matches!(word, Verdict::Won | Verdict::Lost)
+    });
+    assert_eq!(wrong.count(), 0);
 }
 
 #[test]
@@ -170,11 +189,14 @@ fn slower_statements_are_found_among_faster_ones() {
         ..Truth::default()
     };
     let repetitions = 3;
-    let (mut slower, mut won, mut faster) = (0, 0, 0);
+    let (mut slower, mut won, mut faster, mut won_unsupported) = (0, 0, 0, 0);
     for at in 0..repetitions {
         let (word, found, comparison) = proved(both, at, 0.03);
         assert!(word != Verdict::Lost && found.ratio < 1.0, "{found:?}");
         won += u32::from(word == Verdict::Won);
+        let (word, _) = judge_blocks(both, at, 0.03, (WorkSupport::Unsupported, 3));
+        assert!(word != Verdict::Lost);
+        won_unsupported += u32::from(word == Verdict::Won);
         let is_changed = |one: &&StatementComparison| one.fingerprint.0 == CHANGED + 1;
         let changed = comparison.statements.iter().find(is_changed).unwrap();
         slower += u32::from(changed.change.is_cause(Direction::Slower));
@@ -190,6 +212,7 @@ fn slower_statements_are_found_among_faster_ones() {
     }
     assert_eq!(slower, repetitions as u32);
     assert!(won >= 2, "{won}");
+    assert!(won_unsupported >= 2, "{won_unsupported}");
     // Of 59 faster statements, those with few and scattered calls cannot be recognised.
     assert!(faster >= 20 * repetitions as usize, "{faster}");
 }

@@ -61,9 +61,22 @@ pub fn summarise(
     let noise = decision.and_then(|one| one.deviation);
     let planned = decision.map_or(0, |one| one.blocks);
     let last = plan_interim_looks(planned).last().map(|look| look.error);
-    let shows = noise
-        .zip(last)
-        .map(|(noise, error)| (half_width(noise, planned, error) + plan.margin.ln_1p()).exp_m1());
+    let mut sides = 1..plan.sides.len();
+    let is_supported = goal.is_work()
+        || sides.any(|side| {
+            let blocks = results[side - 1].blocks as usize;
+            !journal.work_effects(side, blocks).is_empty()
+        });
+    let support = match is_supported {
+        true => WorkSupport::Supported,
+        false => WorkSupport::Unsupported,
+    };
+    let mut looks = results.iter().flat_map(|one| &one.looks);
+    let is_load_adjusted = looks.any(|look| look.effect.is_load_adjusted);
+    let shows = noise.zip(last).and_then(|(noise, error)| {
+        let reach = half_width(noise, planned, error, support, is_load_adjusted)?;
+        Some((reach + plan.margin.ln_1p()).exp_m1())
+    });
     let is_clear = results.iter().all(|one| one.verdict().is_clear());
     let done = journal.records().map(|one| one.trial.block).max();
     let ended = match (ended, decision.and_then(|one| one.ended)) {

@@ -18,6 +18,7 @@ use statrs::distribution::ContinuousCDF;
 use statistics::variance_components::students_t;
 
 use super::permutation::p_value;
+use super::{BLOCKS_MIN, BLOCKS_MIN_UNSUPPORTED, UNSUPPORTED_ERROR, WorkSupport};
 
 /// Runs of each side in a block.
 pub const RUNS_A_SIDE: usize = 2;
@@ -187,9 +188,7 @@ pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
             .iter()
             .flat_map(|one| one.before.iter().chain(&one.after))
     };
-    if (blocks.len() as u32) < super::BLOCKS_MIN
-        || !numbers().all(|&one| one > 0.0 && one.is_finite())
-    {
+    if (blocks.len() as u32) < BLOCKS_MIN || !numbers().all(|&one| one > 0.0 && one.is_finite()) {
         return None;
     }
     let is_load_known = blocks.iter().all(|one| one.loads.is_some());
@@ -197,7 +196,7 @@ pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
         .map(|block| centred(block, is_load_known))
         .collect();
     let fit = Fit::new(runs.iter().flatten().copied());
-    let freedom = freedom(blocks.len() as u32) - f64::from(u8::from(is_load_known));
+    let freedom = freedom(blocks.len() as u32, is_load_known);
     let deviation = (fit.rest / freedom).sqrt().max(DEVIATION_MIN);
     let effect = Effect {
         ratio: fit.difference.exp(),
@@ -219,14 +218,29 @@ pub fn effect(blocks: &[PairedBlock], error: f64) -> Option<Effect> {
     })
 }
 
-/// Returns the half width of the interval as a logarithm, if runs differ by `deviation`.
-pub fn half_width(deviation: f64, blocks: u32, error: f64) -> f64 {
+/// Returns the half width of the interval that [`super::verdict`] goes by, as a logarithm, if runs differ by `deviation`.
+/// `None` if there are too few blocks for a verdict.
+pub fn half_width(
+    deviation: f64,
+    blocks: u32,
+    error: f64,
+    support: WorkSupport,
+    is_load_adjusted: bool,
+) -> Option<f64> {
+    let (blocks_min, error) = match support {
+        WorkSupport::Supported => (BLOCKS_MIN, error),
+        WorkSupport::Unsupported => (BLOCKS_MIN_UNSUPPORTED, error * UNSUPPORTED_ERROR),
+    };
+    if blocks < blocks_min {
+        return None;
+    }
     let runs = f64::from(blocks) * RUNS_A_SIDE as f64;
-    let t = students_t(freedom(blocks)).inverse_cdf(1.0 - error / 2.0);
-    t * deviation * (2.0 / runs).sqrt()
+    let freedom = freedom(blocks, is_load_adjusted);
+    let t = students_t(freedom).inverse_cdf(1.0 - error / 2.0);
+    Some(t * deviation * (2.0 / runs).sqrt())
 }
 
-fn freedom(blocks: u32) -> f64 {
+fn freedom(blocks: u32, is_load_adjusted: bool) -> f64 {
     let blocks = f64::from(blocks);
-    2.0 * RUNS_A_SIDE as f64 * blocks - blocks - 1.0
+    2.0 * RUNS_A_SIDE as f64 * blocks - blocks - 1.0 - f64::from(u8::from(is_load_adjusted))
 }
