@@ -17,7 +17,7 @@ use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, printable, statement_name};
-use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
+use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
@@ -304,7 +304,7 @@ fn errors(view: &Comparison, page: &mut Page) {
 }
 
 fn rows(view: &Comparison, page: &mut Page) {
-    if let Some(ignored) = ignored_rows_text(&view.rows) {
+    if let Some(ignored) = uncompared_rows_text(&view.rows) {
         page.line(&escape(&ignored));
         page.line("");
     }

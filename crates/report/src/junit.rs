@@ -15,7 +15,7 @@ use crate::text::compare_text::{caveats, error_notes, error_subject, warning_tex
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name};
-use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
+use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{count, counted};
 use crate::text::{TextStyle, targets_text};
@@ -413,7 +413,7 @@ fn rows(view: &Comparison) -> Case {
         .take(LISTED_MAX)
         .map(line)
         .collect();
-    let ignored = ignored_rows_text(&view.rows);
+    let ignored = uncompared_rows_text(&view.rows);
     let said: Vec<String> = said.into_iter().chain(ignored).collect();
     let said = said.join("\n");
     let fails = !view.rows.changes.is_empty() && is_requested(view, &OF_ROWS);

@@ -131,6 +131,19 @@ impl ExecutionPairs {
         }
     }
 
+    /// Creates a comparison of one equal execution of both runs.
+    #[cfg(test)]
+    pub(crate) fn of_equal_execution(fingerprint: Fingerprint, waiting_max: usize) -> Self {
+        let mut pairs = Self::with_limit([fingerprint].into(), waiting_max);
+        let (session, sequence) = (1, 1);
+        let place = ExecutionPlace { session, sequence };
+        let (rows, digest) = (1, None);
+        for side in [Side::Before, Side::After] {
+            pairs.pair(side, fingerprint, place, RowsOfExecution { rows, digest });
+        }
+        pairs
+    }
+
     /// Adds an execution of a run.
     pub fn add(&mut self, side: Side, execution: &Execution) {
         let Some(fingerprint) = execution.fingerprint else {

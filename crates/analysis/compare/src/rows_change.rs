@@ -43,6 +43,8 @@ pub struct RowsComparison {
     pub digests: u64,
     /// Patterns of statements whose rows are not compared, as given.
     pub ignored: Vec<String>,
+    /// Statements without a known difference of which some executions could not be compared.
+    pub incomplete: usize,
     /// Statements whose rows differ, by descending difference of the sums; unsteady ones come last.
     pub changes: Vec<RowsChange>,
     /// Statements whose rows may differ in executions that the checksums could not compare.
@@ -59,6 +61,7 @@ impl RowsComparison {
         };
         self.changes.retain(is_kept);
         self.uncertain.retain(is_kept);
+        self.incomplete = self.uncertain.len();
         let given = patterns.iter().map(|one| one.given().to_owned());
         self.ignored.extend(given);
     }
@@ -88,7 +91,12 @@ impl RowsComparison {
                 false => change.raise_bounds(&rows),
             }
         }
+        let all = changes.len();
         changes.retain(|change| change.differing.has_any());
+        self.incomplete = match is_exact {
+            true => 0,
+            false => all - changes.len(),
+        };
         self.changes = changes;
         self.sort();
     }
@@ -192,6 +200,36 @@ pub(crate) fn compare_rows(before: &[RunStats], after: &[RunStats]) -> RowsCompa
             unsteady,
         });
     }
+    found.incomplete = found.uncertain.len();
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uncertain_statements_of_an_incomplete_count_are_counted() {
+        let fingerprint = Fingerprint(1);
+        let uncertain = RowsChange {
+            fingerprint,
+            sql: None,
+            compared: 0,
+            before: 0,
+            after: 0,
+            differing: DifferingExecutions::default(),
+            reasons: Vec::new(),
+            only_values: true,
+            unsteady: false,
+        };
+        for (waiting_max, incomplete) in [(0, 1), (1, 0)] {
+            let mut rows = RowsComparison {
+                uncertain: vec![uncertain.clone()],
+                ..RowsComparison::default()
+            };
+            rows.count(&[ExecutionPairs::of_equal_execution(fingerprint, waiting_max)]);
+            assert_eq!((rows.changes.len(), rows.incomplete), (0, incomplete));
+        }
+    }
 }

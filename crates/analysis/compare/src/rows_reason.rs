@@ -194,22 +194,51 @@ pub(crate) fn written_tables(sql: &str) -> Vec<String> {
                     .checked_sub(1)
                     .is_some_and(|last| words[last].is(word))
             };
+            let truncates = place == 0 && word.is("truncate");
             let is_before_table = word.is("into")
-                || word.is("copy")
+                || word.is("copy") && copies_from(&words[place + 1..])
                 || word.is("update") && !after("for") && !after("do")
-                || word.is("from") && after("delete");
+                || word.is("from") && after("delete")
+                || truncates;
             if !is_before_table {
                 continue;
             }
-            let mut rest = words[place + 1..].iter().filter(|word| !word.is("only"));
-            let mut name = rest.next().and_then(Lexeme::name);
-            if rest.next().is_some_and(|next| next.is_symbol(".")) {
-                name = rest.next().and_then(Lexeme::name);
+            let is_option = |word: &Lexeme<'_>| word.is("only") || truncates && word.is("table");
+            let mut rest = words[place + 1..].iter().filter(|word| !is_option(word));
+            loop {
+                let mut name = rest.next().and_then(Lexeme::name);
+                let mut next = rest.next();
+                if next.is_some_and(|next| next.is_symbol(".")) {
+                    name = rest.next().and_then(Lexeme::name);
+                    next = rest.next();
+                }
+                found.extend(name.map(|name| name.to_lowercase()));
+                // TRUNCATE has a list of tables.
+                if !truncates || !next.is_some_and(|next| next.is_symbol(",")) {
+                    break;
+                }
             }
-            found.extend(name.map(|name| name.to_lowercase()));
         }
     }
     found
+}
+
+/// Whether COPY with these words after it is from a file or the client.
+fn copies_from(words: &[Lexeme<'_>]) -> bool {
+    let mut depth = 0_u32;
+    let direction = words.iter().find(|word| {
+        depth += u32::from(word.is_symbol("("));
+        depth = depth.saturating_sub(u32::from(word.is_symbol(")")));
+        depth == 0 && (word.is("from") || word.is("to"))
+    });
+    direction.is_some_and(|word| word.is("from"))
+}
+
+/// Returns the key columns of an index, without those that it only includes; `None` for a part of its table.
+fn key_columns(definition: &str) -> Option<impl Iterator<Item = &str>> {
+    let (_, columns) = definition.split_once(" USING ")?.1.split_once(" (")?;
+    let (columns, rest) = columns.split_once(')')?;
+    (!rest.contains(" WHERE ")).then(|| columns.split(", "))
 }
 
 impl<'a> ReasonInputs<'a> {
@@ -434,15 +463,8 @@ impl StatementWords {
             return false;
         };
         let is_unique = |index: &IndexFact| {
-            let columns = index
-                .definition
-                .rsplit_once(" (")
-                .map(|(_, columns)| columns);
-            let columns = columns.and_then(|columns| columns.strip_suffix(')'));
-            columns.is_some_and(|columns| {
-                columns
-                    .split(", ")
-                    .all(|column| self.ordered_by.contains(&column.to_lowercase()))
+            key_columns(&index.definition).is_some_and(|mut columns| {
+                columns.all(|column| self.ordered_by.contains(&column.to_lowercase()))
             })
         };
         let mut indexes = facts.indexes.iter();
@@ -586,6 +608,33 @@ mod tests {
         let sql = "select name from item order by name limit $1";
         assert_eq!(found(sql), [collation, RowsReason::Ties]);
         assert_eq!(found("select name from item order by name"), []);
+    }
+
+    #[test]
+    fn only_the_key_of_a_whole_index_is_unique() {
+        let columns = |rest: &str| {
+            let definition = format!("CREATE UNIQUE INDEX i ON public.t USING btree {rest}");
+            key_columns(&definition).map(|all| all.map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(columns("(a, b)").unwrap(), ["a", "b"]);
+        assert_eq!(columns("(a, b) INCLUDE (id)").unwrap(), ["a", "b"]);
+        assert_eq!(columns("(a) WITH (fillfactor='70')").unwrap(), ["a"]);
+        assert_eq!(columns("(a) WHERE (b)"), None);
+    }
+
+    #[test]
+    fn copies_to_the_client_write_nothing_and_truncate_does() {
+        for (sql, written) in [
+            ("copy t to stdout", &[][..]),
+            ("copy s.t (a, b) to stdout", &[]),
+            ("copy (select a from t) to stdout", &[]),
+            ("copy t from stdin", &["t"]),
+            ("copy s.t (a, \"from\") from stdin", &["t"]),
+            ("truncate t", &["t"]),
+            ("truncate table only s.t, u restart identity", &["t", "u"]),
+        ] {
+            assert_eq!(written_tables(sql), written, "{sql}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::text::change_text::{
 use crate::text::condition_text;
 use crate::text::first_text::{first_text, first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name, wrapped};
-use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
+use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
@@ -329,7 +329,7 @@ fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
 
 /// Lists statements with different row counts.
 fn rows(view: &Comparison, style: TextStyle) -> Vec<String> {
-    let ignored = ignored_rows_text(&view.rows);
+    let ignored = uncompared_rows_text(&view.rows);
     if view.rows.changes.is_empty() {
         return ignored.into_iter().collect();
     }

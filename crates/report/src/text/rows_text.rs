@@ -37,14 +37,22 @@ pub(crate) fn rows_change_text(change: &RowsChange) -> String {
 }
 
 /// Names the statements whose rows were not compared.
-pub(crate) fn ignored_rows_text(rows: &RowsComparison) -> Option<String> {
+pub(crate) fn uncompared_rows_text(rows: &RowsComparison) -> Option<String> {
     let patterns: Vec<String> = rows.ignored.iter().map(|one| format!("'{one}'")).collect();
-    (!patterns.is_empty()).then(|| {
+    let ignored = (!patterns.is_empty()).then(|| {
         format!(
             "Rows of statements that match {} were not compared (--ignore-rows).",
             patterns.join(" or ")
         )
-    })
+    });
+    let incomplete = (rows.incomplete > 0).then(|| {
+        format!(
+            "Some executions of {} could not be compared, and no other rows were found in the rest.",
+            counted(rows.incomplete as u64, "statement")
+        )
+    });
+    let texts: Vec<String> = [ignored, incomplete].into_iter().flatten().collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
 }
 
 /// Returns the place of the first execution that differs, and the known reasons.

@@ -9,7 +9,7 @@ use super::CHANGES_MAX;
 use crate::sqlstate::condition_name;
 use crate::text::compare_text::{error_notes, error_subject};
 use crate::text::line::{one_line, statement_name};
-use crate::text::rows_text::{ignored_rows_text, rows_change_text, rows_reason_text};
+use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
 use crate::text::units::{count, counted};
 
 /// Returns the fingerprints of the statements on the page, which have details.
@@ -91,7 +91,8 @@ pub(super) fn rows_note(view: &Comparison) -> String {
         1 => "Those of 1 statement differ".to_owned(),
         found => format!("Those of {} statements differ", count(found as u64)),
     };
-    let ignored = ignored_rows_text(&view.rows).map_or_else(String::new, |text| format!(" {text}"));
+    let ignored =
+        uncompared_rows_text(&view.rows).map_or_else(String::new, |text| format!(" {text}"));
     format!(
         "The numbers of rows of {} done on both sides were compared; {digests}. {found}.{ignored}",
         counted(view.rows.compared, "execution")
