@@ -9,13 +9,13 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use connect::login::Dialer;
+use connect::login::{Dialer, Login};
 use replay::{Options, Target};
 use run::RunStatus;
 use sandbox::Dirs;
 use workload::WorkloadReader;
 
-use crate::cache_warming::warm_caches;
+use crate::cache_warming::{open_own_connection, own_login, warm_caches};
 use crate::captured_server::refuse_captured_server;
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, SandboxEnvironment, SandboxLease,
@@ -30,6 +30,11 @@ use crate::trial_order::randomised_blocks;
 
 /// Prefix of a side that is a private server.
 const SANDBOX: &str = "sandbox:";
+
+/// Whether a side is a private server.
+pub fn is_sandbox(server: &str) -> bool {
+    server.starts_with(SANDBOX)
+}
 
 /// Names of the sides.
 const SIDES: [&str; 2] = ["before", "after"];
@@ -101,14 +106,19 @@ pub fn replay_in_pairs(
 ) -> Result<PairedRuns, Failure> {
     let [before, after] = &request.servers;
     let writes = reader.info().writes > 0 && !request.engine.read_only.is_on();
-    if before == after && before.starts_with(SANDBOX) {
+    if before == after && is_sandbox(before) {
         return Err(Failure::usage(format!(
             "both sides are {before}; give two sandboxes, or measure a change in one with `rehearse prove`"
         )));
     }
-    if writes && before == after && !request.no_restore && request.restore.is_none() {
+    let is_unrestored = writes && !request.no_restore && request.restore.is_none();
+    if is_unrestored && is_same_database(request, reader)? {
+        let sides = match before == after {
+            true => format!("both sides are {before}"),
+            false => format!("{before} and {after} are one database"),
+        };
         return Err(Failure::usage(format!(
-            "both sides are {before}, and the workload writes, so that a replay finds what the previous one wrote; give two copies, or --restore 'COMMAND', or --no-restore"
+            "{sides}, and the workload writes, so that a replay finds what the previous one wrote; give two copies, or --restore 'COMMAND', or --no-restore"
         )));
     }
     let mut servers = Vec::new();
@@ -152,8 +162,13 @@ fn replay_all(
         for side in order {
             let (server, name) = (&mut servers[side], SIDES[side]);
             let (target, _) = server.environment.set_up(0)?;
-            if server.is_private {
-                warm(&target, reader, &request.engine)?;
+            if server.is_private
+                && let Err(reason) = warm(&target, reader, &request.engine)?
+            {
+                note(&format!(
+                    "The caches of {} are not all warm: {reason}.",
+                    server.name
+                ));
             }
             let run = request.output.join(format!("{name}-{pair}.run"));
             interrupt.set_partial(PathBuf::from(format!("{}.partial", run.display())));
@@ -213,7 +228,7 @@ fn open_server(
         _ if !writes || request.no_restore || request.runs == 1 => DataSource::Unrestored,
         _ => {
             return Err(Failure::usage(format!(
-                "the workload writes, and nothing says how the data of {} are restored before each replay; give --restore 'COMMAND', sandboxes (sandbox:NAME) as sides, or --no-restore to let each replay find what the previous one wrote",
+                "missing restore of the data of {}, which the workload writes: pass --restore 'COMMAND', sandboxes (sandbox:NAME) as sides, or --no-restore to let each replay find what the previous one wrote",
                 target.address()
             )));
         }
@@ -268,21 +283,66 @@ fn open_sandbox(
     })
 }
 
-/// Reads tables and indexes into the buffers of a sandbox that was restarted.
-fn warm(target: &Target, reader: &WorkloadReader, engine: &Options) -> Result<(), Failure> {
+/// Returns the login of the workload's first session at a target.
+fn first_login(
+    target: &Target,
+    reader: &WorkloadReader,
+    engine: &Options,
+) -> Result<Login, Failure> {
     let first = reader.sessions()?.next().transpose()?;
     let (user, database) = first
         .as_ref()
         .map_or(("", ""), |one| (&*one.user, &*one.database));
-    let mut login = engine.logins.login(target, user, database, "rehearse");
-    if let Some(user) = &target.user {
-        login.user = user.as_str().into();
-        login.role = None;
-    }
+    Ok(engine.logins.login(target, user, database, "rehearse"))
+}
+
+/// Reads tables and indexes into the buffers of a sandbox that was restarted. The inner error is the reason why some of
+/// them were not read.
+fn warm(
+    target: &Target,
+    reader: &WorkloadReader,
+    engine: &Options,
+) -> Result<Result<(), String>, Failure> {
+    let login = own_login(target, &first_login(target, reader, engine)?);
     let dialer = Dialer::new(target)?;
-    // If the login fails, the replay says why.
-    if let Ok(mut connection) = dialer.open_query_connection(&login) {
-        warm_caches(&mut connection, true);
+    let opened = open_own_connection(&dialer, &login);
+    Ok(opened.and_then(|mut connection| warm_caches(&mut connection, true)))
+}
+
+/// Query of the database and the server process. Copies of one cluster share the system identifier, and not the time at
+/// which their servers started.
+const IDENTITY_SQL: &str = "SELECT pg_catalog.current_database(), \
+     extract(epoch FROM pg_catalog.pg_postmaster_start_time())::text";
+
+/// Whether both sides are one database, by their texts or by the servers' own answers.
+///
+/// # Errors
+/// If a server cannot be asked.
+fn is_same_database(
+    request: &PairedReplayRequest,
+    reader: &WorkloadReader,
+) -> Result<bool, Failure> {
+    let [before, after] = &request.servers;
+    if before == after {
+        return Ok(true);
     }
-    Ok(())
+    let servers = request.servers.iter();
+    if servers.clone().any(|server| is_sandbox(server)) {
+        return Ok(false);
+    }
+    let mut identities = Vec::new();
+    for server in servers {
+        let target = Target::parse(server, |name| std::env::var(name).ok())?;
+        let login = first_login(&target, reader, &request.engine)?;
+        let answer = Dialer::new(&target)?.query(&login, IDENTITY_SQL);
+        let answer = answer.map_err(|error| {
+            Failure::could_not(format!(
+                "cannot tell whether both sides are one database: {}: {}; correct the address or the login",
+                target.address(),
+                error.message
+            ))
+        })?;
+        identities.push(answer.rows);
+    }
+    Ok(identities[0] == identities[1])
 }

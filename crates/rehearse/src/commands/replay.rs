@@ -37,11 +37,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     let url = options.target.as_deref().unwrap_or_default();
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    if options.set_role && options.as_user.is_none() && target.user.is_none() {
-        return Err(Failure::usage(
-            "--set-role logs in as one user for all, and none is named; give --as-user, or a user in the target or in PGUSER",
-        ));
-    }
+    refuse_role_without_user(options, &target)?;
     let metrics = match options.metrics.metrics {
         Some(address) if !options.safety.dry_run => Some(MetricsServer::start(
             address,
@@ -69,10 +65,6 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         engine.read_only.is_on(),
     )?;
     let part = replayed_part(options, whole, &mut engine, &interrupt)?;
-    if let Some(address) = &options.safety.allow_captured_server {
-        let name = "allow_captured_server".to_owned();
-        engine.part.insert(name, address.clone());
-    }
     if let Some(run) = &options.safety.resume {
         engine.previous_run = Some(Arc::new(earlier(run, &part.reader, &engine)?));
     }
@@ -80,9 +72,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         return dry_run(&part.reader, &target, &engine, options);
     }
     let Some(output) = &options.output else {
-        return Err(Failure::usage(
-            "nothing says where the run goes; give -o NAME.run",
-        ));
+        return Err(Failure::usage("missing output: pass `-o NAME.run`"));
     };
     if let Some(metrics) = &metrics {
         announce_metrics(metrics);
@@ -132,7 +122,21 @@ fn run_pairs(options: &options::Replay, mut engine: Options) -> Result<ExitStatu
     replay_pairs::run(options, &part.reader, how, &interrupt)
 }
 
-/// Returns the part of the workload that is replayed, and notes it in the options of the replay.
+/// Refuses `--set-role` at a target that names no user to log in as.
+pub(super) fn refuse_role_without_user(
+    options: &options::Replay,
+    target: &Target,
+) -> Result<(), Failure> {
+    match options.set_role && options.as_user.is_none() && target.user.is_none() {
+        true => Err(Failure::usage(
+            "--set-role logs in as one user for all, and none is named; give --as-user, or a user in the target or in PGUSER",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Returns the part of the workload that is replayed. Notes it, and a confirmed captured server, in the options of the
+/// replay.
 fn replayed_part(
     options: &options::Replay,
     whole: WorkloadReader,
@@ -148,6 +152,10 @@ fn replayed_part(
     if !part.options.is_empty() {
         engine.workload_name = Some(options.workload.display().to_string());
         engine.part = part.options.clone();
+    }
+    if let Some(address) = &options.safety.allow_captured_server {
+        let name = "allow_captured_server".to_owned();
+        engine.part.insert(name, address.clone());
     }
     Ok(part)
 }

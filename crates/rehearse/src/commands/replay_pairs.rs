@@ -1,14 +1,15 @@
 //! `rehearse replay --against`: replays on two servers in pairs, and compares the runs.
 
 use ::compare::CompareOptions;
-use replay::Options;
+use replay::{Options, Target};
 use study::Failure;
 use study::Interrupt;
-use study::paired_replay::{PairedReplayRequest, PairedRuns, replay_in_pairs};
+use study::paired_replay::{PairedReplayRequest, PairedRuns, is_sandbox, replay_in_pairs};
 use study::target_snapshot::ObservationPlan;
 use workload::WorkloadReader;
 
 use crate::commands::compare;
+use crate::commands::replay::refuse_role_without_user;
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::options;
@@ -27,11 +28,16 @@ pub fn run(
     let pairs = &options.pairs;
     let Some(output) = options.output.clone() else {
         return Err(Failure::usage(
-            "nothing says where the runs go; give -o NAME, a directory for all of them",
+            "missing output: pass `-o NAME`, a directory for all runs",
         ));
     };
+    let servers = servers(options)?;
+    for server in servers.iter().filter(|one| !is_sandbox(one)) {
+        let target = Target::parse(server, |name| std::env::var(name).ok())?;
+        refuse_role_without_user(options, &target)?;
+    }
     let request = PairedReplayRequest {
-        servers: servers(options)?,
+        servers,
         runs: pairs.runs.unwrap_or(PairArgs::RUNS),
         seed: pairs.seed,
         output,

@@ -59,6 +59,9 @@ fn replays_in_pairs_restore_both_sandboxes_and_compare_their_runs() {
 fn assert_pairs_without_sense_are_refused(fixture: &Fixture) {
     let sandbox = format!("sandbox:{}", fixture.sandbox.name);
     let url = &fixture.sandbox.url;
+    // Another text for the same database.
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let same = &format!("{url}{separator}application_name=other");
     let output = fixture.at("refused");
     for (sides, why) in [
         (vec!["--against", &sandbox], "two servers"),
@@ -67,7 +70,21 @@ fn assert_pairs_without_sense_are_refused(fixture: &Fixture) {
             "rehearse prove",
         ),
         (vec!["--against", url, "--against", url], "give two copies"),
+        (
+            vec!["--against", url, "--against", same],
+            "are one database",
+        ),
         (vec!["--target", url, "--against", &sandbox], "--restore"),
+        (
+            vec![
+                "--set-role",
+                "--target",
+                "postgres://localhost:1/shop",
+                "--against",
+                &sandbox,
+            ],
+            "--as-user",
+        ),
     ] {
         let given = [
             &["replay", &*fixture.workload][..],

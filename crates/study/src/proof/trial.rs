@@ -3,14 +3,13 @@
 use connect::login::{Login, QueryConnection};
 use cpu_profile::CpuUsage;
 use replay::{Observer, Options, Snapshot};
-use run::{ArchiveError, RunReader, RunStatus, RunWriter};
+use run::{ArchiveError, MachineLoad, RunReader, RunStatus, RunWriter};
 use workload::WorkloadReader;
 
 use super::load_probe::probe_load_s;
 use super::numbers::{ProofNumbers, RelationSize, Sums};
 use super::table_counters::{TableCounters, read_settled};
-use crate::cache_warming::warm_caches;
-use crate::environment::STATEMENTS_TIME_MAX;
+use crate::cache_warming::{open_own_connection, own_login, warm_caches};
 use crate::error::ExperimentError;
 use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
 
@@ -24,27 +23,22 @@ pub(super) fn perform(
     context: &TrialContext<'_>,
 ) -> Result<Option<ProofNumbers>, ExperimentError> {
     let replay = TrialReplay::new(workload, options, context)?;
-    // The target's own user may have more privileges than that of the first session.
-    let mut login = replay.session.clone();
-    if let Some(user) = &replay.target.user {
-        login.user = user.as_str().into();
-        login.role = None;
-    }
     let mut watch = Watch {
-        login,
+        login: own_login(&replay.target, &replay.session),
         replay: &replay,
         postmaster: context.postmaster,
         begun: None,
         ended: None,
         sizes: Vec::new(),
     };
-    let warmed = watch.connect().map(|mut questions| {
-        warm_caches(&mut questions, context.is_private());
-        replay.postmaster(&mut questions, &watch.login)
+    let opened = watch.connect().map(|mut questions| {
+        let warmed = warm_caches(&mut questions, context.is_private());
+        (warmed, replay.postmaster(&mut questions, &watch.login))
     });
-    if let Ok(postmaster) = warmed {
+    let warmed = opened.and_then(|(warmed, postmaster)| {
         watch.postmaster = postmaster;
-    }
+        warmed
+    });
     let probe_before_s = probe_load_s();
     let info = replay.run(&mut watch)?;
     let probe_after_s = probe_load_s();
@@ -75,6 +69,7 @@ pub(super) fn perform(
         sums.take(&execution?);
     }
     let mut numbers = sums.finish(&info);
+    numbers.machine = watch.machine_load();
     numbers.sizes = watch.sizes;
     numbers.load_probes_s = Some((probe_before_s, probe_after_s));
     if let (Some(begun), Some(ended)) = (&watch.begun, &watch.ended) {
@@ -95,7 +90,6 @@ fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     };
     numbers.server_cpu_s = seconds(begun.used.server_us, ended.used.server_us);
     numbers.client_cpu_s = seconds(begun.used.client_us, ended.used.client_us);
-    numbers.machine = ended.used.load_since(&begun.used);
     if numbers.server_cpu_s.is_none() {
         missing("cpu", SERVER_UNSEEN);
     }
@@ -136,10 +130,13 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn connect(&self) -> Result<QueryConnection<'_>, String> {
-        let questions = self.replay.dialer.open_query_connection(&self.login);
-        let mut questions = questions.map_err(|error| error.to_string())?;
-        questions.limit(STATEMENTS_TIME_MAX);
-        Ok(questions)
+        open_own_connection(&self.replay.dialer, &self.login)
+    }
+
+    /// Returns the load of the machine between the readings.
+    fn machine_load(&self) -> Option<MachineLoad> {
+        let (begun, ended) = (self.begun.as_ref()?, self.ended.as_ref()?);
+        ended.used.load_since(&begun.used)
     }
 
     fn tables(&self) -> Result<TableCounters, String> {
@@ -195,9 +192,7 @@ impl Observer for Watch<'_> {
             wal_bytes: self.wal_bytes(),
             tables: self.tables(),
         });
-        if let (Some(begun), Some(ended)) = (&self.begun, &self.ended)
-            && let Some(load) = ended.used.load_since(&begun.used)
-        {
+        if let Some(load) = self.machine_load() {
             run.machine_load(load);
         }
         self.sizes = self.sizes().unwrap_or_default();
