@@ -38,7 +38,7 @@ pub(crate) fn open_own_connection<'a>(
 /// Relations that cannot be read are skipped, alike on all sides.
 ///
 /// # Errors
-/// If relations were skipped, or the extension was left behind.
+/// If relations were skipped, or the extension could not be dropped.
 pub(crate) fn warm_caches(
     questions: &mut QueryConnection<'_>,
     is_private: bool,

@@ -16,7 +16,7 @@ use super::finding::{
 };
 use super::rules::{explained_waits, flush_ns};
 use super::statement_text::{parse_name, shorten, tables};
-use super::threshold::{Threshold, Thresholds};
+use super::threshold::{Thresholds, UNEXPLAINED_BLOCKS, UNEXPLAINED_CALL_MS, UNEXPLAINED_SHARE};
 use plans::Plan;
 
 /// Name that stands in place of a rule in the findings on unexplained statements.
@@ -32,30 +32,6 @@ const BUSY: f64 = 0.01;
 const ROW_NS: f64 = 10_000.0;
 /// Time that a block may take that is not in the server's buffers, in nanoseconds.
 const READ_NS: f64 = 200_000.0;
-
-pub(super) const SHARE: Threshold = Threshold {
-    name: "unexplained-share",
-    value: 0.10,
-    unit: "share of time",
-    decides: "a statement with so much time that no finding explains heads the report",
-    source: "ours",
-};
-
-pub(super) const CALL_MS: Threshold = Threshold {
-    name: "unexplained-call-ms",
-    value: 2.0,
-    unit: "ms a call",
-    decides: "a statement that takes less, with 10 µs a row and 0.2 ms a block that is read, needs no explanation",
-    source: "ours",
-};
-
-pub(super) const BLOCKS: Threshold = Threshold {
-    name: "unexplained-blocks",
-    value: 100.0,
-    unit: "blocks a row",
-    decides: "a statement that reads fewer needs no explanation of its blocks",
-    source: "ours: a few indexes of a few levels, and the rows themselves",
-};
 
 /// Time of a statement, and the findings that explain it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -213,8 +189,8 @@ impl Work {
     fn is_excessive(&self, thresholds: &Thresholds) -> bool {
         let rows = self.rows.unwrap_or(0.0).max(1.0);
         let (blocks, read) = self.blocks.unwrap_or_default();
-        let usual_ns = thresholds.of(&CALL_MS) * 1e6 + rows * ROW_NS + read * READ_NS;
-        self.ns > usual_ns || blocks > rows * thresholds.of(&BLOCKS)
+        let usual_ns = thresholds.of(&UNEXPLAINED_CALL_MS) * 1e6 + rows * ROW_NS + read * READ_NS;
+        self.ns > usual_ns || blocks > rows * thresholds.of(&UNEXPLAINED_BLOCKS)
     }
 }
 
@@ -249,7 +225,7 @@ pub(super) fn unexplained_statements(
         .filter_map(|account| {
             let one = evidence.statement(account.fingerprint)?;
             let unexplained = account.share * (1.0 - account.explained_share);
-            (one.is_work() && unexplained >= thresholds.of(&SHARE))
+            (one.is_work() && unexplained >= thresholds.of(&UNEXPLAINED_SHARE))
                 .then(|| finding(evidence, account, one, unexplained))
         })
         .collect()

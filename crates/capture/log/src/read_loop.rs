@@ -231,8 +231,8 @@ fn skip_oversized(
     assembler: &mut Assembler<'_>,
 ) -> std::io::Result<u64> {
     let (mut lines, mut is_quoted, mut is_whole) = (0, false, false);
-    // Of an entry without quotes all lines in the window are skipped, since it goes on.
-    let mut goes_on = !has_quotes;
+    // Without quotes, all lines in the window belong to the entry.
+    let mut is_entry = !has_quotes;
     while !is_whole {
         let bytes = window.bytes();
         let mut end = bytes.len();
@@ -242,13 +242,13 @@ fn skip_oversized(
                 continue;
             }
             lines += 1;
-            is_whole = if goes_on { at + 1 == end } else { !is_quoted };
+            is_whole = if is_entry { at + 1 == end } else { !is_quoted };
             if is_whole {
                 end = at + 1;
                 break;
             }
         }
-        goes_on = false;
+        is_entry = false;
         window.consume(end);
         if is_whole || window.is_at_end() {
             lines += u64::from(!is_whole);
@@ -354,10 +354,9 @@ fn read_with(
                 continue;
             }
             ReadResult::More if window.bytes().len() >= ENTRY_BYTES_MAX => {
-                let has_quotes = reader.has_quotes();
-                whole = whole_lines(window.bytes()).filter(|_| tried.is_none() && !has_quotes);
+                let start = (place, reader.has_quotes());
+                whole = whole_lines(window.bytes()).filter(|_| tried.is_none() && !start.1);
                 if whole.is_none() {
-                    let start = (place, has_quotes);
                     place.line += skip_oversized(window, start, assembler).map_err(to_error)?;
                 }
                 continue;
