@@ -162,3 +162,35 @@ fn masked_and_sliced_workloads_are_still_refused() {
     let replay = ["replay", &sliced, "--target", &url, "--dry-run"];
     assert_refused(&rehearse(&replay), "sliced");
 }
+
+#[test]
+fn captured_sandbox_is_refused_as_a_side_that_is_not_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (made, endpoint) = test_support::server().start();
+    let workload = path("w.workload");
+    proxied(&endpoint, &workload).interrupt();
+    let places = sandbox::Dirs::from_environment().unwrap();
+    let name = format!("captured-side-{}", std::process::id());
+    made.keep(&name, &places).unwrap();
+    let side = format!("sandbox:{name}");
+    let output = path("pairs");
+    // The other side is not looked at.
+    let other = "postgres://postgres@127.0.0.1:1/postgres";
+    let pairs = [
+        "replay",
+        &workload,
+        "--against",
+        &side,
+        "--against",
+        other,
+        "--no-restore",
+        "--runs",
+        "1",
+        "-o",
+        &output,
+    ];
+    let replayed = rehearse(&pairs);
+    sandbox::down(&name, &places).unwrap();
+    assert_refused(&replayed, &side);
+}

@@ -215,14 +215,11 @@ fn open_server(
     writes: bool,
 ) -> Result<PairedServer, Failure> {
     if let Some(name) = server.strip_prefix(SANDBOX) {
-        return open_sandbox(request, name, writes);
+        return open_sandbox(request, name, (reader, writes));
     }
     let target = Target::parse(server, |name| std::env::var(name).ok())?;
-    let confirmed = request.allow_captured_server.as_deref();
-    let confirmed = confirmed.filter(|address| *address == target.address());
+    refuse_captured(request, reader, &target)?;
     let engine = &request.engine;
-    let read_only = engine.read_only.is_on();
-    refuse_captured_server(reader, (&target, &engine.logins), confirmed, read_only)?;
     let data = match &request.restore {
         Some(command) if writes => DataSource::Command(command.clone()),
         _ if !writes || request.no_restore || request.runs == 1 => DataSource::Unrestored,
@@ -250,7 +247,7 @@ fn open_server(
 fn open_sandbox(
     request: &PairedReplayRequest,
     name: &str,
-    writes: bool,
+    (reader, writes): (&WorkloadReader, bool),
 ) -> Result<PairedServer, Failure> {
     let opened = sandbox::open(name, &Dirs::from_environment()?)?;
     let version = opened.installation().version.clone();
@@ -266,6 +263,8 @@ fn open_sandbox(
         Box::new(SandboxEnvironment::new(lease, conditions, None))
     } else {
         let target = lease.start()?;
+        // A sandbox that is restored has its data again at the end.
+        refuse_captured(request, reader, &target)?;
         let login = request.engine.logins.login(&target, "", "", "rehearse");
         let data = DataSource::Unrestored;
         Box::new(TargetEnvironment::new(
@@ -281,6 +280,19 @@ fn open_sandbox(
         environment,
         is_private: true,
     })
+}
+
+/// Refuses a side that is the captured server, unless the user confirmed its address.
+fn refuse_captured(
+    request: &PairedReplayRequest,
+    reader: &WorkloadReader,
+    target: &Target,
+) -> Result<(), Failure> {
+    let engine = &request.engine;
+    let confirmed = request.allow_captured_server.as_deref();
+    let confirmed = confirmed.filter(|address| *address == target.address());
+    let read_only = engine.read_only.is_on();
+    refuse_captured_server(reader, (target, &engine.logins), confirmed, read_only)
 }
 
 /// Returns the login of the workload's first session at a target.
