@@ -162,9 +162,7 @@ fn expensive(
     let live = last("n_live_tup").or(table.and_then(|table| table.rows).map(|rows| rows as f64));
     let dead = last("n_dead_tup").unwrap_or(0.0);
     let steps_over_dead = live.is_some_and(|live| dead >= thresholds.of(&DEAD) * live.max(1_000.0));
-    // Planning, compilation and waits for locks have causes of their own.
-    let won_ns = one.ns * evidence.execution_share(one);
-    let share = evidence.share(won_ns);
+    let share = evidence.share(one.ns);
     let mut facts = vec![
         Fact::new("blocks read for each row claimed", each, Unit::Count, "pg_stat_statements")
             .check("SELECT (shared_blks_hit + shared_blks_read) / greatest(rows, calls), query FROM pg_stat_statements ORDER BY 1 DESC"),
@@ -194,7 +192,7 @@ fn expensive(
             false => format!("the claim reads {each:.0} blocks for each row that it takes"),
         },
         evidence: facts,
-        cost: Some(evidence.cost(one, won_ns)),
+        cost: Some(evidence.cost(one, one.ns)),
         max_gain: Some(share),
         changes: match steps_over_dead {
             true => vec![Change::sql(

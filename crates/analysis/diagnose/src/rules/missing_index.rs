@@ -175,8 +175,7 @@ fn finding(
         quote_identifier(&table.name)
     );
     let candidates = candidates(evidence, table, node, wasteful.order, wasteful.limited);
-    let won_ns = one.ns * evidence.execution_share(one);
-    let share = evidence.share(won_ns);
+    let share = evidence.share(one.ns);
     let blocks = wasteful.from.starts_with("blocks");
     let (read, kept) = match blocks {
         true => ("blocks read a call", "rows given a call"),
@@ -241,7 +240,7 @@ fn finding(
             false => format!("{} reads many rows of {name} and keeps few", node.name()),
         },
         evidence: facts,
-        cost: Some(evidence.cost(one, won_ns)),
+        cost: Some(evidence.cost(one, one.ns)),
         max_gain: Some(share),
         changes,
         risk,
