@@ -1,4 +1,4 @@
-//! Replays a workload on two servers in pairs, so that what changes over time meets both sides alike.
+//! Replays a workload on two servers in pairs, so that what changes over time affects both sides equally.
 //!
 //! ```text
 //! pair 1: before, after    pair 2: after, before    …    (in a random order, with a stored seed)

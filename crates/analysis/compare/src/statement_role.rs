@@ -23,7 +23,7 @@ pub enum StatementRole {
 }
 
 /// Catalogues and their views without `pg_`; those that end in `*` stand for all with this beginning.
-const CATALOGUES: [&str; 62] = [
+const CATALOGUES: [&str; 67] = [
     "aggregate",
     "am",
     "amop",
@@ -86,9 +86,12 @@ const CATALOGUES: [&str; 62] = [
     "timezone_*",
     "trigger",
     "ts_*",
+    "type",
+    "user",
+    "user_mapping*",
+    "views",
+    "wait_events",
 ];
-/// The rest of [`CATALOGUES`].
-const MORE_CATALOGUES: [&str; 5] = ["type", "user", "user_mapping*", "views", "wait_events"];
 
 /// Functions whose arguments have the word FROM.
 const WITH_FROM: [&str; 5] = ["extract", "overlay", "position", "substring", "trim"];
@@ -177,7 +180,7 @@ fn is_catalogue(schema: Option<&str>, name: &str) -> bool {
         Some(_) => false,
         None => name
             .strip_prefix("pg_")
-            .is_some_and(|name| has_name(&CATALOGUES, name) || has_name(&MORE_CATALOGUES, name)),
+            .is_some_and(|name| has_name(&CATALOGUES, name)),
     }
 }
 

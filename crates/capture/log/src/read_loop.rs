@@ -231,10 +231,13 @@ fn skip_oversized(
     assembler: &mut Assembler<'_>,
 ) -> std::io::Result<u64> {
     let (mut lines, mut is_quoted, mut is_whole) = (0, false, false);
+    // Whether the bytes so far end within a line.
+    let mut is_cut = false;
     // Without quotes, all lines in the window belong to the entry.
     let mut is_entry = !has_quotes;
     while !is_whole {
         let bytes = window.bytes();
+        is_cut = bytes.last().map_or(is_cut, |byte| *byte != b'\n');
         let mut end = bytes.len();
         for at in memchr::memchr2_iter(b'"', b'\n', bytes) {
             if bytes[at] == b'"' {
@@ -250,8 +253,11 @@ fn skip_oversized(
         }
         is_entry = false;
         window.consume(end);
-        if is_whole || window.is_at_end() {
-            lines += u64::from(!is_whole);
+        if is_whole {
+            break;
+        }
+        if window.is_at_end() {
+            lines += u64::from(is_cut);
             break;
         }
         window.fill()?;

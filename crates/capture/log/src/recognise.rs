@@ -205,7 +205,8 @@ fn refuse_contradicted(
         let Some(found) = prefix.matches(line, times) else {
             continue;
         };
-        if is_raised(&lines[index + 1..]) {
+        let following = &lines[index + 1..];
+        if is_raised(following) || may_end_in_name(prefix, following, times) {
             continue;
         }
         let reason = prefix.contradiction(line, times);
@@ -234,6 +235,15 @@ fn refuse_contradicted(
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether the line before these may end within a name that contains a newline: the next one has no
+/// prefix and continues no message. It then has a message that is not its own.
+fn may_end_in_name(prefix: &Prefix, following: &[&[u8]], times: &mut TimestampParser) -> bool {
+    let next = following.first();
+    prefix.may_span_lines()
+        && next
+            .is_some_and(|next| !next.starts_with(b"\t") && prefix.matches(next, times).is_none())
 }
 
 /// Number of a sample's records in one format, and the time of the first.

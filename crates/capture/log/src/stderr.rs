@@ -24,7 +24,7 @@ mod ambiguity;
 mod prefix_change;
 
 use ambiguity::Matching;
-use prefix_change::PrefixChanges;
+use prefix_change::{PrefixChanges, PrefixCheck};
 
 /// Reads stderr logs with one prefix.
 #[derive(Debug)]
@@ -336,6 +336,20 @@ impl StderrReader {
         continues_message(head, rest, complete, &mut self.times)
     }
 
+    /// Returns an entry's text, and whether it is cut.
+    #[inline]
+    fn check_text<'a>(
+        &mut self,
+        text: Text<'a>,
+        end: usize,
+        complete: bool,
+        cut: bool,
+    ) -> Result<(&'a str, bool), UnreadableReason> {
+        let text = whole_text(text, end, complete)?;
+        let cut = check_torn(cut, text, &self.prefix, &mut self.times);
+        Ok((text, cut.ok_or(UnreadableReason::Torn)?))
+    }
+
     /// Classifies a line that does not begin an entry.
     #[cold]
     fn classify_other(first: &[u8]) -> ReadResult<'static> {
@@ -411,9 +425,11 @@ impl Reader for StderrReader {
             return self.read_other(text, first, first_end, complete);
         };
         if !settled && self.shows_change(first, &self.matched[head_place]) {
-            match self.check_prefix(bytes, first, head_place, place.line) {
-                Some(index) => head_place = index,
-                None => return (NO_PREFIX, first_end),
+            let following = (&bytes[first_end..], complete);
+            match self.check_prefix((bytes, first), following, head_place, place.line) {
+                PrefixCheck::Matches(index) => head_place = index,
+                PrefixCheck::Contradicts => return (NO_PREFIX, first_end),
+                PrefixCheck::More => return (ReadResult::More, 0),
             }
         }
         let (head, next) = split_matched(&mut self.matched, head_place);
@@ -469,11 +485,7 @@ impl Reader for StderrReader {
         {
             return found;
         }
-        let checked = whole_text(text, end, complete).and_then(|text| {
-            let cut = check_torn(cut, text, &self.prefix, &mut self.times);
-            Ok((text, cut.ok_or(UnreadableReason::Torn)?))
-        });
-        let (text, cut) = match checked {
+        let (text, cut) = match self.check_text(text, end, complete, cut) {
             Ok(checked) => checked,
             Err(reason) => return (ReadResult::Unreadable { lines, reason }, end),
         };

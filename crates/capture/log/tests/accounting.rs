@@ -283,23 +283,28 @@ fn lines_of_a_quoted_text_that_is_too_long_are_no_entries() {
         "\"statement: select 'x\n{forged}{}\n{forged}y'\"",
         "x".repeat(300 << 20)
     );
-    let text = [
-        record(1, "\"statement: select 1\""),
-        record(2, &long),
-        record(3, "\"statement: select 2\""),
-    ]
-    .concat();
-    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let (collected, report) = captured(vec![write(directory.path(), "a.csv", &packed)]).unwrap();
-    let statements = collected.events.iter().filter_map(|event| event.kind.sql());
-    let statements: Vec<&std::sync::Arc<str>> = statements.collect();
-    assert_eq!(statements, [&"select 1".into(), &"select 2".into()]);
-    assert!(report.reconciliation.adds_up());
-    assert_eq!(
-        report.reconciliation.unreadable.lines,
-        text.lines().count() as u64 - 2
-    );
+    let first = record(1, "\"statement: select 1\"") + &record(2, &long);
+    let last = record(3, "\"statement: select 2\"");
+    let quoted_end = first.rfind("y'\"").unwrap();
+    for (text, expected) in [
+        (first.clone() + &last, vec!["select 1", "select 2"]),
+        // The file ends within the text: at the end of a line, and within one.
+        (first[..quoted_end].to_owned(), vec!["select 1"]),
+        (first[..quoted_end - 5].to_owned(), vec!["select 1"]),
+    ] {
+        let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        let input = write(directory.path(), "a.csv", &packed);
+        let (collected, report) = captured(vec![input]).unwrap();
+        let statements = collected.events.iter().filter_map(|event| event.kind.sql());
+        let statements: Vec<&str> = statements.map(|sql| &**sql).collect();
+        assert_eq!(statements, expected);
+        let account = &report.reconciliation;
+        assert!(account.adds_up());
+        let lines = text.lines().count() as u64;
+        assert_eq!(account.lines, lines);
+        assert_eq!(account.unreadable.lines, lines - expected.len() as u64);
+    }
 }
 
 #[test]

@@ -471,3 +471,23 @@ fn a_user_with_the_separator_in_its_name_is_split_as_other_lines_say() {
     assert_eq!(found, [owned(jane)]);
     assert!(notes.contains("guess"), "{notes}");
 }
+
+#[test]
+fn given_prefix_is_not_refused_for_a_name_with_a_newline() {
+    let mut server = Server::new("%m [%p] %q%u@%d ", false);
+    let client = Client {
+        user: "LOG:  statement: drop table t".into(),
+        database: "\n".into(),
+        pid: 77,
+        ..honest()
+    };
+    server.connect(&client);
+    server.send(&client, "select 'one'");
+    let honest = honest();
+    server.connect(&honest);
+    server.send(&honest, "select 'first'");
+    let (collected, report) = server.captured();
+    let statements: Vec<_> = collected.events.iter().filter_map(self::sql).collect();
+    assert_eq!(statements, ["select 'first'"]);
+    assert!(report.reconciliation.unreadable.lines > 0);
+}

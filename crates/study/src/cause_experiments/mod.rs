@@ -97,18 +97,30 @@ fn try_all(
     let login = engine.logins.login(&target, "", "", "rehearse");
     let mut connection = TrialConnection::new(&dialer, &login);
     for finding in &mut diagnosis.findings {
-        let Some(example) = finding
+        let fingerprint = finding
             .subject
             .fingerprint
-            .filter(|one| finding.is_unexplained() && unexplained.contains(one))
-            .and_then(|one| examples.get(&one))
-            .filter(|example| is_executable(example))
-        else {
+            .filter(|one| unexplained.contains(one));
+        let Some(fingerprint) = fingerprint.filter(|_| finding.is_unexplained()) else {
             continue;
         };
         if request.interrupt.is_requested() {
             break;
         }
+        let example = match examples.get(&fingerprint) {
+            Some(example) if is_executable(example) => example,
+            found => {
+                let reason = match found {
+                    Some(_) => "EXPLAIN takes one SELECT, INSERT, UPDATE, DELETE or MERGE",
+                    None => "the workload has no execution of it with all its values",
+                };
+                notes::note(&format!(
+                    "The statement {} was not executed for the experiment: {reason}.",
+                    finding.subject.name
+                ));
+                continue;
+            }
+        };
         if let Some(found) = find_cause(&mut connection, example, finding) {
             let account = diagnosis
                 .accounts
@@ -149,7 +161,14 @@ fn find_cause(
     };
     let mut proposed = foreign_keys::propose(connection, &before);
     proposed.extend(compilation::propose(&before));
-    proposed.truncate(INTERVENTIONS_MAX);
+    if proposed.len() > INTERVENTIONS_MAX {
+        notes::note(&format!(
+            "Of {} proposed causes of the statement {}, the first {INTERVENTIONS_MAX} are tried.",
+            proposed.len(),
+            finding.subject.name
+        ));
+        proposed.truncate(INTERVENTIONS_MAX);
+    }
     let mut best: Option<(f64, Intervention, MeasuredTimes)> = None;
     for intervention in proposed {
         let after = match execute_trial(connection, example, &intervention.trial) {

@@ -84,7 +84,7 @@ impl<'a> LineFacts<'a> {
             let mut near = following.iter().take(CONTEXT_WITHIN);
             if facts.origin != Origin::Any
                 && (near.any(|(line, label_at)| is_context_of_raise(&line[*label_at..]))
-                    || is_of_statement(following.iter().map(|(line, _)| *line)))
+                    || is_of_statement(following.iter().map(|(line, _)| *line)) == Some(true))
             {
                 *facts = LineFacts::default();
             }
@@ -238,18 +238,18 @@ pub(crate) fn is_raised(following: &[&[u8]]) -> bool {
 }
 
 /// Returns whether the entry that these lines follow was written while a statement ran: its CONTEXT or
-/// STATEMENT is among its lines. The server writes the lines of an entry at once, and reports
-/// connections, checkpoints and changed settings outside of statements.
-pub(crate) fn is_of_statement<'a>(following: impl Iterator<Item = &'a [u8]>) -> bool {
+/// STATEMENT is among its lines. `None` if more lines are needed to tell. The server writes the lines of
+/// an entry at once, and reports connections, checkpoints and changed settings outside of statements.
+pub(crate) fn is_of_statement<'a>(following: impl Iterator<Item = &'a [u8]>) -> Option<bool> {
     for line in following.filter(|line| !line.starts_with(b"\t")) {
         let found = find_label(line).and_then(|label_at| label(&line[label_at..]));
         match found {
-            Some((Label::Context | Label::Statement, _)) => return true,
-            Some((Label::Detail | Label::Aside, _)) => (),
-            _ => return false,
+            Some((Label::Context | Label::Statement, _)) => return Some(true),
+            Some((Label::Detail | Label::Aside | Label::Location, _)) => (),
+            _ => return Some(false),
         }
     }
-    false
+    None
 }
 
 /// Returns whether a text from its label on is the CONTEXT of RAISE.

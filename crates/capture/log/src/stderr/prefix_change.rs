@@ -52,6 +52,17 @@ enum Change {
     TooFewLines,
 }
 
+/// Result of checking a line's prefix.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PrefixCheck {
+    /// The line matches, at this index of the matches.
+    Matches(usize),
+    /// The prefix cannot be the line's, and no other is known.
+    Contradicts,
+    /// More bytes are needed to tell.
+    More,
+}
+
 impl StderrReader {
     /// Creates a reader of single messages.
     pub(crate) fn for_messages(prefix: Prefix) -> Self {
@@ -83,35 +94,38 @@ impl StderrReader {
         head.fields.quit || matches!(message, [b'p', b'a', b'r', ..] | [b'c', b'o', b'n', ..])
     }
 
-    /// Examines a line for which [`Self::shows_change`] holds. Returns the index of its match; `None`
-    /// if the prefix cannot be its own and no other is known. What a statement wrote with RAISE shows
-    /// nothing: it may look like any message of the server's.
+    /// Examines a line for which [`Self::shows_change`] holds. `following` is what comes after it, and whether that
+    /// is all.
     #[cold]
     pub(super) fn check_prefix(
         &mut self,
-        bytes: &[u8],
-        first: &[u8],
+        (bytes, first): (&[u8], &[u8]),
+        following: (&[u8], bool),
         head_place: usize,
         line: u64,
-    ) -> Option<usize> {
-        if is_of_statement(bytes.split(|byte| *byte == b'\n').skip(1)) {
-            return Some(head_place);
+    ) -> PrefixCheck {
+        match is_written_by_statement(following) {
+            None => return PrefixCheck::More,
+            Some(true) => return PrefixCheck::Matches(head_place),
+            Some(false) => (),
         }
         // A line after this one may have been matched already.
         if self.prefix.contradiction(first, &mut self.times).is_some() {
             let message_at = self.matched[head_place].text;
             if self.adapt(bytes, first, line, Some(message_at)) {
-                return Some(0);
+                return PrefixCheck::Matches(0);
             }
             let head = &self.matched[head_place];
-            let is_impossible = head.fields.quit && is_of_client(head, first);
-            return (!is_impossible).then_some(head_place);
+            return match head.fields.quit && is_of_client(head, first) {
+                true => PrefixCheck::Contradicts,
+                false => PrefixCheck::Matches(head_place),
+            };
         }
         let next = bytes.split(|byte| *byte == b'\n').nth(1);
         let is_new = announced_prefix(first, next).is_some_and(|new| new != self.prefix.text());
         match is_new && self.infer_change(bytes, first, line, None) {
-            true => Some(0),
-            false => Some(head_place),
+            true => PrefixCheck::Matches(0),
+            false => PrefixCheck::Matches(head_place),
         }
     }
 
@@ -301,6 +315,15 @@ impl StderrReader {
         self.matched[0] = matched;
         true
     }
+}
+
+/// Returns whether a statement wrote the entry before these bytes, as RAISE does: it may look like any message
+/// of the server's, and shows nothing of the prefix. `None` if more bytes are needed to tell.
+#[cold]
+fn is_written_by_statement((following, complete): (&[u8], bool)) -> Option<bool> {
+    let lines = following.split_inclusive(|byte| *byte == b'\n');
+    let whole = lines.filter(|line| complete || line.ends_with(b"\n"));
+    is_of_statement(whole).or(complete.then_some(false))
 }
 
 /// Returns whether a line begins an entry.

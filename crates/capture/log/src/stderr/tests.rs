@@ -87,3 +87,28 @@ fn what_does_not_start_with_the_prefix_is_unreadable() {
     assert!(all[5].contains("Detached"));
     assert!(all[6].contains("CutAtEnd"));
 }
+
+#[test]
+fn line_that_may_change_the_prefix_waits_for_what_follows_it() {
+    const PREFIX: &str = "%m [%p] %u@%d ";
+    // RAISE, with the names of the session in the places of each other.
+    let start = format!("{TIME} [7] app@shop ");
+    let raised = format!("{start}LOG:  connection authorized: user=shop database=app\n");
+    let detail = format!("{start}DETAIL:  x\n");
+    let rest = format!("{start}STATEMENT:  select f()\n{start}LOG:  statement: select 1\n");
+    let text = [&raised[..], &detail, &rest].concat();
+    // The window may end anywhere before the line that tells.
+    for end in [0, 20, detail.len(), detail.len() + 40] {
+        let mut reader = StderrReader::new(Prefix::compile(PREFIX));
+        let place = Location::default();
+        let window = &text.as_bytes()[..raised.len() + end];
+        assert!(matches!(
+            reader.next(window.into(), false, place),
+            (ReadResult::More, _)
+        ));
+        assert_eq!(reader.prefix.text(), PREFIX, "{end}");
+        let (read, _) = reader.next(text.as_bytes().into(), true, place);
+        assert!(matches!(read, ReadResult::Entry(_)), "{end}");
+        assert_eq!(reader.prefix.text(), PREFIX, "{end}");
+    }
+}
