@@ -2,6 +2,7 @@
 
 mod causes;
 mod near_misses;
+mod planted;
 mod statistics;
 mod troubles;
 mod unexplained;

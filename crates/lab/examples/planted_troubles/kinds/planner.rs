@@ -1,0 +1,177 @@
+//! Estimates, plans and planning.
+
+use super::super::application::{Application, Protocol, Sessions, Step, Value, prepared, query};
+use super::super::draw::{Draw, Role};
+use super::super::truth::Truth;
+
+/// A table that was analysed when it was nearly empty.
+pub fn stale_statistics(draw: &mut Draw, app: &mut Application) {
+    let (parent, child) = (draw.table(), draw.table());
+    let (state, key, amount) = (
+        draw.column(Role::State),
+        format!("{parent}_id"),
+        draw.column(Role::Amount),
+    );
+    let rows = draw.number(40_000, 70_000);
+    let (columns, values) = draw.filler();
+    app.sql(format!(
+        "CREATE TABLE {parent} (id int PRIMARY KEY, {state} text NOT NULL, {columns}) WITH (autovacuum_enabled = off)"
+    ));
+    app.sql(format!("CREATE INDEX ON {parent} ({state})"));
+    let fill = |from: u64, to: u64, value: &str| {
+        format!(
+            "INSERT INTO {parent} SELECT i, {value}, {values} FROM generate_series({from}, {to}) i"
+        )
+    };
+    app.sql(fill(1, rows / 2, "'closed'"));
+    app.table(
+        child,
+        &format!("id int PRIMARY KEY, {key} int NOT NULL, {amount} int NOT NULL"),
+        rows,
+        "i, i, i % 100",
+    );
+    app.sql(format!("CREATE INDEX ON {child} ({key})"));
+    app.sql("VACUUM ANALYZE");
+    // Half of the table has a value that the statistics have never seen.
+    app.sql(fill(rows / 2 + 1, rows, "'open'"));
+    let sql = format!(
+        "SELECT count(*), sum(c.{amount}) FROM {parent} p JOIN {child} c ON c.{key} = p.id WHERE p.{state} = $1"
+    );
+    app.sessions.push(Sessions::troubled(
+        2,
+        40,
+        vec![prepared(sql, vec![Value::one_of(&[(1, "open")])])],
+    ));
+    app.truth = Truth::new(&[&["analyze", parent]]).leaving(0.7);
+}
+
+/// Two columns that say the same, so that the estimate is much too low.
+pub fn correlated_columns(draw: &mut Draw, app: &mut Application) {
+    let (parent, child) = (draw.table(), draw.table());
+    let (one, other, amount) = (
+        draw.column(Role::Reference),
+        draw.column(Role::State),
+        draw.column(Role::Amount),
+    );
+    let (rows, groups) = (draw.number(80_000, 120_000), draw.number(20, 40));
+    let key = format!("{parent}_id");
+    let (columns, values) = draw.filler();
+    app.table(
+        parent,
+        &format!("id int PRIMARY KEY, {one} int NOT NULL, {other} int NOT NULL, {columns}"),
+        rows,
+        &format!("i, i % {groups}, (i % {groups}) * 3, {values}"),
+    );
+    app.sql(format!("CREATE INDEX ON {parent} ({one}, {other})"));
+    app.table(
+        child,
+        &format!("id int PRIMARY KEY, {key} int NOT NULL, {amount} int NOT NULL"),
+        rows,
+        &format!("i, 1 + (i * 7919::bigint) % {rows}, i % 100"),
+    );
+    app.sql(format!("CREATE INDEX ON {child} ({key})"));
+    let sql = format!(
+        "SELECT count(*), sum(c.{amount}) FROM {parent} p JOIN {child} c ON c.{key} = p.id \
+         WHERE p.{one} = $1 AND p.{other} = $2"
+    );
+    let pairs: Vec<(u32, String)> = (0..groups).map(|group| (1, group.to_string())).collect();
+    let steps = pairs.iter().map(|(_, group)| {
+        let other = group.parse::<u64>().unwrap_or(0) * 3;
+        let values =
+            [group.clone(), other.to_string()].map(|text| Value::Weighted(vec![(1, text)]));
+        prepared(sql.clone(), values.to_vec())
+    });
+    app.sessions
+        .push(Sessions::troubled(2, 60, steps.take(3).collect()));
+    app.truth = Truth::new(&[&["statistics", parent, one, other]]).leaving(0.8);
+}
+
+/// A skewed column, and one plan for all values.
+pub fn generic_plan(draw: &mut Draw, app: &mut Application) {
+    let (table, state, time) = (
+        draw.table(),
+        draw.column(Role::State),
+        draw.column(Role::Time),
+    );
+    let rows = draw.number(80_000, 140_000);
+    let (columns, values) = draw.filler();
+    app.table(
+        table,
+        &format!(
+            "id int PRIMARY KEY, {state} text NOT NULL, {time} timestamptz NOT NULL, {columns}"
+        ),
+        rows,
+        &format!(
+            "i, CASE WHEN i % 2000 = 0 THEN 'failed' WHEN i % 2 = 0 THEN 'sent' ELSE 'done' END, \
+             now() - i * interval '1 s', {values}"
+        ),
+    );
+    app.sql(format!("CREATE INDEX ON {table} ({state})"));
+    app.settings
+        .push(("plan_cache_mode", "force_generic_plan".to_owned()));
+    let sql = format!("SELECT count(*), min({time}) FROM {table} WHERE {state} = $1");
+    app.sessions.push(Sessions::troubled(
+        2,
+        15,
+        vec![prepared(sql, vec![Value::one_of(&[(1, "failed")])])],
+    ));
+    app.truth = Truth::new(&[&["generic", "plan_cache_mode"]]);
+}
+
+/// Adds a partitioned table. Returns its name, its key, and the number of its rows.
+fn add_partitions(
+    draw: &mut Draw,
+    app: &mut Application,
+    partitions: u64,
+    indexes: usize,
+) -> (&'static str, &'static str, u64) {
+    let (table, key) = (draw.table(), draw.column(Role::Reference));
+    let rows = draw.number(40_000, 60_000);
+    let mut columns = vec![format!("id bigint NOT NULL, {key} int NOT NULL")];
+    let extra: Vec<&str> = (0..indexes).map(|_| draw.column(Role::Amount)).collect();
+    columns.extend(extra.iter().map(|name| format!("{name} int")));
+    app.sql(format!(
+        "CREATE TABLE {table} ({}) PARTITION BY HASH ({key})",
+        columns.join(", ")
+    ));
+    app.sql(format!(
+        "DO $$ BEGIN FOR n IN 0..{partitions} - 1 LOOP EXECUTE format('CREATE TABLE {table}_%s PARTITION OF {table} \
+         FOR VALUES WITH (MODULUS {partitions}, REMAINDER %s)', n, n); END LOOP; END $$"
+    ));
+    let values = extra.iter().map(|_| ", i % 1000").collect::<String>();
+    app.sql(format!(
+        "INSERT INTO {table} SELECT i, i % 5000{values} FROM generate_series(1, {rows}) i"
+    ));
+    for name in ["id", key].into_iter().chain(extra) {
+        app.sql(format!("CREATE INDEX ON {table} ({name})"));
+    }
+    (table, key, rows)
+}
+
+/// Many partitions are planned for each call, with literals.
+pub fn partitions_planned(draw: &mut Draw, app: &mut Application) {
+    let partitions = draw.number(150, 250);
+    let (table, key, rows) = add_partitions(draw, app, partitions, 3);
+    let sql = format!("SELECT * FROM {table} WHERE id = $1");
+    let ask = query(sql, vec![Value::number(1, rows)], Protocol::Simple);
+    app.sessions
+        .push(Sessions::troubled(2, 30, vec![Step::Statement(ask)]));
+    app.truth = Truth::new(&[
+        &[table, "planning|partition", "prepare"],
+        &[table, "partition", key],
+    ])
+    .or_by_hand(&[&["prepare"], &["partition", key]]);
+}
+
+/// All partitions are read, although the application knows the key.
+pub fn partition_key_missing(draw: &mut Draw, app: &mut Application) {
+    let partitions = draw.number(150, 250);
+    let (table, key, rows) = add_partitions(draw, app, partitions, 1);
+    let sql = format!("SELECT * FROM {table} WHERE id = $1");
+    app.sessions.push(Sessions::troubled(
+        3,
+        8,
+        vec![prepared(sql, vec![Value::number(1, rows)])],
+    ));
+    app.truth = Truth::new(&[&[table, "partition", key]]).or_by_hand(&[&["partition", key]]);
+}

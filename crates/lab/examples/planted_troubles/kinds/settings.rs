@@ -1,0 +1,149 @@
+//! Settings that do not fit the load.
+
+use super::super::application::{Application, Sessions, Value, prepared};
+use super::super::draw::{Draw, Role};
+use super::super::truth::Truth;
+
+/// Adds a table with a group, an amount and a text. Returns its names and number of groups.
+fn add_amounts(
+    draw: &mut Draw,
+    app: &mut Application,
+    groups: u64,
+) -> (&'static str, &'static str, &'static str, u64) {
+    let (table, group, amount) = (
+        draw.table(),
+        draw.column(Role::Reference),
+        draw.column(Role::Amount),
+    );
+    let rows = draw.number(80_000, 120_000);
+    let (columns, values) = draw.filler();
+    app.table(
+        table,
+        &format!("id int PRIMARY KEY, {group} int NOT NULL, {amount} int NOT NULL, {columns}"),
+        rows,
+        &format!("i, (i * 7919::bigint) % {groups}, (i * 104729::bigint) % 100003, {values}"),
+    );
+    (table, group, amount, rows)
+}
+
+/// Short queries whose cost is above the limit of compilation.
+pub fn jit(draw: &mut Draw, app: &mut Application) {
+    let (table, group, amount, rows) = add_amounts(draw, app, 500);
+    app.sql(format!("CREATE INDEX ON {table} ({group})"));
+    app.settings.extend([
+        ("jit_above_cost", "100".to_owned()),
+        ("jit_inline_above_cost", "200".to_owned()),
+        ("jit_optimize_above_cost", "200".to_owned()),
+    ]);
+    let _ = rows;
+    let sql = format!(
+        "SELECT count(*), sum({amount}), avg({amount} * 2), max({amount} % 7) FROM {table} WHERE {group} = $1 AND {amount} > 10"
+    );
+    app.sessions.push(Sessions::troubled(
+        2,
+        40,
+        vec![prepared(sql, vec![Value::number(0, 500)])],
+    ));
+    app.truth = Truth::new(&[&["jit|compil"]]);
+}
+
+/// A sort that does not fit into `work_mem`.
+pub fn sort_spill(draw: &mut Draw, app: &mut Application) {
+    let (table, group, amount, _) = add_amounts(draw, app, 10);
+    let memory = draw.choose(&["64kB", "128kB", "256kB"]);
+    app.settings.push(("work_mem", memory.to_owned()));
+    let sql = format!(
+        "SELECT id, {amount}, rank() OVER (ORDER BY {amount} * {amount} % 1009, id) FROM {table} WHERE {group} < $1 \
+         ORDER BY 3 LIMIT 5"
+    );
+    app.sessions.push(Sessions::troubled(
+        2,
+        150,
+        vec![prepared(sql, vec![Value::number(4, 6)])],
+    ));
+    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.9);
+}
+
+/// A hash table that does not fit into `work_mem`.
+pub fn hash_spill(draw: &mut Draw, app: &mut Application) {
+    let (table, group, amount, rows) = add_amounts(draw, app, 60_000);
+    let other = draw.table();
+    app.table(
+        other,
+        &format!("{amount} int NOT NULL, name text NOT NULL"),
+        rows,
+        "(i * 31::bigint) % 100003, md5(i::text)",
+    );
+    app.settings.push(("work_mem", "128kB".to_owned()));
+    let sql = format!(
+        "SELECT count(*), max(b.name) FROM {table} a JOIN {other} b ON b.{amount} = a.{amount} WHERE a.{group} > $1"
+    );
+    app.sessions.push(Sessions::troubled(
+        2,
+        150,
+        vec![prepared(sql, vec![Value::number(1, 100)])],
+    ));
+    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.9);
+}
+
+/// Index scans that are thought too costly, although everything is cached.
+pub fn random_page_cost(draw: &mut Draw, app: &mut Application) {
+    let groups = draw.number(100, 160);
+    let (table, group, amount, _) = add_amounts(draw, app, groups);
+    app.sql(format!("CREATE INDEX ON {table} ({group})"));
+    app.settings.push(("random_page_cost", "40".to_owned()));
+    let sql = format!("SELECT sum({amount}) FROM {table} WHERE {group} = $1");
+    app.sessions.push(Sessions::troubled(
+        2,
+        25,
+        vec![prepared(sql, vec![Value::number(0, groups)])],
+    ));
+    app.truth = Truth::new(&[&["random_page_cost"]]);
+}
+
+/// A cache that the planner does not know of.
+pub fn effective_cache_size(draw: &mut Draw, app: &mut Application) {
+    let groups = draw.number(150, 250);
+    let (table, group, amount, rows) = add_amounts(draw, app, groups);
+    let other = draw.table();
+    app.table(
+        other,
+        "id int PRIMARY KEY, name text NOT NULL",
+        rows,
+        "i, repeat(md5(i::text), 4)",
+    );
+    app.sql(format!("CREATE INDEX ON {table} ({group})"));
+    app.settings.extend([
+        ("effective_cache_size", "8kB".to_owned()),
+        ("random_page_cost", "8".to_owned()),
+    ]);
+    let sql = format!(
+        "SELECT count(b.name) FROM {table} a JOIN {other} b ON b.id = a.{amount} WHERE a.{group} = $1"
+    );
+    app.sessions.push(Sessions::troubled(
+        2,
+        25,
+        vec![prepared(sql, vec![Value::number(0, groups)])],
+    ));
+    app.truth = Truth::new(&[&["effective_cache_size|random_page_cost"]]);
+}
+
+/// Workers are started for queries that take a few milliseconds.
+pub fn parallel(draw: &mut Draw, app: &mut Application) {
+    let groups = draw.number(30, 60);
+    let (table, group, amount, _) = add_amounts(draw, app, groups);
+    app.sql(format!("CREATE INDEX ON {table} ({group}, {amount})"));
+    app.settings.extend([
+        ("parallel_setup_cost", "0".to_owned()),
+        ("parallel_tuple_cost", "0".to_owned()),
+        ("min_parallel_table_scan_size", "0".to_owned()),
+        ("min_parallel_index_scan_size", "0".to_owned()),
+    ]);
+    let sql = format!("SELECT sum({amount}) FROM {table} WHERE {group} = $1");
+    app.sessions.push(Sessions::troubled(
+        4,
+        10,
+        vec![prepared(sql, vec![Value::number(0, groups)])],
+    ));
+    app.truth = Truth::new(&[&["parallel"]]);
+}
