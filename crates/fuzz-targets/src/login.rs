@@ -5,6 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use connect::Target;
 use connect::login::{Dialer, Login};
@@ -21,6 +22,11 @@ const OPTIONS: [&str; 6] = [
 ];
 const REQUIRES_SCRAM: usize = 1;
 const REQUIRES_MD5: usize = 2;
+/// Maximum number of bytes that the clients of one script send: start-up, authentication and a query, for each of the
+/// attempts to connect.
+const SENT_BYTES_MAX: usize = 16 * 1024;
+/// Time after which a client is taken to wait for the server, as one does that sends nothing more.
+const CLIENT_SILENCE: Duration = Duration::from_millis(100);
 /// Stands for the client's nonce in an answer.
 const NONCE: u8 = 0xff;
 
@@ -35,7 +41,7 @@ pub fn check(data: &[u8]) {
     let server = SERVER.lock().expect("no check failed");
     let options = usize::from(*mode) % OPTIONS.len();
     let target = format!(
-        "host=@{} port=1 user=app dbname=d password={PASSWORD} connect_timeout=5 sslmode=disable {}",
+        "host=@{} port=1 user=app dbname=d password={PASSWORD} connect_timeout=120 sslmode=disable {}",
         server.name, OPTIONS[options]
     );
     let dialer = Dialer::new(&Target::parse(&target, |_| None).expect("a target"));
@@ -65,6 +71,8 @@ pub fn check(data: &[u8]) {
             assert!(!message.contains("no answer within"), "{message}");
         }
     }
+    // The work is limited by the script, whatever the machine does.
+    assert!(sent.len() <= SENT_BYTES_MAX, "{} bytes sent", sent.len());
     let gives_password = sent
         .windows(PASSWORD.len())
         .any(|window| window == PASSWORD.as_bytes());
@@ -138,6 +146,7 @@ fn address(name: &str) -> SocketAddr {
 /// Sends the script. Adds what the client sends.
 fn serve(mut client: UnixStream, mut script: &[u8], sent: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
+    let _ = client.set_read_timeout(Some(CLIENT_SILENCE));
     while let [tag, length, rest @ ..] = script {
         let (body, rest) = rest.split_at(usize::from(*length).min(rest.len()));
         script = rest;
@@ -162,6 +171,7 @@ fn serve(mut client: UnixStream, mut script: &[u8], sent: &mut Vec<u8>) {
         }
     }
     let _ = client.shutdown(std::net::Shutdown::Write);
+    let _ = client.set_read_timeout(None);
     let _ = client.read_to_end(sent);
 }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use parquet::column::reader::ColumnReader;
-use parquet::errors::Result as ParquetResult;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::column::Column;
@@ -170,10 +170,28 @@ impl OpenFile {
         self.group_rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         self.group.clear();
         for found in &self.found {
-            let reader = found.map(|(index, _)| group.get_column_reader(index));
+            let reader = found.map(|(index, _)| {
+                check_offsets(group.metadata().column(index))?;
+                group.get_column_reader(index)
+            });
             self.group.push(reader.transpose()?);
         }
         Ok(())
+    }
+}
+
+/// Refuses a column of a damaged footer, with which the Parquet reader would panic.
+fn check_offsets(column: &ColumnChunkMetaData) -> ParquetResult<()> {
+    let first = column.dictionary_page_offset();
+    let values = [
+        first.unwrap_or(column.data_page_offset()),
+        column.compressed_size(),
+    ];
+    match values.iter().any(|value| *value < 0) {
+        true => Err(ParquetError::General(
+            "a column has a negative offset or size".to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 

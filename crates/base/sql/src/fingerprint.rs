@@ -15,6 +15,7 @@ mod class;
 pub mod lexer;
 pub(crate) mod quotes;
 mod shape;
+mod unterminated;
 
 use std::fmt;
 

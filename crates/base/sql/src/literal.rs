@@ -182,12 +182,14 @@ fn join_segments(inner: &str, rules: QuoteRules) -> Cow<'_, str> {
 }
 
 /// Returns whether a quote within a literal is part of its value, and the text after it. If not, that text
-/// begins in the segment that continues the literal.
+/// begins in the segment that continues the literal. No quote is part of a value of bits, so one that nothing
+/// continues ends it.
 fn after_quote(after: &str, rules: QuoteRules) -> (bool, &str) {
     match after.strip_prefix('\'') {
         Some(rest) if rules != QuoteRules::Bits => (true, rest),
         _ => match continuation(after.as_bytes(), 0) {
             Some(quote) => (false, &after[quote + 1..]),
+            None if rules == QuoteRules::Bits => (false, ""),
             None => (true, after),
         },
     }
@@ -371,6 +373,7 @@ mod tests {
             ("'it' -- 'x\n\t''''\r's'", "it's"),
             ("e'it\\''--'\n's'", "it's"),
             ("b'10'\n'01'", "1001"),
+            ("b'10'\n'", "10"),
             ("$$'s$$", "'s"),
         ] {
             let (spelling, inner) = Spelling::of(token);

@@ -305,7 +305,8 @@ pub(super) fn resolve_zones(
                 entries += 1;
                 let started = i64::try_from(entry.started).unwrap_or(0);
                 if started > 0 {
-                    let age_us = entry.wall_us - started.saturating_mul(1_000_000);
+                    let started_us = started.saturating_mul(1_000_000);
+                    let age_us = entry.wall_us.saturating_sub(started_us);
                     evidence.age_min_us = Some(
                         evidence
                             .age_min_us

@@ -161,7 +161,9 @@ pub(super) fn resolve(given: &ZoneReading, evidence: &ZoneEvidence) -> (ZoneRead
     let by_default = evidence.offset_minutes;
     let age_us = |minutes: i32| {
         let moved_us = i64::from(by_default - minutes) * US_PER_MINUTE;
-        evidence.age_min_us.map(|age_us| age_us + moved_us)
+        evidence
+            .age_min_us
+            .map(|age_us| age_us.saturating_add(moved_us))
     };
     let countries = AMBIGUOUS.iter().find(|(name, _)| name == zone);
     let fits = |minutes: i32| {

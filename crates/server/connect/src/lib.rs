@@ -422,10 +422,9 @@ fn servers(settings: &mut parameters::Settings) -> Result<Vec<Server>, String> {
         .map(|place| {
             let address = match addresses.get(place).map_or("", String::as_str) {
                 "" => None,
-                text => Some(
-                    text.parse::<IpAddr>()
-                        .map_err(|_| format!("its hostaddr '{text}' is no address"))?,
-                ),
+                text => Some(text.parse::<IpAddr>().map_err(|_| {
+                    format!("its hostaddr '{}' is no address", hide_password(text))
+                })?),
             };
             let host = match hosts.get(place).map_or("", String::as_str) {
                 "" if address.is_some() => None,

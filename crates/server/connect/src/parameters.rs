@@ -194,7 +194,7 @@ impl Settings {
             Only(_, instead) | Refused(instead) => *instead,
         };
         let what = match usage {
-            Only(..) => format!("{name}={value}{place}"),
+            Only(..) => format!("{name}={}{place}", hide_password(&value)),
             // Some values are secret.
             _ => format!("{name}{place}"),
         };

@@ -18,6 +18,9 @@ pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
 /// Reason why a URL is refused whose password probably has a special character.
 pub(super) const UNESCAPED: &str = "it has a '/' or '?' before its last '@'; in a password write %2F and %3F, otherwise %40 for '@'";
 
+const SECOND_QUERY: &str =
+    "it has a second '?'; write '&' between parameters, and %3F for a '?' in a value";
+
 fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     let (before_query, query) = match rest.split_once('?') {
@@ -35,6 +38,10 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
     // Otherwise a part of the password would be taken for a port, a database or a parameter.
     if user_info.is_none() && authority.contains(':') && rest[authority.len()..].contains('@') {
         return Err(UNESCAPED.to_owned());
+    }
+    // A parameter after a second '?' would be a part of the value before it, and messages would show a password there.
+    if query.is_some_and(|query| query.contains('?')) {
+        return Err(SECOND_QUERY.to_owned());
     }
     let mut add = |name: &str, value: &str| -> Result<(), String> {
         if !value.is_empty() {
@@ -211,6 +218,17 @@ mod tests {
         ] {
             assert!(pairs(given).is_ok(), "{given}");
         }
+    }
+
+    #[test]
+    fn second_query_of_a_url_is_refused() {
+        for given in [
+            "postgres://h/d?sslcert=c?password=x",
+            "postgres://h?host=a?password=x",
+        ] {
+            assert_eq!(pairs(given), Err(SECOND_QUERY.to_owned()), "{given}");
+        }
+        assert!(pairs("postgres://h/d?options=-c%20a.b=%3F").is_ok());
     }
 
     #[test]

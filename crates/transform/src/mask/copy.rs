@@ -36,12 +36,16 @@ impl Mask {
         let mut header = format.header;
         let mut rest = data;
         while !rest.is_empty() {
-            let end = record_end(format, rest);
+            let mut end = record_end(format, rest);
             // Column names are in one line; a record over several lines may be quoted
             // differently.
             let one_line = !rest[..end - 1].contains(&b'\n');
             match std::mem::take(&mut header) && one_line {
-                true => out.extend_from_slice(&rest[..end]),
+                true => {
+                    // Lines may end with a carriage return alone.
+                    end = names_end(&rest[..end]);
+                    out.extend_from_slice(&rest[..end]);
+                }
                 false => self.mask_copy_row(format, &rest[..end], |_| true, counts, &mut out),
             }
             rest = &rest[end..];
@@ -185,6 +189,14 @@ fn record_end(format: &CopyFormat, data: &[u8]) -> usize {
         }
     }
     data.len()
+}
+
+/// Returns the length of the line of column names at the start of a record, with its line end.
+fn names_end(record: &[u8]) -> usize {
+    match record.iter().position(|byte| *byte == b'\r') {
+        Some(at) if record.get(at + 1) != Some(&b'\n') => at + 1,
+        _ => record.len(),
+    }
 }
 
 fn field_length(format: &CopyFormat, row: &[u8]) -> usize {
@@ -369,6 +381,12 @@ mod tests {
         ] {
             let (out, _) = copied(sql, "Smith,Jones\n");
             assert_eq!(out, format!("{},{}\n", text("Smith"), text("Jones")));
+        }
+        // Lines may end with a carriage return alone.
+        let (out, _) = copied("COPY t FROM STDIN CSV HEADER", "a,b\rSmith,4711\rJones");
+        assert!(out.starts_with("a,b\r"), "{out}");
+        for value in ["Smith", "4711", "Jones"] {
+            assert!(!out.contains(value), "{out}");
         }
         // It would extend to the end, if its quotes differed from the statement's.
         let (out, _) = copied(

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
     CopyIn, EventRef, FirstRow, KindRef, LargeObjectFunction, PackedParameters, Parameter,
-    ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported,
+    ParameterRef, Parameters, ServerEvent, Session, Sqlstate, WireDetails, is_reported,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -43,7 +43,7 @@ pub(crate) use copy::escape_text;
 pub use copy_format::CopyFormat;
 pub use key::{InvalidMaskKey, MaskKey};
 use outcome::MaskOutcome;
-use sql::{ParameterRole, ParameterRoles};
+use sql::{ParameterRole, ParameterRoles, Reading};
 use words::{TextSyntax, mask_text};
 use workload::{KeepReason, MaskAccount, MaskNote, MaskedValues};
 
@@ -149,7 +149,11 @@ impl Masker {
         let backslash = self.backslashes.meaning_in(event.session);
         self.backslashes.update(event);
         let kept = self.is_kept_statement(event.kind.sql(), backslash);
-        self.mask_text(event.kind.sql(), kept, backslash);
+        let reading = match event.outcome.sqlstate {
+            Some(SYNTAX_ERROR) => Reading::of_invalid(backslash),
+            _ => backslash.into(),
+        };
+        self.mask_text(event.kind.sql(), kept, reading);
         let account = &mut self.account;
         let sql = self.sql.as_str();
         // The result of a function call is recorded only if it identifies a large object.
@@ -240,14 +244,14 @@ impl Masker {
     }
 
     /// Masks a statement's text into `self.sql`.
-    fn mask_text(&mut self, sql: Option<&str>, kept: bool, backslash: BackslashMeaning) {
+    fn mask_text(&mut self, sql: Option<&str>, kept: bool, reading: Reading) {
         self.sql.clear();
         match sql {
             Some(sql) if kept => self.sql.push_str(sql),
             Some(sql) => {
                 let (account, roles) = (&mut self.account, &mut self.roles);
                 self.mask
-                    .mask_sql(sql, backslash, account, roles, &mut self.sql);
+                    .mask_sql(sql, reading, account, roles, &mut self.sql);
             }
             None => (),
         }
@@ -305,6 +309,9 @@ impl Masker {
         event
     }
 }
+
+/// Code of a syntax error.
+const SYNTAX_ERROR: Sqlstate = Sqlstate(*b"42601");
 
 /// Returns the role of the parameter with this index.
 type RoleOf<'a> = dyn Fn(usize) -> ParameterRole + 'a;

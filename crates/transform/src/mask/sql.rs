@@ -3,6 +3,7 @@
 //! which fingerprints ignore).
 
 mod escaped_literals;
+mod reading;
 mod scanner;
 
 use sql::{Lexer, Token};
@@ -13,7 +14,7 @@ use super::codes::mask_bits;
 use super::number::Number;
 use super::outcome::MaskOutcome;
 use super::words::{TextSyntax, mask_text};
-use escaped_literals::escaped_literals;
+pub(super) use reading::Reading;
 use scanner::SqlScanner;
 use sql::Spelling;
 use workload::{KeepReason, MaskAccount};
@@ -70,34 +71,31 @@ fn parameter_number(token: &str) -> Option<usize> {
 }
 
 impl Mask {
-    /// Masks the literals of one or several statements, and blanks out comments. `backslash` is the
-    /// meaning of one in a plain literal.
+    /// Masks the literals of one or several statements, and blanks out comments.
     pub(super) fn mask_sql(
         &self,
         sql: &str,
-        backslash: BackslashMeaning,
+        reading: impl Into<Reading>,
         account: &mut MaskAccount,
         roles: &mut ParameterRoles,
         out: &mut String,
     ) {
         roles.0.clear();
-        self.mask_sql_within(sql, (backslash, 0), account, roles, out);
+        self.mask_sql_within(sql, (reading.into(), 0), account, roles, out);
     }
 
     fn mask_sql_within(
         &self,
         sql: &str,
-        (backslash, depth): (BackslashMeaning, u32),
+        (reading, depth): (Reading, u32),
         account: &mut MaskAccount,
         roles: &mut ParameterRoles,
         out: &mut String,
     ) {
-        let tokens: Vec<Token> = Lexer::with_rules(sql, backslash.lexical_rules()).collect();
-        let either = match backslash {
-            BackslashMeaning::Unsure => escaped_literals(sql, &tokens),
-            BackslashMeaning::Plain | BackslashMeaning::Escapes => Vec::new(),
-        };
-        let escapes = backslash == BackslashMeaning::Escapes;
+        let rules = reading.backslash.lexical_rules();
+        let tokens: Vec<Token> = Lexer::with_rules(sql, rules).collect();
+        let either = reading.uncertain_parts(sql, &tokens);
+        let escapes = reading.backslash == BackslashMeaning::Escapes;
         let mut scanner = SqlScanner::new(sql, tokens, escapes, either);
         let mut copied = 0;
         for index in 0..scanner.tokens.len() {
@@ -107,7 +105,8 @@ impl Mask {
             let text = &sql[token.start()..token.end()];
             match token {
                 Token::Comment { .. } => {
-                    self.mask_comment(text, account, out);
+                    let is_hint = text.starts_with("/*+") && !token.is_unterminated(text, rules);
+                    self.mask_comment(text, is_hint, account, out);
                     continue;
                 }
                 Token::Value { .. } if Spelling::of(text).0 == Spelling::Placeholder => {
@@ -118,7 +117,7 @@ impl Mask {
                     }
                 }
                 Token::Value { .. } => {
-                    self.mask_literal(&scanner, index, (backslash, depth), account, out)
+                    self.mask_literal(&scanner, index, (reading, depth), account, out)
                 }
                 _ if scanner.is_client_name(index) => self.mask_client_name(text, account, out),
                 _ if scanner.is_escaped_literal(token) => {
@@ -133,8 +132,8 @@ impl Mask {
     }
 
     /// Masks a comment; planner hints (`pg_hint_plan`), which name tables and indexes, stay.
-    fn mask_comment(&self, text: &str, account: &mut MaskAccount, out: &mut String) {
-        if text.starts_with("/*+") {
+    fn mask_comment(&self, text: &str, is_hint: bool, account: &mut MaskAccount, out: &mut String) {
+        if is_hint {
             out.push_str(text);
             return;
         }
@@ -160,7 +159,7 @@ impl Mask {
         &self,
         scanner: &SqlScanner<'_>,
         index: usize,
-        (backslash, depth): (BackslashMeaning, u32),
+        (reading, depth): (Reading, u32),
         account: &mut MaskAccount,
         out: &mut String,
     ) {
@@ -177,7 +176,7 @@ impl Mask {
             let mut masked = String::with_capacity(value.len());
             self.mask_sql_within(
                 &value,
-                (backslash, depth + 1),
+                (reading, depth + 1),
                 account,
                 &mut ParameterRoles::default(),
                 &mut masked,
@@ -207,6 +206,8 @@ impl Mask {
             Spelling::Number => self.mask_number(&value, &mut masked),
             Spelling::Bits(_) if mask_bits(&self.key, &value, &mut masked) => MaskOutcome::Masked,
             Spelling::HexBits(_) => self.mask_hex_bits(&value, &mut masked),
+            // The words around it may not be words of the statement.
+            _ if !scanner.either.is_empty() => self.mask_value(&value, &mut masked),
             _ if scanner.is_expression_operand() => match self.kept_reason(&value) {
                 Some(reason) => MaskOutcome::Kept(reason),
                 None => {

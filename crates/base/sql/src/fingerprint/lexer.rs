@@ -172,28 +172,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn block_comment(&self) -> usize {
-        let mut depth = 0;
-        let mut at = self.at;
-        while at < self.bytes.len() {
-            match (self.bytes[at], self.bytes.get(at + 1)) {
-                (b'/', Some(b'*')) => {
-                    depth += 1;
-                    at += 2;
-                }
-                (b'*', Some(b'/')) => {
-                    depth -= 1;
-                    at += 2;
-                    if depth == 0 {
-                        return at;
-                    }
-                }
-                _ => at += 1,
-            }
-        }
-        self.bytes.len()
-    }
-
     /// Returns the end of the digits at `from`. An underscore may separate two of them.
     fn digits(&self, from: usize, is_digit: impl Fn(u8) -> bool) -> usize {
         let separates = self.rules.numbers == NumberSyntax::From15;
@@ -381,6 +359,28 @@ impl<'a> Lexer<'a> {
     }
 }
 
+/// Returns the offset after the block comment that begins at `at`, with the comments inside it; `None` if the text
+/// ends before it.
+pub(crate) fn comment_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0;
+    loop {
+        match (*bytes.get(at)?, bytes.get(at + 1)) {
+            (b'/', Some(b'*')) => {
+                depth += 1;
+                at += 2;
+            }
+            (b'*', Some(b'/')) => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => at += 1,
+        }
+    }
+}
+
 /// Whether a sign after this word belongs to the number that follows.
 fn takes_an_operand(word: &[u8]) -> bool {
     const WORDS: [&[u8]; 29] = [
@@ -433,7 +433,7 @@ impl Iterator for Lexer<'_> {
                 return Some(Token::Comment { start, end });
             }
             b'/' if self.peek(1) == b'*' => {
-                let end = self.block_comment();
+                let end = comment_end(self.bytes, start).unwrap_or(self.bytes.len());
                 self.at = end;
                 return Some(Token::Comment { start, end });
             }

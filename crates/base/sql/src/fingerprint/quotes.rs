@@ -17,6 +17,11 @@ pub(crate) enum QuoteRules {
 
 /// Returns the offset after the quote that closes the one at `from`. The end of the text closes any.
 pub(crate) fn segment_end(bytes: &[u8], from: usize, rules: QuoteRules) -> usize {
+    closed_segment_end(bytes, from, rules).unwrap_or(bytes.len())
+}
+
+/// Returns the offset after the quote that closes the one at `from`; `None` if the text ends before it.
+pub(crate) fn closed_segment_end(bytes: &[u8], from: usize, rules: QuoteRules) -> Option<usize> {
     let quote = bytes[from];
     let mut at = from + 1;
     while at < bytes.len() {
@@ -26,13 +31,13 @@ pub(crate) fn segment_end(bytes: &[u8], from: usize, rules: QuoteRules) -> usize
                 if rules != QuoteRules::Bits && bytes.get(at + 1) == Some(&quote) {
                     at += 2;
                 } else {
-                    return at + 1;
+                    return Some(at + 1);
                 }
             }
             _ => at += 1,
         }
     }
-    bytes.len()
+    None
 }
 
 /// Returns the offset after a literal whose first quote is at `from`, with all segments that continue it.

@@ -74,8 +74,8 @@ pub(crate) struct LineMatch {
 /// Maximum length of a name: an address may have 1,025 bytes, all others are shorter.
 pub(super) const FREE_BYTES_MAX: usize = 1_100;
 
-/// Maximum number of possible ends of names tried in one line. If several names follow each other,
-/// separated by blanks, the number of ways to split a long line is exponential.
+/// Maximum number of possible ends of names and hosts tried in one line. If several names follow each other,
+/// separated by blanks, or several hosts, separated by colons, the number of ways to split a long line is exponential.
 const ENDS_TRIED_MAX: u32 = 1_000;
 
 impl Prefix {
@@ -339,10 +339,15 @@ fn match_host(
             .count()
     };
     for end in (start..=start + run).rev() {
+        let Some(after) = padded_end(line, at, end, width) else {
+            continue;
+        };
+        if matches!(rest.first(), Some(Piece::Literal(text)) if !line[after..].starts_with(text)) {
+            continue;
+        }
+        *ends = ends.checked_sub(1)?;
         let before = *fields;
-        if let Some(after) = padded_end(line, at, end, width)
-            && let Some(found) = match_pieces(rest, line, after, fields, times, ends)
-        {
+        if let Some(found) = match_pieces(rest, line, after, fields, times, ends) {
             fields.host = Span::new(start, end);
             return Some(found);
         }

@@ -311,7 +311,10 @@ impl<'a> SqlScanner<'a> {
 
     /// Returns whether the text is SQL, or a similar language.
     pub(super) fn is_code(&self, index: usize) -> bool {
-        if self.has_other_language() {
+        // A text such as `+ do $$…$$` is no statement with code.
+        let begins_with_word =
+            (self.statement_start).is_some_and(|start| !self.word(Some(start)).is_empty());
+        if !begins_with_word || self.has_other_language() {
             return false;
         }
         match self.statement {

@@ -329,3 +329,14 @@ fn a_recognised_prefix_learns_where_the_servers_own_lines_end() {
         assert!(!Prefix::compile(prefix).learn_quit(line, &mut times));
     }
 }
+
+#[test]
+fn line_of_colons_is_split_into_hosts_in_bounded_time() {
+    let line = format!("{}LOG:  x", ":".repeat(200));
+    for prefix in [
+        "%h:%h:%h:%h:%h:%h:%h:%h:%h:%h:%h:%h|",
+        "%r:%r:%r:%r:%r:%r:%r:%r|",
+    ] {
+        assert!(matched(prefix, &line).is_none());
+    }
+}
