@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
     CopyIn, EventRef, FirstRow, KindRef, LargeObjectFunction, PackedParameters, Parameter,
-    ParameterRef, Parameters, ServerEvent, Session, Sqlstate, WireDetails, is_reported,
+    ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -149,10 +149,7 @@ impl Masker {
         let backslash = self.backslashes.meaning_in(event.session);
         self.backslashes.update(event);
         let kept = self.is_kept_statement(event.kind.sql(), backslash);
-        let reading = match event.outcome.sqlstate {
-            Some(SYNTAX_ERROR) => Reading::of_invalid(backslash),
-            _ => backslash.into(),
-        };
+        let reading = Reading::of(backslash, &event.outcome);
         self.mask_text(event.kind.sql(), kept, reading);
         let account = &mut self.account;
         let sql = self.sql.as_str();
@@ -309,9 +306,6 @@ impl Masker {
         event
     }
 }
-
-/// Code of a syntax error.
-const SYNTAX_ERROR: Sqlstate = Sqlstate(*b"42601");
 
 /// Returns the role of the parameter with this index.
 type RoleOf<'a> = dyn Fn(usize) -> ParameterRole + 'a;

@@ -3,9 +3,13 @@
 use std::ops::Range;
 
 use sql::{Spelling, Token};
+use workload::{Outcome, Sqlstate};
 
 use super::escaped_literals::escaped_literals;
 use crate::mask::backslash::BackslashMeaning;
+
+/// Code of a syntax error.
+const SYNTAX_ERROR: Sqlstate = Sqlstate(*b"42601");
 
 /// Knowledge about how the server read a text.
 #[derive(Debug, Clone, Copy)]
@@ -33,11 +37,15 @@ impl From<BackslashMeaning> for Reading {
 }
 
 impl Reading {
-    /// Returns the reading of a text that the server refused with a syntax error.
-    pub(in crate::mask) fn of_invalid(backslash: BackslashMeaning) -> Self {
+    /// Returns the reading of a text with this outcome.
+    pub(in crate::mask) fn of(backslash: BackslashMeaning, outcome: &Outcome) -> Self {
+        let validity = match outcome.sqlstate {
+            Some(SYNTAX_ERROR) => Validity::Invalid,
+            _ => Validity::Unknown,
+        };
         Reading {
             backslash,
-            validity: Validity::Invalid,
+            validity,
         }
     }
 
@@ -47,7 +55,7 @@ impl Reading {
     /// server then finds an unterminated literal or another syntax error.
     pub(super) fn uncertain_parts(self, sql: &str, tokens: &[Token]) -> Vec<Range<usize>> {
         match self.first_uncertain(sql, tokens) {
-            Some(token) => vec![token.start()..sql.len()],
+            Some(token) => std::iter::once(token.start()..sql.len()).collect(),
             None if self.backslash == BackslashMeaning::Unsure => escaped_literals(sql, tokens),
             None => Vec::new(),
         }
