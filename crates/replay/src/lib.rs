@@ -83,6 +83,7 @@ pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Metrics, MetricsReading};
 pub use options::{IoMethod, Options, ReadOnly, SendOrder};
 pub use progress::Observer;
+pub use read_only_catalogue::names_with_outside_effects;
 pub use resume::PreviousRun;
 pub use source_server_check::find_source_server;
 pub use startup_options::StartupOptions;

@@ -180,6 +180,25 @@ pub(crate) fn unrestricted_names(
     Ok(names)
 }
 
+/// Returns the names of a database whose use reaches outside of a transaction: they act although it is rolled back.
+///
+/// # Errors
+/// If the database refuses the login or a question.
+pub fn names_with_outside_effects(
+    target: &Target,
+    login: &Login,
+) -> Result<UnrestrictedNames, ReplayError> {
+    let mut names = UnrestrictedNames::default();
+    let added = add_database(&Dialer::new(target)?, login, &mut names);
+    added.map_err(|source| ReplayError::Refused {
+        address: target.address(),
+        user: login.user.to_string(),
+        database: login.database.to_string(),
+        source,
+    })?;
+    Ok(names)
+}
+
 fn add_database(
     dialer: &Dialer,
     login: &Login,

@@ -139,15 +139,20 @@ impl DiagnosisInput {
     }
 
     /// Applies the rules.
-    pub fn diagnose(self, thresholds: &Thresholds) -> DiagnosisReport {
+    pub fn diagnose(&self, thresholds: &Thresholds) -> DiagnosisReport {
         let diagnosis = diagnose(&self.evidence, thresholds);
         DiagnosisReport::new(
             &self.name,
             &self.evidence,
             diagnosis,
             thresholds,
-            self.suspects,
+            self.suspects.clone(),
         )
+    }
+
+    /// Returns the evidence.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
     }
 }
 

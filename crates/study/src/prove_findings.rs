@@ -352,6 +352,7 @@ mod tests {
     fn finding(changes: Vec<Suggestion>) -> Finding {
         Finding {
             rule: "hot-updates",
+            status: Default::default(),
             severity: Severity::Problem,
             subject: Subject::server(),
             title: "pages are full".to_owned(),

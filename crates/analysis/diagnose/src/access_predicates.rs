@@ -62,7 +62,8 @@ pub(super) fn access_predicates(
     let below = below.flat_map(|below| &below.conditions);
     let below = below.filter(|one| one.label == "Index Cond");
     for text in own.chain(below) {
-        for one in conditions(&text.text, table) {
+        let own = mask_other_tables(&text.text, node);
+        for one in conditions(&own, table) {
             let Some(column) = one.column else {
                 asked.has_others = true;
                 continue;
@@ -107,6 +108,56 @@ pub(super) fn access_predicates(
         None => by_index().unwrap_or_default(),
     };
     asked
+}
+
+/// Replaces columns of other tables, which are values for a row of this one: `(o.customer = c.id)`.
+pub(super) fn mask_other_tables(text: &str, node: &PlanNode) -> String {
+    let own = [&node.alias, &node.relation].into_iter().flatten();
+    let own: Vec<String> = own.map(|name| quote_identifier(name)).collect();
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '"');
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find(|c: char| is_name(c) || c == '\'') {
+        masked.push_str(&rest[..begin]);
+        rest = &rest[begin..];
+        let end = match rest.strip_prefix('\'') {
+            // A constant.
+            Some(inside) => inside.find('\'').map_or(rest.len(), |end| end + 2),
+            None => rest.find(|c| !is_name(c)).unwrap_or(rest.len()),
+        };
+        let word = &rest[..end];
+        let is_column = word
+            .chars()
+            .next()
+            .is_some_and(|c| !c.is_ascii_digit() && c != '\'');
+        let is_function = rest[end..].starts_with('(');
+        match word.rsplit_once('.') {
+            Some((table, _))
+                if is_column && !is_function && !own.iter().any(|one| one == table) =>
+            {
+                masked.push_str("$0");
+            }
+            _ => masked.push_str(word),
+        }
+        rest = &rest[end..];
+    }
+    masked + rest
+}
+
+/// Returns the columns of a table that a scan's conditions compare with values, quoted, in order of appearance.
+pub fn condition_columns(node: &PlanNode, table: &RelationFact) -> Vec<String> {
+    let below = node.children.iter().filter(|child| child.is_part());
+    let nodes = std::iter::once(node).chain(below);
+    let mut columns = Vec::new();
+    for text in nodes.flat_map(|node| &node.conditions) {
+        let own = mask_other_tables(&text.text, node);
+        for one in conditions(&own, table) {
+            if let Some(column) = one.column {
+                add(&mut columns, quote_identifier(&column));
+            }
+        }
+    }
+    columns
 }
 
 fn add(columns: &mut Vec<String>, column: String) {

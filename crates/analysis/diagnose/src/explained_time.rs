@@ -14,6 +14,7 @@ use super::evidence::{Evidence, StatementEvidence};
 use super::finding::{
     COMMIT_FLUSH, Change, Fact, Finding, LOCK_WAITS, Severity, Subject, SubjectKind,
 };
+use super::measured_account::TimeAccount;
 use super::rules::{explained_waits, flush_ns};
 use super::statement_text::{parse_name, shorten, tables};
 use super::threshold::{Thresholds, UNEXPLAINED_BLOCKS, UNEXPLAINED_CALL_MS, UNEXPLAINED_SHARE};
@@ -50,6 +51,8 @@ pub struct StatementAccount {
     pub explained_by: Vec<&'static str>,
     /// Whether its time or its blocks are more than its rows need.
     pub needs_explanation: bool,
+    /// Where its time goes, measured on a private copy; `null` if no experiments were asked for.
+    pub measured: Option<TimeAccount>,
 }
 
 impl Finding {
@@ -96,6 +99,7 @@ pub(super) fn account_statements(
             explained_share: (explained_ns / one.ns).min(1.0),
             explained_by,
             needs_explanation: Work::of(one).is_excessive(thresholds),
+            measured: None,
         });
     }
     accounts
@@ -285,6 +289,7 @@ fn finding(
     }
     Finding {
         rule: UNEXPLAINED,
+        status: Default::default(),
         severity: Severity::Problem,
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(

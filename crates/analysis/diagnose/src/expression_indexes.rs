@@ -3,6 +3,7 @@
 
 use run::RelationFact;
 
+use super::access_predicates::mask_other_tables;
 use super::conditions::{comparison, conjunction, is_expression, names_a_column};
 use super::evidence::Evidence;
 use super::finding::Change;
@@ -23,7 +24,10 @@ pub(super) fn expression_indexes(
         .collect();
     let mut changes: Vec<Change> = Vec::new();
     let filters = node.conditions.iter().filter(|one| one.label == "Filter");
-    for part in filters.flat_map(|filter| conjunction(&filter.text)) {
+    let filters: Vec<String> = filters
+        .map(|filter| mask_other_tables(&filter.text, node))
+        .collect();
+    for part in filters.iter().flat_map(|filter| conjunction(filter)) {
         let Some((left, sign, right)) = comparison(part) else {
             continue;
         };
@@ -59,8 +63,12 @@ impl Comparison<'_> {
         let of_left = names_a_column(self.left, self.table);
         if of_left && !names_a_column(self.right, self.table) {
             return match self.sign {
-                "=" if is_expression(self.left, self.table) => self.of_expression(),
+                "=" | "<" | "<=" | ">" | ">=" if is_expression(self.left, self.table) => {
+                    self.of_expression()
+                }
+                "=" | "<" | "<=" | ">" | ">=" => self.of_collation(),
                 "@>" => self.of_containment(),
+                "<@" | "&&" | "@@" | "?" | "?|" | "?&" => self.of_elements(),
                 "~~" if begins_fixed(self.right) => self.of_prefix(),
                 "~~" | "~~*" | "~" | "~*" => self.of_pattern(),
                 _ => Vec::new(),
@@ -126,16 +134,53 @@ impl Comparison<'_> {
 
     fn of_containment(&self) -> Vec<Change> {
         match self.bare_column(self.left) {
-            Some((column, sql_type)) if sql_type.starts_with("jsonb") => self.create(
-                format!("a GIN index on {column} for containment"),
-                &format!("USING gin ({} jsonb_path_ops)", quote_identifier(column)),
-            ),
+            Some((column, sql_type)) if sql_type.starts_with("jsonb") => {
+                let mut changes = self.create(
+                    format!("a GIN index on {column} for containment"),
+                    &format!("USING gin ({} jsonb_path_ops)", quote_identifier(column)),
+                );
+                changes.extend(self.of_elements());
+                changes
+            }
             Some((column, _)) => self.create(
                 format!("a GIN index on {column} for containment"),
                 &format!("USING gin ({})", quote_identifier(column)),
             ),
             None => Vec::new(),
         }
+    }
+
+    /// Suggests a GIN index for the elements of a column.
+    fn of_elements(&self) -> Vec<Change> {
+        let serves = |sql_type: &str| {
+            sql_type.contains("[]")
+                || ["jsonb", "tsvector"]
+                    .iter()
+                    .any(|one| sql_type.starts_with(one))
+        };
+        match self.bare_column(self.left) {
+            Some((column, sql_type)) if serves(sql_type) => self.create(
+                format!("a GIN index on the elements of {column}"),
+                &format!("USING gin ({})", quote_identifier(column)),
+            ),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Suggests an index for a comparison under another collation than the column's.
+    fn of_collation(&self) -> Vec<Change> {
+        let sides = [self.left, self.right];
+        let mut named = sides.iter().filter_map(|side| side.split_once(" COLLATE "));
+        let collation = named
+            .next()
+            .map(|(_, rest)| rest.trim_end_matches([')', ' ']));
+        let (Some(collation), Some((column, _))) = (collation, self.bare_column(self.left)) else {
+            return Vec::new();
+        };
+        self.create(
+            format!("an index on {column} under the collation of the comparison"),
+            &format!("({} COLLATE {collation})", quote_identifier(column)),
+        )
     }
 
     /// Suggests an index for a pattern with a fixed beginning, which an index under a collation other

@@ -5,6 +5,8 @@ use serde::Serialize;
 use sql::Fingerprint;
 pub use statistics::Unit;
 
+use super::change_trial::ChangeTrial;
+
 /// Name of the rule whose findings hold for all statements that wait for locks.
 pub(crate) const LOCK_WAITS: &str = "lock-waits";
 
@@ -148,14 +150,27 @@ pub struct Cost {
     pub cpu_share: Option<f64>,
 }
 
+/// Whether an experiment showed the cause of a finding.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseStatus {
+    /// No experiment was made, or none removed the cost.
+    #[default]
+    Hypothesis,
+    /// A change that was made on a private copy removed half of the statement's time or more.
+    Confirmed,
+}
+
 /// Suggested change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
     /// Sentence that describes it.
     #[serde(rename = "message")]
     pub words: String,
     /// Form in which the change can be tested.
     pub form: Form,
+    /// Its experiment on a private copy; `null` if there was none.
+    pub trial: Option<ChangeTrial>,
 }
 
 /// Form in which a change can be tested.
@@ -189,6 +204,7 @@ impl Change {
         Change {
             words: words.into(),
             form: Form::Sql(sql.into()),
+            trial: None,
         }
     }
 
@@ -197,6 +213,7 @@ impl Change {
         Change {
             words: words.into(),
             form: Form::Setting(name.to_owned(), value.into()),
+            trial: None,
         }
     }
 
@@ -210,6 +227,7 @@ impl Change {
         Change {
             words: words.into(),
             form: Form::Rewrite(rewrite.into()),
+            trial: None,
         }
     }
 
@@ -218,6 +236,7 @@ impl Change {
         Change {
             words: words.into(),
             form: Form::ByHand,
+            trial: None,
         }
     }
 
@@ -240,6 +259,8 @@ pub struct Finding {
     pub rule: &'static str,
     /// Severity.
     pub severity: Severity,
+    /// Whether an experiment showed the cause.
+    pub status: CauseStatus,
     /// Subject.
     pub subject: Subject,
     /// Title, a sentence without a full stop.

@@ -156,7 +156,7 @@ fn large_table<'e>(
     (is_stored && rows >= thresholds.of(&INDEX_ROWS)).then_some(table)
 }
 
-fn add_step_candidates(
+pub(super) fn add_step_candidates(
     evidence: &Evidence,
     one: &StatementEvidence,
     table: &RelationFact,
@@ -327,10 +327,12 @@ fn join_columns(table: &RelationFact, node: &PlanNode, above: &[&PlanNode]) -> V
     let prefixes = [format!("{alias}."), format!("\"{alias}\".")];
     let mut found = Vec::new();
     for step in above.iter().rev().filter(|step| step.is_join()) {
-        let texts = step
-            .conditions
-            .iter()
-            .filter(|one| matches!(one.label.as_str(), "Hash Cond" | "Merge Cond"));
+        let texts = step.conditions.iter().filter(|one| {
+            matches!(
+                one.label.as_str(),
+                "Hash Cond" | "Merge Cond" | "Join Filter"
+            )
+        });
         for text in texts {
             let words = text
                 .text

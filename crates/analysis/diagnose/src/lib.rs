@@ -17,6 +17,7 @@
 //! servers. A finding is a hypothesis until it is measured; proofs are made elsewhere.
 
 mod access_predicates;
+mod change_trial;
 mod conditions;
 mod evidence;
 mod explained_time;
@@ -25,6 +26,8 @@ mod finding;
 mod history;
 mod index_candidates;
 mod index_shape;
+mod measured_account;
+mod proposed_indexes;
 mod rules;
 mod statement_text;
 mod suspect;
@@ -33,17 +36,25 @@ mod synthetic;
 mod threshold;
 mod time_shares;
 
+pub use access_predicates::condition_columns;
+pub use change_trial::{ChangeTrial, TrialOutcome, TrialTimes, WriteTrial};
 pub use evidence::{
     Available, Basis, Evidence, EvidenceInputs, ServerLog, StackEvidence, StatementEvidence,
     Unavailable,
 };
 pub use explained_time::StatementAccount;
 pub use finding::{
-    COMPILATION_RISK, Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit,
+    COMPILATION_RISK, CauseStatus, Change, Cost, Fact, Finding, Form, Severity, Subject,
+    SubjectKind, Unit,
 };
 pub use history::{History, Repetition, SessionAccount, SessionStep, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
+pub use measured_account::{
+    MeasuredAccount, MeasuredExecution, PlanningMode, TimeAccount, TriedChange,
+};
+pub use proposed_indexes::{ProposedIndex, proposed_indexes};
 pub use rules::{RULES, Rule};
+pub use statement_text::qualified_name;
 pub use suspect::{
     Suspect, SuspectResponseTime, SuspectShare, SuspectVerdict, matches_like_pattern, suspect,
 };
@@ -99,6 +110,26 @@ impl Diagnosis {
     pub fn is_finding(&self) -> bool {
         let mut all = self.findings.iter();
         all.any(|one| one.severity != Severity::Note)
+    }
+
+    /// Accounts the statements again after experiments changed the findings.
+    pub fn account_again(&mut self, evidence: &Evidence, thresholds: &Thresholds) {
+        self.findings.retain(|one| !one.is_unexplained());
+        let mut measured: Vec<_> = self
+            .accounts
+            .drain(..)
+            .map(|one| (one.fingerprint, one.measured))
+            .collect();
+        self.accounts = account_statements(evidence, thresholds, &self.findings);
+        for account in &mut self.accounts {
+            let known = measured
+                .iter_mut()
+                .find(|(fingerprint, _)| *fingerprint == account.fingerprint);
+            account.measured = known.and_then(|(_, measured)| measured.take());
+        }
+        let unexplained = unexplained_statements(evidence, thresholds, &self.accounts);
+        self.findings.extend(unexplained);
+        self.sort();
     }
 
     /// Sorts the findings by severity and maximum gain. That of a statement that none explains is its unexplained
@@ -162,6 +193,7 @@ mod tests {
     fn unexplained_statement_follows_the_cause_of_more() {
         let finding = |rule: &'static str, gain: f64| Finding {
             rule,
+            status: Default::default(),
             severity: Severity::Problem,
             subject: finding::Subject::setting("work_mem".to_owned()),
             title: String::new(),

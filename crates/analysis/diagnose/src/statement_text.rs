@@ -52,6 +52,11 @@ pub(super) fn parse_name(word: &str) -> (Option<String>, String) {
     }
 }
 
+/// Returns a name with its schema, in SQL.
+pub fn qualified_name(schema: &str, name: &str) -> String {
+    format!("{}.{}", quote_identifier(schema), quote_identifier(name))
+}
+
 /// Quotes an identifier for SQL if necessary.
 pub(super) fn quote_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')

@@ -4,6 +4,7 @@
 use cpu_profile::phases::Phase;
 
 use super::evidence::{Basis, Evidence, StatementEvidence};
+use super::rules::flush_ns;
 
 /// Phases that a prepared statement with a generic plan skips.
 pub(super) const PLANNING_PHASES: [Phase; 4] =
@@ -76,6 +77,14 @@ impl Evidence {
         each_ns * one.samples_waiting("Lock") as f64
     }
 
+    /// Returns the shares of a statement's time in which it waited for locks, and for the flush of the write-ahead
+    /// log; `None` without samples.
+    pub fn waiting_shares(&self, one: &StatementEvidence) -> Option<(f64, f64)> {
+        self.sample_ns.as_ref().ok()?;
+        let share = |ns: f64| (ns / one.ns.max(1.0)).clamp(0.0, 1.0);
+        Some((share(self.lock_ns(one)), share(flush_ns(self, one))))
+    }
+
     /// Returns the share of a statement's time in which its plan is executed, as far as is known:
     /// without planning, just-in-time compilation and waits for locks.
     pub(super) fn execution_share(&self, one: &StatementEvidence) -> f64 {
@@ -97,7 +106,7 @@ impl Evidence {
 
     /// Whether the statistics of a table are stale by the server's counters: it was never analysed,
     /// or a tenth of its rows were modified since, from which on autovacuum analyses it.
-    pub(super) fn has_stale_statistics(&self, table: &run::RelationFact) -> bool {
+    pub fn has_stale_statistics(&self, table: &run::RelationFact) -> bool {
         let Some(rows) = table.rows else {
             return table.kind == "table";
         };

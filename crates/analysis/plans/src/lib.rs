@@ -5,6 +5,7 @@
 //! that an inserted node (a Sort, a Gather) does not separate the nodes below it, and each
 //! difference is described ([`PlanChange`]).
 
+mod account;
 mod align;
 mod change;
 mod measured;
@@ -12,8 +13,9 @@ mod node;
 mod read;
 mod statement;
 
+pub use account::{PartKind, TimePart, account_time};
 pub use change::{ESTIMATE_FACTOR, PlanChange, PlanComparison, StepMark, compare_plans};
-pub use measured::{MeasuredTimes, TriggerTime, read_measured_times};
+pub use measured::{ActualWork, MeasuredTimes, SpillPlace, TriggerTime, read_measured_times};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
 pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

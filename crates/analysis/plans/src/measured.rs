@@ -1,10 +1,11 @@
-//! Times of an executed statement, as `EXPLAIN (ANALYZE, FORMAT JSON)` reports them.
+//! Times and work of an executed statement, as `EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON)` reports them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::read::PlanError;
+use super::node::Plan;
+use super::read::{PlanError, read_top};
 
-/// Times of an executed statement, in milliseconds.
+/// Times and work of an executed statement. Times are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MeasuredTimes {
     /// Planning.
@@ -13,8 +14,12 @@ pub struct MeasuredTimes {
     pub execution_ms: f64,
     /// Just-in-time compilation.
     pub compilation_ms: f64,
+    /// Part of the compilation before the plan ran: the generation of code.
+    pub generation_ms: f64,
     /// Triggers and checks of constraints.
     pub triggers: Vec<TriggerTime>,
+    /// The plan that ran.
+    pub plan: Plan,
 }
 
 /// Time of a trigger, which is in no node of the plan.
@@ -32,10 +37,90 @@ pub struct TriggerTime {
     pub calls: f64,
 }
 
+/// Place of a node's rows that did not fit into memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SpillPlace {
+    /// All fitted into memory.
+    #[default]
+    Memory,
+    /// Some were written into temporary files.
+    Disk,
+}
+
+/// Work of a plan's node in an execution.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ActualWork {
+    /// Number of executions, those of parallel workers included.
+    pub loops: f64,
+    /// Time of all executions and of the nodes below, in milliseconds.
+    pub ms: f64,
+    /// Rows of all executions.
+    pub rows: f64,
+    /// Rows of all executions that conditions removed.
+    pub removed: f64,
+    /// Blocks that it and the nodes below read, from the server's buffers or elsewhere; 0 without `BUFFERS`.
+    pub blocks: f64,
+    /// Blocks of them that were not in the server's buffers.
+    pub read: f64,
+    /// Blocks that it and the nodes below wrote into temporary files.
+    pub temporary: f64,
+    /// Bytes of write-ahead log of it and the nodes below (from 13 on).
+    pub wal_bytes: f64,
+    /// Whether its own sort or hash table went to disk.
+    pub spill: SpillPlace,
+    /// Largest memory or disk space of its sort or hash table, in KiB.
+    pub space_kb: f64,
+    /// Name of an init plan or of a subplan, as conditions refer to it.
+    pub subplan: Option<String>,
+    /// Blocks of a bitmap that was too small for the places of single rows.
+    pub lossy: f64,
+}
+
+impl ActualWork {
+    /// Reads the work from the fields of a node; `None` if it was only planned.
+    pub(super) fn read(fields: &Map<String, Value>) -> Option<Self> {
+        let number = |name: &str| fields.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        let loops = fields.get("Actual Loops")?.as_f64()?;
+        let is_on_disk = text("Sort Space Type") == Some("Disk")
+            || number("Hash Batches") > 1.0
+            || number("HashAgg Batches") > 1.0
+            || number("Disk Usage") > 0.0;
+        let space = ["Sort Space Used", "Peak Memory Usage", "Disk Usage"];
+        let removed = [
+            "Rows Removed by Filter",
+            "Rows Removed by Join Filter",
+            "Rows Removed by Index Recheck",
+        ];
+        Some(ActualWork {
+            loops,
+            ms: number("Actual Total Time") * loops,
+            rows: number("Actual Rows") * loops,
+            removed: removed.iter().map(|name| number(name)).sum::<f64>() * loops,
+            blocks: number("Shared Hit Blocks") + number("Shared Read Blocks"),
+            read: number("Shared Read Blocks"),
+            temporary: number("Temp Written Blocks"),
+            wal_bytes: number("WAL Bytes"),
+            spill: match is_on_disk {
+                true => SpillPlace::Disk,
+                false => SpillPlace::Memory,
+            },
+            space_kb: space.iter().map(|name| number(name)).fold(0.0, f64::max),
+            subplan: text("Subplan Name").map(str::to_owned),
+            lossy: number("Lossy Heap Blocks"),
+        })
+    }
+}
+
 impl MeasuredTimes {
     /// Returns planning and execution, in milliseconds.
     pub fn total_ms(&self) -> f64 {
         self.planning_ms + self.execution_ms
+    }
+
+    /// Returns the blocks that it read, triggers not counted.
+    pub fn blocks(&self) -> f64 {
+        self.plan.root.actual.as_ref().map_or(0.0, |all| all.blocks)
     }
 }
 
@@ -49,12 +134,14 @@ pub fn read_measured_times(text: &str) -> Result<MeasuredTimes, PlanError> {
     let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_f64);
     let triggers = top.get("Triggers").and_then(Value::as_array);
     let text_of = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let timing = |path: &str| top.pointer(path).and_then(Value::as_f64);
     Ok(MeasuredTimes {
         planning_ms: number(top, "Planning Time").unwrap_or(0.0),
         execution_ms: number(top, "Execution Time").ok_or(PlanError::NoPlan)?,
-        compilation_ms: top
-            .pointer("/JIT/Timing/Total")
-            .and_then(Value::as_f64)
+        compilation_ms: timing("/JIT/Timing/Total").unwrap_or(0.0),
+        // From 17 on, the deformation of rows is a part of it.
+        generation_ms: timing("/JIT/Timing/Generation")
+            .or_else(|| timing("/JIT/Timing/Generation/Total"))
             .unwrap_or(0.0),
         triggers: triggers
             .into_iter()
@@ -67,6 +154,7 @@ pub fn read_measured_times(text: &str) -> Result<MeasuredTimes, PlanError> {
                 calls: number(one, "Calls").unwrap_or(0.0),
             })
             .collect(),
+        plan: read_top(top.as_object().ok_or(PlanError::NoPlan)?)?,
     })
 }
 
@@ -82,7 +170,7 @@ mod tests {
             "JIT": {"Functions": 3, "Timing": {"Generation": 1.0, "Total": 12.25}}, "Execution Time": 130.5}]"#;
         let times = read_measured_times(text).unwrap();
         assert_eq!(times.total_ms(), 131.0);
-        assert_eq!(times.compilation_ms, 12.25);
+        assert_eq!((times.compilation_ms, times.generation_ms), (12.25, 1.0));
         let trigger = &times.triggers[0];
         assert_eq!(trigger.constraint.as_deref(), Some("line_basket_fkey"));
         assert_eq!((trigger.ms, trigger.relation.as_str()), (129.5, "basket"));
@@ -91,5 +179,17 @@ mod tests {
             Err(PlanError::NoPlan)
         );
         assert_eq!(read_measured_times("no"), Err(PlanError::NoJson));
+    }
+
+    #[test]
+    fn work_of_a_node_is_that_of_all_its_executions() {
+        let text = r#"[{"Plan": {"Node Type": "Seq Scan", "Actual Total Time": 2.5, "Actual Loops": 4,
+            "Actual Rows": 3, "Rows Removed by Filter": 1000, "Shared Hit Blocks": 70, "Shared Read Blocks": 7},
+            "JIT": {"Timing": {"Generation": {"Deform": 0.1, "Total": 0.5}, "Total": 2.0}},
+            "Execution Time": 11}]"#;
+        let times = read_measured_times(text).unwrap();
+        let work = times.plan.root.actual.as_ref().unwrap();
+        assert_eq!((work.ms, work.rows, work.removed), (10.0, 12.0, 4000.0));
+        assert_eq!((times.blocks(), times.generation_ms), (77.0, 0.5));
     }
 }

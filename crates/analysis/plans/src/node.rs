@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use sql::Fingerprinter;
 
+use super::measured::ActualWork;
+
 /// Execution plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
@@ -56,6 +58,9 @@ pub struct PlanNode {
     pub rows: f64,
     /// Conditions that it filters, joins, sorts and groups by, in the server's order.
     pub conditions: Vec<Condition>,
+    /// Counts of an execution, if the plan is that of one (`ANALYZE`).
+    #[serde(skip)]
+    pub actual: Option<ActualWork>,
     /// Child nodes.
     pub children: Vec<PlanNode>,
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::measured::ActualWork;
 use super::node::{Condition, Plan, PlanNode};
 
 /// Reason why a plan cannot be read.
@@ -73,7 +74,11 @@ pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
         Value::Array(plans) => plans.first(),
         other => Some(other),
     };
-    let top = top.and_then(Value::as_object).ok_or(PlanError::NoPlan)?;
+    read_top(top.and_then(Value::as_object).ok_or(PlanError::NoPlan)?)
+}
+
+/// Reads the plan of one statement.
+pub(super) fn read_top(top: &Map<String, Value>) -> Result<Plan, PlanError> {
     let root = top
         .get("Plan")
         .and_then(Value::as_object)
@@ -131,6 +136,7 @@ fn node(fields: &Map<String, Value>) -> Option<PlanNode> {
         cost: number("Total Cost"),
         rows: number("Plan Rows"),
         conditions,
+        actual: ActualWork::read(fields),
         children: children
             .into_iter()
             .flatten()

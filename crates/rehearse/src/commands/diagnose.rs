@@ -109,7 +109,15 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
     }
     let (input, workload) = made?;
     let mut report = input.diagnose(criteria.thresholds);
-    find_causes(&request, &workload, &mut report.diagnosis)?;
+    let (evidence, thresholds) = (input.evidence(), criteria.thresholds);
+    find_causes(
+        &request,
+        &workload,
+        evidence,
+        thresholds,
+        &mut report.diagnosis,
+    )?;
+    report.is_finding = report.diagnosis.is_finding();
     let findings = &report.diagnosis.findings;
     report.proofs = prove_findings(&request, &workload, findings, &mut Proofs::default())?;
     result_files::write_text(&directory.join(RESULT), &to_json(&report))?;

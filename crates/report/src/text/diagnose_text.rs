@@ -2,10 +2,11 @@
 
 use compare::proof::Verdict;
 use diagnose::{
-    Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject, SubjectKind,
-    Suspect, SuspectVerdict, ThresholdSetting,
+    CauseStatus, Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject,
+    SubjectKind, Suspect, SuspectVerdict, ThresholdSetting,
 };
 
+use crate::text::account_text::{measured_lines, trial_lines};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::proof_text::with_interval;
 use crate::text::style::{TextStyle, Tone};
@@ -64,6 +65,7 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
         ));
     }
     lines.extend(proof_lines(&report.proofs, verbose, *style));
+    lines.extend(measured_lines(&report.diagnosis.accounts, verbose, width));
     if verbose {
         lines.extend(account_lines(&report.diagnosis.accounts, width));
     }
@@ -80,10 +82,13 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
         Severity::Warning => (Tone::Care, "warning"),
         Severity::Note => (Tone::Aside, "note"),
     };
-    let won = one.max_gain.map_or_else(
-        || "what it can win is not known".to_owned(),
-        |share| format!("at most {} to win", percent(share, 1.0)),
-    );
+    let won = match (one.max_gain, one.status) {
+        (None, _) => "what it can win is not known".to_owned(),
+        (Some(share), CauseStatus::Hypothesis) => format!("at most {} to win", percent(share, 1.0)),
+        (Some(share), CauseStatus::Confirmed) => {
+            format!("confirmed by experiment, wins {}", percent(share, 1.0))
+        }
+    };
     let title = one_line(&one.title, 400);
     let first = format!("{severity}: {title}; {won}  [{}]", one.rule);
     let mut lines = vec![String::new()];
@@ -134,6 +139,8 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
             lines.extend(text.lines().map(|line| format!("      {line}")));
             let option = change.option();
             lines.extend(option.map(|option| format!("      rehearse prove … {option}")));
+            let trial = change.trial.iter();
+            lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
         }
         lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
     } else {
@@ -148,6 +155,8 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
             // It is never cut: half a change cannot be copied.
             let line = format!("try: {}", suggestion(change));
             lines.extend(wrapped(&line, "  ", "    ", width));
+            let trial = change.trial.iter();
+            lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
         }
     }
     lines

@@ -1,5 +1,6 @@
 //! Renders views as plain text that is readable without colours.
 
+pub mod account_text;
 pub mod capture_text;
 pub mod case_text;
 pub(crate) mod change_text;

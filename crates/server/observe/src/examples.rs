@@ -1,6 +1,7 @@
 //! Finds an execution of each statement whose plan is wanted, with its text and values as sent.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use connect::login::Value;
@@ -27,6 +28,10 @@ pub struct Example {
     /// Types that the client specified, as OIDs. 0, and types missing at the end, leave the choice to the
     /// server.
     pub types: Vec<u32>,
+    /// Whether it was a prepared statement with a name, which sessions may execute again.
+    pub is_prepared: bool,
+    /// Captured time in microseconds, if known.
+    pub captured_us: Option<u64>,
 }
 
 impl Example {
@@ -65,6 +70,22 @@ pub fn examples(
     if wanted.is_empty() {
         return Ok(found);
     }
+    visit_examples(reader, wanted, &mut |fingerprint, example| {
+        found.entry(fingerprint).or_insert(example);
+        match found.len() == wanted.len() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    Ok(found)
+}
+
+/// Visits the executions of these statements that have all their values, in the order of the workload.
+pub(crate) fn visit_examples(
+    reader: &WorkloadReader,
+    wanted: &HashSet<Fingerprint>,
+    visit: &mut dyn FnMut(Fingerprint, Example) -> ControlFlow<()>,
+) -> Result<(), ArchiveError> {
     let mut sessions: HashMap<u64, SessionIdentity> = HashMap::new();
     for event in reader.events()? {
         let (event, fingerprint) = event?;
@@ -86,19 +107,15 @@ pub fn examples(
                 let Some(fingerprint) = fingerprint.filter(|one| wanted.contains(one)) else {
                     continue;
                 };
-                if found.contains_key(&fingerprint) {
-                    continue;
-                }
-                if let Some(example) = example_of(event, &sessions) {
-                    found.insert(fingerprint, example);
-                    if found.len() == wanted.len() {
-                        break;
-                    }
+                if let Some(example) = example_of(event, &sessions)
+                    && visit(fingerprint, example).is_break()
+                {
+                    break;
                 }
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Returns the event as an example, if it is complete.
@@ -106,11 +123,14 @@ fn example_of(event: Event, sessions: &HashMap<u64, SessionIdentity>) -> Option<
     if event.unreplayable.is_some() {
         return None;
     }
-    let (sql, parameters) = match event.kind {
-        EventKind::Simple { sql } => (sql, Vec::new()),
+    let (sql, parameters, is_prepared) = match event.kind {
+        EventKind::Simple { sql } => (sql, Vec::new(), false),
         EventKind::Execute {
-            sql, parameters, ..
-        } => (sql, parameters),
+            sql,
+            parameters,
+            statement,
+            ..
+        } => (sql, parameters, !statement.is_empty()),
         _ => return None,
     };
     let who = sessions.get(&event.session);
@@ -126,5 +146,7 @@ fn example_of(event: Event, sessions: &HashMap<u64, SessionIdentity>) -> Option<
         sql,
         parameters,
         types: types.unwrap_or_default(),
+        is_prepared,
+        captured_us: event.outcome.duration_us,
     })
 }

@@ -14,6 +14,7 @@
 mod catalogue;
 mod code_facts;
 mod evidence;
+mod example_sets;
 mod examples;
 mod facts;
 mod generic_plans;
@@ -25,6 +26,7 @@ mod probe_connection;
 mod secrets;
 
 pub use evidence::evidence;
+pub use example_sets::example_sets;
 pub use examples::{Example, examples};
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_with_limits};
 pub use generic_plans::generic_plans;

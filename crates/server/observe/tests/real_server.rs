@@ -115,6 +115,8 @@ fn wanted(sql: &str, values: &[&str]) -> (ServiceTime, Option<Example>) {
             .map(|value| (*value != "NULL").then(|| Parameter::from(*value)))
             .collect(),
         types: Vec::new(),
+        is_prepared: false,
+        captured_us: None,
     };
     (time, Some(example))
 }

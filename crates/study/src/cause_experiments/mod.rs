@@ -1,21 +1,32 @@
-//! Finds the causes of statements that no rule explains, by experiment in a leased sandbox.
+//! Finds the causes of statements' times by experiment, in a leased sandbox.
 //!
-//! Each statement is executed with values of the workload, in a transaction that is rolled back.
-//! `EXPLAIN ANALYZE` reports its planning, compilation and triggers. Generators propose
-//! interventions for the expensive parts, and each is tried: made, measured, and rolled back. An
-//! intervention that halves the time becomes a finding; without one, the measured parts are added to
-//! the finding that nothing explains the statement.
+//! ```text
+//! statements that make up 95 % of the time ─► executed with several parameter sets ─► account of each
+//!   statement that takes more than its rows need, or has a finding
+//!     ─► changes that rules propose, interventions of the generators ─► each tried ─► findings
+//! ```
+//!
+//! Each statement is executed with values of the workload, in transactions that are rolled back. An intervention is made in
+//! such a transaction, too. A cause is confirmed if its intervention leaves half of the time or less.
 
-mod compilation;
-mod foreign_keys;
+mod conclusions;
+mod generators;
+mod intervention;
+mod outside_effects;
+mod screen;
 mod statement_trial;
+mod write_cost;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use connect::login::Dialer;
-use diagnose::{Change, Cost, Diagnosis, Fact, Finding, StatementAccount, Unit};
+use diagnose::{
+    ChangeTrial, Diagnosis, Evidence, Finding, Form, MeasuredAccount, MeasuredExecution, Severity,
+    StatementAccount, Thresholds, TimeAccount, TriedChange,
+};
 use observe::Example;
-use plans::MeasuredTimes;
+use plans::{MeasuredTimes, account_time};
 use sql::Fingerprint;
 use workload::WorkloadReader;
 
@@ -24,266 +35,400 @@ use crate::error::ExperimentError;
 use crate::failure::Failure;
 use crate::notes;
 use crate::prove_findings::FindingsRequest;
-use statement_trial::{TrialConnection, execute_trial, is_executable};
+use conclusions::{Conclusion, conclude};
+use intervention::{Action, Intervention, MeasuredStatement};
+use outside_effects::OutsideEffects;
+use screen::try_intervention;
+use statement_trial::{PlanningMode, TrialConnection, is_executable};
+use write_cost::measure_writes;
 
-/// Name that stands in place of a rule in findings of experiments.
-const EXPERIMENT: &str = "experiment";
 /// Maximum number of statements.
-const STATEMENTS_MAX: usize = 5;
+const STATEMENTS_MAX: usize = 50;
+/// Time for all experiments.
+const TIME_MAX: Duration = Duration::from_secs(300);
+/// Shortest time for the experiments with a statement, if there is any left.
+const STATEMENT_TIME_MIN: Duration = Duration::from_secs(10);
 /// Maximum number of interventions for each statement.
-const INTERVENTIONS_MAX: usize = 8;
-/// Share of the time up to which an intervention leaves so little that it is the cause.
-const CONFIRMED: f64 = 0.5;
-/// Share of a statement's time from which a part of it is worth an intervention.
-const EXPENSIVE: f64 = 0.2;
+const INTERVENTIONS_MAX: usize = 24;
+/// Number of writing statements whose values are kept, to measure what an index costs them.
+const WRITES_MAX: usize = 20;
+/// Share of the time from which a statement is worth interventions.
+const SHARE_MIN: f64 = 0.01;
+/// Time of an execution, in milliseconds, from which it is not repeated.
+const LONG_MS: f64 = 1_000.0;
+/// Part of the time that is left from which on no further settings are tried.
+const REMOVED_MOST: f64 = 0.1;
 
-/// Proposed cause of a statement's time, and what removes it.
-struct Intervention {
-    /// The cause, a sentence without a full stop.
-    cause: String,
-    /// Change that removes it.
-    change: Change,
-    /// Statements that make the change in a transaction.
-    trial: Vec<String>,
-    /// Risk or cost of the change.
-    risk: &'static str,
-}
+/// First version in which `plan_cache_mode` exists.
+const VERSION_12: u32 = 120_000;
 
-/// Tries interventions for the statements that no finding explains, and replaces the findings whose cause was found.
+/// Measures where the time of statements goes, tries interventions, and replaces the findings whose cause was found.
 ///
 /// # Errors
 /// If the sandbox cannot be leased, or the workload cannot be read.
 pub fn find_causes(
     request: &FindingsRequest<'_>,
     workload: &WorkloadReader,
+    evidence: &Evidence,
+    thresholds: &Thresholds,
     diagnosis: &mut Diagnosis,
 ) -> Result<(), Failure> {
-    let unexplained: HashSet<Fingerprint> = diagnosis
-        .findings
-        .iter()
-        .filter(|one| one.is_unexplained())
-        .filter_map(|one| one.subject.fingerprint)
-        .take(STATEMENTS_MAX)
-        .collect();
-    if unexplained.is_empty() {
+    let accounted = diagnosis.accounts.iter().filter(|account| {
+        evidence
+            .statement(account.fingerprint)
+            .is_some_and(|one| one.is_work())
+    });
+    let accounted: Vec<Fingerprint> = accounted.map(|one| one.fingerprint).collect();
+    if accounted.is_empty() {
         return Ok(());
     }
+    let writes = evidence
+        .statements
+        .iter()
+        .filter(|one| one.class.may_write());
+    let writes = writes.take(WRITES_MAX).map(|one| one.fingerprint);
+    let wanted: HashSet<Fingerprint> = accounted.iter().copied().chain(writes).collect();
+    let examples = observe::example_sets(workload, &wanted)?;
+
     let place = &request.proof.place;
     let database = baseline_run::choose_database(workload, place.database.as_deref())?;
     let mut lease = baseline_run::lease_sandbox(place.sandbox.as_deref(), &database)?;
-    let tried = try_all(request, workload, &mut lease, &unexplained, diagnosis);
+    let tried = try_all(
+        request,
+        &mut lease,
+        &examples,
+        (evidence, thresholds),
+        diagnosis,
+    );
     lease.release()?;
-    tried?;
-    diagnosis.sort();
-    Ok(())
+    tried
 }
 
 fn try_all(
     request: &FindingsRequest<'_>,
-    workload: &WorkloadReader,
     lease: &mut crate::SandboxLease,
-    unexplained: &HashSet<Fingerprint>,
+    examples: &HashMap<Fingerprint, Vec<Example>>,
+    (evidence, thresholds): (&Evidence, &Thresholds),
     diagnosis: &mut Diagnosis,
 ) -> Result<(), Failure> {
+    let count = diagnosis.accounts.len().min(STATEMENTS_MAX);
     notes::note(&format!(
-        "Executing {} statements that no finding explains, in transactions that are rolled back.",
-        unexplained.len()
+        "Executing the {count} statements that take 95 % of the time, and trying what could make them faster, in transactions \
+         that are rolled back.",
     ));
     let engine = &request.proof.replay;
     let target = engine.target_with_settings(&lease.restart_clean(&[])?);
-    let examples = observe::examples(workload, unexplained)?;
     let dialer = Dialer::new(&target).map_err(ExperimentError::from)?;
     // As the owner, who may create indexes.
     let login = engine.logins.login(&target, "", "", "rehearse");
     let mut connection = TrialConnection::new(&dialer, &login);
-    for finding in &mut diagnosis.findings {
-        let fingerprint = finding
-            .subject
-            .fingerprint
-            .filter(|one| unexplained.contains(one));
-        let Some(fingerprint) = fingerprint.filter(|_| finding.is_unexplained()) else {
-            continue;
-        };
+    let outside = OutsideEffects::read(&target, &login, &mut connection).map_err(|reason| {
+        Failure::could_not(format!("cannot read the sandbox's catalogue: {reason}"))
+    })?;
+    let mut experiments = Experiments {
+        evidence,
+        examples,
+        connection,
+        outside,
+        deadline: Instant::now() + TIME_MAX,
+    };
+    let mut accounts = std::mem::take(&mut diagnosis.accounts);
+    let mut left = accounts.len();
+    for (place, account) in accounts.iter_mut().enumerate() {
         if request.interrupt.is_requested() {
             break;
         }
-        let example = match examples.get(&fingerprint) {
-            Some(example) if is_executable(example) => example,
-            found => {
-                let reason = match found {
-                    Some(_) => "EXPLAIN takes one SELECT, INSERT, UPDATE, DELETE or MERGE",
-                    None => "the workload has no execution of it with all its values",
-                };
-                notes::note(&format!(
-                    "The statement {} was not executed for the experiment: {reason}.",
-                    finding.subject.name
-                ));
-                continue;
-            }
+        let time = experiments
+            .deadline
+            .saturating_duration_since(Instant::now());
+        // The statement may take twice its part, since most take less.
+        let own = (time * 2 / left.max(1) as u32)
+            .max(STATEMENT_TIME_MIN)
+            .min(time);
+        left -= 1;
+        let until = Instant::now() + own;
+        let measured = match place < STATEMENTS_MAX {
+            true => experiments.examine(account, until, thresholds, &mut diagnosis.findings),
+            false => Err(format!(
+                "only the first {STATEMENTS_MAX} statements are executed"
+            )),
         };
-        if let Some(found) = find_cause(&mut connection, example, finding) {
-            let account = diagnosis
-                .accounts
-                .iter_mut()
-                .find(|one| Some(one.fingerprint) == finding.subject.fingerprint);
-            if let (Some(account), Some(cost)) = (account, found.cost) {
-                credit_experiment(account, cost);
-            }
-            *finding = found;
-        }
+        account.measured =
+            Some(measured.unwrap_or_else(|reason| TimeAccount::NotMeasured { reason }));
     }
+    diagnosis.accounts = accounts;
+    diagnosis.account_again(evidence, thresholds);
+    conclusions::describe_unexplained(diagnosis);
     Ok(())
 }
 
-/// Adds the time that a confirmed cause explains to what findings explained before.
-fn credit_experiment(account: &mut StatementAccount, cost: Cost) {
-    let share = cost.ns / account.ns.max(1.0);
-    account.explained_share = (account.explained_share + share).min(1.0);
-    account.explained_by.push(EXPERIMENT);
+/// Experiments with the statements of a diagnosis.
+struct Experiments<'a> {
+    evidence: &'a Evidence,
+    examples: &'a HashMap<Fingerprint, Vec<Example>>,
+    connection: TrialConnection<'a>,
+    outside: OutsideEffects,
+    /// Time at which they end.
+    deadline: Instant,
 }
 
-/// Tries interventions for a statement. Returns the finding of the best one that confirms a cause; otherwise
-/// adds the measured parts to the given finding.
-fn find_cause(
-    connection: &mut TrialConnection<'_>,
-    example: &Example,
-    finding: &mut Finding,
-) -> Option<Finding> {
-    let before = match execute_trial(connection, example, &[]) {
-        Ok(before) => before,
-        Err(reason) => {
-            notes::note(&format!(
-                "The statement {} could not be executed for the experiment: {reason}.",
-                finding.subject.name
-            ));
-            return None;
+impl<'a> Experiments<'a> {
+    /// Measures a statement, tries interventions if it needs them, and changes its findings. Returns its account, or
+    /// the reason why it was not measured.
+    fn examine(
+        &mut self,
+        account: &StatementAccount,
+        until: Instant,
+        thresholds: &Thresholds,
+        findings: &mut Vec<Finding>,
+    ) -> Result<TimeAccount, String> {
+        let sets = self.executable_sets(account.fingerprint)?;
+        let statement = self.measure(account.fingerprint, sets)?;
+        let mut measured = measured_account(&statement);
+        let is_suspicious = account.needs_explanation
+            || findings.iter().any(|one| {
+                one.subject.fingerprint == Some(account.fingerprint)
+                    && one.severity != Severity::Note
+            });
+        if account.share >= SHARE_MIN && is_suspicious {
+            let proposed = self.propose(&statement, findings);
+            let (trials, untried) = self.try_interventions(&statement, proposed, until);
+            measured.untried = untried;
+            measured.tried = trials.iter().map(tried_change).collect();
+            let conclusion = Conclusion {
+                evidence: self.evidence,
+                thresholds,
+                account,
+                statement: &statement,
+                trials,
+            };
+            conclude(conclusion, findings);
         }
-    };
-    let mut proposed = foreign_keys::propose(connection, &before);
-    proposed.extend(compilation::propose(&before));
-    if proposed.len() > INTERVENTIONS_MAX {
-        notes::note(&format!(
-            "Of {} proposed causes of the statement {}, the first {INTERVENTIONS_MAX} are tried.",
-            proposed.len(),
-            finding.subject.name
-        ));
-        proposed.truncate(INTERVENTIONS_MAX);
+        Ok(TimeAccount::Measured(Box::new(measured)))
     }
-    let mut best: Option<(f64, Intervention, MeasuredTimes)> = None;
-    for intervention in proposed {
-        let after = match execute_trial(connection, example, &intervention.trial) {
-            Ok(after) => after,
-            Err(reason) => {
-                notes::note(&format!(
-                    "The experiment '{}' failed, so that its cause is neither confirmed nor excluded: {reason}.",
-                    intervention.change.words
-                ));
+
+    /// Returns the parameter sets of a statement that may be executed, or the reason why there are none.
+    fn executable_sets(&self, fingerprint: Fingerprint) -> Result<Vec<Example>, String> {
+        if Instant::now() > self.deadline {
+            return Err("the time for experiments was over".to_owned());
+        }
+        let sets = self.examples.get(&fingerprint);
+        let Some(first) = sets.and_then(|sets| sets.first()) else {
+            return Err("the workload has no execution of it with all its values".to_owned());
+        };
+        if !is_executable(first) {
+            return Err("EXPLAIN takes one SELECT, INSERT, UPDATE, DELETE or MERGE".to_owned());
+        }
+        match self.outside.refusal(first) {
+            Some(reason) => Err(reason),
+            None => Ok(sets.cloned().unwrap_or_default()),
+        }
+    }
+
+    /// Executes each parameter set. Sets that fail are left out.
+    fn measure(
+        &mut self,
+        fingerprint: Fingerprint,
+        sets: Vec<Example>,
+    ) -> Result<MeasuredStatement<'a>, String> {
+        let statement = self.evidence.statement(fingerprint);
+        let statement = statement.ok_or("nothing else is known about it")?;
+        self.connection.use_settings(&sets[0]);
+        let version = self.connection.version()?;
+        let is_prepared = version >= VERSION_12
+            && sets
+                .iter()
+                .all(|one| one.is_prepared && !one.parameters.is_empty());
+        let (sets, custom) = self.execute_sets(sets, PlanningMode::Custom)?;
+        let mut mode = PlanningMode::Custom;
+        let (mut sets, mut baseline, mut own) = (sets, custom, Vec::new());
+        if is_prepared
+            && let Ok((prepared_sets, prepared)) =
+                self.execute_sets(sets.clone(), PlanningMode::Prepared)
+        {
+            let shapes = |all: &[MeasuredTimes]| -> Vec<_> {
+                all.iter().map(|times| times.plan.shape()).collect()
+            };
+            // If the server chooses the same plans, they need not be told apart.
+            if prepared_sets.len() == sets.len() && shapes(&prepared) != shapes(&baseline) {
+                mode = PlanningMode::Prepared;
+                own = std::mem::replace(&mut baseline, prepared);
+                sets = prepared_sets;
+            }
+        }
+        let mut order: Vec<usize> = (0..baseline.len()).collect();
+        order.sort_by(|a, b| baseline[*a].total_ms().total_cmp(&baseline[*b].total_ms()));
+        let representative = order[order.len() / 2];
+        Ok(MeasuredStatement {
+            evidence: self.evidence,
+            statement,
+            parts: account_time(&baseline[representative]),
+            sets,
+            mode,
+            baseline,
+            custom: own,
+            representative,
+        })
+    }
+
+    /// Executes parameter sets in a transaction that is rolled back. Returns those that did not fail, with the fastest
+    /// execution of each.
+    fn execute_sets(
+        &mut self,
+        sets: Vec<Example>,
+        mode: PlanningMode,
+    ) -> Result<(Vec<Example>, Vec<MeasuredTimes>), String> {
+        self.connection.begin()?;
+        let (mut done, mut times, mut refused) = (Vec::new(), Vec::new(), None);
+        for example in sets {
+            match self.execute_twice(&example, mode) {
+                Ok(fastest) => {
+                    times.push(fastest);
+                    done.push(example);
+                }
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        self.connection.roll_back()?;
+        match refused {
+            Some(reason) if done.is_empty() => Err(format!("it could not be executed: {reason}")),
+            _ => Ok((done, times)),
+        }
+    }
+
+    /// Executes a statement twice, since the first execution warms the caches. A long one is executed once.
+    fn execute_twice(
+        &mut self,
+        example: &Example,
+        mode: PlanningMode,
+    ) -> Result<MeasuredTimes, String> {
+        let first = self.connection.execute(example, mode)?;
+        if first.total_ms() > LONG_MS {
+            return Ok(first);
+        }
+        let second = self.connection.execute(example, mode)?;
+        Ok(match second.total_ms() < first.total_ms() {
+            true => second,
+            false => first,
+        })
+    }
+
+    /// Returns the changes that rules suggest for a statement, and the interventions of the generators.
+    fn propose(
+        &mut self,
+        statement: &MeasuredStatement<'_>,
+        findings: &[Finding],
+    ) -> Vec<Intervention> {
+        let fingerprint = Some(statement.statement.fingerprint);
+        let of_rules = findings
+            .iter()
+            .filter(|one| one.subject.fingerprint == fingerprint);
+        let of_rules = of_rules.flat_map(|finding| {
+            finding.changes.iter().map(|change| Intervention {
+                cause: finding.title.clone(),
+                change: change.clone(),
+                action: match &change.form {
+                    Form::Sql(sql) if sql.to_ascii_uppercase().contains("CREATE INDEX") => {
+                        Action::OnPlan
+                    }
+                    _ => Action::OnExecution,
+                },
+                risk: finding.risk.clone(),
+            })
+        });
+        let mut all: Vec<Intervention> = of_rules.collect();
+        for proposed in generators::propose_all(&mut self.connection, statement) {
+            let is_known = all.iter().any(|one| {
+                one.change.form == proposed.change.form && one.change.form != Form::ByHand
+            });
+            if !is_known {
+                all.push(proposed);
+            }
+        }
+        all.retain(|one| one.setup().is_some());
+        all
+    }
+
+    /// Tries interventions until the time is over. Returns the trials, and the number of interventions that were not tried.
+    fn try_interventions(
+        &mut self,
+        statement: &MeasuredStatement<'_>,
+        proposed: Vec<Intervention>,
+        until: Instant,
+    ) -> (Vec<(Intervention, ChangeTrial)>, u64) {
+        let mut trials: Vec<(Intervention, ChangeTrial)> = Vec::new();
+        let mut untried = 0;
+        for intervention in proposed {
+            let least = trials.iter().filter(|(_, trial)| trial.outcome.is_gain());
+            let least = least.map(|(_, trial)| trial.left()).fold(1.0, f64::min);
+            let is_setting = matches!(intervention.change.form, Form::Setting(..));
+            let is_needless = match intervention.action {
+                Action::Diagnostic => least <= screen::REMOVED,
+                Action::OnPlan if is_setting => least <= REMOVED_MOST,
+                _ => false,
+            };
+            if is_needless {
                 continue;
             }
-        };
-        let left = after.total_ms() / before.total_ms().max(f64::MIN_POSITIVE);
-        let is_best = best.as_ref().is_none_or(|(least, ..)| left < *least);
-        if left <= CONFIRMED && is_best {
-            best = Some((left, intervention, after));
+            if trials.len() == INTERVENTIONS_MAX || Instant::now() > until {
+                untried += 1;
+                continue;
+            }
+            if let Some(trial) =
+                try_intervention(&mut self.connection, statement, &intervention, until)
+            {
+                trials.push((intervention, trial));
+            }
         }
-    }
-    match best {
-        Some((left, intervention, after)) => {
-            Some(confirmed(finding, intervention, (&before, &after), left))
+        if let Some(best) = conclusions::best_trial(&trials) {
+            let (intervention, trial) = &mut trials[best];
+            trial.writes = measure_writes(
+                &mut self.connection,
+                self.evidence,
+                (intervention, statement.statement.fingerprint),
+                self.examples,
+                &self.outside,
+            );
         }
-        None => {
-            finding.evidence.extend(measured_parts(&before));
-            None
-        }
+        (trials, untried)
     }
 }
 
-const FROM: &str = "EXPLAIN (ANALYZE) in the sandbox, rolled back";
-
-fn milliseconds(what: impl Into<String>, ms: f64) -> Fact {
-    Fact::new(what, ms * 1e6, Unit::Nanoseconds, FROM)
-}
-
-/// Returns the parts of a statement's time.
-fn measured_parts(times: &MeasuredTimes) -> Vec<Fact> {
-    let mut facts = vec![
-        milliseconds("execution in the experiment", times.execution_ms),
-        milliseconds("planning in the experiment", times.planning_ms),
-    ];
-    if times.compilation_ms > 0.0 {
-        facts.push(milliseconds(
-            "of it just-in-time compilation",
-            times.compilation_ms,
-        ));
-    }
-    for trigger in &times.triggers {
-        let what = match &trigger.constraint {
-            Some(constraint) => format!("of it the constraint {constraint}"),
-            None => format!("of it the trigger {} of {}", trigger.name, trigger.relation),
-        };
-        facts.push(milliseconds(what, trigger.ms));
-    }
-    facts
-}
-
-/// Makes the finding of a confirmed cause.
-fn confirmed(
-    unexplained: &Finding,
-    intervention: Intervention,
-    (before, after): (&MeasuredTimes, &MeasuredTimes),
-    left: f64,
-) -> Finding {
-    let won = 1.0 - left;
-    let mut evidence = vec![
-        milliseconds("time without the change", before.total_ms()),
-        milliseconds("time with the change", after.total_ms()),
-    ];
-    evidence.extend(measured_parts(before));
-    Finding {
-        rule: EXPERIMENT,
-        severity: unexplained.severity,
-        subject: unexplained.subject.clone(),
-        title: format!(
-            "{}; without it the statement takes {:.1} ms in place of {:.1} ms",
-            intervention.cause,
-            after.total_ms(),
-            before.total_ms()
-        ),
-        evidence,
-        cost: unexplained.cost.map(|cost| Cost {
-            ns: cost.ns * won,
-            share: cost.share * won,
-            cpu_share: cost.cpu_share.map(|share| share * won),
-        }),
-        max_gain: unexplained.max_gain.map(|share| share * won),
-        changes: vec![intervention.change],
-        risk: intervention.risk.to_owned(),
+fn tried_change((intervention, trial): &(Intervention, ChangeTrial)) -> TriedChange {
+    let change = &intervention.change;
+    TriedChange {
+        change: change.form.text().unwrap_or_else(|| change.words.clone()),
+        outcome: trial.outcome,
+        left: trial.left(),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn confirmed_cause_adds_to_the_explained_share() {
-        let mut account = StatementAccount {
-            fingerprint: Fingerprint(1),
-            sql: "delete from basket where id = $1".to_owned(),
-            ns: 10e9,
-            share: 0.5,
-            explained_share: 0.4,
-            explained_by: vec!["lock-waits"],
-            needs_explanation: true,
-        };
-        let cost = |ns| Cost {
-            ns,
-            share: 0.0,
-            cpu_share: None,
-        };
-        credit_experiment(&mut account, cost(5e9));
-        assert!((account.explained_share - 0.9).abs() < 1e-9);
-        credit_experiment(&mut account, cost(5e9));
-        assert!((account.explained_share - 1.0).abs() < 1e-9);
+/// Returns the account of a statement that was measured.
+fn measured_account(statement: &MeasuredStatement<'_>) -> MeasuredAccount {
+    let of = |times: &[MeasuredTimes], mode: PlanningMode| -> Vec<MeasuredExecution> {
+        let sets = statement.sets.iter().zip(times);
+        sets.map(|(example, times)| MeasuredExecution {
+            session: example.session,
+            sequence: example.sequence,
+            captured_ms: example.captured_us.map(|us| us as f64 / 1e3),
+            mode,
+            ms: times.total_ms(),
+            blocks: times.blocks(),
+        })
+        .collect()
+    };
+    let mut executions = of(&statement.baseline, statement.mode);
+    executions.extend(of(&statement.custom, PlanningMode::Custom));
+    let waiting = statement.evidence.waiting_shares(statement.statement);
+    let (locks, flush) = waiting.unwrap_or_default();
+    let measured = statement.total_ms() * 1e6 / statement.statement.ns_per_call().max(1.0);
+    MeasuredAccount {
+        executions,
+        parts: statement.parts.clone(),
+        lock_wait_share: waiting.map(|(locks, _)| locks),
+        flush_share: waiting.map(|(_, flush)| flush),
+        unmeasured_share: (1.0 - measured - locks - flush).clamp(0.0, 1.0),
+        tried: Vec::new(),
+        untried: 0,
     }
 }

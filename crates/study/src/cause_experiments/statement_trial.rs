@@ -3,16 +3,24 @@
 use std::time::Duration;
 
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
+pub(super) use diagnose::PlanningMode;
 use observe::Example;
-use plans::{MeasuredTimes, read_measured_times};
+use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
 use sql::{StatementClass, classify, holds_several};
+use workload::Parameter;
+
+use crate::environment::quote_literal;
 
 /// Time limit of all queries of a trial.
-const TRIAL_TIME: Duration = Duration::from_secs(180);
-/// Begins a trial. A statement that waits or takes too long is ended.
+const TRIAL_TIME: Duration = Duration::from_secs(300);
+/// Begins a trial. A statement that waits is ended.
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'";
-/// Executions of the statement; the first one warms the caches.
-const EXECUTIONS: usize = 2;
+/// Executions after which the server may plan a prepared statement for any values (`plancache.c`).
+const CUSTOM_PLANS: usize = 5;
+/// First version in which `plan_cache_mode` exists, and `EXPLAIN` has `SETTINGS`.
+const VERSION_12: u32 = 120_000;
+/// First version in which `EXPLAIN` has `WAL`.
+const VERSION_13: u32 = 130_000;
 
 /// Whether a statement can be executed in a transaction and measured.
 pub(super) fn is_executable(example: &Example) -> bool {
@@ -30,17 +38,36 @@ pub(super) fn is_executable(example: &Example) -> bool {
 /// Connection of the trials. A closed one is opened again, so that a lost connection ends one trial only.
 pub(super) struct TrialConnection<'a> {
     dialer: &'a Dialer,
-    login: &'a Login,
+    login: Login,
     open: Option<QueryConnection<'a>>,
+    version: u32,
 }
 
 impl<'a> TrialConnection<'a> {
-    pub(super) fn new(dialer: &'a Dialer, login: &'a Login) -> Self {
+    pub(super) fn new(dialer: &'a Dialer, login: &Login) -> Self {
         TrialConnection {
             dialer,
-            login,
+            login: login.clone(),
             open: None,
+            version: 0,
         }
+    }
+
+    /// Takes the settings that the client of an example sent when it connected.
+    pub(super) fn use_settings(&mut self, example: &Example) {
+        if self.login.settings != example.settings {
+            self.login.settings = example.settings.clone();
+            self.open = None;
+        }
+    }
+
+    /// Returns the server's version (`server_version_num`).
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub(super) fn version(&mut self) -> Result<u32, String> {
+        self.get()?;
+        Ok(self.version)
     }
 
     /// Returns the open connection, or opens another one.
@@ -48,71 +75,165 @@ impl<'a> TrialConnection<'a> {
         let open = self.open.take().filter(|open| !open.is_closed());
         let open = match open {
             Some(open) => open,
-            None => self
-                .dialer
-                .open_query_connection(self.login)
-                .map_err(|error| error.message)?,
+            None => {
+                let mut open = self
+                    .dialer
+                    .open_query_connection(&self.login)
+                    .map_err(message)?;
+                open.limit(TRIAL_TIME);
+                let rows = open.query("SHOW server_version_num").map_err(message)?;
+                let version = rows.into_iter().flatten().flatten().next();
+                self.version = version.and_then(|text| text.parse().ok()).unwrap_or(0);
+                open
+            }
         };
         Ok(self.open.insert(open))
     }
 
     /// Returns the rows of a query.
     pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Row>, String> {
-        self.get()?.query(sql).map_err(|error| error.message)
+        self.get()?.query(sql).map_err(message)
     }
-}
 
-/// Makes an intervention, measures the statement, and rolls everything back. Returns the times of the fastest
-/// execution, or the reason why there are none.
-pub(super) fn execute_trial(
-    connection: &mut TrialConnection<'_>,
-    example: &Example,
-    intervention: &[String],
-) -> Result<MeasuredTimes, String> {
-    let connection = connection.get()?;
-    connection.limit(TRIAL_TIME);
-    let measured = measure(connection, example, intervention);
-    let rolled_back = connection.query("ROLLBACK");
-    let times = measured?;
-    rolled_back.map_err(|error| error.message)?;
-    Ok(times)
-}
-
-fn measure(
-    connection: &mut QueryConnection<'_>,
-    example: &Example,
-    intervention: &[String],
-) -> Result<MeasuredTimes, String> {
-    let mut execute = |sql: &str| connection.query(sql).map_err(|error| error.message);
-    execute(BEGIN)?;
-    for sql in intervention {
-        execute(sql)?;
+    /// Returns the first column of the first row of a query.
+    pub(super) fn value(&mut self, sql: &str) -> Result<Option<String>, String> {
+        Ok(self.query(sql)?.into_iter().flatten().next().flatten())
     }
-    let question = format!("EXPLAIN (ANALYZE, FORMAT JSON)\n{}", example.sql);
-    let values = example.values();
-    let mut executions = Vec::new();
-    for _ in 0..EXECUTIONS {
-        let mut execute = || {
-            connection.query("SAVEPOINT rehearse_trial")?;
-            let rows = connection.query_with(&question, &example.types, &values)?;
-            connection.query("ROLLBACK TO rehearse_trial")?;
-            Ok(rows)
+
+    /// Begins a transaction. [`Self::roll_back`] ends it.
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        let connection = self.get()?;
+        connection.limit(TRIAL_TIME);
+        connection.query(BEGIN).map(drop).map_err(message)
+    }
+
+    /// Ends the transaction and all that was done in it.
+    pub(super) fn roll_back(&mut self) -> Result<(), String> {
+        match &mut self.open {
+            Some(open) if !open.is_closed() => open.query("ROLLBACK").map(drop).map_err(message),
+            _ => Ok(()),
+        }
+    }
+
+    /// Limits the time of each following statement of the transaction.
+    pub(super) fn limit(&mut self, time: Duration) -> Result<(), String> {
+        let ms = time.as_millis().max(1);
+        self.query(&format!("SET LOCAL statement_timeout = {ms}"))
+            .map(drop)
+    }
+
+    /// Executes a statement in the transaction, and rolls it back.
+    pub(super) fn execute(
+        &mut self,
+        example: &Example,
+        mode: PlanningMode,
+    ) -> Result<MeasuredTimes, String> {
+        let options = match self.version {
+            version if version >= VERSION_13 => "ANALYZE, BUFFERS, WAL, SETTINGS",
+            version if version >= VERSION_12 => "ANALYZE, BUFFERS, SETTINGS",
+            _ => "ANALYZE, BUFFERS",
         };
-        let rows = execute().map_err(|error: LoginError| error.message)?;
-        executions.push(read_times(rows)?);
+        let text = self.explain(options, example, mode)?;
+        read_measured_times(&text)
+            .map_err(|error| format!("its times cannot be read: {}", error.explanation()))
     }
-    let by_time = |one: &MeasuredTimes, other: &MeasuredTimes| {
-        f64::total_cmp(&one.total_ms(), &other.total_ms())
-    };
-    let fastest = executions.into_iter().min_by(by_time);
-    fastest.ok_or_else(|| "it was not executed".to_owned())
+
+    /// Plans a statement in the transaction, without executing it.
+    pub(super) fn plan(&mut self, example: &Example, mode: PlanningMode) -> Result<Plan, String> {
+        let text = self.explain("COSTS", example, mode)?;
+        read_plan(&text).map_err(|error| error.explanation().to_owned())
+    }
+
+    fn explain(
+        &mut self,
+        options: &str,
+        example: &Example,
+        mode: PlanningMode,
+    ) -> Result<String, String> {
+        let version = self.version;
+        let connection = self.get()?;
+        connection
+            .query("SAVEPOINT rehearse_trial")
+            .map_err(message)?;
+        let rows = match mode {
+            PlanningMode::Custom => {
+                let question = format!("EXPLAIN ({options}, FORMAT JSON)\n{}", example.sql);
+                connection.query_with(&question, &example.types, &example.values())
+            }
+            PlanningMode::Prepared | PlanningMode::Generic => {
+                let rows = explain_prepared(connection, options, example, mode, version);
+                if !connection.is_closed() {
+                    // A prepared statement outlives the transaction.
+                    let _ = connection.query("ROLLBACK TO rehearse_trial");
+                    let _ = connection.query("DEALLOCATE ALL");
+                }
+                rows
+            }
+        };
+        if !connection.is_closed() {
+            connection
+                .query("ROLLBACK TO rehearse_trial")
+                .map_err(message)?;
+        }
+        let lines: Vec<String> = rows
+            .map_err(message)?
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        Ok(lines.join("\n"))
+    }
 }
 
-/// Reads the times of an execution from the rows of `EXPLAIN`.
-fn read_times(rows: Vec<Row>) -> Result<MeasuredTimes, String> {
-    let lines: Vec<String> = rows.into_iter().flatten().flatten().collect();
-    read_measured_times(&lines.join("\n"))
-        .map_err(|error| format!("its times cannot be read: {}", error.explanation()))
+fn message(error: LoginError) -> String {
+    error.message
+}
+
+/// Explains a statement as the server plans it if it was prepared and executed often, or for any values.
+fn explain_prepared(
+    connection: &mut QueryConnection<'_>,
+    options: &str,
+    example: &Example,
+    mode: PlanningMode,
+    version: u32,
+) -> Result<Vec<Row>, LoginError> {
+    let sql = example.sql.trim_end().trim_end_matches(';');
+    connection.query(&format!("PREPARE rehearse_statement AS\n{sql}"))?;
+    let types = connection.query(
+        "SELECT pg_catalog.unnest(parameter_types)::pg_catalog.oid FROM pg_catalog.pg_prepared_statements \
+         WHERE name = 'rehearse_statement'",
+    )?;
+    let types: Vec<u32> = types
+        .into_iter()
+        .filter_map(|row| row.into_iter().next()??.parse().ok())
+        .collect();
+    let mut arguments = Vec::new();
+    for (place, value) in example.parameters.iter().enumerate() {
+        arguments.push(match value {
+            None => "NULL".to_owned(),
+            Some(Parameter::Text(text)) => quote_literal(text),
+            Some(Parameter::Binary(_)) => {
+                let own = types.get(place).copied().unwrap_or(0);
+                let values = [example.values()[place]];
+                let rows = connection.query_with("SELECT $1", &[own], &values)?;
+                let text = rows.into_iter().flatten().flatten().next();
+                text.map_or_else(|| "NULL".to_owned(), |text| quote_literal(&text))
+            }
+        });
+    }
+    let call = match arguments.is_empty() {
+        true => "EXECUTE rehearse_statement".to_owned(),
+        false => format!("EXECUTE rehearse_statement({})", arguments.join(", ")),
+    };
+    let is_generic = mode == PlanningMode::Generic;
+    if is_generic && version >= VERSION_12 {
+        connection.query("SET LOCAL plan_cache_mode = force_generic_plan")?;
+    } else {
+        for _ in 0..CUSTOM_PLANS {
+            connection.query(&format!("EXPLAIN {call}"))?;
+        }
+    }
+    connection.query(&format!("EXPLAIN ({options}, FORMAT JSON) {call}"))
 }
 
 #[cfg(test)]
@@ -120,11 +241,22 @@ mod tests {
     use super::*;
     use replay::{LoginMap, Target};
 
-    #[test]
-    fn plan_without_times_is_an_error_and_not_the_fastest() {
-        let refused = read_times(vec![vec![Some("QUERY PLAN".to_owned())]]);
-        assert!(refused.is_err_and(|reason| reason.contains("cannot be read")));
-        assert!(read_times(Vec::new()).is_err());
+    fn example(sql: &str, parameters: &[&str]) -> Example {
+        Example {
+            session: 1,
+            sequence: 1,
+            database: "postgres".into(),
+            user: "postgres".into(),
+            settings: [].into(),
+            sql: sql.into(),
+            parameters: parameters
+                .iter()
+                .map(|text| Some(Parameter::Text((*text).into())))
+                .collect(),
+            types: Vec::new(),
+            is_prepared: true,
+            captured_us: None,
+        }
     }
 
     #[test]
@@ -134,18 +266,41 @@ mod tests {
         let login = LoginMap::default().login(&target, "", "", "rehearse");
         let dialer = Dialer::new(&target).unwrap();
         let mut connection = TrialConnection::new(&dialer, &login);
-        let example = Example {
-            session: 1,
-            sequence: 1,
-            database: "postgres".into(),
-            user: "postgres".into(),
-            settings: [].into(),
-            sql: "SELECT 1".into(),
-            parameters: Vec::new(),
-            types: Vec::new(),
-        };
-        let end = "SELECT pg_terminate_backend(pg_backend_pid())".to_owned();
-        execute_trial(&mut connection, &example, &[end]).unwrap_err();
-        execute_trial(&mut connection, &example, &[]).unwrap();
+        let example = example("SELECT 1", &[]);
+        connection.begin().unwrap();
+        let end = "SELECT pg_terminate_backend(pg_backend_pid())";
+        connection.query(end).unwrap_err();
+        connection.roll_back().unwrap();
+        connection.begin().unwrap();
+        connection.execute(&example, PlanningMode::Custom).unwrap();
+        connection.roll_back().unwrap();
+    }
+
+    #[test]
+    fn prepared_statement_is_planned_for_any_values_after_five_plans() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let login = LoginMap::default().login(&target, "", "", "rehearse");
+        let dialer = Dialer::new(&target).unwrap();
+        let mut connection = TrialConnection::new(&dialer, &login);
+        connection.begin().unwrap();
+        connection
+            .query("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); ANALYZE t")
+            .unwrap();
+        let example = example("SELECT * FROM t WHERE id = $1;", &["5"]);
+        let condition = |plan: &Plan| plan.root.conditions[0].text.clone();
+        let custom = connection.execute(&example, PlanningMode::Custom).unwrap();
+        assert_eq!(condition(&custom.plan), "(id = 5)");
+        for mode in [PlanningMode::Prepared, PlanningMode::Generic] {
+            let generic = connection.execute(&example, mode).unwrap();
+            assert_eq!(condition(&generic.plan), "(id = $1)", "{mode:?}");
+            let planned = connection.plan(&example, mode).unwrap();
+            assert_eq!(planned.shape(), generic.plan.shape());
+        }
+        connection.roll_back().unwrap();
+        assert_eq!(
+            connection.value("SELECT to_regclass('t')::text").unwrap(),
+            None
+        );
     }
 }

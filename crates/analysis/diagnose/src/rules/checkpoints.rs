@@ -77,6 +77,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match evidence.sample_ns.is_ok() {
             true => thresholds.severity(share),
             false => Severity::Warning,

@@ -86,6 +86,7 @@ fn subject(one: &StatementEvidence) -> Subject {
 fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
     Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Warning,
         subject: subject(one),
         title: "a claim that does not lock what it selects: two workers may take the same rows".to_owned(),
@@ -118,6 +119,7 @@ fn waiting(
     }
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: match waits {
             0 => Severity::Note,
             _ => thresholds.severity(share),
@@ -185,6 +187,7 @@ fn expensive(
     }
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: subject(one),
         title: match steps_over_dead {

@@ -130,6 +130,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     let is_slow = flush_ns.is_some_and(|each| each >= thresholds.of(&FLUSH_MS) * 1e6);
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match is_slow {
             true => thresholds.severity(share),
             false => Severity::Note,

@@ -103,6 +103,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::server(),
         title: format!("{rate:.1} connections a second are opened, for {each:.1} statements each"),

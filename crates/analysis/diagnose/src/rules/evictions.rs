@@ -58,6 +58,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Note,
         subject: Subject::setting("pg_stat_statements.max".to_owned()),
         title: "statements were thrown out of the statistics: what is counted is less than what was done".to_owned(),

@@ -87,6 +87,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match waited >= thresholds.of(&WAITS) {
             true => thresholds.severity(waited),
             false => Severity::Note,

@@ -40,6 +40,7 @@ fn finding(
     let share = evidence.share(won_ns);
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: "it ran by another plan than the one for its values: plan_cache_mode = force_generic_plan is set"

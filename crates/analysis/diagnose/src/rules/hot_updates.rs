@@ -144,6 +144,7 @@ impl<'e> TableUpdates<'e> {
         };
         Some(Finding {
             rule: "",
+            status: Default::default(),
             severity: match stacked {
                 Some(_) => thresholds.severity(share),
                 // It is known that updates are not HOT, but not how much time that takes.

@@ -153,6 +153,7 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[SingleRowInserts
     };
     Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::statement(first.one.fingerprint, first.one.sql.clone()),
         title,

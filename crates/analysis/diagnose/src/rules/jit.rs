@@ -99,6 +99,7 @@ fn finding(
     }
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity,
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title,

@@ -182,6 +182,7 @@ fn random(
     let share = evidence.share(ns);
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: match index.key.is_primary() {
@@ -239,6 +240,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
         let name = format!("{}.{}", table.schema, table.name);
         findings.push(Finding {
             rule: "",
+            status: Default::default(),
             severity: Severity::Note,
             subject: Subject::index(format!("{}.{}", index.schema, index.name)),
             title: format!("the key of {name} is wide: {each:.0} bytes for each row in its index, and again in each foreign key"),

@@ -158,6 +158,7 @@ impl WaitGroup<'_> {
         };
         Some(Finding {
             rule: "",
+            status: Default::default(),
             severity: thresholds.severity(share),
             subject: Subject::statement(subject.fingerprint, subject.sql.clone()),
             title: match is_chain {
@@ -348,6 +349,7 @@ fn deadlocks(evidence: &Evidence) -> Option<Finding> {
     }
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Problem,
         subject: match worst {
             Some(one) => Subject::statement(one.fingerprint, one.sql.clone()),

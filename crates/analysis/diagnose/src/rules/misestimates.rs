@@ -149,6 +149,7 @@ fn finding(
     Some(Finding {
         rule: "",
         // It is known that the estimate is wrong, but not that another plan would be faster.
+        status: Default::default(),
         severity: thresholds.severity(share).max(Severity::Warning),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(

@@ -230,6 +230,7 @@ fn finding(
     };
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity,
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: match blocks {
@@ -444,7 +445,10 @@ mod tests {
         assert!(cast[1].contains("customer is bigint"), "{cast:?}");
         assert_eq!(
             suggested("(attrs @> '{\\\"a\\\": 1}'::jsonb)"),
-            [index("USING gin (attrs jsonb_path_ops)")]
+            [
+                index("USING gin (attrs jsonb_path_ops)"),
+                index("USING gin (attrs)")
+            ]
         );
         assert_eq!(
             suggested("((attrs ->> 'color'::text) = 'red'::text)"),

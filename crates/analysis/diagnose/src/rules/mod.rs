@@ -34,6 +34,7 @@ mod useless_indexes;
 pub(crate) use commit_flush::flush_ns;
 pub(crate) use lock_waits::explained_waits;
 pub(crate) use missing_index::ROWS as INDEX_ROWS;
+pub(crate) use suggested_indexes::candidates as suggested_indexes;
 
 use schemars::JsonSchema;
 use serde::Serialize;

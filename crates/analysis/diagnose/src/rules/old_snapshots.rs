@@ -74,6 +74,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match is_passed {
             true => Severity::Warning,
             false => Severity::Note,

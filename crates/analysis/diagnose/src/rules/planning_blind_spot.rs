@@ -71,6 +71,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Note,
         subject: Subject::setting("pg_stat_statements.track_planning".to_owned()),
         title: match unseen {

@@ -61,6 +61,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         let share_of_all = evidence.share(won_ns);
         findings.push(Finding {
             rule: "",
+            status: Default::default(),
             severity: thresholds.severity(share_of_all),
             subject: Subject::statement(one.fingerprint, one.sql.clone()),
             title: format!("planning takes {:.0} % of this statement", share * 100.0),

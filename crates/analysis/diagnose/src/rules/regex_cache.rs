@@ -93,6 +93,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::statement(first.fingerprint, first.sql.clone()),
         title: format!("writes evaluate {distinct} different regular expressions, and a backend keeps 32 compiled"),

@@ -82,6 +82,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         let share = evidence.share(ns);
         findings.push(Finding {
             rule: "",
+            status: Default::default(),
             severity: thresholds.severity(share),
             subject: Subject::table(name.to_owned()),
             title: {

@@ -97,6 +97,7 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
     };
     Some(Finding {
         rule: "",
+        status: Default::default(),
         severity: thresholds.severity(share),
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: "it sorts or hashes more than work_mem holds, and writes temporary files".to_owned(),

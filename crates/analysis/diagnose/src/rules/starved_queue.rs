@@ -128,6 +128,7 @@ fn starved(
     }
     Finding {
         rule: "",
+        status: Default::default(),
         severity: match share {
             Some(share) => thresholds.severity(share).min(Severity::Warning),
             None => Severity::Problem,
@@ -170,6 +171,7 @@ fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
     }
     Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Warning,
         subject: Subject::queue(name.to_owned()),
         title: format!("work is stuck: {name} shows something that nobody works on"),

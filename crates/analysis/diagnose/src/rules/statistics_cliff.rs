@@ -112,6 +112,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     let cost = spin.map(|share| share * evidence.whole_ns);
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match spins {
             true => thresholds.severity(spin.unwrap_or(0.0)),
             false => Severity::Warning,

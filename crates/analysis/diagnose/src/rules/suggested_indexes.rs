@@ -11,7 +11,7 @@ use run::{IndexKey, RelationFact};
 
 /// Suggested index.
 #[derive(Debug, PartialEq)]
-pub(super) enum Candidate {
+pub(crate) enum Candidate {
     /// A b-tree of columns.
     Columns {
         /// Key columns.
@@ -30,7 +30,7 @@ pub(super) enum Candidate {
 
 impl Candidate {
     /// Returns the change that creates it on this table.
-    pub(super) fn change(&self, table: &str) -> Change {
+    pub(crate) fn change(&self, table: &str) -> Change {
         let (columns, predicate, replaced) = match self {
             Candidate::Special(change) => return change.clone(),
             Candidate::Columns {
@@ -77,7 +77,7 @@ impl Candidate {
 
 /// Returns the indexes that could serve a node, the most promising first. `order` is the sort key of a
 /// sort above it.
-pub(super) fn candidates(
+pub(crate) fn candidates(
     evidence: &Evidence,
     table: &RelationFact,
     node: &PlanNode,

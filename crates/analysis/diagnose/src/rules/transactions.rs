@@ -96,6 +96,7 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
     let idle_statement = account.idle_after.and_then(|one| evidence.statement(one));
     vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: match (warns, thresholds.severity(share)) {
             (false, _) => Severity::Note,
             (true, severity) => severity.min(Severity::Warning),
@@ -133,6 +134,7 @@ fn of_samples(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Findin
     }
     Ok(vec![Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Warning,
         subject: Subject::server(),
         title: format!("{sessions:.1} sessions at a time hold a transaction open and do nothing"),

@@ -87,6 +87,7 @@ fn invalid(evidence: &Evidence, index: &IndexFact) -> Finding {
     };
     Finding {
         rule: "",
+        status: Default::default(),
         severity: Severity::Warning,
         subject: Subject::index(name(index)),
         title: format!("{} is invalid: no query may use it{kept}", name(index)),
@@ -139,6 +140,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
         let is_written = writes(evidence, index) >= thresholds.of(&WRITES);
         findings.push(Finding {
             rule: "",
+            status: Default::default(),
             severity: match same && is_written {
                 true => Severity::Warning,
                 false => Severity::Note,
@@ -185,6 +187,7 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
         }
         findings.push(Finding {
             rule: "",
+            status: Default::default(),
             severity: Severity::Note,
             subject: Subject::index(name(index)),
             title: format!("{} was not used while it was looked, and its table was written", name(index)),

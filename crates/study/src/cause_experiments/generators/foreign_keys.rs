@@ -2,10 +2,9 @@
 //! that references it, and PostgreSQL creates no index for that search.
 
 use diagnose::Change;
-use plans::MeasuredTimes;
 
-use super::statement_trial::TrialConnection;
-use super::{EXPENSIVE, Intervention};
+use super::super::intervention::{Action, EXPENSIVE, Intervention, MeasuredStatement};
+use super::super::statement_trial::TrialConnection;
 use crate::environment::quote_literal;
 use crate::notes;
 
@@ -13,8 +12,9 @@ use crate::notes;
 /// the trigger's time includes the triggers of the rows that it deletes.
 pub(super) fn propose(
     connection: &mut TrialConnection<'_>,
-    times: &MeasuredTimes,
+    statement: &MeasuredStatement<'_>,
 ) -> Vec<Intervention> {
+    let times = statement.times();
     let expensive = times
         .triggers
         .iter()
@@ -32,8 +32,11 @@ pub(super) fn propose(
             Vec::new()
         });
         for key in keys {
-            let sql = format!("CREATE INDEX ON {} ({});", key.table, key.columns);
-            if all.iter().any(|one| one.trial.contains(&sql)) {
+            let change = Change::sql(
+                format!("an index on the foreign key {}", key.constraint),
+                format!("CREATE INDEX ON {} ({});", key.table, key.columns),
+            );
+            if all.iter().any(|one| one.change.form == change.form) {
                 continue;
             }
             all.push(Intervention {
@@ -41,12 +44,9 @@ pub(super) fn propose(
                     "the foreign key {} searches all of {} for each row, since no index begins with {}",
                     key.constraint, key.table, key.columns
                 ),
-                change: Change::sql(
-                    format!("an index on the foreign key {}", key.constraint),
-                    sql.clone(),
-                ),
-                trial: vec![sql],
-                risk: "every write to the table keeps it up to date; on a live server build it with CREATE INDEX CONCURRENTLY",
+                change,
+                action: Action::OnExecution,
+                risk: "every write to the table keeps it up to date; on a live server build it with CREATE INDEX CONCURRENTLY".to_owned(),
             });
         }
     }

@@ -1,0 +1,34 @@
+//! Generators of interventions, each in its own file. A generator looks at the expensive parts of a statement and proposes
+//! what could remove them; the trials decide.
+
+mod compilation;
+mod cost_settings;
+mod foreign_keys;
+mod indexes;
+mod materialization;
+mod memory;
+mod parallelism;
+mod plan_cache;
+mod plan_choice;
+mod statistics;
+
+use super::intervention::{Intervention, MeasuredStatement};
+use super::statement_trial::TrialConnection;
+
+/// Returns the interventions of all generators, those first that explain the most expensive parts.
+pub(super) fn propose_all(
+    connection: &mut TrialConnection<'_>,
+    statement: &MeasuredStatement<'_>,
+) -> Vec<Intervention> {
+    let mut all = foreign_keys::propose(connection, statement);
+    all.extend(compilation::propose(statement));
+    all.extend(plan_cache::propose(statement));
+    all.extend(memory::propose(statement));
+    all.extend(statistics::propose(statement));
+    all.extend(materialization::propose(statement));
+    all.extend(parallelism::propose(statement));
+    all.extend(indexes::propose(statement));
+    all.extend(cost_settings::propose(statement));
+    all.extend(plan_choice::propose(statement));
+    all
+}

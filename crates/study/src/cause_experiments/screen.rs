@@ -1,0 +1,308 @@
+//! Tries an intervention: the statement is measured without it, with it, and without it again, in one transaction that is
+//! rolled back.
+
+use std::time::{Duration, Instant};
+
+use diagnose::{ChangeTrial, TrialOutcome, TrialTimes};
+use observe::Example;
+use plans::MeasuredTimes;
+
+use super::intervention::{Action, Intervention, MeasuredStatement};
+use super::statement_trial::TrialConnection;
+
+/// Part of the time that is left at most if the cause was removed.
+pub(super) const REMOVED: f64 = 0.5;
+/// Part of the time that is left at most if it helped.
+const FASTER: f64 = 0.85;
+/// Time that parameter sets lose together, as a part of the time of all, if it is slower.
+const SLOWER: f64 = 0.2;
+/// Blocks that a statement reads at least if they are a second witness.
+const BLOCKS_MIN: f64 = 20.0;
+/// Executions of each parameter set with and without the intervention, after the first.
+const REPETITIONS: usize = 2;
+/// Time of an execution, in milliseconds, from which one repetition is enough.
+const LONG_MS: f64 = 2_000.0;
+/// Shortest limit of an execution with the intervention.
+const LIMIT_MIN: Duration = Duration::from_secs(1);
+
+/// Tries an intervention that a transaction can make, until the deadline at most. Returns `None` if it cannot be tried.
+pub(super) fn try_intervention(
+    connection: &mut TrialConnection<'_>,
+    statement: &MeasuredStatement<'_>,
+    intervention: &Intervention,
+    deadline: Instant,
+) -> Option<ChangeTrial> {
+    let setup = intervention.setup()?;
+    let failed = |reason: String| ChangeTrial::without_times(TrialOutcome::Failed, reason);
+    if let Err(reason) = connection.begin() {
+        return Some(failed(reason));
+    }
+    let mut sets = statement.sets.to_vec();
+    if let Action::Rewrite(rewrite) = intervention.action {
+        for example in &mut sets {
+            if let Some(text) = rewrite(&example.sql) {
+                example.sql = text.into();
+            }
+        }
+    }
+    let mut trial = Trial {
+        connection,
+        statement,
+        sets,
+        action: intervention.action,
+        deadline,
+    };
+    let tried = trial.perform(&setup).unwrap_or_else(failed);
+    match connection.roll_back() {
+        Ok(()) => Some(tried),
+        Err(reason) => Some(failed(reason)),
+    }
+}
+
+struct Trial<'c, 'd, 's> {
+    connection: &'c mut TrialConnection<'d>,
+    statement: &'s MeasuredStatement<'s>,
+    /// Parameter sets, with the text to execute with the intervention.
+    sets: Vec<Example>,
+    action: Action,
+    deadline: Instant,
+}
+
+impl Trial<'_, '_, '_> {
+    fn perform(&mut self, setup: &[String]) -> Result<ChangeTrial, String> {
+        self.connection.query("SAVEPOINT rehearse_change")?;
+        let index_bytes = self.make(setup)?;
+        let unchanged = |reason: &str| ChangeTrial {
+            index_bytes,
+            ..ChangeTrial::without_times(TrialOutcome::NoEffect, reason)
+        };
+        let acts_on_plan = matches!(self.action, Action::OnPlan | Action::Diagnostic);
+        if acts_on_plan && !self.changes_a_plan()? {
+            return Ok(unchanged("the planner chooses the same plan with it"));
+        }
+        let (slowest, slowest_ms) = self.slowest_set();
+        let limit = Duration::from_secs_f64(slowest_ms * 3.0 / 1e3).max(LIMIT_MIN);
+        self.connection.limit(limit)?;
+        // These warm the caches, and show at once whether it is worth more.
+        let first = match self.execute_twice(slowest) {
+            Ok(first) => first,
+            Err(reason) if reason.contains("statement timeout") => {
+                return Ok(ChangeTrial {
+                    index_bytes,
+                    ..ChangeTrial::without_times(
+                        TrialOutcome::Slower,
+                        format!("the statement did not end within {limit:.1?} with it"),
+                    )
+                });
+            }
+            Err(reason) => return Err(reason),
+        };
+        let before = &self.statement.baseline[slowest];
+        let is_promising = first.total_ms() <= FASTER * before.total_ms()
+            || first.blocks() <= FASTER * before.blocks();
+        if !is_promising && first.total_ms() < 2.0 * before.total_ms() {
+            return Ok(ChangeTrial {
+                index_bytes,
+                sets: vec![times_of(&[before.clone()], &[first])],
+                reason: None,
+                ..unchanged("")
+            });
+        }
+        let after = self.repeat()?;
+        self.connection.query("ROLLBACK TO rehearse_change")?;
+        self.sets = self.statement.sets.to_vec();
+        let again = self.repeat()?;
+        let sets = self.statement.baseline.iter().zip(again);
+        let before: Vec<Vec<MeasuredTimes>> = sets
+            .map(|(first, mut again)| {
+                again.push(first.clone());
+                again
+            })
+            .collect();
+        let (outcome, sets) = judge(&before, &after);
+        Ok(ChangeTrial {
+            outcome,
+            reason: None,
+            sets,
+            index_bytes,
+            writes: Vec::new(),
+        })
+    }
+
+    /// Makes the change. Returns the size of new indexes.
+    fn make(&mut self, setup: &[String]) -> Result<Option<u64>, String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        self.connection.limit(left.max(LIMIT_MIN))?;
+        make_change(self.connection, setup)
+    }
+
+    /// Whether the plan of a parameter set differs from the one without the change.
+    fn changes_a_plan(&mut self) -> Result<bool, String> {
+        for (example, before) in self.statement.sets.iter().zip(&self.statement.baseline) {
+            let plan = self.connection.plan(example, self.statement.mode)?;
+            if plan.shape() != before.plan.shape() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn slowest_set(&self) -> (usize, f64) {
+        let all = self.statement.baseline.iter().enumerate();
+        let times = all.map(|(set, times)| (set, times.total_ms()));
+        times.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
+    }
+
+    fn execute(&mut self, set: usize) -> Result<MeasuredTimes, String> {
+        let example = &self.sets[set];
+        self.connection.execute(example, self.statement.mode)
+    }
+
+    /// Executes a parameter set, and again unless it takes long. Returns the faster execution.
+    fn execute_twice(&mut self, set: usize) -> Result<MeasuredTimes, String> {
+        let first = self.execute(set)?;
+        if first.total_ms() > LONG_MS {
+            return Ok(first);
+        }
+        let second = self.execute(set)?;
+        Ok(match second.total_ms() < first.total_ms() {
+            true => second,
+            false => first,
+        })
+    }
+
+    /// Executes each parameter set several times, set after set.
+    fn repeat(&mut self) -> Result<Vec<Vec<MeasuredTimes>>, String> {
+        let mut all = vec![Vec::new(); self.statement.sets.len()];
+        for repetition in 0..REPETITIONS {
+            for (set, times) in all.iter_mut().enumerate() {
+                let is_long = self.statement.baseline[set].total_ms() > LONG_MS
+                    || Instant::now() > self.deadline;
+                if repetition == 0 || !is_long {
+                    times.push(self.execute(set)?);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Makes a change in the open transaction. Returns the size of new indexes.
+pub(super) fn make_change(
+    connection: &mut TrialConnection<'_>,
+    setup: &[String],
+) -> Result<Option<u64>, String> {
+    let newest =
+        connection.value("SELECT max(indexrelid::oid::bigint) FROM pg_catalog.pg_index")?;
+    let newest = newest.unwrap_or_default();
+    for sql in setup {
+        connection.query(sql)?;
+    }
+    let created = format!("indexrelid::oid::bigint > {newest}");
+    // An index over rows with HOT updates serves later transactions only, as if it were not used. No other transaction
+    // is there, which could miss a row.
+    connection.query(&format!(
+        "UPDATE pg_catalog.pg_index SET indcheckxmin = false WHERE indcheckxmin AND {created}"
+    ))?;
+    let size = connection.value(&format!(
+        "SELECT sum(pg_catalog.pg_relation_size(indexrelid)) FROM pg_catalog.pg_index WHERE {created}"
+    ))?;
+    Ok(size.and_then(|bytes| bytes.parse().ok()))
+}
+
+/// Returns the outcome, and the medians of each parameter set.
+fn judge(
+    before: &[Vec<MeasuredTimes>],
+    after: &[Vec<MeasuredTimes>],
+) -> (TrialOutcome, Vec<TrialTimes>) {
+    let sets: Vec<TrialTimes> = before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| times_of(before, after))
+        .collect();
+    let sum = |of: fn(&TrialTimes) -> f64| sets.iter().map(of).sum::<f64>();
+    let before_ms = sum(|one| one.before_ms);
+    let left = sum(|one| one.after_ms) / before_ms.max(f64::MIN_POSITIVE);
+    // Few blocks say little of the time.
+    let before_blocks = sum(|one| one.before_blocks);
+    let blocks_agree =
+        before_blocks >= BLOCKS_MIN && sum(|one| one.after_blocks) <= REMOVED * before_blocks;
+    let lost_ms = sum(|one| (one.after_ms - one.before_ms).max(0.0));
+    let extreme = |all: &[Vec<MeasuredTimes>], choose: fn(f64, f64) -> f64| -> f64 {
+        let of_set = |set: &Vec<MeasuredTimes>| {
+            let times = set.iter().map(MeasuredTimes::total_ms);
+            times.reduce(choose).unwrap_or(0.0)
+        };
+        all.iter().map(of_set).sum()
+    };
+    // The slowest execution with the change is faster than the fastest without it.
+    let is_clear = extreme(after, f64::max) < extreme(before, f64::min);
+    let is_clearly_slower = extreme(after, f64::min) > extreme(before, f64::max);
+    let outcome = if lost_ms > SLOWER * before_ms && (is_clearly_slower || left < 1.0) {
+        TrialOutcome::Slower
+    } else if left <= REMOVED && (is_clear || blocks_agree) {
+        TrialOutcome::RemovesCause
+    } else if left <= FASTER && is_clear {
+        TrialOutcome::Faster
+    } else {
+        TrialOutcome::NoEffect
+    };
+    (outcome, sets)
+}
+
+/// Returns the medians of a parameter set's executions.
+fn times_of(before: &[MeasuredTimes], after: &[MeasuredTimes]) -> TrialTimes {
+    let median = |all: &[MeasuredTimes], of: fn(&MeasuredTimes) -> f64| {
+        let mut all: Vec<f64> = all.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    };
+    TrialTimes {
+        before_ms: median(before, MeasuredTimes::total_ms),
+        after_ms: median(after, MeasuredTimes::total_ms),
+        before_blocks: median(before, MeasuredTimes::blocks),
+        after_blocks: median(after, MeasuredTimes::blocks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(all: &[&[f64]]) -> Vec<Vec<MeasuredTimes>> {
+        let of = |set: &&[f64]| {
+            let times = set.iter().map(|ms| MeasuredTimes {
+                execution_ms: *ms,
+                ..MeasuredTimes::default()
+            });
+            times.collect()
+        };
+        all.iter().map(of).collect()
+    }
+
+    fn outcome(before: &[&[f64]], after: &[&[f64]]) -> TrialOutcome {
+        judge(&runs(before), &runs(after)).0
+    }
+
+    #[test]
+    fn outcome_follows_from_all_parameter_sets() {
+        let before: &[&[f64]] = &[&[10.0, 11.0, 10.5], &[1.0, 1.1, 1.0]];
+        let removed: &[&[f64]] = &[&[1.0, 1.2], &[1.0, 1.1]];
+        assert_eq!(outcome(before, removed), TrialOutcome::RemovesCause);
+        let faster: &[&[f64]] = &[&[7.0, 7.2], &[1.0, 1.1]];
+        assert_eq!(outcome(before, faster), TrialOutcome::Faster);
+        let same: &[&[f64]] = &[&[9.9, 10.4], &[1.0, 1.1]];
+        assert_eq!(outcome(before, same), TrialOutcome::NoEffect);
+        // One set gains, the other loses as much as a third of the time.
+        let mixed: &[&[f64]] = &[&[1.0, 1.2], &[4.8, 5.0]];
+        assert_eq!(outcome(before, mixed), TrialOutcome::Slower);
+    }
+
+    #[test]
+    fn noise_confirms_nothing() {
+        let before: &[&[f64]] = &[&[1.0, 9.0, 8.0]];
+        assert_eq!(outcome(before, &[&[3.0, 4.0]]), TrialOutcome::NoEffect);
+        assert_eq!(outcome(before, &[&[30.0, 40.0]]), TrialOutcome::Slower);
+        assert_eq!(outcome(before, &[&[8.0, 40.0]]), TrialOutcome::NoEffect);
+    }
+}
