@@ -84,7 +84,7 @@ fn foreign_key_without_an_index_is_confirmed_by_an_experiment_that_leaves_nothin
     let constraint = by(
         &first["evidence"],
         "name",
-        "of it the constraint line_of_basket",
+        "of it the constraint line_of_basket of basket",
     );
     assert!(constraint["number"].as_f64().unwrap() > 0.0, "{first:#}");
     let account = by(&view["accounts"], "sql", "delete from basket where id = $1");
@@ -97,4 +97,129 @@ fn foreign_key_without_an_index_is_confirmed_by_an_experiment_that_leaves_nothin
         sandbox.ask("SELECT count(*) FROM pg_indexes WHERE tablename = 'line_note'"),
         1
     );
+}
+
+/// Tables that lack an index of an expression, of a document, and one for the statement inside of a trigger.
+const TROUBLES: &str = "
+    CREATE TABLE member (id int PRIMARY KEY, email text);
+    INSERT INTO member SELECT i, 'User' || i || '@x.org' FROM generate_series(1, 60000) i;
+    CREATE INDEX ON member (email);
+    CREATE TABLE doc (id int PRIMARY KEY, attrs jsonb);
+    INSERT INTO doc SELECT i, jsonb_build_object('size', i % 1000, 'n', i) FROM generate_series(1, 40000) i;
+    CREATE TABLE ledger (id int PRIMARY KEY, account int, amount int);
+    INSERT INTO ledger SELECT i, i % 5000, 1 FROM generate_series(1, 80000) i;
+    CREATE TABLE booking (id serial PRIMARY KEY, account int);
+    CREATE FUNCTION check_balance() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM sum(amount) FROM ledger WHERE account = NEW.account; RETURN NEW; END $$;
+    CREATE TRIGGER balance BEFORE INSERT ON booking FOR EACH ROW EXECUTE PROCEDURE check_balance();
+    ANALYZE;";
+
+fn troubled(at: &dyn Fn(&str) -> String) -> String {
+    let mut log = String::from(
+        "2026-03-01 09:00:00.000 UTC [100] LOG:  connection authorized: user=postgres database=postgres\n",
+    );
+    for number in 0..30 {
+        let ms = 20 + number * 20;
+        let mut execute = |sql: &str, value: String| {
+            writeln!(
+                log,
+                "2026-03-01 09:00:00.{ms:03} UTC [100] LOG:  execute <unnamed>: {sql}\n\
+                 2026-03-01 09:00:00.{ms:03} UTC [100] DETAIL:  parameters: $1 = '{value}'"
+            )
+            .unwrap();
+        };
+        let email = format!("user{}@x.org", number + 1);
+        execute("SELECT id FROM member WHERE lower(email) = $1", email);
+        let size = format!("{{\"size\": {number}}}");
+        execute("SELECT id FROM doc WHERE attrs @> $1", size);
+        execute(
+            "INSERT INTO booking (account) VALUES ($1)",
+            number.to_string(),
+        );
+    }
+    std::fs::write(at("troubled.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("troubled.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("troubled.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    at("troubled.workload")
+}
+
+/// Returns the sum of the own times of a part and those below.
+fn sum_of_parts(part: &Value) -> f64 {
+    let below = part["children"].as_array().unwrap().iter();
+    part["own_ms"].as_f64().unwrap() + below.map(sum_of_parts).sum::<f64>()
+}
+
+#[test]
+fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let sandbox = Named::up("confirmed-causes");
+    Client::connect(&sandbox.url, NoTls)
+        .unwrap()
+        .batch_execute(TROUBLES)
+        .unwrap();
+    let done = rehearse(&[
+        "diagnose",
+        &troubled(&at),
+        "--prove",
+        "--sandbox",
+        &sandbox.name,
+        "-o",
+        &at("round"),
+        "--time-budget",
+        "1s",
+        "--json",
+    ]);
+    let view = validated_as("diagnose", &done);
+    let findings = view["findings"].as_array().unwrap();
+    for (words, changes) in [
+        (
+            "lower(email)",
+            &["CREATE INDEX ON public.member ((lower(email)));"][..],
+        ),
+        (
+            "from doc",
+            &[
+                "CREATE INDEX ON public.doc USING gin (attrs jsonb_path_ops);",
+                "CREATE INDEX ON public.doc USING gin (attrs);",
+            ],
+        ),
+        (
+            "into booking",
+            &["CREATE INDEX ON public.ledger (\"account\");"],
+        ),
+    ] {
+        let confirmed = findings.iter().find(|one| {
+            one["status"] == "confirmed" && one["subject"]["name"].as_str().unwrap().contains(words)
+        });
+        let confirmed = confirmed.unwrap_or_else(|| panic!("{words}: {view:#}"));
+        let first = &confirmed["changes"][0];
+        let sql = first["form"]["sql"].as_str().unwrap();
+        assert!(changes.contains(&sql), "{words}: {confirmed:#}");
+        assert_eq!(first["trial"]["outcome"], "removes_cause", "{first:#}");
+        assert!(
+            first["trial"]["index_bytes"].as_u64().unwrap() > 0,
+            "{first:#}"
+        );
+    }
+    for account in view["accounts"].as_array().unwrap() {
+        let measured = &account["measured"];
+        assert_eq!(measured["account"], "measured", "{account:#}");
+        let sum = sum_of_parts(&measured["parts"]);
+        let executions = measured["executions"].as_array().unwrap();
+        let is_whole = |one: &Value| (one["ms"].as_f64().unwrap() - sum).abs() < 1e-6;
+        assert!(executions.iter().any(is_whole), "{sum}: {account:#}");
+        assert!(executions.len() > 1, "{account:#}");
+    }
+    assert_eq!(sandbox.ask("SELECT count(*) FROM booking"), 0);
+    let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'public'";
+    assert_eq!(sandbox.ask(indexes), 5);
 }

@@ -7,7 +7,7 @@ use diagnose::{
 };
 use plans::{PartKind, TimePart};
 
-use super::intervention::{Action, Intervention, MeasuredStatement};
+use super::intervention::{Intervention, MeasuredStatement};
 
 /// Name that stands in place of a rule in findings of experiments.
 const EXPERIMENT: &str = "experiment";
@@ -36,7 +36,7 @@ pub(super) struct Conclusion<'a> {
 pub(super) fn best_trial(trials: &[(Intervention, ChangeTrial)]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (place, (intervention, trial)) in trials.iter().enumerate() {
-        if !trial.outcome.is_gain() || matches!(intervention.action, Action::Diagnostic) {
+        if !trial.outcome.is_gain() || intervention.is_diagnostic() {
             continue;
         }
         let is_better =
@@ -57,7 +57,7 @@ pub(super) fn conclude(conclusion: Conclusion<'_>, findings: &mut Vec<Finding>) 
         conclusion.annotate(finding);
     }
     let Some(best) = best else {
-        conclusion.note_other_plan(findings);
+        conclusion.name_cause(findings);
         return;
     };
     let (intervention, trial) = &conclusion.trials[best];
@@ -196,11 +196,10 @@ impl Conclusion<'_> {
         finding.evidence = evidence;
     }
 
-    /// Adds a finding if only forbidding a kind of node made the statement faster: the planner chose the wrong plan.
-    fn note_other_plan(&self, findings: &mut Vec<Finding>) {
+    /// Adds a finding if only an intervention that is no advice made the statement faster.
+    fn name_cause(&self, findings: &mut Vec<Finding>) {
         let forced = self.trials.iter().filter(|(intervention, trial)| {
-            matches!(intervention.action, Action::Diagnostic)
-                && trial.outcome == TrialOutcome::RemovesCause
+            intervention.is_diagnostic() && trial.outcome == TrialOutcome::RemovesCause
         });
         let best = forced.min_by(|(_, a), (_, b)| a.left().total_cmp(&b.left()));
         let Some((intervention, trial)) = best else {
@@ -208,12 +207,6 @@ impl Conclusion<'_> {
         };
         let mut finding = self.finding(intervention);
         self.decide(&mut finding, intervention, trial);
-        let setting = intervention.change.form.text().unwrap_or_default();
-        finding.changes = vec![Change::manual(format!(
-            "find out why the planner estimates the other plan wrongly: with {setting} it is faster, but that is no advice for a \
-             server"
-        ))];
-        finding.risk = "none; nothing is changed".to_owned();
         findings.push(finding);
     }
 }

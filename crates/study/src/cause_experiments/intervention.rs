@@ -10,14 +10,16 @@ use super::statement_trial::PlanningMode;
 pub(super) const EXPENSIVE: f64 = 0.2;
 
 /// Way in which an intervention acts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Action {
     /// It only helps if the statement's own plan changes.
     OnPlan,
     /// It may help with the same plan.
     OnExecution,
-    /// As [`Action::OnPlan`], to find the cause. It is no advice.
-    Diagnostic,
+    /// These statements, which are no advice, change the plan to find the cause.
+    Diagnostic(Vec<String>),
+    /// These statements, which are no advice, take away what is suspected.
+    Removal(Vec<String>),
     /// Another text of the statement with the same result; `None` for a text that it leaves as it is.
     Rewrite(fn(&str) -> Option<String>),
 }
@@ -36,10 +38,16 @@ pub(super) struct Intervention {
 }
 
 impl Intervention {
+    /// Whether it finds a cause without being advice.
+    pub(super) fn is_diagnostic(&self) -> bool {
+        matches!(self.action, Action::Diagnostic(_) | Action::Removal(_))
+    }
+
     /// Returns the statements that make the change in a transaction; `None` if no transaction can make it.
     pub(super) fn setup(&self) -> Option<Vec<String>> {
-        match self.action {
+        match &self.action {
             Action::Rewrite(_) => Some(Vec::new()),
+            Action::Diagnostic(setup) | Action::Removal(setup) => Some(setup.clone()),
             _ => setup(&self.change.form),
         }
     }

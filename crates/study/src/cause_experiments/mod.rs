@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use connect::login::Dialer;
 use diagnose::{
     ChangeTrial, Diagnosis, Evidence, Finding, Form, MeasuredAccount, MeasuredExecution, Severity,
-    StatementAccount, Thresholds, TimeAccount, TriedChange,
+    StatementAccount, Thresholds, TimeAccount, TrialOutcome, TriedChange,
 };
 use observe::Example;
 use plans::{MeasuredTimes, account_time};
@@ -54,6 +54,12 @@ const INTERVENTIONS_MAX: usize = 24;
 const WRITES_MAX: usize = 20;
 /// Share of the time from which a statement is worth interventions.
 const SHARE_MIN: f64 = 0.01;
+/// Share of the time from which a statement is worth interventions although its work fits its rows.
+const HEAVY_SHARE: f64 = 0.1;
+/// Time of such a statement in milliseconds.
+const HEAVY_MS: f64 = 1.0;
+/// Share of the observed time that such a statement takes at least; an idle server needs no diagnosis.
+const BUSY: f64 = 0.01;
 /// Time of an execution, in milliseconds, from which it is not repeated.
 const LONG_MS: f64 = 1_000.0;
 /// Part of the time that is left from which on no further settings are tried.
@@ -190,9 +196,16 @@ impl<'a> Experiments<'a> {
                 one.subject.fingerprint == Some(account.fingerprint)
                     && one.severity != Severity::Note
             });
-        if account.share >= SHARE_MIN && is_suspicious {
+        // One whose work fits its rows may still be twice as fast, such as by an index with all its columns.
+        let is_heavy = account.share >= HEAVY_SHARE
+            && statement.total_ms() >= HEAVY_MS
+            && account.ns >= BUSY * self.evidence.elapsed_s * 1e9;
+        if account.share >= SHARE_MIN && is_suspicious || is_heavy {
             let proposed = self.propose(&statement, findings);
-            let (trials, untried) = self.try_interventions(&statement, proposed, until);
+            let (mut trials, untried) = self.try_interventions(&statement, proposed, until);
+            if !is_suspicious {
+                trials.retain(|(_, trial)| trial.outcome != TrialOutcome::Faster);
+            }
             measured.untried = untried;
             measured.tried = trials.iter().map(tried_change).collect();
             let conclusion = Conclusion {
@@ -363,7 +376,7 @@ impl<'a> Experiments<'a> {
             let least = least.map(|(_, trial)| trial.left()).fold(1.0, f64::min);
             let is_setting = matches!(intervention.change.form, Form::Setting(..));
             let is_needless = match intervention.action {
-                Action::Diagnostic => least <= screen::REMOVED,
+                Action::Diagnostic(_) | Action::Removal(_) => least <= screen::REMOVED,
                 Action::OnPlan if is_setting => least <= REMOVED_MOST,
                 _ => false,
             };

@@ -49,7 +49,7 @@ pub(super) fn try_intervention(
         connection,
         statement,
         sets,
-        action: intervention.action,
+        action: &intervention.action,
         deadline,
     };
     let tried = trial.perform(&setup).unwrap_or_else(failed);
@@ -64,7 +64,7 @@ struct Trial<'c, 'd, 's> {
     statement: &'s MeasuredStatement<'s>,
     /// Parameter sets, with the text to execute with the intervention.
     sets: Vec<Example>,
-    action: Action,
+    action: &'s Action,
     deadline: Instant,
 }
 
@@ -76,7 +76,7 @@ impl Trial<'_, '_, '_> {
             index_bytes,
             ..ChangeTrial::without_times(TrialOutcome::NoEffect, reason)
         };
-        let acts_on_plan = matches!(self.action, Action::OnPlan | Action::Diagnostic);
+        let acts_on_plan = matches!(self.action, Action::OnPlan | Action::Diagnostic(_));
         if acts_on_plan && !self.changes_a_plan()? {
             return Ok(unchanged("the planner chooses the same plan with it"));
         }

@@ -4,6 +4,7 @@
 mod compilation;
 mod cost_settings;
 mod foreign_keys;
+mod hidden_scans;
 mod indexes;
 mod materialization;
 mod memory;
@@ -11,6 +12,8 @@ mod parallelism;
 mod plan_cache;
 mod plan_choice;
 mod statistics;
+mod volatility;
+mod written_rows;
 
 use super::intervention::{Intervention, MeasuredStatement};
 use super::statement_trial::TrialConnection;
@@ -22,13 +25,16 @@ pub(super) fn propose_all(
 ) -> Vec<Intervention> {
     let mut all = foreign_keys::propose(connection, statement);
     all.extend(compilation::propose(statement));
+    all.extend(volatility::propose(connection, statement));
     all.extend(plan_cache::propose(statement));
     all.extend(memory::propose(statement));
     all.extend(statistics::propose(statement));
     all.extend(materialization::propose(statement));
     all.extend(parallelism::propose(statement));
     all.extend(indexes::propose(statement));
+    all.extend(hidden_scans::propose(connection, statement));
     all.extend(cost_settings::propose(statement));
+    all.extend(written_rows::propose(connection, statement));
     all.extend(plan_choice::propose(statement));
     all
 }

@@ -31,9 +31,12 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
         if is_expensive {
             all.push(Intervention {
                 cause: format!("the planner chose a {kind}, and another plan is faster"),
-                change: Change::setting("to find the cause, not to be set", setting, "off"),
-                action: Action::Diagnostic,
-                risk: String::new(),
+                change: Change::manual(format!(
+                    "find out why the planner estimates the other plan wrongly: with {setting} = off the statement is as fast as \
+                     measured, but that is no advice for a server"
+                )),
+                action: Action::Diagnostic(vec![format!("SET LOCAL {setting} = off")]),
+                risk: "none; nothing is changed".to_owned(),
             });
         }
     }
