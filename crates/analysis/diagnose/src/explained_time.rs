@@ -51,7 +51,7 @@ pub struct StatementAccount {
     pub explained_by: Vec<&'static str>,
     /// Whether its time or its blocks are more than its rows need.
     pub needs_explanation: bool,
-    /// Where its time goes, measured on a private copy; `null` if no experiments were asked for.
+    /// Parts of its time, measured on a private copy; `null` if no experiments were asked for.
     pub measured: Option<TimeAccount>,
 }
 

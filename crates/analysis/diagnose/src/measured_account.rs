@@ -35,7 +35,7 @@ pub struct MeasuredExecution {
     pub blocks: f64,
 }
 
-/// Where a statement's time went on a private copy.
+/// Parts of a statement's time on a private copy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredAccount {
     /// Executions, one of each parameter set and planning mode.
@@ -65,7 +65,7 @@ pub struct TriedChange {
     pub left: f64,
 }
 
-/// Where a statement's time goes, or why it was not measured.
+/// Account of a statement's time, or the reason why it was not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "account")]
 pub enum TimeAccount {

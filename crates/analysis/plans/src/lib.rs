@@ -6,6 +6,7 @@
 //! difference is described ([`PlanChange`]).
 
 mod account;
+mod actual;
 mod align;
 mod change;
 mod measured;
@@ -14,8 +15,9 @@ mod read;
 mod statement;
 
 pub use account::{PartKind, TimePart, account_time};
+pub use actual::{ActualWork, SpillPlace};
 pub use change::{ESTIMATE_FACTOR, PlanChange, PlanComparison, StepMark, compare_plans};
-pub use measured::{ActualWork, MeasuredTimes, SpillPlace, TriggerTime, read_measured_times};
+pub use measured::{MeasuredTimes, TriggerTime, read_measured_times};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
 pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use sql::Fingerprinter;
 
-use super::measured::ActualWork;
+use super::actual::ActualWork;
 
 /// Execution plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]

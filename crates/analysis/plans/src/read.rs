@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::measured::ActualWork;
+use super::actual::ActualWork;
 use super::node::{Condition, Plan, PlanNode};
 
 /// Reason why a plan cannot be read.

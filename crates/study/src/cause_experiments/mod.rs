@@ -18,8 +18,9 @@ mod statement_trial;
 mod write_cost;
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use clock::{Clock, SystemClock};
 use connect::login::Dialer;
 use diagnose::{
     ChangeTrial, Diagnosis, Evidence, Finding, Form, MeasuredAccount, MeasuredExecution, Severity,
@@ -136,25 +137,23 @@ fn try_all(
         examples,
         connection,
         outside,
-        deadline: Instant::now() + TIME_MAX,
+        clock: request.clock,
+        deadline_ns: request.clock.now_ns() + TIME_MAX.as_nanos() as i64,
     };
     let mut accounts = std::mem::take(&mut diagnosis.accounts);
-    let mut left = accounts.len();
+    let mut left = accounts.len() as i64;
     for (place, account) in accounts.iter_mut().enumerate() {
         if request.interrupt.is_requested() {
             break;
         }
-        let time = experiments
-            .deadline
-            .saturating_duration_since(Instant::now());
+        let now_ns = request.clock.now_ns();
+        let time_ns = (experiments.deadline_ns - now_ns).max(0);
         // The statement may take twice its part, since most take less.
-        let own = (time * 2 / left.max(1) as u32)
-            .max(STATEMENT_TIME_MIN)
-            .min(time);
+        let own_ns = (time_ns * 2 / left.max(1)).max(STATEMENT_TIME_MIN.as_nanos() as i64);
         left -= 1;
-        let until = Instant::now() + own;
+        let until_ns = now_ns + own_ns.min(time_ns);
         let measured = match place < STATEMENTS_MAX {
-            true => experiments.examine(account, until, thresholds, &mut diagnosis.findings),
+            true => experiments.examine(account, until_ns, thresholds, &mut diagnosis.findings),
             false => Err(format!(
                 "only the first {STATEMENTS_MAX} statements are executed"
             )),
@@ -174,8 +173,9 @@ struct Experiments<'a> {
     examples: &'a HashMap<Fingerprint, Vec<Example>>,
     connection: TrialConnection<'a>,
     outside: OutsideEffects,
+    clock: &'a SystemClock,
     /// Time at which they end.
-    deadline: Instant,
+    deadline_ns: i64,
 }
 
 impl<'a> Experiments<'a> {
@@ -184,7 +184,7 @@ impl<'a> Experiments<'a> {
     fn examine(
         &mut self,
         account: &StatementAccount,
-        until: Instant,
+        until_ns: i64,
         thresholds: &Thresholds,
         findings: &mut Vec<Finding>,
     ) -> Result<TimeAccount, String> {
@@ -202,7 +202,7 @@ impl<'a> Experiments<'a> {
             && account.ns >= BUSY * self.evidence.elapsed_s * 1e9;
         if account.share >= SHARE_MIN && is_suspicious || is_heavy {
             let proposed = self.propose(&statement, findings);
-            let (mut trials, untried) = self.try_interventions(&statement, proposed, until);
+            let (mut trials, untried) = self.try_interventions(&statement, proposed, until_ns);
             if !is_suspicious {
                 trials.retain(|(_, trial)| trial.outcome != TrialOutcome::Faster);
             }
@@ -222,7 +222,7 @@ impl<'a> Experiments<'a> {
 
     /// Returns the parameter sets of a statement that may be executed, or the reason why there are none.
     fn executable_sets(&self, fingerprint: Fingerprint) -> Result<Vec<Example>, String> {
-        if Instant::now() > self.deadline {
+        if self.clock.now_ns() > self.deadline_ns {
             return Err("the time for experiments was over".to_owned());
         }
         let sets = self.examples.get(&fingerprint);
@@ -367,7 +367,7 @@ impl<'a> Experiments<'a> {
         &mut self,
         statement: &MeasuredStatement<'_>,
         proposed: Vec<Intervention>,
-        until: Instant,
+        until_ns: i64,
     ) -> (Vec<(Intervention, ChangeTrial)>, u64) {
         let mut trials: Vec<(Intervention, ChangeTrial)> = Vec::new();
         let mut untried = 0;
@@ -383,13 +383,16 @@ impl<'a> Experiments<'a> {
             if is_needless {
                 continue;
             }
-            if trials.len() == INTERVENTIONS_MAX || Instant::now() > until {
+            if trials.len() == INTERVENTIONS_MAX || self.clock.now_ns() > until_ns {
                 untried += 1;
                 continue;
             }
-            if let Some(trial) =
-                try_intervention(&mut self.connection, statement, &intervention, until)
-            {
+            if let Some(trial) = try_intervention(
+                &mut self.connection,
+                statement,
+                &intervention,
+                (self.clock, until_ns),
+            ) {
                 trials.push((intervention, trial));
             }
         }

@@ -16,7 +16,7 @@ const TRIGGERS_SQL: &str = "SELECT c.relname, l.lanname, l.lanpltrusted::text, p
 /// Words in the body of a function that may reach outside in a statement that it assembles.
 const REACHING_WORDS: [&str; 3] = ["dblink", "program", "http"];
 
-/// What reaches outside of a transaction in a database.
+/// Names and tables of a database whose use reaches outside of a transaction.
 pub(super) struct OutsideEffects {
     names: UnrestrictedNames,
     /// Tables with triggers that reach outside.

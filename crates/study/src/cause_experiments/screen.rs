@@ -1,7 +1,9 @@
 //! Tries an intervention: the statement is measured without it, with it, and without it again, in one transaction that is
 //! rolled back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
 
 use diagnose::{ChangeTrial, TrialOutcome, TrialTimes};
 use observe::Example;
@@ -25,12 +27,12 @@ const LONG_MS: f64 = 2_000.0;
 /// Shortest limit of an execution with the intervention.
 const LIMIT_MIN: Duration = Duration::from_secs(1);
 
-/// Tries an intervention that a transaction can make, until the deadline at most. Returns `None` if it cannot be tried.
+/// Tries an intervention that a transaction can make, until a time of the clock at most. Returns `None` if it cannot be tried.
 pub(super) fn try_intervention(
     connection: &mut TrialConnection<'_>,
     statement: &MeasuredStatement<'_>,
     intervention: &Intervention,
-    deadline: Instant,
+    (clock, until_ns): (&SystemClock, i64),
 ) -> Option<ChangeTrial> {
     let setup = intervention.setup()?;
     let failed = |reason: String| ChangeTrial::without_times(TrialOutcome::Failed, reason);
@@ -50,7 +52,8 @@ pub(super) fn try_intervention(
         statement,
         sets,
         action: &intervention.action,
-        deadline,
+        clock,
+        until_ns,
     };
     let tried = trial.perform(&setup).unwrap_or_else(failed);
     match connection.roll_back() {
@@ -65,7 +68,8 @@ struct Trial<'c, 'd, 's> {
     /// Parameter sets, with the text to execute with the intervention.
     sets: Vec<Example>,
     action: &'s Action,
-    deadline: Instant,
+    clock: &'s SystemClock,
+    until_ns: i64,
 }
 
 impl Trial<'_, '_, '_> {
@@ -103,7 +107,7 @@ impl Trial<'_, '_, '_> {
         if !is_promising && first.total_ms() < 2.0 * before.total_ms() {
             return Ok(ChangeTrial {
                 index_bytes,
-                sets: vec![times_of(&[before.clone()], &[first])],
+                sets: vec![times_of(std::slice::from_ref(before), &[first])],
                 reason: None,
                 ..unchanged("")
             });
@@ -131,7 +135,8 @@ impl Trial<'_, '_, '_> {
 
     /// Makes the change. Returns the size of new indexes.
     fn make(&mut self, setup: &[String]) -> Result<Option<u64>, String> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left_ns = (self.until_ns - self.clock.now_ns()).max(0);
+        let left = Duration::from_nanos(left_ns as u64);
         self.connection.limit(left.max(LIMIT_MIN))?;
         make_change(self.connection, setup)
     }
@@ -177,7 +182,7 @@ impl Trial<'_, '_, '_> {
         for repetition in 0..REPETITIONS {
             for (set, times) in all.iter_mut().enumerate() {
                 let is_long = self.statement.baseline[set].total_ms() > LONG_MS
-                    || Instant::now() > self.deadline;
+                    || self.clock.now_ns() > self.until_ns;
                 if repetition == 0 || !is_long {
                     times.push(self.execute(set)?);
                 }
