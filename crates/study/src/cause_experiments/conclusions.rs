@@ -109,6 +109,9 @@ impl Conclusion<'_> {
         if tried.is_empty() {
             return;
         }
+        if tried.contains(&TrialOutcome::RemovesCause) {
+            finding.status = CauseStatus::Confirmed;
+        }
         let in_vain = tried
             .iter()
             .all(|one| matches!(one, TrialOutcome::NoEffect | TrialOutcome::Slower));

@@ -248,10 +248,8 @@ impl<'a> Experiments<'a> {
         let statement = statement.ok_or("nothing else is known about it")?;
         self.connection.use_settings(&sets[0]);
         let version = self.connection.version()?;
-        let is_prepared = version >= VERSION_12
-            && sets
-                .iter()
-                .all(|one| one.is_prepared && !one.parameters.is_empty());
+        let cache_mode = self.evidence.setting("plan_cache_mode");
+        let is_prepared = version >= VERSION_12 && may_have_generic_plan(&sets, cache_mode);
         let (sets, custom) = self.execute_sets(sets, PlanningMode::Custom)?;
         let mut mode = PlanningMode::Custom;
         let (mut sets, mut baseline, mut own) = (sets, custom, Vec::new());
@@ -410,6 +408,13 @@ impl<'a> Experiments<'a> {
     }
 }
 
+/// Whether the server may plan the executions for any values. If that is forced, it holds for unnamed statements, too.
+fn may_have_generic_plan(sets: &[Example], cache_mode: Option<&str>) -> bool {
+    let is_forced = cache_mode == Some("force_generic_plan");
+    sets.iter()
+        .all(|one| (one.is_prepared || is_forced) && !one.parameters.is_empty())
+}
+
 fn tried_change((intervention, trial): &(Intervention, ChangeTrial)) -> TriedChange {
     let change = &intervention.change;
     TriedChange {
@@ -446,5 +451,32 @@ fn measured_account(statement: &MeasuredStatement<'_>) -> MeasuredAccount {
         unmeasured_share: (1.0 - measured - locks - flush).clamp(0.0, 1.0),
         tried: Vec::new(),
         untried: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forced_generic_plans_hold_for_unnamed_statements() {
+        let example = |is_prepared, parameters| Example {
+            session: 1,
+            sequence: 1,
+            database: "".into(),
+            user: "".into(),
+            settings: [].into(),
+            sql: "SELECT $1".into(),
+            parameters,
+            types: Vec::new(),
+            is_prepared,
+            captured_us: None,
+        };
+        let forced = Some("force_generic_plan");
+        let unnamed = [example(false, vec![None])];
+        assert!(may_have_generic_plan(&unnamed, forced));
+        assert!(!may_have_generic_plan(&unnamed, Some("auto")));
+        assert!(may_have_generic_plan(&[example(true, vec![None])], None));
+        assert!(!may_have_generic_plan(&[example(true, Vec::new())], forced));
     }
 }
