@@ -3,12 +3,17 @@
 
     benches/known_proofs.py REHEARSE nothing [PROOFS] [BLOCKS] [GOAL]
     benches/known_proofs.py REHEARSE mixed   [PROOFS] [BLOCKS] [GOAL]
+    benches/known_proofs.py REHEARSE right   [PROOFS] [BLOCKS] [GOAL]
+    benches/known_proofs.py REHEARSE harmful [PROOFS] [BLOCKS] [GOAL]
 
 nothing: a setting that nothing in the workload hangs on is changed (deadlock_timeout by a millisecond). A proof errs that
 calls this won or lost.
 mixed: one statement of thirty gets 35 % more rows to read, all others 11 % fewer, so that they take some 30 % more and 10 %
 less: some of each is the same for any number of rows. A proof is right that says won, and names this one as slower, and no
 other.
+right: all statements get 60 % fewer rows to read. A proof is right that says won.
+harmful: by turns, all statements get 2.5 times as many rows to read, or read the same blocks through a view that hashes
+each row. A proof is right that says lost.
 
 Each proof is a new one, with an order of chance, of the same workload (600 or 2,400 statements of a millisecond from two
 sessions, read and written). Prints a line for each proof and the counts. The machine should do nothing else.
@@ -17,14 +22,15 @@ sessions, read and written). Prints a line for each proof and the counts. The ma
 import json, os, subprocess, sys, tempfile
 
 rehearse, truth = os.path.abspath(sys.argv[1]), sys.argv[2]
-if truth not in ("nothing", "mixed"):
-    sys.exit(f"{truth} is neither nothing nor mixed")
+TRUTHS = ("nothing", "mixed", "right", "harmful")
+if truth not in TRUTHS:
+    sys.exit(f"{truth} is none of {', '.join(TRUTHS)}")
 proofs = int(sys.argv[3]) if len(sys.argv) > 3 else 20
 blocks = sys.argv[4] if len(sys.argv) > 4 else "6"
 goal = sys.argv[5] if len(sys.argv) > 5 else "total"
 NAME = f"known-{os.getpid()}"
 KINDS, SESSIONS = 30, 2
-ROUNDS = 10 if truth == "nothing" else 40
+ROUNDS = 40 if truth == "mixed" else 10
 
 
 def out(*command):
@@ -51,6 +57,27 @@ def log(path):
             file.write(f"2026-03-01 {clock} UTC [{100 + session}] LOG:  {words}\n")
 
 
+def fix(number):
+    """The change of a proof, as SQL."""
+    kinds = range(KINDS)
+    if truth == "mixed":
+        fix = ["INSERT INTO rows_0 SELECT i, i % 1000 FROM generate_series(10001, 13500) i;"]
+        fix += [f"DELETE FROM rows_{kind} WHERE id > 8900;\nVACUUM FULL rows_{kind};" for kind in kinds[1:]]
+    elif truth == "right":
+        fix = [f"DELETE FROM rows_{kind} WHERE id > 4000;\nVACUUM FULL rows_{kind};" for kind in kinds]
+    elif number % 2:
+        more = "SELECT i, i % 1000 FROM generate_series(10001, 25000) i"
+        fix = [f"INSERT INTO rows_{kind} {more};" for kind in kinds]
+    else:
+        hashed = "md5(md5(md5(v::text))) <> ''"
+        fix = [
+            f"ALTER TABLE rows_{kind} RENAME TO base_{kind};\n"
+            f"CREATE VIEW rows_{kind} AS SELECT id, v FROM base_{kind} WHERE {hashed};"
+            for kind in kinds
+        ]
+    return "\n".join([*fix, "VACUUM ANALYZE;"])
+
+
 directory = tempfile.mkdtemp(prefix="known-proofs-")
 print(f"proofs are kept in {directory}", flush=True)
 up = out(rehearse, "sandbox", "up", NAME)
@@ -67,16 +94,13 @@ try:
     workload = f"{directory}/known.workload"
     out(rehearse, "capture", "log", f"{directory}/known.log", "--prefix", "%m [%p] ", "-o", workload)
     change = ["--set", "deadlock_timeout=1001ms"]
-    if truth == "mixed":
-        fix = ["INSERT INTO rows_0 SELECT i, i % 1000 FROM generate_series(10001, 13500) i;"]
-        fix += [f"DELETE FROM rows_{kind} WHERE id > 8900;\nVACUUM FULL rows_{kind};" for kind in range(1, KINDS)]
-        fix += ["VACUUM ANALYZE;"]
-        with open(f"{directory}/fix.sql", "w") as file:
-            file.write("\n".join(fix))
-        change = ["--change", f"{directory}/fix.sql"]
     said = []
     for number in range(1, proofs + 1):
         proof = f"{directory}/{truth}-{number}.proof"
+        if truth != "nothing":
+            with open(f"{directory}/fix-{number}.sql", "w") as file:
+                file.write(fix(number))
+            change = ["--change", f"{directory}/fix-{number}.sql"]
         command = [rehearse, "prove", workload, *change, "--sandbox", NAME, "--goal", goal, "--blocks", blocks]
         # Two percent for the mixed one, of which the whole gains some eight.
         command += ["--margin", "2" if truth == "mixed" else "5", "--json", "-o", proof]

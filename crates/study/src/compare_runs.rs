@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use archive::ArchiveError;
 use compare::condition::Condition;
+use compare::targets::compare_targets;
 use compare::{CompareOptions, Comparison, RunStats, Runs};
-use run::{RunReader, ToolStall, merge_stalls};
+use run::{Facts, RunReader, ToolStall, merge_stalls};
 use sql::Pattern;
 
 use crate::differing_rows::count_differing_rows;
@@ -62,6 +63,36 @@ fn find_common_run<'r>(
         .find(|(one, other)| one.id() == other.id())
 }
 
+/// Refuses runs for the noise that are of different servers: they would show what the servers differ by.
+fn refuse_different_servers(noise: &[RunReader]) -> Result<(), Failure> {
+    let mut known: Option<(&RunReader, Option<Facts>)> = None;
+    for run in noise {
+        let facts = run.facts()?;
+        let Some((first, first_facts)) = &known else {
+            known = Some((run, facts));
+            continue;
+        };
+        let version = |run: &RunReader| run.info().target.server_version.clone();
+        let (one, other) = (version(first), version(run));
+        let difference = match (one == other, first_facts, &facts) {
+            (false, _, _) => Some(format!("PostgreSQL {one} and {other}")),
+            (true, Some(one), Some(other)) => compare_targets(one, other).first_difference(),
+            (true, _, _) => None,
+        };
+        if let Some(difference) = difference {
+            return Err(Failure::usage(format!(
+                "--noise takes runs of one unchanged server, and {} and {} are of different ones ({difference}); replay twice on one of them",
+                first.path().display(),
+                run.path().display()
+            )));
+        }
+        if first_facts.is_none() {
+            known = Some((run, facts));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a run that has no executions, since there is nothing to compare.
 fn require_executions(reader: RunReader) -> Result<RunReader, Failure> {
     match reader.info().is_observation() {
@@ -115,6 +146,7 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
             other.path().display()
         )));
     }
+    refuse_different_servers(&noise)?;
     let readers: Vec<&RunReader> = before.iter().chain(&after).chain(&noise).collect();
     let common_stalls = common_stalls(&readers);
     let mut profiles = Vec::with_capacity(readers.len());
@@ -178,4 +210,57 @@ pub(crate) fn read_stats(
     profile.add_statistics(reader.statement_statistics()?)?;
     profile.name = reader.path().display().to_string();
     Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use run::{RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+
+    use super::*;
+
+    fn run_of(directory: &std::path::Path, name: &str, version: &str) -> RunReader {
+        let info = RunInfo {
+            status: RunStatus::Complete,
+            workload: WorkloadRef::default(),
+            target: TargetInfo {
+                server_version: version.to_owned(),
+                ..TargetInfo::default()
+            },
+            options: Default::default(),
+            started_wall_us: 0,
+            elapsed_ns: 0,
+            span_due_ns: 0,
+            span_sent_ns: 0,
+            statements: 0,
+            done: 0,
+            failed: Default::default(),
+            skipped: Default::default(),
+            connections_failed: Default::default(),
+            connections_lost: Default::default(),
+            connections_reopened: Default::default(),
+            given_up: None,
+            tool_stalls: Vec::new(),
+            machine: None,
+        };
+        let path = directory.join(name);
+        let writer = RunWriter::create(&path, &info, std::iter::empty()).unwrap();
+        writer.finish(info, 0).unwrap();
+        RunReader::open(&path).unwrap()
+    }
+
+    #[test]
+    fn noise_of_different_servers_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |name, version| run_of(directory.path(), name, version);
+        let equal = [run("a.run", "15.18"), run("b.run", "15.18")];
+        assert_eq!(refuse_different_servers(&equal), Ok(()));
+        let [first, _] = equal;
+        let other = [first, run("c.run", "17.2")];
+        let refused = refuse_different_servers(&other).unwrap_err();
+        assert!(
+            refused.message.contains("PostgreSQL 15.18 and 17.2"),
+            "{}",
+            refused.message
+        );
+    }
 }

@@ -58,6 +58,10 @@ fn refused(error: ThresholdError) -> Failure {
         ThresholdError::Unknown(name) => format!(
             "--threshold: there is none called '{name}'; `rehearse diagnose --thresholds` lists them"
         ),
+        ThresholdError::NoShare { name, value } => format!(
+            "--threshold {name}={value} is no share; give a number from 0 to 1, such as {name}={}",
+            if value <= 100.0 { value / 100.0 } else { 0.5 }
+        ),
         ThresholdError::NoNumber(text) => format!(
             "--threshold '{text}' sets no number; give NAME=VALUE with a number from 0 on, such as problem-share=0.2"
         ),

@@ -51,6 +51,7 @@ pub mod notes;
 pub mod observation;
 pub mod observe_server;
 pub mod observed_replay;
+mod pair_directory;
 pub mod paired_replay;
 pub mod partial_replay;
 pub mod processor_time;

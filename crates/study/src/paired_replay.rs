@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use connect::login::{Dialer, Login};
 use replay::{Options, Target};
-use run::RunStatus;
+use run::{PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunStatus};
 use sandbox::Dirs;
 use workload::WorkloadReader;
 
@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
 use crate::observed_replay::{ReplayDisplay, replay_observed};
+use crate::pair_directory::{CompletedPairs, SIDES, run_path};
 use crate::target_snapshot::ObservationPlan;
 use crate::trial_order::randomised_blocks;
 
@@ -36,9 +37,6 @@ pub fn is_sandbox(server: &str) -> bool {
     server.starts_with(SANDBOX)
 }
 
-/// Names of the sides.
-const SIDES: [&str; 2] = ["before", "after"];
-
 /// Request of replays in pairs.
 #[derive(Debug, Clone)]
 pub struct PairedReplayRequest {
@@ -48,8 +46,10 @@ pub struct PairedReplayRequest {
     pub runs: u32,
     /// Seed of the order; random if it is `None`.
     pub seed: Option<u64>,
-    /// Directory that gets the runs. It must not exist.
+    /// Directory that gets the runs. It must not exist, unless interrupted replays are continued.
     pub output: PathBuf,
+    /// Continues replays that were interrupted: complete pairs of the directory are kept.
+    pub continues: bool,
     /// Shell command that restores the data of a server that is no sandbox, before each replay.
     pub restore: Option<String>,
     /// Whether a replay may find what the previous one wrote.
@@ -125,40 +125,76 @@ pub fn replay_in_pairs(
     for server in &request.servers {
         servers.push(open_server(request, server, reader, writes)?);
     }
+    let completed = prepare_directory(request, reader)?;
+    let seed = completed.seed.or(request.seed);
+    let seed = seed.unwrap_or_else(|| rand::random::<u32>().into());
+    note(&format!(
+        "Replaying in pairs: before is {}, after is {}; {} of each, in a random order (seed {seed}).",
+        servers[0].name, servers[1].name, request.runs
+    ));
+    if !completed.pairs.is_empty() {
+        let pairs: Vec<String> = completed.pairs.iter().map(u32::to_string).collect();
+        note(&format!("Complete already: pair {}.", pairs.join(", ")));
+    }
+    let order = (seed, &completed.pairs[..]);
+    let result = replay_all(request, (reader, &mut servers), order, interrupt, display);
+    let mut released = Ok(());
+    for server in &mut servers {
+        released = server.environment.release().and(released);
+    }
+    let runs = result.map_err(|failure| Failure {
+        message: format!(
+            "{}. The same command with --continue makes the pairs that are missing",
+            failure.message
+        ),
+        ..failure
+    })?;
+    released?;
+    Ok(runs)
+}
+
+/// Creates the directory of the runs, or reads which pairs it has.
+fn prepare_directory(
+    request: &PairedReplayRequest,
+    reader: &WorkloadReader,
+) -> Result<CompletedPairs, Failure> {
+    if request.continues {
+        let options = request.engine.to_manifest();
+        let found = CompletedPairs::read(&request.output, reader, &options, request.runs)?;
+        return match (request.seed, found.seed) {
+            (Some(given), Some(seed)) if given != seed => Err(Failure::usage(format!(
+                "cannot continue with --seed {given}: the order of these pairs has the seed {seed}; leave --seed out"
+            ))),
+            _ => Ok(found),
+        };
+    }
     DirBuilder::new()
         .mode(0o700)
         .create(&request.output)
         .map_err(|error| {
             Failure::usage(format!(
-                "cannot create {}: {error}; choose another -o, a directory that does not exist",
+                "cannot create {}: {error}; choose another -o, a directory that does not exist, or pass --continue for pairs that were interrupted",
                 request.output.display()
             ))
         })?;
-    let seed = request.seed.unwrap_or_else(|| rand::random::<u32>().into());
-    note(&format!(
-        "Replaying in pairs: before is {}, after is {}; {} of each, in a random order (seed {seed}).",
-        servers[0].name, servers[1].name, request.runs
-    ));
-    let result = replay_all(request, (reader, &mut servers), seed, interrupt, display);
-    let mut released = Ok(());
-    for server in &mut servers {
-        released = server.environment.release().and(released);
-    }
-    let runs = result?;
-    released?;
-    Ok(runs)
+    Ok(CompletedPairs::default())
 }
 
 fn replay_all(
     request: &PairedReplayRequest,
     (reader, servers): (&WorkloadReader, &mut [PairedServer]),
-    seed: u64,
+    (seed, completed): (u64, &[u32]),
     interrupt: &Interrupt,
     display: &mut dyn FnMut() -> Box<dyn ReplayDisplay>,
 ) -> Result<PairedRuns, Failure> {
     let mut runs = PairedRuns::default();
     let orders = randomised_blocks(SIDES.len(), request.runs, seed);
     for (pair, order) in (1..).zip(orders) {
+        if completed.contains(&pair) {
+            runs.before.push(run_path(&request.output, 0, pair));
+            runs.after.push(run_path(&request.output, 1, pair));
+            continue;
+        }
         for side in order {
             let (server, name) = (&mut servers[side], SIDES[side]);
             let (target, _) = server.environment.set_up(0)?;
@@ -170,14 +206,14 @@ fn replay_all(
                     server.name
                 ));
             }
-            let run = request.output.join(format!("{name}-{pair}.run"));
+            let run = run_path(&request.output, side, pair);
             interrupt.set_partial(PathBuf::from(format!("{}.partial", run.display())));
             note(&format!("Pair {pair} of {}: {name}.", request.runs));
             let mut engine = request.engine.clone();
             engine.part.extend([
-                ("side".to_owned(), name.to_owned()),
-                ("pair".to_owned(), pair.to_string()),
-                ("order_seed".to_owned(), seed.to_string()),
+                (PAIR_SIDE_OPTION.to_owned(), name.to_owned()),
+                (PAIR_OPTION.to_owned(), pair.to_string()),
+                (PAIR_SEED_OPTION.to_owned(), seed.to_string()),
             ]);
             let info = replay_observed(
                 reader,

@@ -19,7 +19,7 @@ use statistics::{Measure, Ratio};
 use crate::compare::{StatementComparison, TimesComparison};
 use crate::judgement::{Finding, InsufficientData};
 use crate::statement_role::StatementRole;
-use crate::work::{WorkChange, WorkComparison};
+use crate::work::{WORKERS_MIN, WorkChange, WorkComparison};
 
 /// Factor, relative to the common change, that makes a difference of execution time alone a cause with one run
 /// a side, if the statistics of the server and the times of the client agree.
@@ -81,6 +81,17 @@ pub enum Evidence {
     OtherPlan,
     /// A counter of work differs.
     Work(WorkChange),
+    /// Parallel workers of an execution differ, planned or launched.
+    ParallelWorkers {
+        /// Planned before.
+        planned_before: f64,
+        /// Planned after.
+        planned_after: f64,
+        /// Launched before.
+        launched_before: f64,
+        /// Launched after.
+        launched_after: f64,
+    },
     /// Execution time by the server's statistics, relative to the common change.
     ExecutionTime {
         /// Ratio.
@@ -227,12 +238,47 @@ impl CommonChange {
 
 /// Returns the ratio of the execution times of an execution.
 fn execution_ratio(one: &StatementComparison) -> Option<f64> {
-    let work = one.work.as_ref()?;
-    (work.before.exec_ns > 0.0).then(|| work.after.exec_ns / work.before.exec_ns)
+    one.work.as_ref().and_then(WorkComparison::execution_ratio)
 }
 
 fn has_other_plan(one: &StatementComparison) -> bool {
     one.plans.as_ref().is_some_and(|plans| plans.is_changed())
+        || one
+            .work
+            .as_ref()
+            .is_some_and(WorkComparison::has_other_workers)
+}
+
+/// Returns the parallel workers of both sides, if those that were planned or launched differ.
+fn worker_evidence(work: &WorkComparison) -> Option<Evidence> {
+    let planned = work
+        .before
+        .workers_planned
+        .zip(work.after.workers_planned)?;
+    let launched = work
+        .before
+        .workers_launched
+        .zip(work.after.workers_launched)?;
+    let differs = |(before, after): (f64, f64)| (before - after).abs() >= WORKERS_MIN;
+    (differs(planned) || differs(launched)).then_some(Evidence::ParallelWorkers {
+        planned_before: planned.0,
+        planned_after: planned.1,
+        launched_before: launched.0,
+        launched_after: launched.1,
+    })
+}
+
+/// Whether a statement did the same work, and its execution time excludes that it takes [`TIME_FACTOR`] times as long,
+/// relative to the common change (97.5 % of a normal distribution are below 1.96).
+pub(crate) fn excludes_doubling(one: &StatementComparison, common: Option<&CommonChange>) -> bool {
+    let Some(work) = one.work.as_ref().filter(|work| work.is_same()) else {
+        return false;
+    };
+    let factor = common.map_or(1.0, CommonChange::factor);
+    let known = work.execution_ratio().zip(work.execution_error());
+    !has_other_plan(one)
+        && known
+            .is_some_and(|(ratio, error)| (ratio / factor).ln() + 1.96 * error < TIME_FACTOR.ln())
 }
 
 /// Returns the standard deviation by the median absolute deviation.
@@ -264,6 +310,8 @@ pub(crate) struct JudgementContext {
     pub(crate) margin: f64,
     /// Service time of all statements before, in nanoseconds.
     pub(crate) all_ns: f64,
+    /// Number of runs before.
+    pub(crate) runs_before: f64,
 }
 
 /// Judges the change of a statement.
@@ -350,9 +398,12 @@ impl<'a> Judge<'a> {
         if is_clear && is_same_work && relative < TIME_FACTOR {
             return StatementChange::Along { direction };
         }
-        let is_suspect = relative >= TIME_FACTOR
-            || (is_clear && relative.max(self.own_ratio()) > 1.0 + self.context.margin)
-            || (relative >= WORK_TIME_FACTOR && (self.other_plan || !self.work.is_empty()));
+        // If the server took less time for it, the client waited for something that others use.
+        let is_contradicted = self.execution.is_some_and(|relative| relative <= 1.0);
+        let is_suspect = !is_contradicted
+            && (relative >= TIME_FACTOR
+                || (is_clear && relative.max(self.own_ratio()) > 1.0 + self.context.margin)
+                || (relative >= WORK_TIME_FACTOR && (self.other_plan || !self.work.is_empty())));
         match is_suspect {
             true => StatementChange::Unproven {
                 direction,
@@ -374,7 +425,30 @@ impl<'a> Judge<'a> {
         let other_plan = self.other_plan
             && (relative >= TIME_FACTOR
                 || (relative >= MEDIAN_FACTOR && (self.is_proven() || self.is_clear_by_chance())));
-        more_work || other_plan || self.is_time_cause(relative) || self.is_proven_cause()
+        more_work
+            || other_plan
+            || self.is_execution_cause()
+            || self.is_time_cause(relative)
+            || self.is_proven_cause()
+    }
+
+    /// Whether the server's execution time alone shows a cause. A client on a busy machine waits for its processor and
+    /// shows nothing; the server's time does, if its executions vary little enough.
+    fn is_execution_cause(&self) -> bool {
+        let error = self
+            .one
+            .work
+            .as_ref()
+            .and_then(WorkComparison::execution_error);
+        let (Some(common), Some(relative), Some(error)) =
+            (self.context.common, self.execution, error)
+        else {
+            return false;
+        };
+        common.execution.is_some()
+            && relative >= TIME_FACTOR
+            && relative.ln() >= DEVIATIONS * common.deviation
+            && (relative / (1.0 + self.context.margin)).ln() >= DEVIATIONS * error
     }
 
     /// Whether time alone shows a cause with one run a side.
@@ -488,9 +562,15 @@ impl<'a> Judge<'a> {
 
     fn evidence(&self) -> Vec<Evidence> {
         let mut evidence = Vec::new();
-        if self.other_plan {
+        if self
+            .one
+            .plans
+            .as_ref()
+            .is_some_and(|plans| plans.is_changed())
+        {
             evidence.push(Evidence::OtherPlan);
         }
+        evidence.extend(self.one.work.as_ref().and_then(worker_evidence));
         evidence.extend(self.work.iter().copied().map(Evidence::Work));
         match (self.execution, self.mean) {
             (Some(relative), _) => evidence.push(Evidence::ExecutionTime { relative }),
@@ -507,6 +587,21 @@ impl<'a> Judge<'a> {
         measures
             .into_iter()
             .any(|measure| is_noticeable(times, measure, self.direction, self.context.all_ns))
+            || self.is_execution_noticeable()
+    }
+
+    /// The same by the server's execution time, after the common change.
+    fn is_execution_noticeable(&self) -> bool {
+        let (Some(work), Some(common)) = (&self.one.work, self.context.common) else {
+            return false;
+        };
+        let added_ns = work.after.exec_ns / common.factor() - work.before.exec_ns;
+        let longer_ns = match self.direction {
+            Direction::Slower => added_ns,
+            Direction::Faster => -added_ns,
+        };
+        let calls = self.one.calls_before as f64 / self.context.runs_before;
+        is_time_noticeable(longer_ns, longer_ns * calls, self.context.all_ns)
     }
 }
 
@@ -537,6 +632,11 @@ pub(crate) fn is_noticeable(
     };
     let longer_ns = sign * (after.measure_ns(measure) - before.measure_ns(measure));
     let added_ns = sign * times.added_ns.unwrap_or(0.0);
+    is_time_noticeable(longer_ns, added_ns, all_ns)
+}
+
+/// Whether so much longer calls, and so much more time of all of them, are noticed.
+fn is_time_noticeable(longer_ns: f64, added_ns: f64, all_ns: f64) -> bool {
     longer_ns >= NOTICEABLE_CALL_NS_MIN
         && (longer_ns >= NOTICEABLE_CALL_NS || added_ns >= NOTICEABLE_SHARE * all_ns)
 }

@@ -44,8 +44,8 @@ pub use cause::{
     NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE, StatementChange, TIME_FACTOR,
 };
 pub use compare::{
-    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, RunFacts, Runs, SideFacts,
-    StatementComparison, TimesComparison, Verdict, compare,
+    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, ObservationUnit, Pairing,
+    RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
 pub use differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, ExecutionPlace};

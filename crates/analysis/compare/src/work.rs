@@ -20,6 +20,10 @@ pub const WORK_FACTOR: f64 = 1.5;
 const BLOCKS_MIN: f64 = 4.0;
 /// Records of WAL of an execution by which their number must grow, too.
 const WAL_RECORDS_MIN: f64 = 1.0;
+/// Functions of an execution by which the JIT-compiled ones must grow. A plan that is compiled has at least one.
+const JIT_FUNCTIONS_MIN: f64 = 0.5;
+/// Parallel workers of an execution by which the planned ones must differ: half of the executions have one more.
+pub(crate) const WORKERS_MIN: f64 = 0.5;
 
 /// Work of one execution on average, over all runs of a side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
@@ -28,6 +32,8 @@ pub struct WorkPerCall {
     pub calls: u64,
     /// Execution time, in nanoseconds.
     pub exec_ns: f64,
+    /// Standard deviation of the execution time, in nanoseconds; `null` in runs that do not have it.
+    pub exec_deviation_ns: Option<f64>,
     /// Planning time, in nanoseconds; `null` if not tracked.
     pub plan_ns: Option<f64>,
     /// Rows returned or affected.
@@ -44,6 +50,14 @@ pub struct WorkPerCall {
     pub wal_bytes: Option<f64>,
     /// Full-page images in it; `null` if not tracked.
     pub wal_full_pages: Option<f64>,
+    /// Functions that were JIT-compiled; `null` if not tracked (before PostgreSQL 15).
+    pub jit_functions: Option<f64>,
+    /// Time of JIT compilation, in nanoseconds, which is part of the execution time; `null` if not tracked.
+    pub jit_ns: Option<f64>,
+    /// Parallel workers that plans asked for; `null` if not tracked (before PostgreSQL 18).
+    pub workers_planned: Option<f64>,
+    /// Parallel workers that were launched; `null` if not tracked (before PostgreSQL 18).
+    pub workers_launched: Option<f64>,
 }
 
 impl WorkPerCall {
@@ -55,6 +69,12 @@ impl WorkPerCall {
         Some(Self {
             calls: totals.calls,
             exec_ns: per_call(totals.exec_ns),
+            exec_deviation_ns: totals.exec_square_us2.map(|sum| {
+                let square_ns2 = sum as f64 * 1e6 / calls;
+                (square_ns2 - per_call(totals.exec_ns).powi(2))
+                    .max(0.0)
+                    .sqrt()
+            }),
             plan_ns: optional(totals.plan_ns),
             rows: per_call(totals.rows),
             shared_blocks: per_call(totals.shared_hit + totals.shared_read),
@@ -63,6 +83,10 @@ impl WorkPerCall {
             wal_records: optional(totals.wal_records),
             wal_bytes: optional(totals.wal_bytes),
             wal_full_pages: optional(totals.wal_full_pages),
+            jit_functions: optional(totals.jit_functions),
+            jit_ns: optional(totals.jit_ns),
+            workers_planned: optional(totals.workers_planned),
+            workers_launched: optional(totals.workers_launched),
         })
     }
 }
@@ -79,6 +103,8 @@ pub enum WorkCounter {
     TemporaryBlocks,
     /// Records of WAL.
     WalRecords,
+    /// Functions that were JIT-compiled.
+    JitFunctions,
 }
 
 impl WorkCounter {
@@ -89,6 +115,7 @@ impl WorkCounter {
             WorkCounter::LocalBlocks => "blocks of temporary tables",
             WorkCounter::TemporaryBlocks => "blocks of temporary files",
             WorkCounter::WalRecords => "WAL records",
+            WorkCounter::JitFunctions => "JIT-compiled functions",
         }
     }
 }
@@ -137,26 +164,52 @@ impl WorkComparison {
 
     /// Whether no counter differs noticeably.
     pub fn is_same(&self) -> bool {
-        self.more.is_empty() && self.less.is_empty()
+        self.more.is_empty() && self.less.is_empty() && !self.has_other_workers()
+    }
+
+    /// Returns the ratio of the execution times of an execution; `None` if there was none before.
+    pub fn execution_ratio(&self) -> Option<f64> {
+        (self.before.exec_ns > 0.0).then(|| self.after.exec_ns / self.before.exec_ns)
+    }
+
+    /// Returns the standard error of the logarithm of [`Self::execution_ratio`], by the deviations of single executions
+    /// (delta method); `None` in runs that do not have them.
+    pub fn execution_error(&self) -> Option<f64> {
+        let part = |side: &WorkPerCall| {
+            let relative = side.exec_deviation_ns? / side.exec_ns;
+            Some(relative.powi(2) / side.calls as f64)
+        };
+        let error = (part(&self.before)? + part(&self.after)?).sqrt();
+        error.is_finite().then_some(error)
+    }
+
+    /// Whether plans asked for another number of parallel workers. How many of them were launched depends on what
+    /// others use at the time.
+    pub fn has_other_workers(&self) -> bool {
+        let planned = self.before.workers_planned.zip(self.after.workers_planned);
+        planned.is_some_and(|(before, after)| (after - before).abs() >= WORKERS_MIN)
     }
 }
 
 /// Returns the counters that are noticeably greater in `after`.
 fn grown(before: &WorkPerCall, after: &WorkPerCall) -> Vec<WorkChange> {
-    use WorkCounter::{LocalBlocks, SharedBlocks, TemporaryBlocks, WalRecords};
+    use WorkCounter::{JitFunctions, LocalBlocks, SharedBlocks, TemporaryBlocks, WalRecords};
+    // A counter that one server does not have says nothing.
+    let optional = |counter, of: fn(&WorkPerCall) -> Option<f64>| {
+        let (before, after) = of(before).zip(of(after)).unwrap_or_default();
+        (counter, before, after)
+    };
     let counters = [
         (SharedBlocks, before.shared_blocks, after.shared_blocks),
         (LocalBlocks, before.local_blocks, after.local_blocks),
         (TemporaryBlocks, before.temp_blocks, after.temp_blocks),
-        (
-            WalRecords,
-            before.wal_records.unwrap_or(0.0),
-            after.wal_records.unwrap_or(0.0),
-        ),
+        optional(WalRecords, |work| work.wal_records),
+        optional(JitFunctions, |work| work.jit_functions),
     ];
     let is_grown = |&(counter, before, after): &(WorkCounter, f64, f64)| {
         let least = match counter {
             WalRecords => WAL_RECORDS_MIN,
+            JitFunctions => JIT_FUNCTIONS_MIN,
             SharedBlocks | LocalBlocks | TemporaryBlocks => BLOCKS_MIN,
         };
         after >= WORK_FACTOR * before && after - before >= least
@@ -206,6 +259,46 @@ mod tests {
         assert_eq!(counters(&compared.more), [WorkCounter::SharedBlocks]);
         assert_eq!(counters(&compared.less), [WorkCounter::TemporaryBlocks]);
         assert_eq!(compared.less[0].before, 30.0);
+    }
+
+    #[test]
+    fn counter_that_one_server_does_not_have_says_nothing() {
+        let counted = WorkPerCall {
+            wal_records: Some(12.0),
+            jit_functions: Some(7.0),
+            workers_planned: Some(2.0),
+            ..work(4.0, 0.0)
+        };
+        for (before, after) in [(work(4.0, 0.0), counted), (counted, work(4.0, 0.0))] {
+            let compared = WorkComparison::new(before, after);
+            assert!(compared.is_same(), "{compared:?}");
+        }
+    }
+
+    #[test]
+    fn compilation_and_planned_workers_are_work() {
+        let alone = WorkPerCall {
+            jit_functions: Some(0.0),
+            workers_planned: Some(0.0),
+            workers_launched: Some(0.0),
+            ..work(4.0, 0.0)
+        };
+        let compiled = WorkPerCall {
+            jit_functions: Some(5.0),
+            ..alone
+        };
+        let compared = WorkComparison::new(alone, compiled);
+        assert_eq!(compared.more[0].counter, WorkCounter::JitFunctions);
+        let parallel = WorkPerCall {
+            workers_planned: Some(2.0),
+            ..alone
+        };
+        assert!(WorkComparison::new(alone, parallel).has_other_workers());
+        let starved = WorkPerCall {
+            workers_launched: Some(1.0),
+            ..parallel
+        };
+        assert!(WorkComparison::new(parallel, starved).is_same());
     }
 
     #[test]

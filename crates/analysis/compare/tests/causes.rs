@@ -3,8 +3,8 @@
 mod made_up;
 
 use compare::{
-    CompareOptions, Comparison, Direction, InconclusiveReason, RunStats, Runs, StatementChange,
-    StatementRole, Verdict, Warning, compare,
+    CompareOptions, Comparison, Direction, InconclusiveReason, ObservationUnit, RunStats, Runs,
+    StatementChange, StatementRole, Verdict, Warning, compare,
 };
 use made_up::{Chance, done, info, text};
 use plans::statement_plans;
@@ -35,6 +35,10 @@ struct Server {
     counts_only_changed: bool,
     /// Table that the changed statement reads.
     changed_table: &'static str,
+    /// Time that the client of each statement waits for its own processor, in nanoseconds on average.
+    client_ns: f64,
+    /// The same of the changed statement in addition.
+    client_changed_ns: f64,
     /// Share of the machine that others use, if it was measured.
     others: Option<f64>,
     /// Share of the time in which the replay's control group is throttled.
@@ -51,6 +55,8 @@ impl Default for Server {
             has_statistics: true,
             counts_only_changed: false,
             changed_table: "t",
+            client_ns: 0.0,
+            client_changed_ns: 0.0,
             others: None,
             throttled: None,
         }
@@ -69,14 +75,33 @@ impl Server {
     }
 
     fn run(self) -> RunStats {
+        self.run_as(self.info())
+    }
+
+    fn run_as(self, info: RunInfo) -> RunStats {
         let mut chance = Chance::new(self.seed);
         let mut executions: Vec<Execution> = Vec::new();
         let mut exec_ns = [0.0; STATEMENTS as usize];
+        let mut exec_square_us2 = [0.0; STATEMENTS as usize];
         for number in 0..STATEMENTS * CALLS {
             let which = number % STATEMENTS;
             let factor = if which == CHANGED { self.factor } else { 1.0 };
             let service_ns = 5e5 * (1 + which) as f64 * factor * self.load * chance.skewed();
             exec_ns[which as usize] += service_ns * 0.8;
+            exec_square_us2[which as usize] += (service_ns * 0.8 / 1e3).powi(2);
+            let own_ns = if which == CHANGED {
+                self.client_changed_ns
+            } else {
+                0.0
+            };
+            // Long waits come in bursts: an exponential distribution of each stretch.
+            let stretch = number / 500;
+            let burst = -Chance::new(self.seed * 1_000 + stretch)
+                .uniform()
+                .max(1e-9)
+                .ln();
+            let waited_ns = self.client_ns * burst * chance.skewed() + own_ns * chance.skewed();
+            let service_ns = service_ns + waited_ns;
             executions.push(done(which, number, number as i64 * 10_000_000, service_ns));
         }
         let table = |id| {
@@ -88,8 +113,7 @@ impl Server {
         };
         let sql = |id| format!("select {id} from {}", table(id));
         let texts = (0..STATEMENTS).map(|id| Ok(text(id, &sql(id))));
-        let mut run =
-            RunStats::collect::<()>(self.info(), executions.into_iter().map(Ok), texts).unwrap();
+        let mut run = RunStats::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap();
         if self.has_statistics {
             let is_counted = |which: &u64| !self.counts_only_changed || *which == CHANGED;
             let rows = (0..STATEMENTS).filter(is_counted).map(|which| {
@@ -98,6 +122,7 @@ impl Server {
                     fingerprint: Some(Fingerprint(which)),
                     calls: CALLS,
                     exec_ns: exec_ns[which as usize] as u64,
+                    exec_square_us2: Some(exec_square_us2[which as usize] as u64),
                     shared_hit: blocks * CALLS,
                     ..StatementStatistics::default()
                 })
@@ -179,6 +204,88 @@ fn execution_time_beside_the_others_is_a_cause_without_more_work() {
     // The work is the same, and the time not far enough from that of the others.
     let little = compared(&[before], &[slower(1.4, 1.6)]);
     assert_eq!(causes(&little), [] as [u64; 0]);
+}
+
+#[test]
+fn execution_time_is_a_cause_if_clients_wait_for_their_processor() {
+    // Clients wait for half a second; the statement takes 2.5 ms at the server, and then 10.
+    let busy = |seed, factor| Server {
+        seed,
+        factor,
+        client_ns: 5e8,
+        ..Server::default()
+    };
+    let comparison = compared(&[busy(1, 1.0)], &[busy(2, 4.0)]);
+    assert_eq!(causes(&comparison), [CHANGED]);
+    let others = compared(&[busy(1, 1.0)], &[busy(2, 1.0)]);
+    assert_eq!(causes(&others), [] as [u64; 0]);
+    // Clients show nothing, and the server's times exclude a doubling.
+    assert!(
+        matches!(others.verdict, Verdict::NoRegression { .. }),
+        "{:?}",
+        others.verdict
+    );
+}
+
+#[test]
+fn statement_that_the_server_executes_faster_does_not_look_slower() {
+    let before = Server::default();
+    let after = Server {
+        seed: 2,
+        factor: 0.37,
+        client_changed_ns: 2e7,
+        ..before
+    };
+    let comparison = compared(&[before], &[after]);
+    let mut statements = comparison.statements.iter();
+    let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
+    assert!(!changed.change.is_suspected(), "{:?}", changed.change);
+    assert_eq!(causes(&comparison), [] as [u64; 0]);
+}
+
+#[test]
+fn pairs_are_the_unit_if_the_replays_were_made_in_pairs() {
+    let run = |seed: u64, pair: u32, side: &str, load: f64, factor: f64| {
+        let server = Server {
+            seed,
+            load,
+            factor,
+            has_statistics: false,
+            ..Server::default()
+        };
+        let mut info = server.info();
+        for (name, value) in [
+            (run::PAIR_OPTION, pair.to_string()),
+            (run::PAIR_SIDE_OPTION, side.to_owned()),
+            (run::PAIR_SEED_OPTION, "7".to_owned()),
+        ] {
+            info.options.insert(name.to_owned(), value);
+        }
+        server.run_as(info)
+    };
+    // The machine is busier from pair to pair, by half, and the order of the runs is mixed.
+    let compare_all = |pairs: [u32; 4]| {
+        let side = |first: u64, side: &str, factor: f64| -> Vec<RunStats> {
+            let each = pairs.iter().zip(first..);
+            each.map(|(pair, seed)| run(seed, *pair, side, 1.5_f64.powi(*pair as i32), factor))
+                .collect()
+        };
+        let mut after = side(11, "after", 1.4);
+        after.reverse();
+        let runs = Runs {
+            before: side(1, "before", 1.0),
+            after,
+            noise: Vec::new(),
+        };
+        compare(runs, CompareOptions::default())
+    };
+    let paired = compare_all([1, 2, 3, 4]);
+    assert_eq!(paired.unit, ObservationUnit::Pair);
+    assert_eq!(causes(&paired), [CHANGED]);
+    // A pair that is there twice is none.
+    let unpaired = compare_all([1, 2, 3, 3]);
+    assert_eq!(unpaired.unit, ObservationUnit::Run);
+    assert_eq!(causes(&unpaired), [] as [u64; 0]);
 }
 
 #[test]

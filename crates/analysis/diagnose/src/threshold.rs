@@ -48,6 +48,13 @@ pub struct Threshold {
     pub source: &'static str,
 }
 
+impl Threshold {
+    /// Whether it is a share, from 0 to 1.
+    fn is_share(&self) -> bool {
+        self.unit.starts_with("share")
+    }
+}
+
 /// Threshold with its current value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ThresholdSetting {
@@ -98,12 +105,19 @@ const GENERAL: [Threshold; 6] = [
 ];
 
 /// Reason why a threshold cannot be set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ThresholdError {
     /// There is no threshold of this name.
     Unknown(String),
     /// The value is not a valid number.
     NoNumber(String),
+    /// The value is greater than 1, and the threshold is a share.
+    NoShare {
+        /// Name of the threshold.
+        name: &'static str,
+        /// The value.
+        value: f64,
+    },
 }
 
 /// All thresholds, some with values other than the default.
@@ -143,7 +157,7 @@ impl Thresholds {
     /// Sets a threshold from `name=value`.
     ///
     /// # Errors
-    /// If there is no threshold of that name, or the value is not a number from 0 up.
+    /// If there is no threshold of that name, or the value is not a number from 0 up, or to 1 for a share.
     pub fn set(&mut self, text: &str) -> Result<(), ThresholdError> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let known = Self::all().find(|(_, one)| one.name == name.trim());
@@ -155,6 +169,10 @@ impl Thresholds {
             .ok()
             .filter(|value: &f64| value.is_finite() && *value >= 0.0)
             .ok_or_else(|| ThresholdError::NoNumber(text.to_owned()))?;
+        if threshold.is_share() && value > 1.0 {
+            let name = threshold.name;
+            return Err(ThresholdError::NoShare { name, value });
+        }
         self.set.insert(threshold.name, value);
         Ok(())
     }
@@ -194,5 +212,28 @@ mod tests {
         for wrong in ["problem-share", "problem-share=x", "problem-share=-1"] {
             assert!(thresholds.set(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn share_above_one_is_refused_for_every_threshold_that_is_one() {
+        let (mut shares, mut others) = (0, 0);
+        for (_, threshold) in Thresholds::all() {
+            let mut thresholds = Thresholds::default();
+            let set = thresholds.set(&format!("{}=10", threshold.name));
+            // A default above 1 is no share, whatever its unit says.
+            match threshold.name.ends_with("-share") {
+                true => {
+                    shares += 1;
+                    let name = threshold.name;
+                    let refused = ThresholdError::NoShare { name, value: 10.0 };
+                    assert_eq!(set, Err(refused), "{name}: {}", threshold.unit);
+                    assert!(thresholds.set(&format!("{name}=1")).is_ok());
+                }
+                false => {
+                    others += usize::from(set.is_ok());
+                }
+            }
+        }
+        assert!(shares > 10 && others > 10, "{shares} {others}");
     }
 }

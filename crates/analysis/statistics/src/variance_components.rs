@@ -17,6 +17,11 @@
 //!   statements agree (Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential
 //!   Expression", 2004, section 6.2).
 //!
+//! If the runs were made in pairs (one of either side, one directly after the other), the pair is the unit: its number is
+//! the difference of its runs, so that a course of the machine's load longer than a pair cancels (the paired t test;
+//! Student, "The Probable Error of a Mean", Biometrika 6, 1908). The common shift then has as many degrees of freedom as
+//! there are pairs less one.
+//!
 //! Both components give a t interval with Satterthwaite's degrees of freedom (Biometrics Bulletin
 //! 2, 1946). It assumes that the logarithms of run medians are roughly normal, which a few runs
 //! cannot verify. The permutation test, which assumes no distribution, must agree before a
@@ -45,6 +50,8 @@ pub struct RunLogarithms {
     pub after: Vec<f64>,
     /// Variance within the runs, from resampling.
     pub variance_within: f64,
+    /// Whether the runs are pairs: each run before belongs to the run after at the same place.
+    pub is_paired: bool,
 }
 
 /// Variance components of one measure, estimated from runs of the same server.
@@ -52,7 +59,9 @@ pub struct RunLogarithms {
 pub struct VarianceComponents {
     /// Numbers of runs before and after.
     runs: (f64, f64),
-    /// Common shift of the statements of each run.
+    /// Whether the pair is the unit.
+    is_paired: bool,
+    /// Common shift of the statements of each run, or of each pair's difference.
     shifts: Vec<f64>,
     /// Variance of the common shift.
     shift_variance: f64,
@@ -80,14 +89,27 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 impl RunLogarithms {
-    /// Returns each run's deviation from its side's mean.
+    /// Returns each run's deviation from its side's mean, or that of each pair's difference from their mean.
     fn deviations(&self) -> Vec<f64> {
+        if self.is_paired {
+            let pairs = self.before.iter().zip(&self.after);
+            let middle = self.difference();
+            return pairs.map(|(one, other)| other - one - middle).collect();
+        }
         let mut found = Vec::new();
         for side in [&self.before, &self.after] {
             let middle = mean(side.iter().copied());
             found.extend(side.iter().map(|log| log - middle));
         }
         found
+    }
+
+    /// Returns the variance within a unit, which is a run or the difference of two.
+    fn variance_within_unit(&self) -> f64 {
+        match self.is_paired {
+            true => 2.0 * self.variance_within,
+            false => self.variance_within,
+        }
     }
 
     fn difference(&self) -> f64 {
@@ -101,7 +123,8 @@ impl VarianceComponents {
     pub fn estimate(statements: &[RunLogarithms]) -> Option<VarianceComponents> {
         let first = statements.first()?;
         let runs = (first.before.len() as f64, first.after.len() as f64);
-        let freedom = runs.0 + runs.1 - 2.0;
+        let is_paired = first.is_paired;
+        let freedom = degrees_of_freedom(runs, is_paired);
         if freedom < 1.0 {
             return None;
         }
@@ -116,7 +139,10 @@ impl VarianceComponents {
                 left.map(|left| left * left).sum::<f64>() / freedom
             })
             .collect();
-        let within: Vec<f64> = statements.iter().map(|one| one.variance_within).collect();
+        let within: Vec<f64> = statements
+            .iter()
+            .map(RunLogarithms::variance_within_unit)
+            .collect();
         let beyond = estimate_between_variance(&seen, &within);
         let ratios: Vec<f64> = seen
             .iter()
@@ -126,6 +152,7 @@ impl VarianceComponents {
         let (lent, scale) = estimate_prior(&ratios, freedom);
         Some(VarianceComponents {
             runs,
+            is_paired,
             shift_variance: common.iter().map(|shift| shift * shift).sum::<f64>() / freedom,
             between_variance: beyond,
             scale,
@@ -136,14 +163,14 @@ impl VarianceComponents {
 
     /// Returns the standard error of a statement's difference, and its degrees of freedom.
     fn standard_error(&self, statement: &RunLogarithms) -> (f64, f64) {
-        let freedom = self.runs.0 + self.runs.1 - 2.0;
+        let freedom = degrees_of_freedom(self.runs, self.is_paired);
         let deviations = statement.deviations();
         let left = deviations
             .iter()
             .zip(&self.shifts)
             .map(|(one, shift)| one - shift);
         let own = left.map(|left| left * left).sum::<f64>() / freedom;
-        let expected = self.scale * (statement.variance_within + self.between_variance);
+        let expected = self.scale * (statement.variance_within_unit() + self.between_variance);
         let moderated = if self.prior_freedom >= FREEDOM_MAX {
             expected
         } else {
@@ -158,7 +185,10 @@ impl VarianceComponents {
         } else {
             (moderated, self.prior_freedom)
         };
-        let each = 1.0 / self.runs.0 + 1.0 / self.runs.1;
+        let each = match self.is_paired {
+            true => 1.0 / self.runs.0,
+            false => 1.0 / self.runs.0 + 1.0 / self.runs.1,
+        };
         let (common, moderated) = (self.shift_variance * each, moderated * each);
         let variance = (common + moderated).max(VARIANCE_MIN);
         let parts = common * common / freedom + moderated * moderated / (lent + freedom);
@@ -192,7 +222,20 @@ impl VarianceComponents {
 
     /// Returns the standard deviation of the common shift of a run, as a share.
     pub fn shift(&self) -> f64 {
-        self.shift_variance.sqrt().exp_m1()
+        // A difference of two runs varies twice as much as a run.
+        let of_run = match self.is_paired {
+            true => self.shift_variance / 2.0,
+            false => self.shift_variance,
+        };
+        of_run.sqrt().exp_m1()
+    }
+}
+
+/// Returns the degrees of freedom that the numbers of a statement leave for its variance.
+fn degrees_of_freedom(runs: (f64, f64), is_paired: bool) -> f64 {
+    match is_paired {
+        true => runs.0 - 1.0,
+        false => runs.0 + runs.1 - 2.0,
     }
 }
 
@@ -315,6 +358,7 @@ mod tests {
                     before,
                     after,
                     variance_within: within * within,
+                    is_paired: false,
                 }
             })
             .collect()
@@ -368,6 +412,7 @@ mod tests {
             before: vec![5.0, 5.0],
             after: vec![5.0, 5.0],
             variance_within: 0.0,
+            is_paired: false,
         };
         let all = vec![equal.clone(); 10];
         let components = VarianceComponents::estimate(&all).unwrap();
@@ -375,6 +420,60 @@ mod tests {
         assert!((interval.low - 1.0).abs() < 1e-6 && (interval.high - 1.0).abs() < 1e-6);
         assert!(components.p_value(&equal, 0.0) > 0.99);
         assert!(components.p_value(&equal, 0.1) > 0.99);
+    }
+
+    #[test]
+    fn pairs_cancel_what_both_runs_of_a_pair_share() {
+        // The machine's load changes from pair to pair by half, and within a pair by a twentieth.
+        let (mut held, mut all, mut found) = (0, 0, [0; 2]);
+        for seed in 0..100 {
+            let mut normal = Normal(SplitMix64::new(seed));
+            let loads: Vec<f64> = (0..4).map(|_| 0.4 * normal.next()).collect();
+            let shifts: Vec<f64> = loads
+                .iter()
+                .flat_map(|load| [load + 0.03 * normal.next(), load + 0.03 * normal.next()])
+                .collect();
+            let statements: Vec<RunLogarithms> = (0..50)
+                .map(|number| {
+                    let mut side = |which: usize| -> Vec<f64> {
+                        let longer = if number == 0 && which == 1 {
+                            1.5f64.ln()
+                        } else {
+                            0.0
+                        };
+                        let pairs = (0..loads.len()).map(|pair| shifts[2 * pair + which]);
+                        pairs
+                            .map(|shift| 5.0 + longer + shift + 0.02 * normal.next())
+                            .collect()
+                    };
+                    RunLogarithms {
+                        before: side(0),
+                        after: side(1),
+                        variance_within: 2e-4,
+                        is_paired: true,
+                    }
+                })
+                .collect();
+            let paired = VarianceComponents::estimate(&statements).unwrap();
+            for one in &statements[1..] {
+                let interval = paired.interval(one, 0.95);
+                held += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
+                all += 1;
+            }
+            let by_run: Vec<RunLogarithms> = statements
+                .iter()
+                .map(|one| RunLogarithms {
+                    is_paired: false,
+                    ..one.clone()
+                })
+                .collect();
+            let unpaired = VarianceComponents::estimate(&by_run).unwrap();
+            found[0] += u32::from(paired.p_value(&statements[0], 0.1) < 0.05);
+            found[1] += u32::from(unpaired.p_value(&by_run[0], 0.1) < 0.05);
+        }
+        let share = f64::from(held) / f64::from(all);
+        assert!((0.90..0.995).contains(&share), "{share}");
+        assert!(found[0] >= 95 && found[1] <= 20, "{found:?}");
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub struct Plant {
     pub sql: &'static str,
     /// Parts of the statements' texts.
     pub statements: &'static [&'static str],
+    /// Parts of the texts of statements that it may change too, depending on the numbers of rows. They are no innocents.
+    pub may_change: &'static [&'static str],
+    /// Whether it makes its statements at least twice as long on an idle machine.
+    pub is_double: bool,
 }
 
 /// The planted regressions.
@@ -28,16 +32,22 @@ pub const PLANTS: [Plant; 5] = [
         // Index on a foreign key dropped.
         sql: "DROP INDEX orders_client",
         statements: &["from orders where client ="],
+        may_change: &[],
+        is_double: true,
     },
     Plant {
         // Index on a group dropped.
         sql: "DROP INDEX batch_grp",
         statements: &["from batch where grp ="],
+        may_change: &[],
+        is_double: true,
     },
     Plant {
-        // Work_mem too small for a sort.
+        // Work_mem too small for a sort, which takes a tenth to a third longer, and for hash joins.
         sql: "ALTER ROLE CURRENT_USER SET work_mem = '64kB'",
         statements: &["order by total desc, placed"],
+        may_change: &["select p.cat, sum", "select o.id, c.name"],
+        is_double: false,
     },
     Plant {
         // Function's body slower.
@@ -50,6 +60,8 @@ pub const PLANTS: [Plant; 5] = [
                 RETURN found;
               END $$",
         statements: &["price_of("],
+        may_change: &[],
+        is_double: true,
     },
     Plant {
         // Trigger's body slower.
@@ -61,6 +73,8 @@ pub const PLANTS: [Plant; 5] = [
                 RETURN NEW;
               END $$",
         statements: &["into note"],
+        may_change: &[],
+        is_double: true,
     },
 ];
 

@@ -149,6 +149,13 @@ fn of_a_log() -> bool {
     true
 }
 
+/// Option of a replay in pairs: the number of its pair, from 1.
+pub const PAIR_OPTION: &str = "pair";
+/// Option of a replay in pairs: its side, `before` or `after`.
+pub const PAIR_SIDE_OPTION: &str = "side";
+/// Option of a replay in pairs: the seed of the order.
+pub const PAIR_SEED_OPTION: &str = "order_seed";
+
 /// Server of the replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {

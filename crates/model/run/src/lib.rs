@@ -41,7 +41,10 @@ pub use facts::{
     BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey,
     NoPlan, PlanFact, PlanOutcome, RelationFact, SettingFact, TriggerFact,
 };
-pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
+pub use format::{
+    FORMAT, KIND, PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunInfo, RunStatus, TargetInfo,
+    WorkloadRef,
+};
 pub use machine_load::MachineLoad;
 pub use observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, STATISTICS_PROBE, SampleWindow,

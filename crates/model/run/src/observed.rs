@@ -161,6 +161,16 @@ pub struct StatementStatistics {
     pub wal_full_pages: Option<u64>,
     /// Bytes of WAL (from 13).
     pub wal_bytes: Option<u64>,
+    /// Functions that were JIT-compiled (from 15).
+    pub jit_functions: Option<u64>,
+    /// Time of JIT compilation, in nanoseconds; part of the time of execution (from 15).
+    pub jit_ns: Option<u64>,
+    /// Parallel workers that plans asked for (from 18).
+    pub workers_planned: Option<u64>,
+    /// Parallel workers that were launched (from 18).
+    pub workers_launched: Option<u64>,
+    /// Sum of the squares of the execution times, in square microseconds. With [`Self::exec_ns`] it gives their variance.
+    pub exec_square_us2: Option<u64>,
 }
 
 /// A period in which the activity was sampled.

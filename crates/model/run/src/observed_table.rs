@@ -322,6 +322,11 @@ impl Row for StatementStatistics {
         Column::nullable("wal_records", U64),
         Column::nullable("wal_full_pages", U64),
         Column::nullable("wal_bytes", U64),
+        Column::later("jit_functions", U64),
+        Column::later("jit_ns", U64),
+        Column::later("workers_planned", U64),
+        Column::later("workers_launched", U64),
+        Column::later("exec_square_us2", U64),
     ];
 
     fn write(&self, table: &mut TableWriter) {
@@ -355,6 +360,11 @@ impl Row for StatementStatistics {
         table.u64(self.wal_records);
         table.u64(self.wal_full_pages);
         table.u64(self.wal_bytes);
+        table.u64(self.jit_functions);
+        table.u64(self.jit_ns);
+        table.u64(self.workers_planned);
+        table.u64(self.workers_launched);
+        table.u64(self.exec_square_us2);
     }
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
@@ -385,6 +395,11 @@ impl Row for StatementStatistics {
             wal_records: batch.u64(23, row),
             wal_full_pages: batch.u64(24, row),
             wal_bytes: batch.u64(25, row),
+            jit_functions: batch.u64(26, row),
+            jit_ns: batch.u64(27, row),
+            workers_planned: batch.u64(28, row),
+            workers_launched: batch.u64(29, row),
+            exec_square_us2: batch.u64(30, row),
         })
     }
 }

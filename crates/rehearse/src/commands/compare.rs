@@ -131,6 +131,7 @@ fn request(options: &Compare) -> Result<ComparisonRequest, Failure> {
             false_discovery_rate: rate / 100.0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             literals: literals(options.show_literals),
+            ..CompareOptions::default()
         },
         plan_targets: options.explain.targets(),
         compares_time_breakdown: true,

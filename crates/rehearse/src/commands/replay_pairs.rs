@@ -32,6 +32,7 @@ pub fn run(
         ));
     };
     let servers = servers(options)?;
+    check_conditions(options)?;
     for server in servers.iter().filter(|one| !is_sandbox(one)) {
         let target = Target::parse(server, |name| std::env::var(name).ok())?;
         refuse_role_without_user(options, &target)?;
@@ -43,17 +44,22 @@ pub fn run(
         output,
         restore: pairs.restore.clone(),
         no_restore: pairs.no_restore,
+        continues: pairs.continues,
         allow_captured_server: options.safety.allow_captured_server.clone(),
         engine,
         observation,
     };
+    let continued = "the same command with --continue makes the pairs that are missing";
     let mut display = || Box::new(Display::on_terminal()) as Box<_>;
     let runs = replay_in_pairs(&request, reader, interrupt, &mut display)?;
     if runs.before.is_empty() || runs.after.is_empty() {
-        terminal::note(
-            "The replays were stopped before each side had a run; there is nothing to compare.",
-        );
+        terminal::note(&format!(
+            "The replays were stopped before each side had a run; there is nothing to compare. To go on, {continued}."
+        ));
         return Ok(ExitStatus::Findings);
+    }
+    if runs.is_stopped {
+        terminal::note(&format!("The replays were stopped; {continued}."));
     }
     terminal::note(&format!("Compare the runs again with: {}", runs.command()));
     let shown = compare::run(&comparison(options, &runs))?;
@@ -61,6 +67,15 @@ pub fn run(
         true => ExitStatus::Findings,
         false => shown,
     })
+}
+
+/// Refuses conditions that cannot be read, before anything is replayed.
+fn check_conditions(options: &options::Replay) -> Result<(), Failure> {
+    let checked = Compare {
+        dry_run: true,
+        ..comparison(options, &PairedRuns::default())
+    };
+    compare::run(&checked).map(drop)
 }
 
 /// Returns the servers before and after the change.
@@ -85,7 +100,7 @@ fn comparison(options: &options::Replay, runs: &PairedRuns) -> Compare {
         margin: criteria.margin * 100.0,
         false_discovery_rate: criteria.false_discovery_rate * 100.0,
         ignore_rows: Vec::new(),
-        fail_on: Vec::new(),
+        fail_on: options.pairs.fail_on.clone(),
         dry_run: false,
         json: options.json,
         show_literals: options.show_literals,

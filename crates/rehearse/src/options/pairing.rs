@@ -22,6 +22,14 @@ pub struct PairArgs {
     /// PGHOST, PGPORT and so on.
     #[arg(long, value_name = "COMMAND", requires = "against")]
     pub restore: Option<String>,
+    /// Continue pairs that were interrupted: keep the complete ones in -o, and make those that are missing. Give the
+    /// same options.
+    #[arg(long = "continue", requires = "against")]
+    pub continues: bool,
+    /// Exit with 1 if this condition holds for the comparison of the pairs: regression, 'p99 > 1.2x and calls > 100' …
+    /// (docs/reference/fail-on.md). Repeatable: one that holds is enough.
+    #[arg(long, value_name = "CONDITION", requires = "against")]
+    pub fail_on: Vec<String>,
     /// Do not restore the data between replays, although the workload writes.
     #[arg(long, requires = "against", conflicts_with = "restore")]
     pub no_restore: bool,

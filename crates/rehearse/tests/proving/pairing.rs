@@ -53,7 +53,44 @@ fn replays_in_pairs_restore_both_sandboxes_and_compare_their_runs() {
     for pair in turns.chunks(2) {
         assert_ne!(pair[0], pair[1]);
     }
+    assert_interrupted_pairs_are_continued(&given.concat(), &output);
     assert_pairs_without_sense_are_refused(&fixture);
+}
+
+/// Removes a run of the second pair, and continues with a third one and a condition that holds.
+fn assert_interrupted_pairs_are_continued(command: &[&str], output: &str) {
+    let run = |side: &str, pair: u32| format!("{output}/{side}-{pair}.run");
+    let changed = |side: &str, pair: u32| {
+        let manifest = Path::new(&run(side, pair)).join("manifest.json");
+        std::fs::metadata(manifest).unwrap().modified().unwrap()
+    };
+    let again = rehearse(command);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--continue"));
+    std::fs::remove_dir_all(run("before", 2)).unwrap();
+    let times = [changed("after", 1), changed("after", 2)];
+    let more: Vec<&str> = command
+        .iter()
+        .map(|word| if *word == "2" { "3" } else { *word })
+        .collect();
+    let continued = [&more[..], &["--continue", "--fail-on", "calls > 0"]].concat();
+    let refused = [&continued[..], &["--fail-on", "nonsense > 0"]].concat();
+    assert_eq!(rehearse(&refused).status.code(), Some(2));
+    let done = rehearse(&continued);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let view = validated_as("compare", &done);
+    assert_eq!(view["unit"], "pair");
+    assert_eq!(view["before"]["runs"].as_array().unwrap().len(), 3);
+    // Both sides of the pair that was not complete are replayed anew.
+    let notes = String::from_utf8_lossy(&done.stderr);
+    assert!(notes.contains("Complete already: pair 1."), "{notes}");
+    assert_eq!(changed("after", 1), times[0]);
+    assert_ne!(changed("after", 2), times[1]);
+    let other = [&more[..], &["--continue", "--spin-us", "7"]].concat();
+    let other = rehearse(&other);
+    let message = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(2), "{message}");
+    assert!(message.contains("spin_us"), "{message}");
 }
 
 fn assert_pairs_without_sense_are_refused(fixture: &Fixture) {

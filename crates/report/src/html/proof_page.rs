@@ -15,7 +15,7 @@ use crate::text::proof_text::{
     candidate_cells, candidates_sentence, first_of_sides, number_cells, side_by_side,
     statement_text, verdict_text, with_interval,
 };
-use crate::text::units::{bytes, count, duration, percent, quantity};
+use crate::text::units::{bytes, count, duration, percent, quantity, ratio};
 
 use study::proof::{Movement, ProofEnd, ProofReport, ProofSideReport, SizeChange};
 
@@ -128,8 +128,12 @@ fn facts(view: &ProofReport) -> Vec<(&'static str, String)> {
     }
     if let Some(shows) = view.shows {
         facts.push((
-            "from about this difference on all blocks show it",
-            percent(shows, 1.0),
+            "from about this change on all blocks show it",
+            format!(
+                "× {} or × {}",
+                ratio(1.0 / (1.0 + shows)),
+                ratio(1.0 + shows)
+            ),
         ));
     }
     facts

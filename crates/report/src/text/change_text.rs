@@ -3,14 +3,14 @@
 use compare::{
     COMMON_NOTICEABLE, CommonChange, Comparison, Direction, ErrorDirection, ErrorOrigin, Evidence,
     Finding, InconclusiveReason, InsufficientData, StatementChange, StatementComparison,
-    StatementRole, TimesComparison, Verdict, WorkChange,
+    StatementRole, TimesComparison, Verdict, WorkChange, WorkCounter,
 };
 
 use plans::StatementPlans;
 
 use crate::text::plan_text;
 use crate::text::times_text::finding;
-use crate::text::units::{added, counted, percent, ratio};
+use crate::text::units::{added, counted, duration_ns, percent, ratio};
 
 /// Names the change of a statement in a word or two.
 pub(crate) fn change_word(one: &StatementComparison) -> String {
@@ -92,6 +92,18 @@ pub(crate) fn evidence_text(change: &StatementChange) -> String {
             amount(*before),
             amount(*after)
         ),
+        Evidence::ParallelWorkers {
+            planned_before,
+            planned_after,
+            launched_before,
+            launched_after,
+        } => format!(
+            "parallel workers a call {} of {} planned → {} of {}",
+            amount(*launched_before),
+            amount(*planned_before),
+            amount(*launched_after),
+            amount(*planned_after)
+        ),
         Evidence::ExecutionTime { relative } => {
             format!(
                 "execution time × {} relative to the others",
@@ -136,6 +148,7 @@ pub(crate) fn reasons_text(one: &StatementComparison) -> String {
     let plan = plan_line(one).filter(|_| is_changed);
     let parts = [
         Some(evidence_text(&one.change)),
+        compilation_text(one),
         plan,
         one.service
             .added_ns
@@ -146,6 +159,25 @@ pub(crate) fn reasons_text(one: &StatementComparison) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+/// Returns the time of JIT compilation on both sides, if it explains the change.
+fn compilation_text(one: &StatementComparison) -> Option<String> {
+    let is_compilation = |evidence: &Evidence| match evidence {
+        Evidence::Work(change) => change.counter == WorkCounter::JitFunctions,
+        _ => false,
+    };
+    one.change
+        .evidence()
+        .iter()
+        .find(|one| is_compilation(one))?;
+    let work = one.work.as_ref()?;
+    let (before, after) = work.before.jit_ns.zip(work.after.jit_ns)?;
+    Some(format!(
+        "JIT compilation {} → {} a call",
+        duration_ns(before),
+        duration_ns(after)
+    ))
 }
 
 /// Describes the change of a statement's plan, if it deserves a line.
@@ -188,6 +220,15 @@ pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
                     "{} got faster",
                     counted(faster as u64, "statement")
                 ));
+            }
+            let is_unknown =
+                |times: &TimesComparison| matches!(times.finding, Finding::InsufficientData { .. });
+            let mut times = view.statements.iter().map(|one| &one.service);
+            if is_unknown(&view.all) && times.all(is_unknown) {
+                news.push(
+                    "the servers' execution times exclude that most statements take twice as long; the times of clients vary too much to show less"
+                        .to_owned(),
+                );
             }
             news.extend(common_note(view));
             news.extend(side_notes(view));

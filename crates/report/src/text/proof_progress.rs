@@ -6,7 +6,7 @@ use study::notes::note;
 use study::proof::{Look, Proof, ProofDisplay, ProofJournal, ProofReplays, ProofTrial, SideResult};
 
 use super::proof_text::goal_advice;
-use super::units::{counted, quantity};
+use super::units::{counted, quantity, ratio};
 
 /// Reports a running proof as notes.
 #[derive(Debug, Default)]
@@ -80,6 +80,7 @@ impl ProofNarrator {
                 "There is time for {} blocks at most.{noise}",
                 decision.blocks
             ));
+            note(&smallest_text(journal.smallest_ratio(goal)));
             if let Some(text) = goal_advice(goal, &journal.goal_noise(statements)) {
                 note(&text);
             }
@@ -112,6 +113,19 @@ impl ProofNarrator {
             }
         }
         self.results = results;
+    }
+}
+
+/// Describes the smallest difference that a proof is expected to show.
+fn smallest_text(smallest: Option<f64>) -> String {
+    match smallest {
+        Some(by) => format!(
+            "With that, they show changes from about × {} or × {} on; a change of work shows earlier.",
+            ratio(1.0 / by),
+            ratio(by)
+        ),
+        None => "They show a change only if a counter of work changes with it, or by far: too few blocks fit. Give more --time-budget."
+            .to_owned(),
     }
 }
 

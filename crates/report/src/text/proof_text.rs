@@ -249,9 +249,10 @@ fn extent(view: &ProofReport) -> String {
     );
     if let (Some(noise), Some(shows)) = (view.noise, view.shows) {
         text.push_str(&format!(
-            "; unchanged runs differ by {}, with which all blocks show differences from about {} on",
+            "; unchanged runs differ by {}, with which all blocks show changes from about × {} or × {} on",
             percent(noise, 1.0),
-            percent(shows, 1.0)
+            ratio(1.0 / (1.0 + shows)),
+            ratio(1.0 + shows)
         ));
     }
     text.push_str(&format!("; order of seed {}", view.seed));
@@ -286,10 +287,17 @@ pub(crate) fn goal_advice(chosen: Goal, noise: &[GoalNoise]) -> Option<String> {
 /// Describes why a change lost at once, or what an unproven verdict lacks.
 fn basis_text(side: &ProofSideReport) -> &'static str {
     let last = side.interim_analyses.last();
+    let is_by_processor = last.is_some_and(|last| {
+        let is_clear = last.effect.low > 1.0 || last.effect.high < 1.0;
+        last.support == WorkSupport::SupportedByProcessor && !is_clear
+    });
     let unsupported = last.filter(|last| last.support == WorkSupport::Unsupported);
     match unsupported {
         _ if side.is_harmful => {
             ": every run with it was far worse than all unchanged ones, so it had no further runs"
+        }
+        _ if is_by_processor && matches!(side.verdict, Verdict::Won | Verdict::Lost) => {
+            ": by its work and the server's CPU time, which are clear; the times that clients waited vary too much to show it"
         }
         Some(last)
             if side.verdict == Verdict::NotProven

@@ -89,7 +89,8 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
            WHERE a.attrelid = k.oid AND a.attnum > 0 AND NOT a.attisdropped) END, \
          k.in_all, k.closed, \
          CASE WHEN NOT k.closed THEN pg_catalog.pg_get_expr(k.relpartbound, k.oid) END, {HAS_STATISTICS}, \
-         {ANALYSED_AGO}, pg_catalog.pg_stat_get_mod_since_analyze(k.oid) \
+         {ANALYSED_AGO}, CASE WHEN {COUNTS_MAY_BE_LATE} THEN NULL \
+           ELSE pg_catalog.pg_stat_get_mod_since_analyze(k.oid) END \
          FROM (SELECT {CLASS_COLUMNS} {closed} AS closed, count(*) OVER () AS in_all \
            FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
            WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND {OWN_SCHEMAS} \
@@ -114,6 +115,14 @@ const HAS_STATISTICS: &str = "CASE WHEN k.relkind IN ('r', 'p', 'm', 'f') \
 const ANALYSED_AGO: &str = "extract(epoch FROM now() - greatest(\
      pg_catalog.pg_stat_get_last_analyze_time(k.oid), \
      pg_catalog.pg_stat_get_last_autoanalyze_time(k.oid)))::bigint";
+
+/// Whether the rows changed since ANALYZE may be rows changed before it. A session sends its counts a second later or when
+/// it is idle (`PGSTAT_MIN_INTERVAL` in pgstat.c), also after the ANALYZE of the same session set them to zero. A table
+/// that has as many blocks as ANALYZE found and was analysed within the last minutes is not called changed.
+const COUNTS_MAY_BE_LATE: &str = "NOT k.closed AND k.relkind IN ('r', 'm') \
+     AND now() - greatest(pg_catalog.pg_stat_get_last_analyze_time(k.oid), \
+       pg_catalog.pg_stat_get_last_autoanalyze_time(k.oid)) < interval '10 minutes' \
+     AND k.relpages = pg_catalog.pg_relation_size(k.oid) / pg_catalog.current_setting('block_size')::bigint";
 
 /// Query of the relations that another session has an exclusive lock on, or waits for one.
 const LOCKED_RELATIONS: &str = "SELECT l.relation FROM pg_catalog.pg_locks l \

@@ -20,7 +20,12 @@ const SCHEMA: &str = "
     CREATE TRIGGER tag BEFORE INSERT ON client FOR EACH ROW EXECUTE PROCEDURE tag();
     CREATE TRIGGER off BEFORE DELETE ON client FOR EACH ROW EXECUTE PROCEDURE tag();
     ALTER TABLE client DISABLE TRIGGER off;
-    ANALYZE client";
+    ANALYZE client;
+    CREATE TABLE fresh AS SELECT n FROM generate_series(1, 20000) n;
+    ANALYZE fresh;
+    CREATE TABLE grown AS SELECT n FROM generate_series(1, 20000) n;
+    ANALYZE grown;
+    INSERT INTO grown SELECT n FROM generate_series(1, 20000) n";
 
 fn read_facts(major: u16) -> Facts {
     let (_sandbox, endpoint) = test_support::server().major(major).start();
@@ -71,6 +76,14 @@ fn facts_have_collations_functions_triggers_and_statistics_on_each_version() {
             (forgotten.has_statistics, forgotten.analysed_ago_s),
             (Some(false), None),
             "{major}"
+        );
+        // The counts of a session come after its ANALYZE.
+        let fresh = relation(&facts, "fresh").changed_since_analyze;
+        assert!(fresh.is_none_or(|rows| rows == 0), "{major}: {fresh:?}");
+        let grown = relation(&facts, "grown").changed_since_analyze;
+        assert!(
+            grown.is_some_and(|rows| rows >= 20_000),
+            "{major}: {grown:?}"
         );
         let part = relation(&facts, "part_2026");
         let bound = "FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')";

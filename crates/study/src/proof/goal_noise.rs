@@ -1,6 +1,6 @@
 //! Noise of each goal between unchanged runs, to recommend the goal that shows the smallest difference.
 
-use compare::proof::Goal;
+use compare::proof::{Goal, WorkSupport, half_width, plan_interim_looks};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,6 +34,31 @@ impl ProofJournal {
         let mut all: Vec<GoalNoise> = Goal::ALL.into_iter().filter_map(noise_of).collect();
         all.sort_by(|a, b| a.noise.total_cmp(&b.noise));
         all
+    }
+}
+
+impl ProofJournal {
+    /// Returns the smallest ratio above 1 that all planned blocks are expected to show, by the noise of the unchanged runs;
+    /// `None` before the decision, or if they cannot show any. It is the same after each run.
+    ///
+    /// Without a goal of work no counter may support the change, so the stricter rule counts.
+    pub fn smallest_ratio(&self, goal: Goal) -> Option<f64> {
+        let decision = self.decision()?;
+        let look = plan_interim_looks(decision.blocks).pop()?;
+        let support = match goal.is_work() {
+            true => WorkSupport::Supported,
+            false => WorkSupport::Unsupported,
+        };
+        let mut unchanged = self.records().filter(|one| one.trial.block == 0);
+        let is_load_adjusted = !goal.is_work() && unchanged.all(|one| one.numbers.load().is_some());
+        let reach = half_width(
+            decision.deviation?,
+            decision.blocks,
+            look.error,
+            support,
+            is_load_adjusted,
+        )?;
+        Some((reach + self.plan().margin.ln_1p()).exp())
     }
 }
 

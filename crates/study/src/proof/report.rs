@@ -58,7 +58,7 @@ pub struct ProofReport {
     pub noise: Option<f64>,
     /// Noise of every goal between these runs, the least first.
     pub goal_noise: Vec<GoalNoise>,
-    /// Smallest difference, as a share, that all blocks together can show at this noise.
+    /// Smallest change that all blocks together can show at this noise: the ratio less 1.
     pub shows: Option<f64>,
     /// Maximum number of blocks, fixed before the first; 0 if it was not fixed.
     pub blocks_planned: u32,

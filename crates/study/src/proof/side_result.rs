@@ -97,6 +97,12 @@ impl ProofJournal {
         WorkCounter::ALL.into_iter().filter_map(effect_on).collect()
     }
 
+    /// Returns the effect on the server's processor time, if every run has it.
+    fn processor_effect(&self, side: usize, blocks: usize, error: f64) -> Option<Effect> {
+        let all = self.blocks_with(side, &|numbers| numbers.of(Goal::Cpu, 1));
+        effect(all.get(..blocks)?, error)
+    }
+
     /// Returns the first block in which each run of a side was far worse than every unchanged run before it, and the
     /// effect. Later runs do not change it.
     fn harm(&self, side: usize, goal: Goal, statements: u64) -> Option<(u32, Effect)> {
@@ -182,7 +188,9 @@ impl ProofJournal {
             if let Some(effect) = effect(&blocks[..at as usize], error) {
                 let margin = self.plan().margin;
                 let work = self.work_effects(side, at as usize);
-                let support = support_by_work(goal, effect.ratio, &work, margin);
+                let processor = self.processor_effect(side, at as usize, error);
+                let support =
+                    support_by_work(goal, effect.ratio, &work, processor.as_ref(), margin);
                 let verdict = verdict(&effect, goal, margin, support);
                 result.looks.push(Look {
                     effect,

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ::compare::proof::{
-    ERROR, Effect, Goal, Verdict, WorkSupport, effect, half_width, plan_interim_looks,
-    support_by_work, verdict,
+    ERROR, Effect, Goal, Verdict, WorkSupport, effect, support_by_work, verdict,
 };
 use ::compare::{
     CompareOptions, Comparison, Direction, Finding, InsufficientData, StatementComparison,
@@ -60,23 +59,7 @@ pub fn summarise(
     let decision = journal.decision();
     let noise = decision.and_then(|one| one.deviation);
     let planned = decision.map_or(0, |one| one.blocks);
-    let last = plan_interim_looks(planned).last().map(|look| look.error);
-    let mut sides = 1..plan.sides.len();
-    let is_supported = goal.is_work()
-        || sides.any(|side| {
-            let blocks = results[side - 1].blocks as usize;
-            !journal.work_effects(side, blocks).is_empty()
-        });
-    let support = match is_supported {
-        true => WorkSupport::Supported,
-        false => WorkSupport::Unsupported,
-    };
-    let mut looks = results.iter().flat_map(|one| &one.looks);
-    let is_load_adjusted = looks.any(|look| look.effect.is_load_adjusted);
-    let shows = noise.zip(last).and_then(|(noise, error)| {
-        let reach = half_width(noise, planned, error, support, is_load_adjusted)?;
-        Some((reach + plan.margin.ln_1p()).exp_m1())
-    });
+    let shows = journal.smallest_ratio(goal).map(|ratio| ratio - 1.0);
     let is_clear = results.iter().all(|one| one.verdict().is_clear());
     let done = journal.records().map(|one| one.trial.block).max();
     let ended = match (ended, decision.and_then(|one| one.ended)) {
@@ -372,7 +355,7 @@ fn numbers(
         let effect = blocks.and_then(|blocks| effect(&blocks, ERROR));
         let moved = effect.as_ref().and_then(|effect| {
             let work = journal.work_effects(side, effect.blocks as usize);
-            let support = support_by_work(measure.like, effect.ratio, &work, margin);
+            let support = support_by_work(measure.like, effect.ratio, &work, None, margin);
             movement(effect, measure.like, margin, support)
         });
         Some(ProofNumber {

@@ -30,6 +30,7 @@ use time_breakdown::time_model::TimeChange;
 use workload::Literals;
 
 use super::facts::SideFacts;
+use super::pairing::{ObservationUnit, Pairing};
 
 /// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +43,8 @@ pub struct CompareOptions {
     pub threads: usize,
     /// Whether messages and plans keep values of the user's data.
     pub literals: Literals,
+    /// Treatment of runs that were made in pairs.
+    pub pairing: Pairing,
 }
 
 impl Default for CompareOptions {
@@ -51,6 +54,7 @@ impl Default for CompareOptions {
             false_discovery_rate: FALSE_DISCOVERY_RATE,
             threads: 1,
             literals: Literals::Hidden,
+            pairing: Pairing::Recorded,
         }
     }
 }
@@ -85,6 +89,8 @@ pub struct Comparison {
     pub false_discovery_rate: f64,
     /// Whether the same stretches of the workload were compared with each other.
     pub paired: bool,
+    /// Unit of observation.
+    pub unit: ObservationUnit,
     /// Change that all statements of the runs share; `null` if too few have the same work.
     pub common: Option<CommonChange>,
     /// Differences between runs of the same server; `null` if each side has one run and none were given.

@@ -15,6 +15,7 @@
 mod comparison;
 mod facts;
 mod noise;
+mod pairing;
 mod parallel;
 mod times;
 mod verdict;
@@ -38,6 +39,7 @@ pub use comparison::{
     TimesComparison, Verdict,
 };
 pub use facts::{RunFacts, SideFacts};
+pub use pairing::{ObservationUnit, Pairing};
 use parallel::map_in_parallel;
 use statistics::INTERVAL_LEVEL_PERCENT;
 use statistics::LatencySummary;
@@ -60,6 +62,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         !before.is_empty() && !after.is_empty(),
         "a comparison needs a run on either side"
     );
+    let unit = options.pairing.unit(&mut before, &mut after);
     let paired = times::same_stretches(before.iter().chain(&after));
     times::widen(before.iter_mut().chain(&mut after));
     let noise_model = noise::estimate_noise(noise, options);
@@ -69,6 +72,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         before: &before,
         after: &after,
         draws: Draws::new(before.len() + after.len(), used, paired),
+        unit,
         used,
         detailed: statements_with_details(&fingerprints, &before, &after),
     };
@@ -120,6 +124,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         before: facts::side_facts(&before, response.before),
         after: facts::side_facts(&after, response.after),
         paired,
+        unit,
         noise: noise_model
             .as_ref()
             .map(|model| model.noise.clone())
@@ -151,6 +156,7 @@ struct Comparer<'a> {
     before: &'a [RunStats],
     after: &'a [RunStats],
     draws: Draws,
+    unit: ObservationUnit,
     /// Number of stretches up to the last that is not empty.
     used: usize,
     /// Statements that get details.
@@ -174,6 +180,7 @@ impl Comparer<'_> {
             after: times(self.after),
             draws: &self.draws,
             seed: fingerprint.0,
+            unit: self.unit,
         }
     }
 
@@ -184,6 +191,7 @@ impl Comparer<'_> {
             after: self.after.iter().map(series).collect(),
             draws: &self.draws,
             seed,
+            unit: self.unit,
         }
     }
 

@@ -6,11 +6,11 @@ use crate::run_stats::RunStats;
 use statistics::bootstrap::{Draws, MEASURES};
 use statistics::series::Series;
 
-use super::WHOLES;
 use super::comparison::{CompareOptions, Noise, NoiseSource};
 use super::facts;
 use super::parallel::map_in_parallel;
 use super::times::{SampledSides, Sides, same_stretches, widen};
+use super::{ObservationUnit, WHOLES};
 
 /// Percentage of statements whose certain differences determine the overall noise.
 const STATEMENTS_PERCENT: usize = 95;
@@ -57,6 +57,7 @@ pub(super) fn estimate_noise(
                 before: of(first).into_iter().collect(),
                 after: of(other).into_iter().collect(),
                 draws: &draws,
+                unit: ObservationUnit::Run,
                 seed,
             });
             let ratios = sampled.measure((1, 1)).estimates.ratios.as_array();

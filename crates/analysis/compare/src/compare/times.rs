@@ -16,9 +16,9 @@ use statistics::timeline::Timeline;
 use statistics::variance_components::{RunLogarithms, VarianceComponents};
 use statistics::{INTERVAL_LEVEL_PERCENT, Interval, Ratio};
 
-use super::CompareOptions;
 use super::noise::NoiseModel;
 use super::parallel::map_in_parallel;
+use super::{CompareOptions, ObservationUnit};
 use super::{Noise, NoiseSource};
 
 /// Maximum number of refinements of small p-values.
@@ -52,6 +52,7 @@ pub(super) struct Sides<'a> {
     pub(super) after: Vec<&'a Series>,
     pub(super) draws: &'a Draws,
     pub(super) seed: u64,
+    pub(super) unit: ObservationUnit,
 }
 
 /// Sides prepared for resampling.
@@ -70,6 +71,8 @@ pub(super) struct Measurement {
     pub(super) estimates: RatioEstimates,
     pub(super) block_bits: u32,
     pub(super) seed: u64,
+    /// Whether the pair of runs is the unit.
+    pub(super) is_paired: bool,
     pub(super) anomalies: Vec<Anomaly>,
     pub(super) details: Option<Details>,
 }
@@ -125,6 +128,7 @@ impl<'a> SampledSides<'a> {
             estimates: ratios(&self.before, &self.after, draws, request),
             block_bits,
             seed,
+            is_paired: self.sides.unit == ObservationUnit::Pair,
             ..Measurement::default()
         }
     }
@@ -220,6 +224,7 @@ impl Measurement {
             before: logs(before)?,
             after: logs(after)?,
             variance_within: self.estimates.variance_within[measure]?,
+            is_paired: self.is_paired,
         })
     }
 

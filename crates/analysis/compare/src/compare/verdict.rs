@@ -1,6 +1,8 @@
 //! Computes the verdict of a comparison.
 
-use crate::cause::{COMMON_NOTICEABLE, Direction, JudgementContext, is_noticeable, judge_change};
+use crate::cause::{
+    COMMON_NOTICEABLE, Direction, JudgementContext, excludes_doubling, is_noticeable, judge_change,
+};
 use crate::error_change::{ErrorChange, judge_origins};
 use crate::judgement::Finding;
 use statistics::LatencySummary;
@@ -22,6 +24,9 @@ const OVERALL_RUNS_MIN: usize = 3;
 /// make other processes use more.
 const MACHINE_LOST_MORE: f64 = 0.1;
 
+/// Share of the execution time that statements must have whose doubling is excluded, so that the verdict can rest on them.
+const MOST_OF_THE_TIME: f64 = 0.9;
+
 impl Comparison {
     /// Judges the changes of all statements, and the comparison. Plans that are added later change both.
     pub(crate) fn judge(&mut self) {
@@ -32,6 +37,7 @@ impl Comparison {
             is_noise_known: self.is_noise_known(),
             margin: self.margin,
             all_ns: self.time_before_ns(),
+            runs_before: self.before.runs.len() as f64,
         };
         let changes: Vec<_> = self
             .statements
@@ -92,10 +98,28 @@ impl Comparison {
         let is_known =
             |times: &TimesComparison| !matches!(times.finding, Finding::InsufficientData { .. });
         let faster = count(&|one| one.change.is_cause(Direction::Faster));
-        if faster == 0 && !is_known(&self.all) && count(&|one| is_known(&one.service)) == 0 {
+        let is_unknown = !is_known(&self.all) && count(&|one| is_known(&one.service)) == 0;
+        if faster == 0 && is_unknown && !self.excludes_doubling() {
             return inconclusive(InconclusiveReason::TooLittleData);
         }
         Verdict::NoRegression { faster }
+    }
+
+    /// Whether the servers' statistics exclude that statements with most of the execution time take twice as long. Clients
+    /// on a busy machine may vary too much to show anything, and the servers' counters still do.
+    pub fn excludes_doubling(&self) -> bool {
+        let (mut all_ns, mut shown_ns) = (0.0, 0.0);
+        for one in &self.statements {
+            let Some(work) = &one.work else {
+                continue;
+            };
+            let ns = work.before.exec_ns * work.before.calls as f64;
+            all_ns += ns;
+            if excludes_doubling(one, self.common.as_ref()) {
+                shown_ns += ns;
+            }
+        }
+        shown_ns > MOST_OF_THE_TIME * all_ns
     }
 
     /// Whether runs of the same server tell by how much a run as a whole differs.

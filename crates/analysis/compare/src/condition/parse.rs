@@ -221,6 +221,10 @@ impl<'a> Parser<'a> {
             Kind::Ratio if value.ratio() < 0.0 => {
                 Err(self.fault(at, "no ratio is below 0: -100% is 0x; give a greater one"))
             }
+            Kind::Share if !(0.0..=1.0).contains(&value.measured(kind)) => Err(self.fault(
+                at,
+                format!("no share is below 0% or above 100%; write such as {example}"),
+            )),
             _ => Ok(Test::Number(quantity, operator, value)),
         }
     }

@@ -122,6 +122,16 @@ fn invalid_conditions_report_fault_and_position() {
         ("fingerprint = 'x'", "16 hexadecimal digits", "'x'"),
         ("p99 > 2x & slower", "'&' has no meaning here", "&"),
         ("p99 > -200%", "no ratio is below 0", "-200%"),
+        (
+            "failure_rate > 150%",
+            "no share is below 0% or above 100%",
+            "150%",
+        ),
+        (
+            "divergence > 101%",
+            "no share is below 0% or above 100%",
+            "101%",
+        ),
         ("p99 > 1.2.3x", "is no number", "1.2.3"),
         ("failure_rate > 0.5", "a share in %", "0.5"),
     ] {
@@ -206,6 +216,12 @@ fn number() -> impl Strategy<Value = Test> {
             )
         })
         .prop_map(|(quantity, operator, number, unit)| {
+            let value = Value { number, unit };
+            // No share is above 100 %.
+            let number = match value.kind(quantity.name) {
+                Some(Kind::Share) => number % 100.0,
+                _ => number,
+            };
             Test::Number(quantity, operator, Value { number, unit })
         })
 }

@@ -228,7 +228,7 @@ pub fn half_width(
     is_load_adjusted: bool,
 ) -> Option<f64> {
     let (blocks_min, error) = match support {
-        WorkSupport::Supported => (BLOCKS_MIN, error),
+        WorkSupport::Supported | WorkSupport::SupportedByProcessor => (BLOCKS_MIN, error),
         WorkSupport::Unsupported => (BLOCKS_MIN_UNSUPPORTED, error * UNSUPPORTED_ERROR),
     };
     if blocks < blocks_min {

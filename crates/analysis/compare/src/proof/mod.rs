@@ -68,6 +68,9 @@ impl Verdict {
 pub enum WorkSupport {
     /// The goal is a counter of work itself, or one changed clearly in the same direction.
     Supported,
+    /// A counter of work and the server's processor time both changed clearly in the same direction. Times of clients on a
+    /// busy machine may be too noisy to show what these do.
+    SupportedByProcessor,
     /// No counter of work changed in the same direction, or none is known.
     Unsupported,
 }
@@ -89,8 +92,12 @@ const UNSUPPORTED_ERROR: f64 = 0.2;
 /// error.
 pub fn verdict(effect: &Effect, goal: Goal, margin: f64, support: WorkSupport) -> Verdict {
     let found = verdict_by_interval(effect, goal, margin);
-    if found == Verdict::Same || support == WorkSupport::Supported {
-        return found;
+    match support {
+        WorkSupport::Supported => return found,
+        WorkSupport::SupportedByProcessor if found != Verdict::NotProven => return found,
+        WorkSupport::SupportedByProcessor => return verdict_by_estimate(effect, goal, margin),
+        WorkSupport::Unsupported if found == Verdict::Same => return found,
+        WorkSupport::Unsupported => {}
     }
     let strict = effect.with_error(effect.error * UNSUPPORTED_ERROR);
     let is_proven = effect.blocks >= BLOCKS_MIN_UNSUPPORTED
@@ -99,6 +106,15 @@ pub fn verdict(effect: &Effect, goal: Goal, margin: f64, support: WorkSupport) -
     match is_proven {
         true => found,
         false => Verdict::NotProven,
+    }
+}
+
+/// Judges by the estimate alone. Others must have shown the direction.
+fn verdict_by_estimate(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
+    let estimate = Effect::of_bounds([effect.ratio; 3], effect.blocks);
+    match verdict_by_interval(&estimate, goal, margin) {
+        Verdict::Same => Verdict::NotProven,
+        found => found,
     }
 }
 
@@ -119,15 +135,27 @@ fn verdict_by_interval(effect: &Effect, goal: Goal, margin: f64) -> Verdict {
     }
 }
 
-/// Whether counters of work, which are worse the greater they are, support a ratio of the goal.
-pub fn support_by_work(goal: Goal, ratio: f64, work: &[Effect], margin: f64) -> WorkSupport {
+/// Whether counters of work, which are worse the greater they are, support a ratio of the goal. The server's processor time
+/// is a witness for the total of response times, of which it is a part, and not for quantiles.
+pub fn support_by_work(
+    goal: Goal,
+    ratio: f64,
+    work: &[Effect],
+    processor: Option<&Effect>,
+    margin: f64,
+) -> WorkSupport {
     let is_better = (ratio < 1.0) != goal.more_is_better();
     let wanted = match is_better {
         true => Verdict::Won,
         false => Verdict::Lost,
     };
     let agrees = |one: &Effect| verdict_by_interval(one, Goal::Blocks, margin) == wanted;
+    let is_part = |one: &&Effect| {
+        let strict = one.with_error(one.error * UNSUPPORTED_ERROR);
+        goal == Goal::Total && agrees(&strict)
+    };
     match goal.is_work() || work.iter().any(agrees) {
+        true if processor.filter(is_part).is_some() => WorkSupport::SupportedByProcessor,
         true => WorkSupport::Supported,
         false => WorkSupport::Unsupported,
     }

@@ -304,8 +304,46 @@ fn useless_setting_in_the_recorded_hump_and_trough_is_not_won() {
     assert_eq!(judge(WorkSupport::Unsupported), Verdict::NotProven);
     let same_blocks = [block([1_000.0, 1_002.0], [1_001.0, 1_000.0]); 2];
     let work = [effect(&same_blocks, ERROR).unwrap()];
-    let support = support_by_work(Goal::Total, found.ratio, &work, 0.05);
+    let support = support_by_work(Goal::Total, found.ratio, &work, None, 0.05);
     assert_eq!(support, WorkSupport::Unsupported);
+}
+
+#[test]
+fn processor_time_and_work_together_show_what_noisy_times_cannot() {
+    let blocks = |factor: f64, noise: [f64; 4]| -> Vec<PairedBlock> {
+        let block = |number: usize| {
+            let at = |run: usize| noise[(run + number) % 4];
+            PairedBlock {
+                before: [at(0), at(2)],
+                after: [factor * at(1), factor * at(3)],
+                loads: None,
+            }
+        };
+        (0..4).map(block).collect()
+    };
+    let noisy = effect(&blocks(2.0, [1.0, 1.4, 9.0, 5.0]), ERROR).unwrap();
+    let clear = |factor| effect(&blocks(factor, [1.0, 1.01, 1.02, 1.0]), ERROR).unwrap();
+    let judge = |goal, work: &Effect, processor: Option<&Effect>| {
+        let support = support_by_work(goal, noisy.ratio, &[*work], processor, 0.05);
+        verdict(&noisy, goal, 0.05, support)
+    };
+    let (more, same, less) = (clear(2.1), clear(1.0), clear(0.5));
+    assert_eq!(judge(Goal::Total, &more, Some(&more)), Verdict::Lost);
+    // Either alone shows nothing, nor do they if they disagree.
+    assert_eq!(judge(Goal::Total, &more, None), Verdict::NotProven);
+    for (work, processor) in [
+        (&same, &more),
+        (&more, &same),
+        (&more, &less),
+        (&less, &less),
+    ] {
+        assert_eq!(
+            judge(Goal::Total, work, Some(processor)),
+            Verdict::NotProven
+        );
+    }
+    // A quantile may change otherwise than the total.
+    assert_eq!(judge(Goal::P99, &more, Some(&more)), Verdict::NotProven);
 }
 
 #[test]

@@ -78,6 +78,32 @@ pub struct TargetNote {
 }
 
 impl TargetsComparison {
+    /// Returns the first difference that two runs of one unchanged server do not have; `None` if there is none, as far as
+    /// is known.
+    pub fn first_difference(&self) -> Option<String> {
+        let setting = self.settings.iter();
+        let mut setting = setting.filter(|one| one.bearing != SettingArea::Place);
+        let objects = [
+            ("database", &self.databases),
+            ("extension", &self.extensions),
+            ("relation", &self.relations),
+            ("function", &self.functions),
+            ("trigger", &self.triggers),
+        ];
+        let object = objects
+            .into_iter()
+            .find_map(|(kind, all)| Some(format!("{kind} {}", all.first()?.name)));
+        let build = self.build.first();
+        build
+            .map(|one| format!("build: {}", one.what))
+            .or_else(|| setting.next().map(|one| format!("setting {}", one.name)))
+            .or(object)
+            .or_else(|| {
+                let index = self.indexes.first()?;
+                Some(format!("index {}", index.name))
+            })
+    }
+
     fn is_same(&self) -> bool {
         let matters = |one: &&SettingDifference| one.bearing != SettingArea::Place;
         self.settings.iter().find(matters).is_none()

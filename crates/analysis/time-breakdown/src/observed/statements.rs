@@ -61,12 +61,22 @@ pub struct StatementTotals {
     pub wal_bytes: Option<u64>,
     /// Full-page images in it; `None` if not tracked.
     pub wal_full_pages: Option<u64>,
+    /// Sum of the squares of the execution times, in square microseconds; `None` if not tracked.
+    pub exec_square_us2: Option<u64>,
+    /// Functions that were JIT-compiled; `None` if not tracked.
+    pub jit_functions: Option<u64>,
+    /// Time of JIT compilation, in nanoseconds, which is part of the execution time; `None` if not tracked.
+    pub jit_ns: Option<u64>,
+    /// Parallel workers that plans asked for; `None` if not tracked.
+    pub workers_planned: Option<u64>,
+    /// Parallel workers that were launched; `None` if not tracked.
+    pub workers_launched: Option<u64>,
 }
 
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (None, None) => None,
-        (one, other) => Some(one.unwrap_or(0) + other.unwrap_or(0)),
+        (one, other) => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
     }
 }
 
@@ -86,6 +96,11 @@ impl StatementTotals {
         self.wal_records = sum(self.wal_records, other.wal_records);
         self.wal_bytes = sum(self.wal_bytes, other.wal_bytes);
         self.wal_full_pages = sum(self.wal_full_pages, other.wal_full_pages);
+        self.exec_square_us2 = sum(self.exec_square_us2, other.exec_square_us2);
+        self.jit_functions = sum(self.jit_functions, other.jit_functions);
+        self.jit_ns = sum(self.jit_ns, other.jit_ns);
+        self.workers_planned = sum(self.workers_planned, other.workers_planned);
+        self.workers_launched = sum(self.workers_launched, other.workers_launched);
     }
 
     /// Adds the counts of an entry between two readings.
@@ -104,6 +119,11 @@ impl StatementTotals {
             wal_records: row.wal_records,
             wal_bytes: row.wal_bytes,
             wal_full_pages: row.wal_full_pages,
+            exec_square_us2: row.exec_square_us2,
+            jit_functions: row.jit_functions,
+            jit_ns: row.jit_ns,
+            workers_planned: row.workers_planned,
+            workers_launched: row.workers_launched,
         });
     }
 }

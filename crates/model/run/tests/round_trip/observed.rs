@@ -75,6 +75,11 @@ fn statistics() -> [StatementStatistics; 2] {
         wal_records: Some(15),
         wal_full_pages: Some(16),
         wal_bytes: Some(17),
+        jit_functions: Some(18),
+        jit_ns: Some(19),
+        workers_planned: Some(20),
+        workers_launched: Some(21),
+        exec_square_us2: Some(22),
         ..hidden.clone()
     };
     [hidden, full]

@@ -3,7 +3,8 @@
 //!
 //! Columns are queried, since they differ between versions: `total_time` became `total_exec_time` in 1.8,
 //! with a new `total_plan_time`; `blk_read_time` became `shared_blk_read_time` in 1.11; `toplevel` was added
-//! in 1.9 (PostgreSQL documentation, F.30, of the versions). Planning is counted with `track_planning` only,
+//! in 1.9, `jit_*` in 1.10 (PostgreSQL 15), `parallel_workers_*` in 1.12 (18) (PostgreSQL documentation, F.30, of the
+//! versions). Planning is counted with `track_planning` only,
 //! which is off by default. Then a statement's time is its execution time, and its planning time is unknown.
 //!
 //! Texts are normalised, so that their fingerprints are those of the workload.
@@ -38,7 +39,7 @@ const HIDDEN: &str = "<insufficient privilege>";
 const SQUASHED: &str = "/*, ... */";
 
 /// Counters, with their column names in the versions of the extension, the newest first.
-const NUMBERS: [&[&str]; 20] = [
+const NUMBERS: [&[&str]; 28] = [
     &["calls"],
     &["plans"],
     &["total_plan_time"],
@@ -59,9 +60,26 @@ const NUMBERS: [&[&str]; 20] = [
     &["wal_records"],
     &["wal_fpi"],
     &["wal_bytes"],
+    &["jit_functions"],
+    &["jit_generation_time"],
+    &["jit_inlining_time"],
+    &["jit_optimization_time"],
+    &["jit_emission_time"],
+    &["parallel_workers_to_launch"],
+    &["parallel_workers_launched"],
+    &["stddev_exec_time", "stddev_time"],
 ];
 const CALLS: usize = 0;
 const PLANS: usize = 1;
+/// Number of compiled functions. The times of the four steps of compilation follow: generation (which includes the
+/// deforming of tuples), inlining, optimisation and emission.
+const JIT_FUNCTIONS: usize = 20;
+/// Number of planned parallel workers. That of the launched ones follows.
+const WORKERS: usize = 25;
+/// Standard deviation of the execution time. Readings hold the sum of its squares instead, which adds up.
+const DEVIATION: usize = 27;
+/// Time of execution.
+const EXECUTION: usize = 3;
 /// Number of key columns of an entry: query id, database, role, top level.
 const KEY_COLUMNS: usize = 4;
 
@@ -104,6 +122,15 @@ struct Tracking {
     planning: bool,
     /// Statements within functions.
     nested: bool,
+}
+
+/// Returns the sum of squares of executions, in square milliseconds, of their number, their total time and the standard
+/// deviation of the population, as the extension counts it (Welford's method in `pgss_store`).
+fn sum_of_squares(calls: f64, total_ms: f64, deviation_ms: f64) -> f64 {
+    match calls > 0.0 {
+        true => calls * deviation_ms.powi(2) + total_ms.powi(2) / calls,
+        false => 0.0,
+    }
 }
 
 /// Reads `pg_stat_statements`.
@@ -166,8 +193,14 @@ impl StatementsProbe {
             };
             let counts = entries.entry(key).or_default();
             counts.entries += 1;
+            let number = |place: usize| column_number(row, KEY_COLUMNS + place).unwrap_or(0.0);
             for (place, sum) in counts.numbers.iter_mut().enumerate() {
-                *sum += column_number::<f64>(row, KEY_COLUMNS + place).unwrap_or(0.0);
+                *sum += match place {
+                    DEVIATION => {
+                        sum_of_squares(number(CALLS), number(EXECUTION), number(DEVIATION))
+                    }
+                    _ => number(place),
+                };
             }
         }
         Ok(Reading {
@@ -315,7 +348,8 @@ impl StatementsProbe {
             calls: count(CALLS),
             plans: self.tracking.planning.then(|| count(PLANS)),
             plan_ns: self.tracking.planning.then(|| ns(2)),
-            exec_ns: ns(3),
+            exec_ns: ns(EXECUTION),
+            exec_square_us2: optional(DEVIATION).map(|_| (gained.numbers[DEVIATION] * 1e6) as u64),
             rows: count(4),
             shared_hit: count(5),
             shared_read: count(6),
@@ -329,6 +363,12 @@ impl StatementsProbe {
             wal_records: optional(17),
             wal_full_pages: optional(18),
             wal_bytes: optional(19),
+            jit_functions: optional(JIT_FUNCTIONS),
+            jit_ns: self.columns[JIT_FUNCTIONS]
+                .is_some()
+                .then(|| (JIT_FUNCTIONS + 1..=JIT_FUNCTIONS + 4).map(ns).sum()),
+            workers_planned: optional(WORKERS),
+            workers_launched: optional(WORKERS + 1),
         })
     }
 

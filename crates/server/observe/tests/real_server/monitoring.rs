@@ -377,6 +377,50 @@ fn statements_within_others_that_count_twice_are_said() {
     assert!(!said("ALTER EXTENSION pg_stat_statements UPDATE"));
 }
 
+/// Statement that is compiled and planned with workers if its session wants both at any cost.
+const COMPILED: &str = "SELECT sum(n * 2) FROM many WHERE n % 7 = 3";
+
+#[test]
+fn compilation_and_parallel_workers_are_counted_from_their_versions() {
+    for &major in test_support::versions(&[13, 15, 18]) {
+        let server = Server::with(major, &WITH_STATEMENTS[..1]);
+        let mut client = server.client();
+        client
+            .batch_execute(
+                "CREATE EXTENSION pg_stat_statements;
+                 CREATE TABLE many AS SELECT generate_series(1, 100000) AS n; ANALYZE many",
+            )
+            .unwrap();
+        let rows = client
+            .query("SELECT pg_catalog.pg_jit_available()", &[])
+            .unwrap();
+        let can_compile: bool = rows[0].get(0);
+        let seen = watched(&server, "postgres", &MonitorOptions::default(), |server| {
+            let wanted = "SET jit = on; SET jit_above_cost = 0; SET parallel_setup_cost = 0;
+                 SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+                 SET max_parallel_workers_per_gather = 2";
+            let mut client = server.client();
+            client.batch_execute(wanted).unwrap();
+            client.query(COMPILED, &[]).unwrap();
+        });
+        let of = fingerprint(COMPILED);
+        let row = seen
+            .statistics
+            .iter()
+            .find(|row| row.fingerprint == Some(of));
+        let row = row.unwrap_or_else(|| panic!("{major}: it was not counted"));
+        let compiled = (row.jit_functions, row.jit_ns);
+        match (major >= 15, can_compile) {
+            (false, _) => assert_eq!(compiled, (None, None), "{major}"),
+            (true, false) => assert_eq!(compiled, (Some(0), Some(0)), "{major}"),
+            (true, true) => assert!(compiled > (Some(0), Some(0)), "{major}: {compiled:?}"),
+        }
+        let planned = (major >= 18).then_some(2);
+        assert_eq!(row.workers_planned, planned, "{major}");
+        assert_eq!(row.workers_launched, planned, "{major}");
+    }
+}
+
 #[test]
 fn hidden_data_of_a_role_is_noted() {
     // track_planning is off where nobody turns it on.
