@@ -54,7 +54,7 @@ pub fn run(
     let runs = replay_in_pairs(&request, reader, interrupt, &mut display)?;
     if runs.before.is_empty() || runs.after.is_empty() {
         terminal::note(&format!(
-            "The replays were stopped before each side had a run; there is nothing to compare. To go on, {continued}."
+            "The replays were stopped before each side had a run; there is nothing to compare; {continued}."
         ));
         return Ok(ExitStatus::Findings);
     }

@@ -108,10 +108,6 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         .collect();
     set_roles(&mut statements);
     sort_by_added_time(&mut statements);
-    let errors = changes(&before, &after, options.literals);
-    let machine_lost = lost_share(&after)
-        .zip(lost_share(&before))
-        .map(|(after, before)| after - before);
     let mut comparison = Comparison {
         verdict: Verdict::NoRegression { faster: 0 },
         common: None,
@@ -138,8 +134,10 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         connects,
         over_time: facts::over_time(&before, &after, used),
         statements,
-        errors,
-        machine_lost,
+        errors: changes(&before, &after, options.literals),
+        machine_lost: lost_share(&after)
+            .zip(lost_share(&before))
+            .map(|(after, before)| after - before),
         rows: compare_rows(&before, &after),
         warnings: warnings(&before, &after),
         conditions: Vec::new(),
