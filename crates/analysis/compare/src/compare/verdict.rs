@@ -21,7 +21,8 @@ const OVERALL_CALLS_DIFFERENCE: f64 = 0.01;
 const OVERALL_RUNS_MIN: usize = 3;
 
 /// Share of the machine, more after than before, that explains a run that was slower as a whole. A slower server does not
-/// make other processes use more.
+/// make other processes use more. What uses all of the machine takes 1 / (1 − 0.1) = 1.11 times as long then, which is
+/// beyond the default margin.
 const MACHINE_LOST_MORE: f64 = 0.1;
 
 /// Share of the execution time that statements must have whose doubling is excluded, so that the verdict can rest on them.

@@ -82,7 +82,8 @@ pub const BLOCKS_MIN_UNSUPPORTED: u32 = 3;
 /// 1/108.
 const P_VALUE_MAX: f64 = 0.01;
 
-/// Part of a look's error that an interval without support by work may have.
+/// Part of a look's error that an interval without support by work may have. A fifth of [`ERROR`] is [`P_VALUE_MAX`], so
+/// the interval of the last look and the permutation test are equally strict.
 const UNSUPPORTED_ERROR: f64 = 0.2;
 
 /// Judges an effect. Differences up to the share `margin` are ignored: 0.05 is from 1/1.05 to 1.05.
