@@ -111,6 +111,7 @@ struct Counts {
     handed_over: u64,
     learned: u64,
     remapped: u64,
+    values_unknown: u64,
     given_up: Option<String>,
 }
 
@@ -171,7 +172,12 @@ impl ConnectionEvents {
         self.counts().learned += count;
     }
 
-    /// Counts parameters that were replaced by learned values.
+    /// Counts generated values that a statement uses and the server had not returned.
+    pub(crate) fn values_unknown(&self, count: u64) {
+        self.counts().values_unknown += count;
+    }
+
+    /// Counts values that were replaced by learned ones.
     pub(crate) fn remapped(&self, count: u64) {
         self.counts().remapped += count;
     }
@@ -252,7 +258,12 @@ impl ConnectionEvents {
         note("transactions_aborted", counts.transactions_aborted);
         if info.options.contains_key("remap_generated") {
             // Zero is reported as well, since the option was given.
-            for (name, count) in [("learnt", counts.learned), ("remapped", counts.remapped)] {
+            let counts = [
+                ("learnt", counts.learned),
+                ("remapped", counts.remapped),
+                ("generated_unknown", counts.values_unknown),
+            ];
+            for (name, count) in counts {
                 info.options.insert(name.to_owned(), count.to_string());
             }
         }

@@ -1,5 +1,5 @@
-//! Breaks deadlocks of `--order commit`: a statement waits for a commit that waits for a lock of the
-//! statement's own session.
+//! Breaks deadlocks of `--order commit` and `--order dependencies`: a statement waits for an execution that waits for a
+//! lock of the statement's own session.
 //!
 //! The server reports which processes wait for a lock, and which processes hold it. The breaker releases the
 //! statements of the holders before their turn. It runs on its own thread, and has a connection only while a
@@ -12,15 +12,16 @@ use std::time::Duration;
 
 use clock::Clock;
 
-use crate::commit_order::{CommitOrder, WaitingStatement};
+use crate::commit_order::WaitingStatement;
 use crate::connect::{Dialer, QueryConnection};
 use crate::login::Login;
+use crate::statement_order::StatementOrder;
 
 /// Interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Shorter waits are not checked.
 const LONG_WAIT_NS: i64 = 100_000_000;
-/// If no commit finishes for this long and the server has no active process, or shows none, the statements
+/// If no wait ends for this long and the server has no active process, or shows none, the statements
 /// that wait for as long are released.
 const STALL_NS: i64 = 5_000_000_000;
 
@@ -30,9 +31,9 @@ const BLOCKERS_SQL: &str = "SELECT CASE WHEN wait_event_type = 'Lock' \
      count(*) FILTER (WHERE state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock') \
      FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' GROUP BY 1";
 
-/// Thread that releases statements whose waiting blocks the commit that they wait for.
+/// Thread that releases statements whose waiting blocks what they wait for.
 pub(crate) struct DeadlockBreaker<'a> {
-    pub(crate) order: &'a CommitOrder,
+    pub(crate) order: &'a StatementOrder,
     pub(crate) dialer: &'a Arc<Dialer>,
     pub(crate) login: Option<Login>,
     pub(crate) clock: &'a Arc<dyn Clock>,
@@ -44,12 +45,12 @@ impl DeadlockBreaker<'_> {
     /// Checks until the replay is finished.
     pub(crate) fn run(self) {
         let mut questions: Option<QueryConnection<'_>> = None;
-        let (mut mark, mut moved_ns) = (0, 0);
+        let (mut progress, mut moved_ns) = (0, 0);
         while !self.finished.load(Ordering::Acquire) {
             std::thread::sleep(CHECK_INTERVAL);
             let now_ns = self.clock.now_ns() - self.start_ns;
-            if self.order.mark() != mark {
-                mark = self.order.mark();
+            if self.order.progress() != progress {
+                progress = self.order.progress();
                 moved_ns = now_ns;
             }
             let mut waiting = self.order.waiting();

@@ -18,19 +18,22 @@ use run::SkipReason;
 use sql::{Fingerprint, UnrestrictedNames};
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
-use crate::commit_order::{CommitCounter, CommitOrder};
+use crate::captured_deadlocks::replace_victim;
+use crate::commit_order::CommitCounter;
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
+use crate::dependencies::DependencyTracker;
 use crate::encode::Encoder;
 use crate::epoll;
 use crate::event_stream::EventStream;
+use crate::generated::{FollowedValues, UsedValue, Value, ValueTracker};
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::{Action, Job};
 use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
 use crate::read_only_filter::ReadOnlyFilter;
-use crate::remap::ExpectedRow;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
+use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use connect::Target;
 use due_shift::DueShift;
@@ -89,7 +92,9 @@ pub(crate) struct Dispatcher<'a> {
     /// Most open sessions at full speed.
     pub(crate) sessions_at_once: u64,
     /// Order of commits across sessions, if statements wait for them.
-    pub(crate) order: Option<Arc<CommitOrder>>,
+    pub(crate) order: Option<Arc<StatementOrder>>,
+    /// Keys of the target, and origins of generated values, if these are followed.
+    pub(crate) values: Option<&'a FollowedValues>,
     /// Run to resume, and the clock that is paused while its events are skipped.
     pub(crate) resume_from: Option<(&'a PreviousRun, &'a PausedClock)>,
     pub(crate) stop: &'a AtomicBool,
@@ -142,7 +147,7 @@ impl Dispatcher<'_> {
             let mut due_ns = shift.shifted(captured_due_ns);
             if rounds_wait && step.round != round {
                 if !self.wait_until_idle(&mut batches) {
-                    return Ok(self.flush_stopped(batches, &builder.encoder, summary));
+                    return Ok(self.flush_stopped(batches, builder.notes(), summary));
                 }
                 shift.not_before(captured_due_ns, self.clock.now_ns() - self.start_ns);
                 due_ns = shift.shifted(captured_due_ns);
@@ -155,7 +160,7 @@ impl Dispatcher<'_> {
             if matches!(action, ResumeAction::Skip) {
                 builder.skip(&event);
                 if self.is_stopped() {
-                    return Ok(self.flush_stopped(batches, &builder.encoder, summary));
+                    return Ok(self.flush_stopped(batches, builder.notes(), summary));
                 }
                 continue;
             }
@@ -169,7 +174,7 @@ impl Dispatcher<'_> {
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_room(due_ns, connects, &mut batches, &mut limit) {
-                return Ok(self.flush_stopped(batches, &builder.encoder, summary));
+                return Ok(self.flush_stopped(batches, builder.notes(), summary));
             }
             if connects {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
@@ -201,21 +206,28 @@ impl Dispatcher<'_> {
                 .manifest_notes
                 .insert("idle_skipped".to_owned(), cut);
         }
-        summary
-            .manifest_notes
-            .extend(builder.encoder.user_types().notes());
+        summary.manifest_notes.extend(builder.notes());
         Ok(summary)
     }
 
     fn job_builder(&self) -> Result<JobBuilder<'_>, ArchiveError> {
         Ok(JobBuilder {
-            options: self.options,
             read_only: (self.options.read_only.is_on())
                 .then(|| ReadOnlyFilter::new(self.unrestricted)),
             order: self.order.as_deref(),
             encoder: self.encoder()?,
             think_times: self.options.think_time.map(ThinkTimes::new),
             commits: CommitCounter::default(),
+            values: self
+                .values
+                .map(|values| ValueTracker::new(&values.provenance)),
+            deadlock_victims: 0,
+            dependencies: match self.order.as_deref() {
+                Some(StatementOrder::Dependencies(_)) => self
+                    .values
+                    .map(|values| DependencyTracker::new(&values.keys, &values.locks)),
+                _ => None,
+            },
         })
     }
 
@@ -239,11 +251,11 @@ impl Dispatcher<'_> {
     fn flush_stopped(
         &self,
         mut batches: Vec<Vec<Job>>,
-        encoder: &Encoder<'_>,
+        notes: Vec<(String, String)>,
         mut summary: DispatchSummary,
     ) -> DispatchSummary {
         self.send_all(&mut batches);
-        summary.manifest_notes.extend(encoder.user_types().notes());
+        summary.manifest_notes.extend(notes);
         summary
     }
 
@@ -342,9 +354,12 @@ impl Dispatcher<'_> {
 
 /// Builds the jobs of a workload's events.
 struct JobBuilder<'d> {
-    options: &'d Options,
     read_only: Option<ReadOnlyFilter<'d>>,
-    order: Option<&'d CommitOrder>,
+    order: Option<&'d StatementOrder>,
+    values: Option<ValueTracker<'d>>,
+    dependencies: Option<DependencyTracker<'d>>,
+    /// Statements that were victims of deadlocks in the capture, and fail without one here.
+    deadlock_victims: u64,
     encoder: Encoder<'d>,
     think_times: Option<ThinkTimes>,
     commits: CommitCounter,
@@ -358,21 +373,53 @@ impl JobBuilder<'_> {
         }
     }
 
+    /// Returns entries for the run's manifest.
+    fn notes(&self) -> Vec<(String, String)> {
+        let mut notes: Vec<_> = self.encoder.user_types().notes().collect();
+        if self.deadlock_victims > 0 {
+            let count = self.deadlock_victims.to_string();
+            notes.push(("deadlock_victims".to_owned(), count));
+        }
+        notes
+    }
+
     fn build(&mut self, mut event: Event, fingerprint: Option<Fingerprint>, due_ns: i64) -> Job {
         let think_times = self.think_times.as_mut();
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
         let is_withheld =
             (self.read_only.as_mut()).is_some_and(|filter| !filter.keep_from_writing(&mut event));
+        let dependencies = self.dependencies.as_ref();
+        let transaction = dependencies.map_or(0, |tracker| tracker.transaction(event.session));
+        if let Some(values) = &mut self.values {
+            values.widen_numbers(&mut event, fingerprint);
+        }
+        let values = self.values.as_mut();
+        let tracked = values.map(|values| values.track(&event, fingerprint, transaction));
+        let tracked = tracked.unwrap_or_default();
         let ordered = self.order.map(|order| (order, event.clone()));
-        let expected = match self.options.remap_generated {
-            true => ExpectedRow::of(&event),
-            false => None,
-        };
+        if self.dependencies.is_some() && replace_victim(&mut event) {
+            self.deadlock_victims += 1;
+        }
+        let uses_snapshot = |used: &UsedValue| matches!(used.captured, Value::Snapshot(_));
+        let snapshot_is_known = tracked.used.iter().any(uses_snapshot);
+        self.encoder.set_snapshot_known(snapshot_is_known);
         let mut job = self.encoder.job(event, fingerprint, due_ns);
         job.think_ns = think_ns;
-        job.expected = expected;
-        if let Some((order, event)) = ordered {
-            self.commits.assign(&event, &mut job, order);
+        job.expected = tracked.expected;
+        job.used = tracked.used.into();
+        match ordered {
+            Some((StatementOrder::Commits(order), event)) => {
+                self.commits.assign(&event, &mut job, order);
+            }
+            Some((StatementOrder::Dependencies(order), event)) => {
+                order.begin_session(event.session);
+                if let Some(tracker) = &mut self.dependencies {
+                    let mut executions = tracker.track(&event, &job, &tracked.sources);
+                    order.remove_done(&mut executions);
+                    job.dependencies = executions.into();
+                }
+            }
+            None => {}
         }
         if is_withheld {
             job.action = Action::Skip(SkipReason::ReadOnly);

@@ -53,6 +53,8 @@ pub(crate) struct Encoder<'a> {
     transactions: CapturedTransactions,
     statements: StatementCache,
     types: UserTypes,
+    /// Whether the snapshot that the next event names is one of the replay.
+    snapshot_is_known: bool,
 }
 
 impl<'a> Encoder<'a> {
@@ -67,6 +69,7 @@ impl<'a> Encoder<'a> {
             transactions: CapturedTransactions::default(),
             statements: StatementCache::default(),
             types: UserTypes::default(),
+            snapshot_is_known: false,
         }
     }
 
@@ -85,6 +88,15 @@ impl<'a> Encoder<'a> {
     pub(crate) fn with_encoding(mut self, encoding: DefaultEncoding) -> Self {
         self.default_encoding = encoding;
         self
+    }
+
+    /// Sets whether the snapshot that the next event names is one of the replay.
+    pub(crate) fn set_snapshot_known(&mut self, is_known: bool) {
+        self.snapshot_is_known = is_known;
+    }
+
+    fn is_known(&self, reason: SkipReason) -> bool {
+        reason == SkipReason::SnapshotUnknown && self.snapshot_is_known
     }
 
     /// Encodes an event as a job.
@@ -118,7 +130,9 @@ impl<'a> Encoder<'a> {
         });
         let action = match (self.portals.rows_max(&event), &event.kind) {
             (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
-            (Ok(_), _) if unknown.is_some() => Action::Skip(unknown.expect("it is some")),
+            (Ok(_), _) if unknown.is_some_and(|reason| !self.is_known(reason)) => {
+                Action::Skip(unknown.expect("it is some"))
+            }
             (
                 Ok(_),
                 EventKind::Connect {
@@ -175,11 +189,13 @@ impl<'a> Encoder<'a> {
                 location: SourceLocation::of(event.source, event.line),
             },
             commits_before: 0,
+            dependencies: Box::default(),
             transaction_failed,
             session_effect,
             awaited,
             boundary,
             expected: None,
+            used: Box::default(),
             action,
         }
     }
@@ -205,11 +221,13 @@ impl<'a> Encoder<'a> {
             fingerprint: None,
             captured: Captured::default(),
             commits_before: 0,
+            dependencies: Box::default(),
             transaction_failed: false,
             session_effect: SessionEffect::default(),
             awaited: true,
             boundary: Boundary::Sync,
             expected: None,
+            used: Box::default(),
             action: Action::Resume(Box::new(resumed)),
         }
     }

@@ -14,7 +14,6 @@ use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
 use sql::UnrestrictedNames;
 use workload::WorkloadReader;
 
-use crate::commit_order::CommitOrder;
 use crate::connect::Dialer;
 use crate::connection_events::ConnectionEvents;
 use crate::connector::Connectors;
@@ -23,6 +22,7 @@ use crate::deadlock_breaker::DeadlockBreaker;
 use crate::dispatcher::{DispatchSummary, Dispatcher, LEAD_NS};
 use crate::error::ReplayError;
 use crate::event_stream;
+use crate::generated::{FollowedValues, ReplayedValues};
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
 use crate::load_source::LoadSource;
@@ -34,6 +34,7 @@ use crate::progress::Observer;
 use crate::read_only_catalogue::unrestricted_names;
 use crate::record::{RecordBatch, record};
 use crate::resume::PreviousRun;
+use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use crate::worker::{Worker, WorkerContext};
 use connect::Target;
@@ -110,6 +111,10 @@ pub fn replay(
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
     let user_types = UserTypes::load(reader, &dialer, target, &options.logins)?;
+    let values = match options.follows_values() {
+        true => Some(FollowedValues::load(reader, &dialer, target, options)?),
+        false => None,
+    };
     // A load source has no known number of statements: those dispatched are counted at the end.
     let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,
@@ -147,8 +152,7 @@ pub fn replay(
     observer.on_metrics(&metrics);
     let (recorder, records) = crossbeam_channel::bounded::<RecordBatch>(RECORD_BATCHES_MAX);
     let (inboxes, messages) = create_inboxes(worker_count)?;
-    let order = (options.order != SendOrder::Session)
-        .then(|| Arc::new(CommitOrder::new(inboxes.clone(), options.order)));
+    let order = StatementOrder::new(options.order, &inboxes);
     let login = reader.sessions()?.next().transpose()?.map(|session| {
         let (user, database) = (&session.user, &session.database);
         options.logins.login(target, user, database, "")
@@ -171,6 +175,7 @@ pub fn replay(
         metrics,
         inboxes,
         order,
+        values,
         stop: AtomicBool::new(false),
         finished: AtomicBool::new(false),
     };
@@ -326,7 +331,9 @@ struct Replay<'a> {
     events: Arc<ConnectionEvents>,
     metrics: Arc<Metrics>,
     inboxes: Vec<Arc<Inbox>>,
-    order: Option<Arc<CommitOrder>>,
+    order: Option<Arc<StatementOrder>>,
+    /// Origins of generated values, if these are followed.
+    values: Option<FollowedValues>,
     /// Whether the replay must stop.
     stop: AtomicBool,
     /// Whether all workers have ended.
@@ -350,6 +357,7 @@ impl Replay<'_> {
         spill_directory: &Path,
     ) -> io::Result<Vec<Worker>> {
         let options = self.options;
+        let replayed_values = Arc::new(ReplayedValues::default());
         let count = messages.len();
         let mut workers = Vec::new();
         for (number, messages) in messages.into_iter().enumerate() {
@@ -367,6 +375,7 @@ impl Replay<'_> {
                 patience_ns: self.patience_ns(),
                 spin_ns: i64::from(options.spin_us) * 1_000,
                 order: self.order.clone(),
+                replayed_values: replayed_values.clone(),
                 connections_max: options.connections_max.map(|max| {
                     let max = max.max(1) as usize;
                     max / count + usize::from(number < max % count)
@@ -470,6 +479,7 @@ impl Replay<'_> {
             start_ns: self.start_ns,
             sessions_at_once: self.sessions_at_once,
             order: self.order.clone(),
+            values: self.values.as_ref(),
             resume_from: previous.zip(self.paused_clock.as_deref()),
             stop: &self.stop,
         }
@@ -526,6 +536,7 @@ impl Replay<'_> {
             let (waits, released) = order.counts();
             let of = match self.options.order {
                 SendOrder::Global => "turn",
+                SendOrder::Dependencies => "dependencies",
                 SendOrder::Commit | SendOrder::Session => "commits",
             };
             for (name, count) in [("waits_for", waits), ("let_go_before", released)] {

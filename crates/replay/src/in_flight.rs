@@ -4,6 +4,7 @@ use protocol::backend::tag;
 use run::StatementKind;
 use workload::{Boundary, Sqlstate};
 
+use crate::generated::ReplayedValue;
 use crate::job::{Job, NamedStatement};
 
 /// Protocol of a statement's messages.
@@ -33,6 +34,8 @@ pub(crate) struct InFlight {
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
     pub(crate) protocol: Protocol,
+    /// Generated values of its first row.
+    pub(crate) replayed: Vec<ReplayedValue>,
     /// COPY data for when the server asks for them.
     pub(crate) copy: Option<Vec<u8>>,
     /// Whether the server skips it, since another statement of its group has failed.
@@ -59,6 +62,7 @@ impl InFlight {
             error: None,
             named: None,
             protocol,
+            replayed: Vec::new(),
             copy: None,
             aborted: false,
             in_transaction: false,

@@ -18,6 +18,8 @@ pub(crate) enum WorkerMessage {
     Cancelled(usize, u32),
     /// The waiting statement of this slot and generation is released before its turn.
     Release(usize, u32),
+    /// The wait of this slot and generation is over.
+    Continue(usize, u32),
     /// No more jobs follow.
     End,
     /// Send no more statements.

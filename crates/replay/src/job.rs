@@ -5,8 +5,9 @@ use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{Boundary, SessionState, Sqlstate};
 
+use crate::commit_order::EventId;
+use crate::generated::{ExpectedRow, UsedValue};
 use crate::login::Login;
-use crate::remap::ExpectedRow;
 
 /// Encoded event.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) captured: Captured,
     /// Number of commits that must finish first (`--order commit`); 0: it waits for none.
     pub(crate) commits_before: u64,
+    /// Executions of other sessions that must be done first (`--order dependencies`).
+    pub(crate) dependencies: Box<[EventId]>,
     /// Whether its transaction had failed in the capture, so that it was refused or rolled back.
     pub(crate) transaction_failed: bool,
     /// Effect on the state and the transaction of its session.
@@ -34,8 +37,10 @@ pub(crate) struct Job {
     pub(crate) awaited: bool,
     /// Message that ends it. Without a Sync, the server may delay the answer until a later Sync or Flush.
     pub(crate) boundary: Boundary,
-    /// Captured values that the server may generate again (`--remap-generated`).
+    /// Captured values that the server may generate again, and that later statements use.
     pub(crate) expected: Option<Box<ExpectedRow>>,
+    /// Generated values that it uses.
+    pub(crate) used: Box<[UsedValue]>,
     pub(crate) action: Action,
 }
 
@@ -107,7 +112,7 @@ impl PartialEq for ResumedSession {
 #[cfg(test)]
 pub(crate) mod test_jobs {
     use super::*;
-    use crate::remap::Value;
+    use crate::generated::Value;
     use workload::Unreplayable;
 
     pub(crate) fn jobs_of_each_kind() -> Vec<Job> {
@@ -162,6 +167,7 @@ pub(crate) mod test_jobs {
                     location: run::SourceLocation::of(3, sequence),
                 },
                 commits_before: 7,
+                dependencies: (0..sequence).map(|number| (number, 2 * number)).collect(),
                 transaction_failed: sequence % 2 == 0,
                 session_effect: SessionEffect {
                     changes_state: sequence % 2 == 0,
@@ -171,9 +177,24 @@ pub(crate) mod test_jobs {
                 awaited: sequence % 2 == 1,
                 boundary: Boundary::ALL[sequence as usize % 3],
                 expected: (sequence % 2 == 0).then(|| {
-                    let values = [Some(Value::Integer(-7)), None, Some(Value::Uuid([9; 16]))];
+                    let values = [
+                        Some((Value::Integer(-7), 3)),
+                        None,
+                        Some((Value::Uuid([9; 16]), 4)),
+                        Some((Value::Snapshot([3, 27, 1]), 5)),
+                    ];
                     Box::new(ExpectedRow::new(Box::new(values)))
                 }),
+                used: [
+                    sql::ValueToken::Parameter(2),
+                    sql::ValueToken::Literal(5..7),
+                ]
+                .map(|token| UsedValue {
+                    token,
+                    captured: Value::Integer(sequence as i64),
+                    number: sequence,
+                })
+                .into(),
                 action,
             })
             .collect()

@@ -39,8 +39,8 @@ pub struct Options {
     /// Row limit for executions of named portals and further fetches, if the capture does not have it. `None`:
     /// the first execution asks for all rows, and further fetches are skipped.
     pub fetch_size: Option<u32>,
-    /// Whether values that the server generated in the capture are replaced, in later parameters of the session,
-    /// by the values that it generates in the replay.
+    /// Whether values that the server generated in the capture are replaced, in later statements, by the values that
+    /// it generates in the replay.
     pub remap_generated: bool,
     /// Whether to compute a checksum of each statement's rows ([`workload::RowDigest`]).
     pub digest: bool,
@@ -116,6 +116,8 @@ pub enum SendOrder {
     Session,
     /// The commits that were over before it began in the capture.
     Commit,
+    /// The executions on which it depends. Generated values are followed, too.
+    Dependencies,
     /// All statements that were due before it must have been sent. One session that waits for the server delays
     /// all others. Some other tools replay in this order; it is for comparison with them.
     Global,
@@ -168,6 +170,11 @@ impl Options {
             set("statement_timeout", timeout.as_millis().max(1).to_string());
         }
         target
+    }
+
+    /// Whether values that the server generates are followed from the capture to the replay.
+    pub fn follows_values(&self) -> bool {
+        self.remap_generated || self.order == SendOrder::Dependencies
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -224,6 +231,7 @@ impl Options {
         let order = match self.order {
             SendOrder::Session => None,
             SendOrder::Commit => Some("commit".to_owned()),
+            SendOrder::Dependencies => Some("dependencies".to_owned()),
             SendOrder::Global => Some("global".to_owned()),
         };
         note("order", order);
@@ -241,7 +249,7 @@ impl Options {
         };
         note("read_only", read_only);
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
-        let remaps = self.remap_generated.then(|| "true".to_owned());
+        let remaps = self.follows_values().then(|| "true".to_owned());
         note("remap_generated", remaps);
         note("digest", self.digest.then(|| "rows".to_owned()));
         note("statement_timeout", self.statement_timeout.map(span));

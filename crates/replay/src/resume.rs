@@ -14,7 +14,7 @@ use crate::error::ReplayError;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 18] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 19] = [
     "workers",
     "spin_us",
     "patience",
@@ -33,6 +33,7 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 18] = [
     "let_go_before_commits",
     "learnt",
     "remapped",
+    "generated_unknown",
 ];
 
 /// Run that a replay resumes.

@@ -32,7 +32,6 @@ use crate::login::Login;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use crate::read_only_guard::ReadOnlyGuard;
-use crate::remap::Remap;
 use crate::server_state::ServerState;
 use prepared_names::{NameState, PreparedNames};
 
@@ -103,8 +102,8 @@ pub(crate) enum Hold {
     None,
     /// It has a deadline in the worker's heap.
     UntilDue,
-    /// It waits for commits of other sessions.
-    ForCommits,
+    /// It waits for executions of other sessions.
+    ForOthers,
 }
 
 /// Backlog of a session: its jobs that wait at the worker.
@@ -165,8 +164,6 @@ pub(crate) struct Session {
     pub(crate) reconnecting: bool,
     /// Number of restoring statements that failed.
     pub(crate) restore_errors: u32,
-    /// Map of generated values from the capture to the replay.
-    pub(crate) remap: Option<Box<Remap>>,
     /// Checksum of the current row, if checksums are requested.
     digests: Option<Box<RowDigest>>,
     scanner: Scanner,
@@ -200,7 +197,6 @@ impl Session {
             restoring: 0,
             reconnecting: false,
             restore_errors: 0,
-            remap: None,
             digests: digests.then(Box::default),
             scanner: scanner(),
             prepared: PreparedNames::default(),
@@ -379,7 +375,7 @@ impl Session {
                             if self.digests.is_some() && tag == tag::DATA_ROW {
                                 flight.add_to_digest(RowDigest::of(body));
                             }
-                            learning::learn_from_body(&mut self.remap, flight, tag, body)?;
+                            learning::learn_from_body(flight, tag, body)?;
                         }
                         None
                     }

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 
 use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
-use sql::SessionEffect;
+use sql::{SessionEffect, ValueToken};
 use workload::{Boundary, Sqlstate};
 
+use crate::commit_order::EventId;
+use crate::generated::{ExpectedRow, UsedValue, Value};
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;
-use crate::remap::{ExpectedRow, Value};
 
 /// Position of a chunk in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,11 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
     put_number(out, job.commits_before);
+    put_number(out, job.dependencies.len() as u64);
+    for (session, sequence) in &job.dependencies {
+        put_number(out, *session);
+        put_number(out, *sequence);
+    }
     let effect = job.session_effect;
     for flag in [
         effect.changes_state,
@@ -154,6 +160,10 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     out.push(u8::from(job.transaction_failed));
     put(out, job.boundary.name().as_bytes());
     encode_expected(job.expected.as_deref(), out);
+    put_number(out, job.used.len() as u64);
+    for used in &job.used {
+        encode_used(used, out);
+    }
     encode_action(&job.action, out);
 }
 
@@ -213,6 +223,9 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let has_sqlstate = !bytes_of(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
     let after = number(rest)?;
+    let dependencies: Option<Box<[EventId]>> = (0..number(rest)?)
+        .map(|_| Some((number(rest)?, number(rest)?)))
+        .collect();
     let flags = take(rest, 3)?;
     let session_effect = SessionEffect {
         changes_state: flags[0] == 1,
@@ -225,6 +238,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let transaction_failed = take(rest, 1)?[0] == 1;
     let boundary = Boundary::from_name(&text(rest)?)?;
     let expected = decode_expected(rest)?;
+    let used: Option<Box<[UsedValue]>> = (0..number(rest)?).map(|_| decode_used(rest)).collect();
     let action = decode_action(rest)?;
     Some(Job {
         session,
@@ -242,11 +256,13 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             location: source.and_then(|source| SourceLocation::of(source as u32, line)),
         },
         commits_before: after,
+        dependencies: dependencies?,
         transaction_failed,
         session_effect,
         awaited,
         boundary,
         expected,
+        used: used?,
         action,
     })
 }
@@ -306,16 +322,10 @@ fn encode_expected(expected: Option<&ExpectedRow>, out: &mut Vec<u8>) {
     let values = expected.map_or(&[][..], |expected| &expected.values);
     put_number(out, values.len() as u64);
     for value in values {
-        match value {
-            None => out.push(0),
-            Some(Value::Integer(number)) => {
-                out.push(1);
-                put_number(out, *number as u64);
-            }
-            Some(Value::Uuid(bytes)) => {
-                out.push(2);
-                out.extend_from_slice(bytes);
-            }
+        out.push(u8::from(value.is_some()));
+        if let Some((value, number)) = value {
+            encode_value(*value, out);
+            put_number(out, *number);
         }
     }
 }
@@ -326,12 +336,65 @@ fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<ExpectedRow>>> {
     for _ in 0..count {
         values.push(match take(rest, 1)?[0] {
             0 => None,
-            1 => Some(Value::Integer(number(rest)? as i64)),
-            2 => Some(Value::Uuid(take(rest, 16)?.try_into().ok()?)),
-            _ => return None,
+            _ => Some((decode_value(rest)?, number(rest)?)),
         });
     }
     Some((count > 0).then(|| Box::new(ExpectedRow::new(values.into()))))
+}
+
+fn encode_used(used: &UsedValue, out: &mut Vec<u8>) {
+    let (start, end) = match &used.token {
+        // No literal ends before it starts.
+        ValueToken::Parameter(index) => (u64::MAX, *index as u64),
+        ValueToken::Literal(range) => (range.start as u64, range.end as u64),
+    };
+    put_number(out, start);
+    put_number(out, end);
+    encode_value(used.captured, out);
+    put_number(out, used.number);
+}
+
+fn decode_used(rest: &mut &[u8]) -> Option<UsedValue> {
+    let (start, end) = (number(rest)?, number(rest)? as usize);
+    Some(UsedValue {
+        token: match start {
+            u64::MAX => ValueToken::Parameter(end),
+            start => ValueToken::Literal(start as usize..end),
+        },
+        captured: decode_value(rest)?,
+        number: number(rest)?,
+    })
+}
+
+fn encode_value(value: Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Integer(number) => {
+            out.push(1);
+            put_number(out, number as u64);
+        }
+        Value::Uuid(bytes) => {
+            out.push(2);
+            out.extend_from_slice(&bytes);
+        }
+        Value::Snapshot(parts) => {
+            out.push(3);
+            parts
+                .iter()
+                .for_each(|part| put_number(out, u64::from(*part)));
+        }
+    }
+}
+
+fn decode_value(rest: &mut &[u8]) -> Option<Value> {
+    Some(match take(rest, 1)?[0] {
+        1 => Value::Integer(number(rest)? as i64),
+        2 => Value::Uuid(take(rest, 16)?.try_into().ok()?),
+        3 => {
+            let mut part = || u32::try_from(number(rest)?).ok();
+            Value::Snapshot([part()?, part()?, part()?])
+        }
+        _ => return None,
+    })
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {

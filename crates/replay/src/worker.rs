@@ -6,11 +6,11 @@
 //! large.
 
 mod cancelling;
-mod commit_waits;
 mod connecting;
+mod generated_values;
 mod io_uring;
+mod order_waits;
 mod pipelining;
-mod remapping;
 mod scheduling;
 mod sharing;
 mod socket_io;
@@ -29,12 +29,12 @@ use event_loop::Ring;
 use io_uring::{Outbox, RingSocket};
 use run::{Execution, Outcome, StatementKind};
 
-use crate::commit_order::CommitOrder;
 use crate::connection_events::ConnectionEvents;
 use crate::connector::ConnectorRequest;
 use crate::counters::Counters;
 use crate::epoll;
 use crate::epoll::{Epoll, Interest};
+use crate::generated::ReplayedValues;
 use crate::idle_wait;
 use crate::idle_wait::Wait;
 use crate::inbox::{Inbox, WorkerMessage};
@@ -44,6 +44,7 @@ use crate::record::RecordBatch;
 use crate::session::Session;
 use crate::spill::Spill;
 use crate::stall_detector::StallDetector;
+use crate::statement_order::StatementOrder;
 use crate::stream::Stream;
 use cancelling::CancelRetry;
 use sharing::ConnectionPool;
@@ -79,8 +80,10 @@ pub(crate) struct WorkerContext {
     pub(crate) at_full_speed: bool,
     /// Whether to use io_uring, if the system supports it.
     pub(crate) uses_io_uring: bool,
-    /// Order of commits across sessions, if statements wait for them.
-    pub(crate) order: Option<Arc<CommitOrder>>,
+    /// Order across sessions, if statements wait for others than those of their own.
+    pub(crate) order: Option<Arc<StatementOrder>>,
+    /// Values that the server generated.
+    pub(crate) replayed_values: Arc<ReplayedValues>,
     /// Most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
@@ -287,6 +290,7 @@ impl Worker {
             }
             WorkerMessage::Opened(opened) => self.on_open_result(opened)?,
             WorkerMessage::Release(slot, generation) => self.release_early(slot, generation),
+            WorkerMessage::Continue(slot, generation) => self.end_wait(slot, generation),
             WorkerMessage::Cancelled(slot, generation) => self.cancelled(slot, generation),
             WorkerMessage::End => self.no_more_jobs = true,
             WorkerMessage::Stop => {
@@ -301,7 +305,8 @@ impl Worker {
 
     fn record(&mut self, now_ns: i64, execution: Execution) {
         if let Some(order) = &self.context.order {
-            order.finish(execution.session, execution.sequence);
+            let is_last = execution.kind == StatementKind::Disconnect;
+            order.finish(execution.session, execution.sequence, is_last);
         }
         let counters = &self.context.counters;
         counters.finish_job(execution.session);

@@ -105,9 +105,9 @@ pub fn replay_observed(
     if let Some(text) = describe_missing(reader.info()) {
         note(&text);
     }
-    if engine.remap_generated && reader.info().provenance.source_kind == "log" {
+    if engine.follows_values() && reader.info().provenance.source_kind == "log" {
         note(
-            "--remap-generated finds nothing to learn from: this workload is of a log, which has no results; parameters are sent as they were captured.",
+            "Generated values cannot be followed: this workload is of a log, which has no results. Values are sent as they were captured. A capture from the wire (rehearse capture proxy) has them.",
         );
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

@@ -17,6 +17,7 @@ mod session_effect;
 mod statement_splitter;
 mod two_phase_commit;
 mod used_names;
+mod value_places;
 
 pub use backslash_setting::STANDARD_CONFORMING_STRINGS;
 pub use byte_pair_prefilter::may_have_pair;
@@ -37,3 +38,4 @@ pub use statement_splitter::{
 };
 pub use two_phase_commit::TwoPhaseCommit;
 pub use used_names::{UnrestrictedNames, UsedNames};
+pub use value_places::{PlaceRole, TableUse, ValuePlace, ValuePlaces, ValueToken};

@@ -254,6 +254,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         order: match pace.order {
             options::ReplayOrder::Session => SendOrder::Session,
             options::ReplayOrder::Commit => SendOrder::Commit,
+            options::ReplayOrder::Dependencies => SendOrder::Dependencies,
             options::ReplayOrder::Global => SendOrder::Global,
         },
         connections_max: options.max_connections,

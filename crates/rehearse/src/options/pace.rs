@@ -52,6 +52,9 @@ pub enum ReplayOrder {
     Session,
     /// Wait for the commits that a statement followed in the capture.
     Commit,
+    /// Wait for the executions of other sessions on which a statement depends: those that generated its values,
+    /// wrote or read the same rows, or changed the schema. Also follows generated values, as --remap-generated does.
+    Dependencies,
     /// Wait for all statements that were due earlier: a session that waits for the server blocks
     /// all others. Only for comparison, as real clients do not queue like that.
     Global,

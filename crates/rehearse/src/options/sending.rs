@@ -11,7 +11,7 @@ pub struct SendingArgs {
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
     pub fetch_size: Option<u32>,
     /// Follow sequence numbers and uuids that the server generates anew, and replace captured
-    /// ones in later parameters of the session. The capture must have results.
+    /// ones in later statements of all sessions. The capture must have results.
     #[arg(long)]
     pub remap_generated: bool,
     /// Compute an order-independent checksum of each result's rows, to compare with the

@@ -61,7 +61,7 @@ impl Dispatcher<'_> {
                 if self.is_stopped() {
                     return Ok(self.flush_stopped(
                         dispatch.batches,
-                        &dispatch.encoder,
+                        dispatch.encoder.user_types().notes().collect(),
                         dispatch.summary,
                     ));
                 }
@@ -73,7 +73,7 @@ impl Dispatcher<'_> {
             if all_ended {
                 return Ok(self.flush_stopped(
                     dispatch.batches,
-                    &dispatch.encoder,
+                    dispatch.encoder.user_types().notes().collect(),
                     dispatch.summary,
                 ));
             }

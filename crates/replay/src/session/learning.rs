@@ -5,7 +5,7 @@ use protocol::backend::{DataRow, RowDescription, tag};
 use protocol::{DecodeError, Header, Scanner, TagSet};
 
 use super::{DECODED_BODIES, InFlight, Session};
-use crate::remap::{READ_BYTES_MAX, Remap};
+use crate::generated::READ_BYTES_MAX;
 
 /// Bodies that are decoded up to the first row, if there are values to learn.
 const DECODED_BODIES_TO_LEARN: TagSet = TagSet::of(&[
@@ -47,7 +47,6 @@ pub(super) fn limit_to_first_row(scanner: &mut Scanner, flight: &mut InFlight, h
 
 /// Takes a row description or a first row.
 pub(super) fn learn_from_body(
-    remap: &mut Option<Box<Remap>>,
     flight: &mut InFlight,
     message_tag: u8,
     body: &[u8],
@@ -61,11 +60,6 @@ pub(super) fn learn_from_body(
     let Some(expected) = flight.job.expected.take() else {
         return Ok(());
     };
-    for (captured, replayed) in expected.pairs(&DataRow::decode(body)?) {
-        if remap.is_some() || captured != replayed {
-            let remap = remap.get_or_insert_default();
-            remap.learn(captured, replayed);
-        }
-    }
+    flight.replayed = expected.pairs(&DataRow::decode(body)?);
     Ok(())
 }

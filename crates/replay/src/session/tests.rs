@@ -22,11 +22,13 @@ fn fly(session: &mut Session, named: Option<NamedStatement>) {
         fingerprint: None,
         captured: Captured::default(),
         commits_before: 0,
+        dependencies: Box::default(),
         transaction_failed: false,
         session_effect: Default::default(),
         awaited: true,
         boundary: workload::Boundary::Sync,
         expected: None,
+        used: Box::default(),
         action: crate::job::Action::Disconnect,
     };
     let mut flight = InFlight::new(job, 0, 0, Protocol::Extended);

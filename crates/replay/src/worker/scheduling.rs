@@ -7,6 +7,7 @@ use run::{Outcome, SkipReason};
 
 use super::pipelining::{accepts_pipelined, is_pipelined};
 use super::{Slot, Worker, new_execution};
+use crate::commit_order::EventId;
 use crate::counters::LOW_WATERMARK_MIN;
 use crate::job::{Action, Job, ResumedSession};
 use crate::server_state::ServerState;
@@ -17,6 +18,7 @@ struct NextJob {
     due_ns: i64,
     sequence: u64,
     commits_before: u64,
+    dependencies: Box<[EventId]>,
     is_sent: bool,
 }
 
@@ -162,9 +164,15 @@ impl Worker {
             return None;
         }
         if next.is_sent
-            && next.commits_before > 0
+            && (next.commits_before > 0 || !next.dependencies.is_empty())
             && phase != Phase::Closed
-            && self.wait_for_commits(slot, next.sequence, next.commits_before, now_ns)
+            && self.wait_for_others(
+                slot,
+                next.sequence,
+                next.commits_before,
+                &next.dependencies,
+                now_ns,
+            )
         {
             return None;
         }
@@ -232,6 +240,7 @@ impl Worker {
             due_ns,
             sequence: job.sequence,
             commits_before: job.commits_before,
+            dependencies: job.dependencies.clone(),
             is_sent: matches!(job.action, Action::Send(_)),
         })
     }
@@ -295,6 +304,10 @@ impl Worker {
                 self.record_unsent(&job, outcome, Some(message), now_ns);
             }
             Action::Send(_) if self.skip_aborted(slot, &job, now_ns) => {}
+            Action::Send(_) if self.lacks_snapshot(&job) => {
+                let outcome = Outcome::Skipped(SkipReason::SnapshotUnknown);
+                self.record_unsent(&job, outcome, None, now_ns);
+            }
             Action::Send(_) if self.slots[slot].session.would_execute_refused(&job) => {
                 let outcome = Outcome::Skipped(SkipReason::TransactionFailed);
                 self.record_unsent(&job, outcome, None, now_ns);

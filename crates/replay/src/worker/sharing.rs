@@ -157,7 +157,7 @@ impl Worker {
         let (Some(pool), Some(order)) = (&self.pool, &self.context.order) else {
             return;
         };
-        let waits = |owner: &usize| self.slots[*owner].session.hold == Hold::ForCommits;
+        let waits = |owner: &usize| self.slots[*owner].session.hold == Hold::ForOthers;
         let all_wait = pool.owners.len() == pool.reserved && pool.owners.iter().all(waits);
         if !all_wait {
             return;

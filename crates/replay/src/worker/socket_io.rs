@@ -33,7 +33,7 @@ impl Worker {
         mut messages: Messages,
         session_lag_ns: u64,
     ) -> i64 {
-        self.remap_parameters(slot, &mut messages);
+        self.replace_generated(&job, &mut messages);
         let Slot {
             session,
             socket,
@@ -346,7 +346,7 @@ impl Worker {
         execution.digest = flight.digest;
         execution.bytes = flight.bytes;
         self.add_stall(slot, &mut execution);
-        self.count_learned(slot);
+        self.take_generated(&flight.replayed);
         self.record(now_ns, execution);
     }
 

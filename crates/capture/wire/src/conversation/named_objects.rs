@@ -10,12 +10,12 @@ use std::sync::Arc;
 use sql::may_have_pair;
 use workload::{PackedParameters, ResultFormat, Unreplayable, WireDetails};
 
-/// Returns whether a statement may return values that the server generates (RETURNING, nextval,
-/// currval, lastval, a uuid). Its first row is kept, so that a replay can substitute its own
-/// values.
+/// Returns whether a statement may return values that the server generates (RETURNING, nextval, currval, lastval, a
+/// uuid, a snapshot), or rows that it locks for later statements (FOR UPDATE). Its first row is kept, so that a replay
+/// can substitute its own values.
 pub(super) fn generates_values(sql: &str) -> bool {
     let bytes = sql.as_bytes();
-    if !may_have_pair(bytes, [*b"tv", *b"rv", *b"rn", *b"uu"]) {
+    if !may_have_pair(bytes, [*b"tv", *b"rv", *b"rn", *b"uu", *b"up", *b"xp"]) {
         return false;
     }
     let is = |from: Option<usize>, word: &[u8]| {
@@ -31,7 +31,10 @@ pub(super) fn generates_values(sql: &str) -> bool {
                 .any(|word| is(from, word))
     });
     vals || memchr::memchr2_iter(b'g', b'G', bytes).any(|at| is(at.checked_sub(8), b"returning"))
-        || memchr::memchr2_iter(b'u', b'U', bytes).any(|at| is(Some(at), b"uuid"))
+        || memchr::memchr2_iter(b'u', b'U', bytes)
+            .any(|at| is(Some(at), b"uuid") || is(at.checked_sub(4), b"for update"))
+        || memchr::memchr2_iter(b'x', b'X', bytes)
+            .any(|at| is(at.checked_sub(4), b"pg_export_snapshot"))
 }
 
 /// A prepared statement, shared by its executions.

@@ -1,15 +1,18 @@
-//! Values that a server generates: sequence numbers and UUIDs, in text and binary format.
+//! Values that a server generates: sequence numbers, UUIDs and names of exported snapshots, in text and binary format.
 
 use protocol::Format;
 
 /// Length of a UUID's text format, in bytes: 32 digits and four hyphens.
 const UUID_BYTES: usize = 36;
 
+/// Length of the shortest name of a snapshot, in bytes: `00000003-0000001B-1`.
+const SNAPSHOT_BYTES_MIN: usize = 19;
+
 /// Offsets of a UUID's hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// Type OIDs (`pg_type.dat`).
-const INT8: u32 = 20;
+pub(super) const INT8: u32 = 20;
 const INT2: u32 = 21;
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
@@ -20,10 +23,13 @@ const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
 
 /// Value that may have been generated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Value {
     Integer(i64),
     Uuid([u8; 16]),
+    /// Name of an exported snapshot: two numbers of eight hexadecimal digits, and its number in the transaction
+    /// (`ExportSnapshot` of `snapmgr.c`).
+    Snapshot([u32; 3]),
 }
 
 impl Value {
@@ -33,6 +39,9 @@ impl Value {
         if text.len() == UUID_BYTES {
             return Value::of_uuid_text(text);
         }
+        if text.len() >= SNAPSHOT_BYTES_MIN && text[8] == b'-' {
+            return Value::of_snapshot(text);
+        }
         let (&first, rest) = text.split_first()?;
         let is_number = matches!(first, b'1'..=b'9') && rest.iter().all(u8::is_ascii_digit);
         if !is_number {
@@ -40,6 +49,23 @@ impl Value {
         }
         let number = std::str::from_utf8(text).ok()?.parse().ok()?;
         Some(Value::Integer(number))
+    }
+
+    fn of_snapshot(text: &[u8]) -> Option<Value> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut parts = text.split('-');
+        let (first, second, number) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_hexadecimal =
+            |part: &str| part.len() == 8 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if parts.next().is_some() || !is_hexadecimal(first) || !is_hexadecimal(second) {
+            return None;
+        }
+        let read = |part: &str| u32::from_str_radix(part, 16).ok();
+        Some(Value::Snapshot([
+            read(first)?,
+            read(second)?,
+            number.parse().ok()?,
+        ]))
     }
 
     /// Decodes the binary format by its length alone: int2, int4, int8, uuid.
@@ -84,6 +110,9 @@ impl Value {
     pub(crate) fn text(self) -> Vec<u8> {
         match self {
             Value::Integer(number) => number.to_string().into_bytes(),
+            Value::Snapshot([first, second, number]) => {
+                format!("{first:08X}-{second:08X}-{number}").into_bytes()
+            }
             Value::Uuid(bytes) => {
                 let mut text = String::with_capacity(UUID_BYTES);
                 for byte in bytes {
@@ -102,7 +131,7 @@ impl Value {
     /// Returns the binary format of `bytes` bytes, for a UUID also that of its text; `None` if it does not fit.
     pub(crate) fn binary(self, bytes: usize) -> Option<Vec<u8>> {
         match (self, bytes) {
-            (Value::Uuid(_), UUID_BYTES) => Some(self.text()),
+            (Value::Uuid(_), UUID_BYTES) | (Value::Snapshot(_), _) => Some(self.text()),
             (Value::Integer(number), 2) => Some(i16::try_from(number).ok()?.to_be_bytes().into()),
             (Value::Integer(number), 4) => Some(i32::try_from(number).ok()?.to_be_bytes().into()),
             (Value::Integer(number), 8) => Some(number.to_be_bytes().into()),
@@ -117,8 +146,8 @@ impl Value {
 pub(crate) enum Form {
     /// Numbers in text format.
     Numbers,
-    /// UUIDs in text format.
-    Uuids,
+    /// UUIDs and snapshots in text format.
+    Texts,
     /// Binary format.
     Binary,
 }
@@ -131,7 +160,7 @@ impl Form {
             (INT2 | INT4 | INT8 | OID | NUMERIC, Format::Text) => Some(Form::Numbers),
             // UUIDs are also stored as text, whose binary format is the text.
             (TEXT | VARCHAR | BPCHAR, Format::Text | Format::Binary) | (UUID, Format::Text) => {
-                Some(Form::Uuids)
+                Some(Form::Texts)
             }
             _ => None,
         }
@@ -140,11 +169,16 @@ impl Form {
     pub(crate) fn read(self, value: &[u8]) -> Option<Value> {
         let read = match self {
             Form::Binary => return Value::of_binary(value),
-            Form::Numbers | Form::Uuids => Value::of_text(value)?,
+            Form::Numbers | Form::Texts => Value::of_text(value)?,
         };
-        let as_wanted = matches!(read, Value::Uuid(_)) == (self == Form::Uuids);
+        let as_wanted = !matches!(read, Value::Integer(_)) == (self == Form::Texts);
         as_wanted.then_some(read)
     }
+}
+
+/// Whether a type is smallint or integer.
+pub(super) fn is_smaller_integer(type_oid: u32) -> bool {
+    matches!(type_oid, INT2 | INT4)
 }
 
 /// Decodes a parameter of a declared type; 0 means that none was declared.

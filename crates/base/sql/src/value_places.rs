@@ -1,0 +1,614 @@
+//! Places of values in a statement: the tables and columns that its parameters and literals are compared with, assigned
+//! to or inserted into.
+//!
+//! It works on words. A place that it does not recognise plainly has no column. Values in lists, casts of columns and
+//! functions of columns are not recognised, since they are not the column's values.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::fingerprint::lexer::{Lexer, LexicalRules, Token};
+use super::statement_splitter::Lexeme;
+
+/// Parameter or literal of a statement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ValueToken {
+    /// `$n`, counted from 0.
+    Parameter(usize),
+    /// Literal, as byte offsets into the text.
+    Literal(Range<usize>),
+}
+
+/// Role of a value in its statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PlaceRole {
+    /// The rows with this value of the column are selected (`column = value`, `column IN (value, …)`).
+    Compared,
+    /// `SET column = value`.
+    Assigned,
+    /// Value of the column in a new row.
+    Inserted,
+    /// Another one.
+    Other,
+}
+
+/// Place of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValuePlace {
+    /// The value.
+    pub token: ValueToken,
+    /// Role in the statement.
+    pub role: PlaceRole,
+    /// Table of the column, without its schema; `None` if it is unknown.
+    pub table: Option<String>,
+    /// Column; `None` if it is unknown.
+    pub column: Option<String>,
+}
+
+/// Use of a table in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TableUse {
+    /// It is read.
+    Read,
+    /// Its rows are read and locked (`FOR UPDATE`, `FOR SHARE` …).
+    Locked,
+    /// Its rows are changed.
+    Written,
+}
+
+/// Places of all values of a text, and its tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ValuePlaces {
+    /// Places in the order of the text.
+    pub places: Vec<ValuePlace>,
+    /// Tables without their schemas, each once with its greatest use.
+    pub tables: Vec<(String, TableUse)>,
+}
+
+impl ValuePlaces {
+    /// Finds the places of a text's values.
+    pub fn of(sql: &str, rules: LexicalRules) -> Self {
+        let mut found = ValuePlaces::default();
+        let mut statement: Vec<Word<'_>> = Vec::new();
+        for token in Lexer::with_rules(sql, rules) {
+            let (start, end) = (token.start(), token.end());
+            let text = &sql[start..end];
+            let lexeme = match token {
+                Token::Comment { .. } => continue,
+                Token::Word { .. } => Lexeme::Word(text),
+                Token::Quoted { .. } => Lexeme::Quoted(text),
+                Token::Value { .. } => Lexeme::Value(text),
+                Token::Symbol { .. } => Lexeme::Symbol(text),
+            };
+            if lexeme.is_symbol(";") {
+                Parser::parse(&std::mem::take(&mut statement), &mut found);
+            } else {
+                statement.push(Word { lexeme, start });
+            }
+        }
+        Parser::parse(&statement, &mut found);
+        found
+    }
+
+    /// Returns the table whose rows the text changes, if it is one.
+    pub fn written_table(&self) -> Option<&str> {
+        let mut written = self
+            .tables
+            .iter()
+            .filter(|(_, of)| *of == TableUse::Written);
+        let (name, _) = written.next()?;
+        written.next().is_none().then_some(name)
+    }
+
+    fn add_table(&mut self, name: &str, of: TableUse) {
+        match self.tables.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = of.max(*known),
+            None => self.tables.push((name.to_owned(), of)),
+        }
+    }
+}
+
+struct Word<'a> {
+    lexeme: Lexeme<'a>,
+    start: usize,
+}
+
+impl Word<'_> {
+    fn is(&self, keyword: &str) -> bool {
+        self.lexeme.is(keyword)
+    }
+
+    fn is_symbol(&self, symbol: &str) -> bool {
+        self.lexeme.is_symbol(symbol)
+    }
+}
+
+/// Words that follow a table and are no alias of it.
+const NO_ALIAS: [&str; 28] = [
+    "where",
+    "on",
+    "using",
+    "join",
+    "inner",
+    "left",
+    "right",
+    "full",
+    "cross",
+    "natural",
+    "set",
+    "values",
+    "select",
+    "group",
+    "order",
+    "having",
+    "limit",
+    "offset",
+    "fetch",
+    "for",
+    "union",
+    "intersect",
+    "except",
+    "returning",
+    "as",
+    "default",
+    "overriding",
+    "window",
+];
+
+/// Parser of one statement.
+struct Parser<'p> {
+    words: &'p [Word<'p>],
+    /// Tables by alias and by name.
+    aliases: HashMap<String, String>,
+    /// Tables of the statement.
+    tables: Vec<(String, TableUse)>,
+}
+
+impl<'p> Parser<'p> {
+    fn parse(words: &'p [Word<'p>], found: &mut ValuePlaces) {
+        if words.is_empty() {
+            return;
+        }
+        let mut parser = Parser {
+            words,
+            aliases: HashMap::new(),
+            tables: Vec::new(),
+        };
+        parser.find_tables();
+        for (name, of) in &parser.tables {
+            found.add_table(name, *of);
+        }
+        parser.find_places(&mut found.places);
+    }
+
+    fn word(&self, at: usize) -> Option<&'p Word<'p>> {
+        self.words.get(at)
+    }
+
+    fn is_word(&self, at: usize, keyword: &str) -> bool {
+        self.word(at).is_some_and(|word| word.is(keyword))
+    }
+
+    fn is_symbol(&self, at: usize, symbol: &str) -> bool {
+        self.word(at).is_some_and(|word| word.is_symbol(symbol))
+    }
+
+    /// Finds tables after FROM, JOIN, INTO, UPDATE and USING, with their aliases.
+    fn find_tables(&mut self) {
+        let locks = self.locks_rows();
+        let mut at = 0;
+        while at < self.words.len() {
+            let of = match &self.words[at] {
+                word if word.is("into") => Some(TableUse::Written),
+                word if word.is("update") && !self.is_clause_of_another(at) => {
+                    Some(TableUse::Written)
+                }
+                word if word.is("from") && at > 0 && self.words[at - 1].is("delete") => {
+                    Some(TableUse::Written)
+                }
+                word if ["from", "join", "using"].iter().any(|one| word.is(one)) => {
+                    Some(if locks {
+                        TableUse::Locked
+                    } else {
+                        TableUse::Read
+                    })
+                }
+                _ => None,
+            };
+            at += 1;
+            let Some(of) = of else { continue };
+            let lists = self.words[at - 1].is("from") || self.words[at - 1].is("using");
+            while let Some(after) = self.add_table(at, of) {
+                at = after;
+                if !(lists && self.is_symbol(at, ",")) {
+                    break;
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// Whether an UPDATE is part of `FOR UPDATE`, `FOR NO KEY UPDATE`, `DO UPDATE`, `ON UPDATE` or `THEN UPDATE`.
+    fn is_clause_of_another(&self, at: usize) -> bool {
+        at > 0
+            && ["for", "key", "do", "on", "then"]
+                .iter()
+                .any(|one| self.words[at - 1].is(one))
+    }
+
+    fn locks_rows(&self) -> bool {
+        self.words.windows(2).any(|pair| {
+            let strengths = ["update", "no", "share", "key"];
+            pair[0].is("for") && strengths.iter().any(|one| pair[1].is(one))
+        })
+    }
+
+    /// Adds the table at a place. Returns the place after it and its alias; `None` if there is no table.
+    fn add_table(&mut self, mut at: usize, of: TableUse) -> Option<usize> {
+        if self.is_word(at, "only") {
+            at += 1;
+        }
+        if self.is_word(at, "select") || self.is_word(at, "lateral") {
+            return None;
+        }
+        let mut name = self.word(at)?.lexeme.name()?;
+        at += 1;
+        while self.is_symbol(at, ".") {
+            name = self.word(at + 1)?.lexeme.name()?;
+            at += 2;
+        }
+        // A function.
+        if self.is_symbol(at, "(") && of != TableUse::Written {
+            return None;
+        }
+        self.aliases.insert(name.clone(), name.clone());
+        match self.tables.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = of.max(*known),
+            None => self.tables.push((name.clone(), of)),
+        }
+        let has_as = self.is_word(at, "as");
+        let alias = self.word(at + usize::from(has_as)).and_then(|word| {
+            let is_keyword = NO_ALIAS.iter().any(|one| word.is(one));
+            (!is_keyword).then(|| word.lexeme.name()).flatten()
+        });
+        if let Some(alias) = alias {
+            at += 1 + usize::from(has_as);
+            self.aliases.insert(alias, name);
+        }
+        Some(at)
+    }
+
+    fn find_places(&self, places: &mut Vec<ValuePlace>) {
+        let inserted = self.inserted_columns();
+        let mut assigns = false;
+        let mut depth = 0_usize;
+        let mut set_depth = 0;
+        for (at, word) in self.words.iter().enumerate() {
+            if word.is_symbol("(") {
+                depth += 1;
+            } else if word.is_symbol(")") {
+                depth = depth.saturating_sub(1);
+                assigns &= depth >= set_depth;
+            } else if word.is("set") && at > 0 {
+                (assigns, set_depth) = (true, depth);
+            } else if depth == set_depth
+                && ["where", "from", "returning"]
+                    .iter()
+                    .any(|one| word.is(one))
+            {
+                assigns = false;
+            }
+            let Lexeme::Value(text) = word.lexeme else {
+                continue;
+            };
+            let token = match text
+                .strip_prefix('$')
+                .and_then(|number| number.parse::<usize>().ok())
+            {
+                Some(number) => ValueToken::Parameter(number.saturating_sub(1)),
+                None => ValueToken::Literal(word.start..word.start + text.len()),
+            };
+            let place = match inserted.get(&at) {
+                Some((table, column)) => (
+                    PlaceRole::Inserted,
+                    Some(table.clone()),
+                    Some(column.clone()),
+                ),
+                None => match self.compared_column(at) {
+                    Some((table, column)) => {
+                        let role = match assigns && depth == set_depth {
+                            true => PlaceRole::Assigned,
+                            false => PlaceRole::Compared,
+                        };
+                        (role, table, Some(column))
+                    }
+                    None => (PlaceRole::Other, None, None),
+                },
+            };
+            let (role, table, column) = place;
+            places.push(ValuePlace {
+                token,
+                role,
+                table,
+                column,
+            });
+        }
+    }
+
+    /// Returns the columns of the values of `INSERT INTO t (columns) VALUES (…), …`, by the values' places.
+    fn inserted_columns(&self) -> HashMap<usize, (String, String)> {
+        let mut found = HashMap::new();
+        let Some(into) = self.words.iter().position(|word| word.is("into")) else {
+            return found;
+        };
+        let mut at = into + 1;
+        let Some(mut table) = self.word(at).and_then(|word| word.lexeme.name()) else {
+            return found;
+        };
+        at += 1;
+        while self.is_symbol(at, ".") {
+            let Some(name) = self.word(at + 1).and_then(|word| word.lexeme.name()) else {
+                return found;
+            };
+            table = name;
+            at += 2;
+        }
+        if self.is_word(at, "as") {
+            at += 2;
+        }
+        let Some(columns) = self.names_in_brackets(&mut at) else {
+            return found;
+        };
+        while let Some(word) = self.word(at)
+            && !word.is("values")
+        {
+            if word.is("select") {
+                return found;
+            }
+            at += 1;
+        }
+        at += 1;
+        while self.is_symbol(at, "(") {
+            at = self.add_row(at + 1, &table, &columns, &mut found);
+            if !self.is_symbol(at, ",") {
+                break;
+            }
+            at += 1;
+        }
+        found
+    }
+
+    fn names_in_brackets(&self, at: &mut usize) -> Option<Vec<String>> {
+        if !self.is_symbol(*at, "(") {
+            return None;
+        }
+        let mut names = Vec::new();
+        loop {
+            names.push(self.word(*at + 1)?.lexeme.name()?);
+            *at += 2;
+            match self.word(*at)? {
+                word if word.is_symbol(",") => {}
+                word if word.is_symbol(")") => break,
+                _ => return None,
+            }
+        }
+        *at += 1;
+        Some(names)
+    }
+
+    /// Adds the values of one row of VALUES. Returns the place after its bracket.
+    fn add_row(
+        &self,
+        from: usize,
+        table: &str,
+        columns: &[String],
+        found: &mut HashMap<usize, (String, String)>,
+    ) -> usize {
+        let (mut depth, mut column, mut begins) = (0_usize, 0, from);
+        for at in from..self.words.len() {
+            let word = &self.words[at];
+            let ends = depth == 0 && (word.is_symbol(",") || word.is_symbol(")"));
+            if ends {
+                // One value, possibly with a cast.
+                let is_plain = at == begins + 1 || self.is_symbol(begins + 1, "::");
+                if is_plain
+                    && let Some(name) = columns.get(column)
+                    && let Some(Word {
+                        lexeme: Lexeme::Value(_),
+                        ..
+                    }) = self.word(begins)
+                {
+                    found.insert(begins, (table.to_owned(), name.clone()));
+                }
+                (column, begins) = (column + 1, at + 1);
+                if word.is_symbol(")") {
+                    return at + 1;
+                }
+            } else if word.is_symbol("(") {
+                depth += 1;
+            } else if word.is_symbol(")") {
+                depth -= 1;
+            }
+        }
+        self.words.len()
+    }
+
+    /// Returns the column that the value at a place is compared with for equality, or assigned to.
+    fn compared_column(&self, at: usize) -> Option<(Option<String>, String)> {
+        if at >= 2 && self.is_symbol(at - 1, "=") {
+            return self.column_before(at - 1);
+        }
+        let mut after = at + 1;
+        while self.is_symbol(after, "::") {
+            after += 2;
+        }
+        if self.is_symbol(after, "=") {
+            let first = self.word(after + 1)?.lexeme.name()?;
+            return match self.is_symbol(after + 2, ".") {
+                true => self.qualified(first, self.word(after + 3)?.lexeme.name()?),
+                false if self.is_symbol(after + 2, "(") || self.is_symbol(after + 2, "::") => None,
+                false => self.unqualified(first),
+            };
+        }
+        // An element of `column IN (…)`.
+        let mut open = at;
+        while open > 0
+            && (matches!(self.words[open - 1].lexeme, Lexeme::Value(_))
+                || self.is_symbol(open - 1, ","))
+        {
+            open -= 1;
+        }
+        let is_in = open >= 3 && self.is_symbol(open - 1, "(") && self.is_word(open - 2, "in");
+        let is_negated = is_in && self.is_word(open - 3, "not");
+        match is_in && !is_negated {
+            true => self.column_before(open - 2),
+            false => None,
+        }
+    }
+
+    /// Returns the column whose last word is before a place.
+    fn column_before(&self, at: usize) -> Option<(Option<String>, String)> {
+        let name = self.word(at.checked_sub(1)?)?.lexeme.name()?;
+        let before = |words: usize| at.checked_sub(words);
+        if before(2).is_some_and(|dot| self.is_symbol(dot, ".")) {
+            let table = self.word(before(3)?)?.lexeme.name()?;
+            return self.qualified(table, name);
+        }
+        // A cast of a column is not its value.
+        if before(2).is_some_and(|cast| self.is_symbol(cast, "::")) {
+            return None;
+        }
+        self.unqualified(name)
+    }
+
+    fn qualified(&self, table: String, column: String) -> Option<(Option<String>, String)> {
+        Some((self.aliases.get(&table).cloned().or(Some(table)), column))
+    }
+
+    fn unqualified(&self, column: String) -> Option<(Option<String>, String)> {
+        let table = match &self.tables[..] {
+            [(table, _)] => Some(table.clone()),
+            _ => None,
+        };
+        Some((table, column))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(sql: &str) -> Vec<(String, PlaceRole, String)> {
+        let found = ValuePlaces::of(sql, LexicalRules::default());
+        let name = |name: Option<String>| name.unwrap_or_else(|| "?".to_owned());
+        let described = found.places.into_iter().map(|place| {
+            let value = match place.token {
+                ValueToken::Parameter(index) => format!("${}", index + 1),
+                ValueToken::Literal(range) => sql[range].to_owned(),
+            };
+            let column = format!("{}.{}", name(place.table), name(place.column));
+            (value, place.role, column)
+        });
+        described.collect()
+    }
+
+    fn expect(sql: &str, expected: &[(&str, PlaceRole, &str)]) {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(value, role, column)| ((*value).to_owned(), *role, (*column).to_owned()))
+            .collect();
+        assert_eq!(places(sql), expected, "{sql}");
+    }
+
+    #[test]
+    fn values_of_conditions_have_their_columns() {
+        use PlaceRole::{Assigned, Compared, Other};
+        expect(
+            "UPDATE app.o SET paid = $1, note='x', n = n + 1 WHERE id = $2 AND total > 5",
+            &[
+                ("$1", Assigned, "o.paid"),
+                ("'x'", Assigned, "o.note"),
+                ("1", Other, "?.?"),
+                ("$2", Compared, "o.id"),
+                ("5", Other, "?.?"),
+            ],
+        );
+        expect(
+            "SELECT * FROM orders AS o JOIN items i ON i.order_id = o.id WHERE o.id = 7 AND $1 = i.sku \
+             AND i.no IN (1, $2) AND i.x NOT IN (3) AND lower(o.a) = 'b' AND o.c::text = '4' AND d = $3 LIMIT 10",
+            &[
+                ("7", Compared, "orders.id"),
+                ("$1", Compared, "items.sku"),
+                ("1", Compared, "items.no"),
+                ("$2", Compared, "items.no"),
+                ("3", Other, "?.?"),
+                ("'b'", Other, "?.?"),
+                ("'4'", Other, "?.?"),
+                ("$3", Compared, "?.d"),
+                ("10", Other, "?.?"),
+            ],
+        );
+    }
+
+    #[test]
+    fn inserted_values_have_their_columns() {
+        use PlaceRole::{Assigned, Inserted, Other};
+        expect(
+            "INSERT INTO s.items (order_id, \"No\", at, n) VALUES ($1, 2::int, now(), abs(3)), (4, $2, DEFAULT, 5) \
+             ON CONFLICT (order_id) DO UPDATE SET n = 6 RETURNING id",
+            &[
+                ("$1", Inserted, "items.order_id"),
+                ("2", Inserted, "items.No"),
+                ("3", Other, "?.?"),
+                ("4", Inserted, "items.order_id"),
+                ("$2", Inserted, "items.No"),
+                ("5", Inserted, "items.n"),
+                ("6", Assigned, "items.n"),
+            ],
+        );
+        expect("INSERT INTO t VALUES (1)", &[("1", Other, "?.?")]);
+    }
+
+    #[test]
+    fn tables_have_their_greatest_use() {
+        use TableUse::{Locked, Read, Written};
+        for (sql, expected) in [
+            (
+                "SELECT 1 FROM a, b x WHERE x.id = 1",
+                vec![("a", Read), ("b", Read)],
+            ),
+            (
+                "SELECT * FROM q WHERE id = 1 FOR NO KEY UPDATE SKIP LOCKED",
+                vec![("q", Locked)],
+            ),
+            (
+                "DELETE FROM ONLY a USING b WHERE a.id = b.id",
+                vec![("a", Written), ("b", Read)],
+            ),
+            (
+                "WITH n AS (INSERT INTO a (x) SELECT y FROM b RETURNING x) UPDATE c SET x = 1 FROM n",
+                vec![("a", Written), ("b", Read), ("c", Written), ("n", Read)],
+            ),
+            ("BEGIN; UPDATE a SET b = 1; COMMIT", vec![("a", Written)]),
+            ("SELECT * FROM generate_series(1, 2)", vec![]),
+        ] {
+            let found = ValuePlaces::of(sql, LexicalRules::default()).tables;
+            let found: Vec<_> = found
+                .iter()
+                .map(|(name, of)| (name.as_str(), *of))
+                .collect();
+            assert_eq!(found, expected, "{sql}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_has_places_within_it(sql in "([a-z.,()=;' $0-9:*]|insert into |values |from |where |set ){0,60}") {
+            for place in ValuePlaces::of(&sql, LexicalRules::default()).places {
+                if let ValueToken::Literal(range) = place.token {
+                    proptest::prop_assert!(sql.get(range).is_some());
+                }
+            }
+        }
+    }
+}

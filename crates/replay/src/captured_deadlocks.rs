@@ -1,0 +1,68 @@
+//! Victims of deadlocks in the capture. Which transaction of a deadlock the server cancels depends on which one waited
+//! first, by microseconds. So with `--order dependencies`, a statement that was cancelled in the capture is replaced by
+//! one that fails with the same error, and the others of its deadlock go on as they did.
+
+use workload::{Boundary, Event, EventKind, Sqlstate};
+
+/// `deadlock_detected`
+const DEADLOCK: Sqlstate = Sqlstate(*b"40P01");
+
+/// Statement that fails as the victim of a deadlock does.
+const FAILING_SQL: &str = "DO $rehearse$ BEGIN RAISE EXCEPTION USING ERRCODE = '40P01', \
+    MESSAGE = 'rehearse: it was the victim of a deadlock in the captured run'; END $rehearse$";
+
+/// Replaces a statement that was the victim of a deadlock. Returns whether it was one. Statements of a pipeline are kept,
+/// since their group has one answer.
+pub(crate) fn replace_victim(event: &mut Event) -> bool {
+    let is_alone = event
+        .wire_details
+        .as_ref()
+        .is_none_or(|details| details.awaited && details.boundary == Boundary::Sync);
+    let is_statement = matches!(
+        event.kind,
+        EventKind::Simple { .. } | EventKind::Execute { .. }
+    );
+    let is_victim = event.outcome.sqlstate == Some(DEADLOCK) && is_alone && is_statement;
+    if is_victim {
+        event.kind = EventKind::Simple {
+            sql: FAILING_SQL.into(),
+        };
+    }
+    is_victim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Outcome;
+
+    #[test]
+    fn only_victims_are_replaced() {
+        for (sqlstate, expected) in [
+            (None, false),
+            (Some(*b"40001"), false),
+            (Some(*b"40P01"), true),
+        ] {
+            let mut event = Event {
+                session: 1,
+                sequence: 0,
+                due_us: 0,
+                kind: EventKind::Simple {
+                    sql: "UPDATE t SET n = 1".into(),
+                },
+                outcome: Outcome {
+                    sqlstate: sqlstate.map(Sqlstate),
+                    ..Outcome::default()
+                },
+                unreplayable: None,
+                source: 0,
+                line: 0,
+                prelude: false,
+                wire_details: None,
+            };
+            assert_eq!(replace_victim(&mut event), expected);
+            let sql = event.kind.sql().unwrap();
+            assert_eq!(&**sql == FAILING_SQL, expected);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Finds, for the dispatcher, the executions of other sessions on which a statement depends.
+
+pub(super) mod access;
+
+use std::collections::HashMap;
+
+use sql::{StatementClass, TwoPhaseCommit, ValuePlaces, classify};
+use workload::{Event, EventKind};
+
+use super::LockOrder;
+use crate::commit_order::EventId;
+use crate::generated::{KeyColumns, PlacesCache, Value, ValueSource};
+use crate::job::Job;
+use access::{Accesses, Conflict, Precedence};
+
+/// Execution, with its transaction and its end in captured time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    session: u64,
+    transaction: u64,
+    sequence: u64,
+    end_us: i64,
+    has_failed: bool,
+}
+
+#[derive(Debug, Default)]
+struct SessionState {
+    /// Number of transactions that are over.
+    transaction: u64,
+    in_transaction: bool,
+    /// Last event.
+    last: Option<Access>,
+    /// Executions of other sessions that use a snapshot that this transaction exported.
+    importers: Vec<Access>,
+}
+
+/// Follows the events of a workload in captured time.
+#[derive(Debug)]
+pub(crate) struct DependencyTracker<'k> {
+    keys: &'k KeyColumns,
+    locks: &'k LockOrder,
+    places: PlacesCache,
+    sessions: HashMap<u64, SessionState>,
+    ends: TransactionEnds,
+    accesses: Accesses,
+    /// Last change of the schema.
+    ddl: Option<Access>,
+    /// Prepared transactions by name: session and transaction.
+    prepared: HashMap<String, (u64, u64)>,
+}
+
+/// Ends of transactions: the sequence number and time of the event that ended each.
+#[derive(Debug, Default)]
+struct TransactionEnds {
+    recent: HashMap<(u64, u64), (EventId, i64)>,
+    /// Those before; dropped when there are too many recent ones.
+    earlier: HashMap<(u64, u64), (EventId, i64)>,
+}
+
+impl TransactionEnds {
+    /// Most recent ends.
+    const RECENT_MAX: usize = 200_000;
+
+    fn insert(&mut self, transaction: (u64, u64), end: (EventId, i64)) {
+        if self.recent.len() == Self::RECENT_MAX {
+            self.earlier = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(transaction, end);
+    }
+
+    fn get(&self, transaction: (u64, u64)) -> Option<(EventId, i64)> {
+        let found = self.recent.get(&transaction);
+        found.or_else(|| self.earlier.get(&transaction)).copied()
+    }
+}
+
+impl<'k> DependencyTracker<'k> {
+    pub(crate) fn new(keys: &'k KeyColumns, locks: &'k LockOrder) -> Self {
+        DependencyTracker {
+            keys,
+            locks,
+            places: PlacesCache::default(),
+            sessions: HashMap::new(),
+            ends: TransactionEnds::default(),
+            accesses: Accesses::default(),
+            ddl: None,
+            prepared: HashMap::new(),
+        }
+    }
+
+    /// Returns the number of the session's transaction.
+    pub(crate) fn transaction(&self, session: u64) -> u64 {
+        self.sessions
+            .get(&session)
+            .map_or(0, |state| state.transaction)
+    }
+
+    /// Takes the next event, and returns the executions of other sessions on which it depends. `sources` are those that
+    /// generated the values it uses.
+    pub(crate) fn track(
+        &mut self,
+        event: &Event,
+        job: &Job,
+        sources: &[ValueSource],
+    ) -> Vec<EventId> {
+        let end_us = event
+            .due_us
+            .saturating_add_unsigned(event.outcome.duration_us.unwrap_or(0));
+        let state = self.sessions.entry(event.session).or_default();
+        let access = Access {
+            session: event.session,
+            transaction: state.transaction,
+            sequence: event.sequence,
+            end_us,
+            has_failed: event.outcome.sqlstate.is_some(),
+        };
+        let mut found = Found {
+            due_us: event.due_us,
+            end_us,
+            session: event.session,
+            last: HashMap::new(),
+        };
+        for source in sources {
+            let source_access = Access {
+                session: source.session,
+                transaction: source.transaction,
+                sequence: source.sequence,
+                end_us: source.end_us,
+                has_failed: false,
+            };
+            match source.value {
+                // The transaction that exported it must be open, and stay so.
+                Value::Snapshot(_) => {
+                    found.add_execution(source_access);
+                    let exporter = self.sessions.entry(source.session).or_default();
+                    exporter.importers.push(access);
+                }
+                _ => {
+                    found.add(source_access, Conflict::Visibility, &self.ends);
+                }
+            }
+        }
+        if let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }, Some(places)) =
+            (&event.kind, self.places.get(event))
+        {
+            self.add_statement(event, sql, &places, access, &mut found);
+        }
+        for id in self.locks.before((event.session, event.sequence)) {
+            found.add_id(id, event.due_us);
+        }
+        self.end_event(event, job, access, &mut found);
+        found.last.into_iter().collect()
+    }
+
+    fn add_statement(
+        &mut self,
+        event: &Event,
+        sql: &str,
+        places: &ValuePlaces,
+        access: Access,
+        found: &mut Found,
+    ) {
+        if let Some(ddl) = self.ddl {
+            found.add(ddl, Conflict::Visibility, &self.ends);
+        }
+        let class = classify(sql);
+        match TwoPhaseCommit::of(sql) {
+            Some(TwoPhaseCommit::Finish) if event.outcome.sqlstate.is_none() => {
+                self.finish_prepared(sql, access, found)
+            }
+            _ => {}
+        }
+        if class == StatementClass::Ddl && !is_temporary(sql) {
+            // It follows what was over in all sessions.
+            for state in self.sessions.values() {
+                if let Some(last) = state.last {
+                    found.add_execution(last);
+                }
+            }
+            self.ddl = Some(access);
+        }
+        for (rows, mode) in access::row_sets(event, sql, class, places, self.keys) {
+            self.accesses.add(rows, mode, access, |one, conflict| {
+                found.add(one, conflict, &self.ends)
+            });
+        }
+    }
+
+    /// Ends the transaction that another session prepared.
+    fn finish_prepared(&mut self, sql: &str, access: Access, found: &mut Found) {
+        if let Some(name) = prepared_name(sql)
+            && let Some(transaction) = self.prepared.remove(&name)
+        {
+            if let Some((id, end_us)) = self.ends.get(transaction) {
+                found.add_id(id, end_us);
+            }
+            self.ends.insert(
+                transaction,
+                ((access.session, access.sequence), access.end_us),
+            );
+        }
+    }
+
+    /// Follows the transaction of the event's session.
+    fn end_event(&mut self, event: &Event, job: &Job, access: Access, found: &mut Found) {
+        if event.kind == EventKind::Disconnect {
+            self.sessions.remove(&event.session);
+            return;
+        }
+        let Some(state) = self.sessions.get_mut(&event.session) else {
+            return;
+        };
+        state.last = Some(access);
+        let effect = job.session_effect;
+        let ends_group = job.boundary == workload::Boundary::Sync;
+        let ends = effect.ends_transaction
+            || !state.in_transaction && !effect.begins_transaction && ends_group;
+        if ends {
+            for importer in std::mem::take(&mut state.importers) {
+                found.add_execution(importer);
+            }
+            let end = ((event.session, event.sequence), access.end_us);
+            let transaction = (event.session, state.transaction);
+            self.ends.insert(transaction, end);
+            state.transaction += 1;
+            if let Some(sql) = event.kind.sql()
+                && TwoPhaseCommit::of(sql) == Some(TwoPhaseCommit::Prepare)
+                && let Some(name) = prepared_name(sql)
+            {
+                self.prepared.insert(name, transaction);
+            }
+        }
+        state.in_transaction =
+            effect.begins_transaction || state.in_transaction && !effect.ends_transaction;
+    }
+}
+
+/// Executions found so far: the last of each session.
+struct Found {
+    due_us: i64,
+    end_us: i64,
+    session: u64,
+    last: HashMap<u64, u64>,
+}
+
+impl Found {
+    /// Adds an execution, or the end of its transaction if that was over.
+    fn add(&mut self, access: Access, conflict: Conflict, ends: &TransactionEnds) -> Precedence {
+        if access.session == self.session {
+            return Precedence::Open;
+        }
+        match ends.get((access.session, access.transaction)) {
+            Some((id, end_us)) if end_us <= self.due_us => {
+                self.add_id(id, end_us);
+                Precedence::Over
+            }
+            _ => {
+                let had_lock = conflict == Conflict::Locks && access.end_us < self.end_us;
+                let over_us = if had_lock { self.due_us } else { access.end_us };
+                self.add_id((access.session, access.sequence), over_us);
+                Precedence::Open
+            }
+        }
+    }
+
+    /// Adds an execution, if it was over.
+    fn add_execution(&mut self, access: Access) {
+        self.add_id((access.session, access.sequence), access.end_us);
+    }
+
+    fn add_id(&mut self, (session, sequence): EventId, end_us: i64) {
+        if session != self.session && end_us <= self.due_us {
+            let last = self.last.entry(session).or_insert(sequence);
+            *last = sequence.max(*last);
+        }
+    }
+}
+
+/// Returns the name of a prepared transaction in a text.
+fn prepared_name(sql: &str) -> Option<String> {
+    let statements = sql::split_statements(sql);
+    let of_one = |words: &[sql::Lexeme<'_>]| match words {
+        [first, second, name]
+            if first.is("prepare") && second.is("transaction") || second.is("prepared") =>
+        {
+            Some(name.text().to_owned())
+        }
+        _ => None,
+    };
+    statements
+        .iter()
+        .find_map(|statement| of_one(&statement.words))
+}
+
+/// Whether DDL concerns the session alone.
+fn is_temporary(sql: &str) -> bool {
+    let statements = sql::split_statements(sql);
+    statements.iter().all(|statement| {
+        let [first, rest @ ..] = &statement.words[..] else {
+            return true;
+        };
+        let temporary =
+            |word: &sql::Lexeme<'_>| ["temp", "temporary"].iter().any(|one| word.is(one));
+        first.is("create") && rest.iter().take(3).any(temporary)
+            || !first.is("create") && !may_change_schema(first)
+    })
+}
+
+fn may_change_schema(first: &sql::Lexeme<'_>) -> bool {
+    let words = [
+        "alter", "drop", "truncate", "grant", "revoke", "comment", "refresh", "reindex", "cluster",
+        "import", "reassign", "security",
+    ];
+    words.iter().any(|word| first.is(word))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use super::*;
+use crate::encode::Encoder;
+use crate::login::LoginMap;
+use connect::Target;
+use workload::Outcome;
+
+fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {
+    Event {
+        session,
+        sequence,
+        due_us,
+        kind: EventKind::Simple { sql: sql.into() },
+        outcome: Outcome {
+            duration_us: Some(duration_us),
+            ..Outcome::default()
+        },
+        unreplayable: None,
+        source: 0,
+        line: 0,
+        prelude: false,
+        wire_details: None,
+    }
+}
+
+/// Returns the executions on which the last event depends. Events are session, start, duration and text.
+fn dependencies(script: &[(u64, i64, u64, &str)]) -> Vec<EventId> {
+    let keys = KeyColumns::default()
+        .with_key("a", "id")
+        .with_key("lines", "a_id,no")
+        .with_reference("lines", "a_id", "a", "id");
+    let target = Target::parse("host=h", |_| None).unwrap();
+    let logins = LoginMap::default();
+    let mut encoder = Encoder::new(&target, &logins, None);
+    let locks = LockOrder::default();
+    let mut tracker = DependencyTracker::new(&keys, &locks);
+    let mut sequences: HashMap<u64, u64> = HashMap::new();
+    let mut found = Vec::new();
+    for (session, due_us, duration_us, sql) in script {
+        let sequence = sequences.entry(*session).or_default();
+        let event = event(*session, *sequence, *due_us, *duration_us, sql);
+        *sequence += 1;
+        let job = encoder.job(event.clone(), None, 0);
+        found = tracker.track(&event, &job, &[]);
+    }
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn statement_depends_on_the_commit_of_the_same_row() {
+    let write = [
+        (1, 0, 5, "BEGIN"),
+        (1, 10, 5, "UPDATE a SET n = 1 WHERE id = 7"),
+        (1, 20, 5, "COMMIT"),
+    ];
+    for (due_us, sql, expected) in [
+        (30, "SELECT * FROM a WHERE id = 7", vec![(1, 2)]),
+        (30, "UPDATE a SET n = 2 WHERE id = 7", vec![(1, 2)]),
+        (
+            30,
+            "INSERT INTO lines (a_id, no) VALUES (7, 1)",
+            vec![(1, 2)],
+        ),
+        (30, "SELECT * FROM a WHERE id = 8", vec![]),
+        (30, "SELECT * FROM b WHERE id = 7", vec![]),
+        // Any row.
+        (30, "SELECT * FROM a WHERE n = 1", vec![(1, 2)]),
+        (30, "TRUNCATE a", vec![(1, 2)]),
+        // The row was locked, and the commit was not over.
+        (18, "UPDATE a SET n = 2 WHERE id = 7", vec![(1, 1)]),
+        // It was still running.
+        (12, "UPDATE a SET n = 2 WHERE id = 7", vec![]),
+    ] {
+        let mut script = write.to_vec();
+        script.push((2, due_us, 1, sql));
+        script.sort_by_key(|(_, due_us, ..)| *due_us);
+        let until = script
+            .iter()
+            .position(|(session, ..)| *session == 2)
+            .unwrap();
+        // Later events of the transaction are not known yet.
+        assert_eq!(
+            dependencies(&script[..=until]),
+            expected,
+            "{sql} at {due_us}"
+        );
+    }
+}
+
+#[test]
+fn write_depends_on_the_reads_before_it() {
+    let read = (1, 0, 5, "SELECT * FROM a WHERE id = 7");
+    assert_eq!(
+        dependencies(&[read, (2, 10, 1, "DELETE FROM a WHERE id = 7")]),
+        [(1, 0)]
+    );
+    assert_eq!(
+        dependencies(&[read, (2, 10, 1, "DELETE FROM a WHERE id = 8")]),
+        []
+    );
+    assert_eq!(
+        dependencies(&[read, (2, 10, 1, "SELECT * FROM a WHERE id = 7")]),
+        []
+    );
+    let read = (1, 0, 5, "SELECT * FROM a WHERE n > 7");
+    assert_eq!(
+        dependencies(&[read, (2, 10, 1, "DELETE FROM a WHERE id = 8")]),
+        [(1, 0)]
+    );
+}
+
+#[test]
+fn new_rows_of_different_keys_are_independent() {
+    let first = (1, 0, 5, "INSERT INTO a (id, n) VALUES (1, 5)");
+    assert_eq!(
+        dependencies(&[first, (2, 10, 1, "INSERT INTO a (id, n) VALUES (2, 5)")]),
+        []
+    );
+    assert_eq!(
+        dependencies(&[first, (2, 10, 1, "INSERT INTO a (id, n) VALUES (1, 6)")]),
+        [(1, 0)]
+    );
+    let line = (1, 0, 5, "INSERT INTO lines (a_id, no) VALUES (1, 1)");
+    let other = "UPDATE lines SET x = 1 WHERE a_id = 1 AND no = 2";
+    let same = "UPDATE lines SET x = 1 WHERE a_id = 1 AND no = 1";
+    let all = "SELECT * FROM lines WHERE a_id = 1";
+    for (sql, expected) in [(other, vec![]), (same, vec![(1, 0)]), (all, vec![(1, 0)])] {
+        assert_eq!(dependencies(&[line, (2, 10, 1, sql)]), expected, "{sql}");
+    }
+}
+
+#[test]
+fn schema_changes_follow_and_precede_everything() {
+    let use_of_b = (1, 0, 5, "SELECT 1");
+    let change = (2, 10, 5, "ALTER TABLE b ADD c int");
+    assert_eq!(dependencies(&[use_of_b, change]), [(1, 0)]);
+    assert_eq!(dependencies(&[change, (3, 20, 5, "SELECT 2")]), [(2, 0)]);
+    let temporary = (2, 10, 5, "CREATE TEMP TABLE c (d int)");
+    assert_eq!(dependencies(&[use_of_b, temporary]), []);
+}
+
+#[test]
+fn prepared_transaction_is_visible_when_it_is_committed() {
+    let script = [
+        (1, 0, 1, "BEGIN"),
+        (1, 2, 1, "UPDATE a SET n = 1 WHERE id = 7"),
+        (1, 4, 1, "PREPARE TRANSACTION 'x'"),
+        (2, 10, 1, "COMMIT PREPARED 'x'"),
+        (3, 20, 1, "SELECT * FROM a WHERE id = 7"),
+    ];
+    assert_eq!(dependencies(&script[..4]), [(1, 2)]);
+    assert_eq!(dependencies(&script), [(2, 0)]);
+}

@@ -1,0 +1,76 @@
+//! Values that the server generated in the capture (sequence numbers, UUIDs, snapshots), and the values that it
+//! generates in the replay.
+//!
+//! ```text
+//! workload ─► Provenance (one pass) ─► ValueTracker (dispatcher) ─► Job: expected values, used values
+//!                                                                      │              │
+//!                                                         answer ─► ReplayedValues ─► messages to send
+//! ```
+//!
+//! A value is followed by its *origin*: the column of the result in which it came. [`Provenance`] decides, for each
+//! place of each statement, which origins its values have. [`ValueTracker`] finds the execution that a used value comes
+//! from, in any session. So a quantity of 1,001 stays as it is if the order number 1,001 became 6,001.
+//!
+//! Only the first row of a result is known. Values in arrays, documents and longer texts are not followed.
+
+mod event_values;
+mod expected_row;
+mod key_columns;
+mod provenance;
+mod replayed_values;
+mod rewrite;
+mod tracker;
+mod value;
+
+pub(crate) use event_values::{PlacesCache, result_texts, text_at};
+pub(crate) use expected_row::{ExpectedRow, READ_BYTES_MAX, ReplayedValue};
+pub(crate) use key_columns::KeyColumns;
+pub(crate) use provenance::Provenance;
+pub(crate) use replayed_values::ReplayedValues;
+pub(crate) use rewrite::replace_values;
+pub(crate) use tracker::{UsedValue, ValueSource, ValueTracker};
+pub(crate) use value::Value;
+
+use connect::Target;
+use workload::{ArchiveError, WorkloadReader};
+
+use crate::connect::Dialer;
+use crate::dependencies::LockOrder;
+use crate::options::{Options, SendOrder};
+
+/// Keys of the target, and the origins of the values of a workload.
+#[derive(Debug, Default)]
+pub(crate) struct FollowedValues {
+    pub(crate) keys: KeyColumns,
+    pub(crate) provenance: Provenance,
+    /// Order of locks; empty if statements do not wait for it.
+    pub(crate) locks: LockOrder,
+}
+
+impl FollowedValues {
+    /// Asks the target for its keys, and learns the origins from the workload.
+    ///
+    /// # Errors
+    /// If the workload cannot be read.
+    pub(crate) fn load(
+        reader: &WorkloadReader,
+        dialer: &Dialer,
+        target: &Target,
+        options: &Options,
+    ) -> Result<Self, ArchiveError> {
+        let keys = KeyColumns::load(reader, dialer, target, &options.logins)?;
+        let provenance = Provenance::learn(reader, &keys)?;
+        let locks = match options.order {
+            SendOrder::Dependencies => LockOrder::learn(reader, &keys)?,
+            _ => LockOrder::default(),
+        };
+        Ok(FollowedValues {
+            keys,
+            provenance,
+            locks,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Key columns of the target's tables, and the columns that they reference.
+
+use std::collections::{BTreeSet, HashMap};
+
+use connect::Target;
+use workload::{ArchiveError, WorkloadReader};
+
+use crate::connect::Dialer;
+use crate::login::{Login, LoginMap};
+
+/// One row for each unique index (with its columns), and one for each column of a foreign key (with the table and
+/// column that it references). Columns of an index are separated by a character that no name has.
+const KEYS_SQL: &str = "SELECT t.relname, pg_catalog.string_agg(a.attname, E'\\x1f' ORDER BY k.place), NULL, NULL \
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class t ON t.oid = i.indrelid \
+    CROSS JOIN LATERAL pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, place) \
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum \
+    WHERE i.indisunique AND t.relnamespace >= 2200 \
+      AND k.place <= coalesce((pg_catalog.to_jsonb(i) ->> 'indnkeyatts')::int, i.indnatts) \
+    GROUP BY t.oid, t.relname, i.indexrelid \
+    UNION ALL \
+    SELECT t.relname, a.attname, f.relname, b.attname FROM pg_catalog.pg_constraint c \
+    JOIN pg_catalog.pg_class t ON t.oid = c.conrelid JOIN pg_catalog.pg_class f ON f.oid = c.confrelid \
+    CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(c.conkey), pg_catalog.unnest(c.confkey)) k (own, other) \
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.own \
+    JOIN pg_catalog.pg_attribute b ON b.attrelid = f.oid AND b.attnum = k.other \
+    WHERE c.contype = 'f'";
+
+/// Table and column, without the schema.
+pub(crate) type ColumnName = (String, String);
+
+/// Keys and references of all databases that a workload uses. Tables of the same name are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct KeyColumns {
+    /// Columns of each unique index, by table.
+    keys: HashMap<String, BTreeSet<Vec<String>>>,
+    /// Referenced column of each column of a foreign key.
+    references: HashMap<ColumnName, ColumnName>,
+    /// Databases that could not be asked, each with the reason.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl KeyColumns {
+    /// Asks the target for the keys of all databases of the workload.
+    ///
+    /// # Errors
+    /// If the workload cannot be read.
+    pub(crate) fn load(
+        reader: &WorkloadReader,
+        dialer: &Dialer,
+        target: &Target,
+        logins: &LoginMap,
+    ) -> Result<Self, ArchiveError> {
+        let mut keys = KeyColumns::default();
+        let mut asked: BTreeSet<Login> = BTreeSet::new();
+        for session in reader.sessions()? {
+            let session = session?;
+            let login = logins.login(target, &session.user, &session.database, "");
+            if asked.iter().any(|other| other.database == login.database) {
+                continue;
+            }
+            match dialer.ask(&login, KEYS_SQL) {
+                Ok(answer) => answer.rows.iter().for_each(|row| keys.add(row)),
+                Err(error) => keys.unknown.push(format!("{}: {error}", login.database)),
+            }
+            asked.insert(login);
+        }
+        Ok(keys)
+    }
+
+    fn add(&mut self, row: &[Option<String>]) {
+        match row {
+            [Some(table), Some(columns), None, None] => {
+                let columns = columns.split('\x1f').map(str::to_owned).collect();
+                self.keys.entry(table.clone()).or_default().insert(columns);
+            }
+            [Some(table), Some(column), Some(other), Some(key)] => {
+                let own = (table.clone(), column.clone());
+                self.references.insert(own, (other.clone(), key.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the columns of a unique index.
+    #[cfg(test)]
+    pub(crate) fn with_key(mut self, table: &str, columns: &str) -> Self {
+        self.add(&[
+            Some(table.to_owned()),
+            Some(columns.replace(',', "\x1f")),
+            None,
+            None,
+        ]);
+        self
+    }
+
+    /// Adds a foreign key.
+    #[cfg(test)]
+    pub(crate) fn with_reference(
+        mut self,
+        table: &str,
+        column: &str,
+        other: &str,
+        key: &str,
+    ) -> Self {
+        self.add(&[table, column, other, key].map(|text| Some(text.to_owned())));
+        self
+    }
+
+    /// Returns the column that a column references; `None` if it is in no foreign key.
+    pub(crate) fn referenced(&self, table: &str, column: &str) -> Option<&ColumnName> {
+        self.references.get(&(table.to_owned(), column.to_owned()))
+    }
+
+    /// Returns the column whose values a column has, through all references.
+    pub(crate) fn origin(&self, table: &str, column: &str) -> ColumnName {
+        let mut origin = (table.to_owned(), column.to_owned());
+        // References may form a cycle.
+        for _ in 0..8 {
+            match self.references.get(&origin) {
+                Some(referenced) => origin.clone_from(referenced),
+                None => break,
+            }
+        }
+        origin
+    }
+
+    /// Whether rows are found by this column: it is part of a key or of a foreign key.
+    pub(crate) fn is_key_column(&self, table: &str, column: &str) -> bool {
+        let keys = self.keys.get(table);
+        keys.is_some_and(|keys| keys.iter().flatten().any(|one| one == column))
+            || self.referenced(table, column).is_some()
+    }
+
+    /// Whether the table has a key of this column alone.
+    pub(crate) fn is_key(&self, table: &str, column: &str) -> bool {
+        let keys = self.keys.get(table);
+        keys.is_some_and(|keys| {
+            keys.iter()
+                .any(|key| matches!(&key[..], [one] if one == column))
+        })
+    }
+
+    /// Returns the keys of a table with several columns.
+    pub(crate) fn composite_keys(&self, table: &str) -> impl Iterator<Item = &Vec<String>> {
+        let keys = self.keys.get(table).into_iter().flatten();
+        keys.filter(|key| key.len() > 1)
+    }
+}

@@ -1,0 +1,234 @@
+//! Finds, for the dispatcher, the execution that each used value comes from.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use sql::{Fingerprint, ValueToken};
+use workload::{Event, EventKind, Parameter};
+
+use super::event_values::{PlacesCache, result_values, value_at};
+use super::expected_row::ExpectedRow;
+use super::provenance::Provenance;
+use super::replayed_values::ValueNumber;
+use super::value::{INT8, Value, is_smaller_integer};
+use crate::event_stream::COPY_SESSION_OFFSET;
+
+/// Most values that are remembered; the oldest are forgotten first.
+const VALUES_MAX: usize = 1 << 20;
+/// Most executions that are remembered of one value and origin.
+const SOURCES_MAX: usize = 8;
+
+/// Value of a statement that was generated before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsedValue {
+    /// Its place in the statement.
+    pub(crate) token: ValueToken,
+    pub(crate) captured: Value,
+    pub(crate) number: ValueNumber,
+}
+
+/// Execution that generated a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ValueSource {
+    pub(crate) session: u64,
+    pub(crate) sequence: u64,
+    /// Transaction of the session, as the caller counts them.
+    pub(crate) transaction: u64,
+    /// End of the execution in captured time.
+    pub(crate) end_us: i64,
+    pub(crate) value: Value,
+    number: ValueNumber,
+}
+
+/// Copy of the workload, value, and its origin; no origin for UUIDs and snapshots.
+type SourceKey = (u64, Value, Option<usize>);
+
+/// Follows the generated values of a workload, in the order of its events.
+pub(crate) struct ValueTracker<'p> {
+    provenance: &'p Provenance,
+    places: PlacesCache,
+    /// Sources of each value, the latest last.
+    sources: HashMap<SourceKey, Vec<ValueSource>>,
+    order: VecDeque<SourceKey>,
+    next: ValueNumber,
+}
+
+/// What an event has to do with generated values.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracked {
+    /// Values of its result that may be used later.
+    pub(crate) expected: Option<Box<ExpectedRow>>,
+    /// Values that it uses.
+    pub(crate) used: Vec<UsedValue>,
+    /// Executions of other sessions that these come from.
+    pub(crate) sources: Vec<ValueSource>,
+}
+
+impl<'p> ValueTracker<'p> {
+    pub(crate) fn new(provenance: &'p Provenance) -> Self {
+        ValueTracker {
+            provenance,
+            places: PlacesCache::default(),
+            sources: HashMap::new(),
+            order: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    /// Declares parameters that take generated numbers as bigint. Drivers choose the smallest type of a number, which
+    /// another number may not fit.
+    pub(crate) fn widen_numbers(&mut self, event: &mut Event, fingerprint: Option<Fingerprint>) {
+        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event)) else {
+            return;
+        };
+        let (EventKind::Execute { parameters, .. }, Some(details)) =
+            (&mut event.kind, &mut event.wire_details)
+        else {
+            return;
+        };
+        for (index, place) in places.places.iter().enumerate() {
+            let ValueToken::Parameter(number) = place.token else {
+                continue;
+            };
+            let declared = details.parameter_types.get(number).copied();
+            if place.column.is_none()
+                || !declared.is_some_and(is_smaller_integer)
+                || self
+                    .provenance
+                    .allowed(fingerprint, index, place)
+                    .is_empty()
+            {
+                continue;
+            }
+            Arc::make_mut(details).parameter_types[number] = INT8;
+            if let Some(Some(Parameter::Binary(bytes))) = parameters.get_mut(number)
+                && let Some(wide) = widen(bytes)
+            {
+                *bytes = Box::new(wide.to_be_bytes());
+            }
+        }
+    }
+
+    /// Takes the next event.
+    pub(crate) fn track(
+        &mut self,
+        event: &Event,
+        fingerprint: Option<Fingerprint>,
+        transaction: u64,
+    ) -> Tracked {
+        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event)) else {
+            return Tracked::default();
+        };
+        let mut tracked = Tracked::default();
+        let copy = event.session / COPY_SESSION_OFFSET;
+        if !self.sources.is_empty() {
+            for (index, place) in places.places.iter().enumerate() {
+                let Some(value) = value_at(event, &place.token) else {
+                    continue;
+                };
+                let allowed = self.provenance.allowed(fingerprint, index, place);
+                if let Some(source) = self.find_source(event, value, allowed) {
+                    tracked.used.push(UsedValue {
+                        token: place.token.clone(),
+                        captured: value,
+                        number: source.number,
+                    });
+                    if source.session != event.session {
+                        tracked.sources.push(source);
+                    }
+                }
+            }
+        }
+        tracked.expected = self.expect(event, fingerprint, transaction, copy);
+        tracked
+    }
+
+    /// Numbers the values of a result that may be used later.
+    fn expect(
+        &mut self,
+        event: &Event,
+        fingerprint: Fingerprint,
+        transaction: u64,
+        copy: u64,
+    ) -> Option<Box<ExpectedRow>> {
+        let details = event.wire_details.as_ref()?;
+        let columns = details.first_row.as_ref()?.values.len();
+        let end_us = event
+            .due_us
+            .saturating_add_unsigned(event.outcome.duration_us.unwrap_or(0));
+        let mut values = vec![None; columns];
+        for (column, _, value) in result_values(event) {
+            let origin = match value {
+                Value::Integer(_) => match self.provenance.origin((fingerprint, column)) {
+                    Some(origin) => Some(origin),
+                    None => continue,
+                },
+                Value::Uuid(_) | Value::Snapshot(_) => None,
+            };
+            let number = self.next;
+            self.next += 1;
+            values[column] = Some((value, number));
+            self.remember(
+                (copy, value, origin),
+                ValueSource {
+                    session: event.session,
+                    sequence: event.sequence,
+                    transaction,
+                    end_us,
+                    value,
+                    number,
+                },
+            );
+        }
+        let any = values.iter().any(Option::is_some);
+        any.then(|| Box::new(ExpectedRow::new(values.into())))
+    }
+
+    fn remember(&mut self, key: SourceKey, source: ValueSource) {
+        let sources = self.sources.entry(key).or_default();
+        if sources.is_empty() {
+            self.order.push_back(key);
+        }
+        // Of one session, the latest counts.
+        sources.retain(|one| one.session != source.session);
+        if sources.len() == SOURCES_MAX {
+            // The first generated the value.
+            sources.remove(1);
+        }
+        sources.push(source);
+        if self.order.len() > VALUES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.sources.remove(&oldest);
+        }
+    }
+
+    /// Returns the latest execution of the event's session that had the value, or else the first of another one that was
+    /// over when the event began: a later one only found what the first generated.
+    fn find_source(&self, event: &Event, value: Value, allowed: &[usize]) -> Option<ValueSource> {
+        let copy = event.session / COPY_SESSION_OFFSET;
+        let origins = match value {
+            Value::Integer(_) => allowed.iter().copied().map(Some).collect(),
+            Value::Uuid(_) | Value::Snapshot(_) => vec![None],
+        };
+        let all = || {
+            let keys = origins.iter().map(|origin| (copy, value, *origin));
+            keys.filter_map(|key| self.sources.get(&key)).flatten()
+        };
+        let own = all().filter(|one| one.session == event.session);
+        let found = own.max_by_key(|one| one.number);
+        let over = || all().filter(|one| one.end_us <= event.due_us);
+        found
+            .or_else(|| over().min_by_key(|one| one.number))
+            .copied()
+    }
+}
+
+/// Reads a binary smallint or integer.
+fn widen(bytes: &[u8]) -> Option<i64> {
+    Some(match bytes.len() {
+        2 => i64::from(i16::from_be_bytes(bytes.try_into().ok()?)),
+        4 => i64::from(i32::from_be_bytes(bytes.try_into().ok()?)),
+        _ => return None,
+    })
+}
