@@ -5,7 +5,7 @@
 //! statements of the holders before their turn. It runs on its own thread, and has a connection only while a
 //! statement waits for long.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,11 +25,10 @@ const LONG_WAIT_NS: i64 = 100_000_000;
 /// that wait for as long are released.
 const STALL_NS: i64 = 5_000_000_000;
 
-/// One row for each set of blocking processes, and one with the number of other active backends.
-const BLOCKERS_SQL: &str = "SELECT CASE WHEN wait_event_type = 'Lock' \
-     THEN array_to_string(pg_blocking_pids(pid), ',') END, \
-     count(*) FILTER (WHERE state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock') \
-     FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' GROUP BY 1";
+/// One row for each active process, with the processes for whose locks it waits.
+const BLOCKERS_SQL: &str = "SELECT pid, CASE WHEN wait_event_type = 'Lock' \
+     THEN array_to_string(pg_blocking_pids(pid), ',') END FROM pg_stat_activity \
+     WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND state = 'active'";
 
 /// Thread that releases statements whose waiting blocks what they wait for.
 pub(crate) struct DeadlockBreaker<'a> {
@@ -88,15 +87,13 @@ impl DeadlockBreaker<'_> {
         stalled_ns: i64,
     ) {
         let mut released = false;
-        for (at, statement) in waiting {
-            let process_id = statement.process_id;
-            if process_id.is_some_and(|pid| activity.blockers.contains(&pid)) {
-                self.order.release_early(*at);
-                released = true;
-            }
+        for at in self.order.deadlocked(waiting, &activity.blocking) {
+            self.order.release_early(at);
+            released = true;
         }
         // A blocker without a process is a prepared transaction.
-        if !released && activity.blockers.contains(&0) {
+        let mut blockers = activity.blocking.values().flatten();
+        if !released && blockers.any(|pid| *pid == 0) {
             released = self.order.release_prepared_end();
         }
         if !released && activity.active == 0 && stalled_ns > STALL_NS {
@@ -111,8 +108,8 @@ impl DeadlockBreaker<'_> {
 
 /// Activity of the server's backends.
 struct Activity {
-    /// Processes that hold locks for which others wait; 0 for a prepared transaction.
-    blockers: HashSet<i32>,
+    /// Processes that wait for locks, each with those that hold them; 0 for a prepared transaction.
+    blocking: HashMap<i32, Vec<i32>>,
     /// Number of backends that are active and do not wait for a lock.
     active: u64,
 }
@@ -121,15 +118,19 @@ impl Activity {
     /// Parses the result of [`BLOCKERS_SQL`].
     fn parse(rows: &[Vec<Option<String>>]) -> Self {
         let mut activity = Activity {
-            blockers: HashSet::new(),
+            blocking: HashMap::new(),
             active: 0,
         };
         for row in rows {
             let value = |column: usize| row.get(column).and_then(Option::as_deref).unwrap_or("");
-            let pids = value(0).split(',');
-            let blockers = pids.filter_map(|pid| pid.parse::<i32>().ok());
-            activity.blockers.extend(blockers);
-            activity.active += value(1).parse().unwrap_or(0);
+            let pids = value(1).split(',');
+            let blockers: Vec<i32> = pids.filter_map(|pid| pid.parse().ok()).collect();
+            match value(0).parse() {
+                Ok(process_id) if !blockers.is_empty() => {
+                    activity.blocking.insert(process_id, blockers);
+                }
+                _ => activity.active += 1,
+            }
         }
         activity
     }

@@ -220,7 +220,7 @@ impl Dispatcher<'_> {
             commits: CommitCounter::default(),
             values: self
                 .values
-                .map(|values| ValueTracker::new(&values.provenance)),
+                .map(|values| ValueTracker::new(&values.provenance, &values.keys)),
             deadlock_victims: 0,
             dependencies: match self.order.as_deref() {
                 Some(StatementOrder::Dependencies(_)) => self

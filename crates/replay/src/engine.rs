@@ -532,6 +532,12 @@ impl Replay<'_> {
         }
         info.options.extend(summary.manifest_notes);
         self.events.write_to(info);
+        if let Some(values) = &self.values
+            && !values.keys.unknown.is_empty()
+        {
+            let unknown = values.keys.unknown.join("; ");
+            info.options.insert("keys_unknown".to_owned(), unknown);
+        }
         if let Some(order) = &self.order {
             let (waits, released) = order.counts();
             let of = match self.options.order {

@@ -14,7 +14,7 @@ use crate::error::ReplayError;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 19] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 23] = [
     "workers",
     "spin_us",
     "patience",
@@ -31,6 +31,10 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 19] = [
     "types_unknown",
     "waits_for_commits",
     "let_go_before_commits",
+    "waits_for_dependencies",
+    "let_go_before_dependencies",
+    "keys_unknown",
+    "deadlock_victims",
     "learnt",
     "remapped",
     "generated_unknown",

@@ -1,5 +1,6 @@
 //! Order of statements across sessions: what a statement waits for, and which waits are over.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::commit_order::{CommitOrder, WaitingStatement};
@@ -75,6 +76,33 @@ impl StatementOrder {
         match self {
             StatementOrder::Commits(order) => order.release_early(at),
             StatementOrder::Dependencies(order) => order.release_early(at),
+        }
+    }
+
+    /// Returns waiting statements whose sessions hold locks that what they wait for needs. `blocking`: processes that
+    /// wait for locks, with those that hold them.
+    pub(crate) fn deadlocked(
+        &self,
+        waiting: &[((usize, usize), WaitingStatement)],
+        blocking: &HashMap<i32, Vec<i32>>,
+    ) -> Vec<(usize, usize)> {
+        match self {
+            // Any commit may be the one that is awaited.
+            StatementOrder::Commits(_) => {
+                let blocks = |pid: i32| blocking.values().flatten().any(|one| *one == pid);
+                let holders = waiting
+                    .iter()
+                    .filter(|(_, one)| one.process_id.is_some_and(blocks));
+                holders.map(|(at, _)| *at).collect()
+            }
+            StatementOrder::Dependencies(order) => order.deadlocked(blocking).into_iter().collect(),
+        }
+    }
+
+    /// Notes the server's process of a session.
+    pub(crate) fn set_process(&self, session: u64, process_id: i32) {
+        if let StatementOrder::Dependencies(order) = self {
+            order.set_process(session, process_id);
         }
     }
 

@@ -150,7 +150,18 @@ pub fn replay_observed(
         &mut observation,
     );
     display.on_finish(result.as_ref());
-    Ok(result?)
+    let info = result?;
+    if let Some(unknown) = info.options.get("keys_unknown") {
+        note(&format!(
+            "The keys of the target could not be asked for, so that columns called id and …_id counted as keys: {unknown}. Statements may have waited for too much or too little."
+        ));
+    }
+    if let Some(victims) = info.options.get("deadlock_victims") {
+        note(&format!(
+            "{victims} statements were the victims of deadlocks in the capture. They were replaced by statements that fail with the same code (40P01)."
+        ));
+    }
+    Ok(info)
 }
 
 fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {

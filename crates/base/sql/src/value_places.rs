@@ -43,6 +43,8 @@ pub struct ValuePlace {
     pub table: Option<String>,
     /// Column; `None` if it is unknown.
     pub column: Option<String>,
+    /// Number of the table's column, from 0, if `INSERT` names no columns.
+    pub column_number: Option<usize>,
 }
 
 /// Use of a table in a text.
@@ -154,6 +156,13 @@ const NO_ALIAS: [&str; 28] = [
     "overriding",
     "window",
 ];
+
+/// Column of an inserted value.
+struct InsertedColumn {
+    table: String,
+    name: Option<String>,
+    number: Option<usize>,
+}
 
 /// Parser of one statement.
 struct Parser<'p> {
@@ -308,35 +317,39 @@ impl<'p> Parser<'p> {
                 Some(number) => ValueToken::Parameter(number.saturating_sub(1)),
                 None => ValueToken::Literal(word.start..word.start + text.len()),
             };
-            let place = match inserted.get(&at) {
-                Some((table, column)) => (
-                    PlaceRole::Inserted,
-                    Some(table.clone()),
-                    Some(column.clone()),
-                ),
-                None => match self.compared_column(at) {
-                    Some((table, column)) => {
-                        let role = match assigns && depth == set_depth {
-                            true => PlaceRole::Assigned,
-                            false => PlaceRole::Compared,
-                        };
-                        (role, table, Some(column))
-                    }
-                    None => (PlaceRole::Other, None, None),
+            places.push(match inserted.get(&at) {
+                Some(column) => ValuePlace {
+                    token,
+                    role: PlaceRole::Inserted,
+                    table: Some(column.table.clone()),
+                    column: column.name.clone(),
+                    column_number: column.number,
                 },
-            };
-            let (role, table, column) = place;
-            places.push(ValuePlace {
-                token,
-                role,
-                table,
-                column,
+                None => self.other_place(at, token, assigns && depth == set_depth),
             });
         }
     }
 
+    /// Returns the place of a value that is not inserted.
+    fn other_place(&self, at: usize, token: ValueToken, assigns: bool) -> ValuePlace {
+        let found = self.compared_column(at);
+        let role = match (&found, assigns) {
+            (None, _) => PlaceRole::Other,
+            (Some(_), true) => PlaceRole::Assigned,
+            (Some(_), false) => PlaceRole::Compared,
+        };
+        let (table, column) = found.unzip();
+        ValuePlace {
+            token,
+            role,
+            table: table.flatten(),
+            column,
+            column_number: None,
+        }
+    }
+
     /// Returns the columns of the values of `INSERT INTO t (columns) VALUES (…), …`, by the values' places.
-    fn inserted_columns(&self) -> HashMap<usize, (String, String)> {
+    fn inserted_columns(&self) -> HashMap<usize, InsertedColumn> {
         let mut found = HashMap::new();
         let Some(into) = self.words.iter().position(|word| word.is("into")) else {
             return found;
@@ -356,7 +369,11 @@ impl<'p> Parser<'p> {
         if self.is_word(at, "as") {
             at += 2;
         }
-        let Some(columns) = self.names_in_brackets(&mut at) else {
+        let columns = match self.is_symbol(at, "(") {
+            true => self.names_in_brackets(&mut at),
+            false => Some(Vec::new()),
+        };
+        let Some(columns) = columns else {
             return found;
         };
         while let Some(word) = self.word(at)
@@ -402,7 +419,7 @@ impl<'p> Parser<'p> {
         from: usize,
         table: &str,
         columns: &[String],
-        found: &mut HashMap<usize, (String, String)>,
+        found: &mut HashMap<usize, InsertedColumn>,
     ) -> usize {
         let (mut depth, mut column, mut begins) = (0_usize, 0, from);
         for at in from..self.words.len() {
@@ -411,14 +428,21 @@ impl<'p> Parser<'p> {
             if ends {
                 // One value, possibly with a cast.
                 let is_plain = at == begins + 1 || self.is_symbol(begins + 1, "::");
-                if is_plain
-                    && let Some(name) = columns.get(column)
-                    && let Some(Word {
+                let is_value = matches!(
+                    self.word(begins),
+                    Some(Word {
                         lexeme: Lexeme::Value(_),
                         ..
-                    }) = self.word(begins)
-                {
-                    found.insert(begins, (table.to_owned(), name.clone()));
+                    })
+                );
+                let name = columns.get(column).cloned();
+                if is_plain && is_value && (name.is_some() || columns.is_empty()) {
+                    let inserted = InsertedColumn {
+                        table: table.to_owned(),
+                        number: name.is_none().then_some(column),
+                        name,
+                    };
+                    found.insert(begins, inserted);
                 }
                 (column, begins) = (column + 1, at + 1);
                 if word.is_symbol(")") {
@@ -566,7 +590,10 @@ mod tests {
                 ("6", Assigned, "items.n"),
             ],
         );
-        expect("INSERT INTO t VALUES (1)", &[("1", Other, "?.?")]);
+        expect(
+            "INSERT INTO t VALUES (1, f(2))",
+            &[("1", Inserted, "t.?"), ("2", Other, "?.?")],
+        );
     }
 
     #[test]

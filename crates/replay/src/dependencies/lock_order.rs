@@ -71,7 +71,7 @@ impl Pass {
         let duration_us = event.outcome.duration_us.unwrap_or(0);
         let Some(places) = self
             .places
-            .get(event)
+            .get(event, keys)
             .filter(|places| !places.tables.is_empty())
         else {
             return;

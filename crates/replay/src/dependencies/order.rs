@@ -1,7 +1,7 @@
 //! Executions that are done, and statements that wait for them.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::commit_order::{EventId, WaitingStatement};
@@ -22,6 +22,8 @@ struct Waiter {
 struct SessionProgress {
     /// Number of executions that are done.
     done: AtomicU64,
+    /// Process of the server; 0 if it is not known.
+    process_id: AtomicI32,
     waiters: Mutex<Vec<Waiter>>,
 }
 
@@ -36,8 +38,8 @@ pub(crate) struct DependencyOrder {
 
 #[derive(Default)]
 struct State {
-    /// Waiting statements by worker and slot.
-    waiting: HashMap<(usize, usize), WaitingStatement>,
+    /// Waiting statements by worker and slot, each with the session that it waits for.
+    waiting: HashMap<(usize, usize), (WaitingStatement, u64)>,
     waits: u64,
     released: u64,
 }
@@ -137,7 +139,7 @@ impl DependencyOrder {
         drop(waiters);
         let mut state = lock(&self.state);
         state.waits += 1;
-        state.waiting.insert((worker, slot), waiting);
+        state.waiting.insert((worker, slot), (waiting, session));
         true
     }
 
@@ -149,17 +151,73 @@ impl DependencyOrder {
     /// Returns all waiting statements.
     pub(crate) fn waiting(&self) -> Vec<((usize, usize), WaitingStatement)> {
         let state = lock(&self.state);
-        state.waiting.iter().map(|(at, one)| (*at, *one)).collect()
+        let waiting = state.waiting.iter();
+        waiting.map(|(at, (one, _))| (*at, *one)).collect()
     }
 
     /// Releases a statement before its turn.
     pub(crate) fn release_early(&self, (worker, slot): (usize, usize)) {
         let mut state = lock(&self.state);
-        if let Some(waiting) = state.waiting.remove(&(worker, slot)) {
+        if let Some((waiting, _)) = state.waiting.remove(&(worker, slot)) {
             state.released += 1;
             drop(state);
             self.inboxes[worker].send(WorkerMessage::Release(slot, waiting.generation));
         }
+    }
+
+    /// Notes the server's process of a session.
+    pub(crate) fn set_process(&self, session: u64, process_id: i32) {
+        if let Some(progress) = self.progress(session) {
+            progress.process_id.store(process_id, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns a waiting statement whose session holds a lock that what it waits for needs, possibly through other
+    /// sessions. `blocking`: processes that wait for locks, with those that hold them.
+    pub(crate) fn deadlocked(&self, blocking: &HashMap<i32, Vec<i32>>) -> Option<(usize, usize)> {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let process = |progress: &Arc<SessionProgress>| progress.process_id.load(Ordering::Relaxed);
+        let by_process: HashMap<i32, u64> = sessions
+            .iter()
+            .map(|(id, one)| (process(one), *id))
+            .collect();
+        let state = lock(&self.state);
+        let awaited: HashMap<u64, u64> = state
+            .waiting
+            .values()
+            .map(|(one, session)| (one.event.0, *session))
+            .collect();
+        let next = |session: u64| {
+            let pids = sessions
+                .get(&session)
+                .and_then(|one| blocking.get(&process(one)));
+            let holders = pids
+                .into_iter()
+                .flatten()
+                .filter_map(|pid| by_process.get(pid));
+            holders
+                .chain(awaited.get(&session))
+                .copied()
+                .collect::<Vec<u64>>()
+        };
+        let is_in_cycle = |start: u64| {
+            let (mut seen, mut pending) = (HashSet::new(), next(start));
+            while let Some(session) = pending.pop() {
+                if session == start {
+                    return true;
+                }
+                if seen.insert(session) {
+                    pending.extend(next(session));
+                }
+            }
+            false
+        };
+        let mut waiting: Vec<_> = state.waiting.iter().collect();
+        waiting.sort_by_key(|(_, (one, _))| one.since_ns);
+        let found = waiting
+            .into_iter()
+            .find(|(_, (one, _))| is_in_cycle(one.event.0));
+        found.map(|(at, _)| *at)
     }
 
     /// Returns the number of statements that waited, and of those released before their turn.
@@ -223,5 +281,34 @@ mod tests {
             Ok(WorkerMessage::Continue(4, 7))
         ));
         assert_eq!(order.first_unfinished(&[(1, 301)]), None);
+    }
+
+    #[test]
+    fn only_a_statement_that_blocks_what_it_waits_for_is_deadlocked() {
+        let (inbox, _messages) = Inbox::new().unwrap();
+        let order = DependencyOrder::new(vec![inbox]);
+        for session in 1..=4 {
+            order.begin_session(session);
+            order.set_process(session, 100 + session as i32);
+        }
+        // 2 waits for 1, and 1 for 3.
+        assert!(order.wait(0, 2, waiting(), (1, 0)));
+        let of_1 = WaitingStatement {
+            event: (1, 0),
+            ..waiting()
+        };
+        assert!(order.wait(0, 1, of_1, (3, 0)));
+        assert_eq!(order.deadlocked(&HashMap::from([(104, vec![102])])), None);
+        assert_eq!(order.deadlocked(&HashMap::from([(103, vec![104])])), None);
+        assert!(
+            order
+                .deadlocked(&HashMap::from([(103, vec![102])]))
+                .is_some()
+        );
+        assert!(
+            order
+                .deadlocked(&HashMap::from([(103, vec![104]), (104, vec![102])]))
+                .is_some()
+        );
     }
 }

@@ -141,7 +141,7 @@ impl<'k> DependencyTracker<'k> {
             }
         }
         if let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }, Some(places)) =
-            (&event.kind, self.places.get(event))
+            (&event.kind, self.places.get(event, self.keys))
         {
             self.add_statement(event, sql, &places, access, &mut found);
         }

@@ -7,6 +7,7 @@ use protocol::Format;
 use sql::{Lexer, LexicalRules, Spelling, Token, ValuePlaces, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
+use super::key_columns::KeyColumns;
 use super::value::{Value, of_parameter};
 use crate::statement_cache::TextCache;
 
@@ -18,8 +19,8 @@ const SQL_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct PlacesCache(TextCache<Arc<ValuePlaces>>);
 
 impl PlacesCache {
-    /// Returns the places of an event's text; `None` if it is no statement.
-    pub(crate) fn get(&mut self, event: &Event) -> Option<Arc<ValuePlaces>> {
+    /// Returns the places of an event's text; `None` if it is no statement. It must be called with the same keys.
+    pub(crate) fn get(&mut self, event: &Event, keys: &KeyColumns) -> Option<Arc<ValuePlaces>> {
         let (EventKind::Simple { sql }
         | EventKind::Prepare { sql, .. }
         | EventKind::Execute { sql, .. }) = &event.kind
@@ -28,7 +29,7 @@ impl PlacesCache {
         };
         let find = |sql: &str| match sql.len() > SQL_BYTES_MAX {
             true => Arc::default(),
-            false => Arc::new(ValuePlaces::of(sql, LexicalRules::default())),
+            false => Arc::new(find_places(sql, keys)),
         };
         // A simple statement with literals seldom repeats.
         Some(match &event.kind {
@@ -36,6 +37,16 @@ impl PlacesCache {
             _ => self.0.get(sql, find).clone(),
         })
     }
+}
+
+fn find_places(sql: &str, keys: &KeyColumns) -> ValuePlaces {
+    let mut found = ValuePlaces::of(sql, LexicalRules::default());
+    for place in &mut found.places {
+        if let (Some(table), Some(number)) = (&place.table, place.column_number) {
+            place.column = keys.column(table, number).cloned();
+        }
+    }
+    found
 }
 
 /// Returns the text form of the value at a place, as sent; `None` for NULL and binary values of other types.
@@ -102,9 +113,7 @@ pub(crate) fn result_values<'e>(
         row.values.iter().enumerate().filter_map(|(index, value)| {
             let value = match value.as_ref()? {
                 Parameter::Text(text) => Value::of_text(text.as_bytes()),
-                Parameter::Binary(bytes) => {
-                    Value::of_uuid_text(bytes).or_else(|| Value::of_binary(bytes))
-                }
+                Parameter::Binary(bytes) => Value::of_binary(bytes),
             }?;
             Some((index, row.columns.get(index).map_or("", |name| name), value))
         })
@@ -126,7 +135,7 @@ pub(crate) fn result_texts(event: &Event) -> impl Iterator<Item = (&str, Vec<u8>
                 let text = match value.as_ref()? {
                     Parameter::Text(text) => text.as_bytes().to_vec(),
                     Parameter::Binary(bytes) => {
-                        let value = Value::of_uuid_text(bytes).or_else(|| Value::of_binary(bytes));
+                        let value = Value::of_binary(bytes);
                         value.map_or_else(|| bytes.to_vec(), Value::text)
                     }
                 };

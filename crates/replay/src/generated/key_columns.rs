@@ -8,8 +8,8 @@ use workload::{ArchiveError, WorkloadReader};
 use crate::connect::Dialer;
 use crate::login::{Login, LoginMap};
 
-/// One row for each unique index (with its columns), and one for each column of a foreign key (with the table and
-/// column that it references). Columns of an index are separated by a character that no name has.
+/// One row for each unique index (with its columns), one for each column of a foreign key (with the table and column
+/// that it references), and one for each table (with its columns, and an empty text). Columns of an index are separated by a character that no name has.
 const KEYS_SQL: &str = "SELECT t.relname, pg_catalog.string_agg(a.attname, E'\\x1f' ORDER BY k.place), NULL, NULL \
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class t ON t.oid = i.indrelid \
     CROSS JOIN LATERAL pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, place) \
@@ -23,7 +23,12 @@ const KEYS_SQL: &str = "SELECT t.relname, pg_catalog.string_agg(a.attname, E'\\x
     CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(c.conkey), pg_catalog.unnest(c.confkey)) k (own, other) \
     JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.own \
     JOIN pg_catalog.pg_attribute b ON b.attrelid = f.oid AND b.attnum = k.other \
-    WHERE c.contype = 'f'";
+    WHERE c.contype = 'f' \
+    UNION ALL \
+    SELECT t.relname, pg_catalog.string_agg(a.attname, E'\\x1f' ORDER BY a.attnum), '', NULL \
+    FROM pg_catalog.pg_class t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid \
+    WHERE t.relkind IN ('r', 'p') AND t.relnamespace >= 2200 AND a.attnum > 0 AND NOT a.attisdropped \
+    GROUP BY t.oid, t.relname";
 
 /// Table and column, without the schema.
 pub(crate) type ColumnName = (String, String);
@@ -33,9 +38,11 @@ pub(crate) type ColumnName = (String, String);
 pub(crate) struct KeyColumns {
     /// Columns of each unique index, by table.
     keys: HashMap<String, BTreeSet<Vec<String>>>,
+    /// All columns of each table, in their order.
+    columns: HashMap<String, Vec<String>>,
     /// Referenced column of each column of a foreign key.
     references: HashMap<ColumnName, ColumnName>,
-    /// Databases that could not be asked, each with the reason.
+    /// Databases that could not be asked, each with the reason. Columns called `id` and `…_id` count as keys then.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -73,6 +80,10 @@ impl KeyColumns {
                 let columns = columns.split('\x1f').map(str::to_owned).collect();
                 self.keys.entry(table.clone()).or_default().insert(columns);
             }
+            [Some(table), Some(columns), Some(_), None] => {
+                let columns = columns.split('\x1f').map(str::to_owned).collect();
+                self.columns.insert(table.clone(), columns);
+            }
             [Some(table), Some(column), Some(other), Some(key)] => {
                 let own = (table.clone(), column.clone());
                 self.references.insert(own, (other.clone(), key.clone()));
@@ -106,6 +117,11 @@ impl KeyColumns {
         self
     }
 
+    /// Returns the column of a table with a number from 0.
+    pub(crate) fn column(&self, table: &str, number: usize) -> Option<&String> {
+        self.columns.get(table)?.get(number)
+    }
+
     /// Returns the column that a column references; `None` if it is in no foreign key.
     pub(crate) fn referenced(&self, table: &str, column: &str) -> Option<&ColumnName> {
         self.references.get(&(table.to_owned(), column.to_owned()))
@@ -129,6 +145,7 @@ impl KeyColumns {
         let keys = self.keys.get(table);
         keys.is_some_and(|keys| keys.iter().flatten().any(|one| one == column))
             || self.referenced(table, column).is_some()
+            || !self.unknown.is_empty() && (column == "id" || column.ends_with("_id"))
     }
 
     /// Whether the table has a key of this column alone.
@@ -137,7 +154,7 @@ impl KeyColumns {
         keys.is_some_and(|keys| {
             keys.iter()
                 .any(|key| matches!(&key[..], [one] if one == column))
-        })
+        }) || !self.unknown.is_empty() && column == "id"
     }
 
     /// Returns the keys of a table with several columns.

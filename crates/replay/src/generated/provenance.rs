@@ -51,16 +51,17 @@ pub(crate) type Origin = (Fingerprint, usize);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Place {
     Column(Fingerprint, Option<String>, String),
-    /// Parameter, or literal counted from 0.
-    Value(Fingerprint, usize),
+    Parameter(Fingerprint, usize),
+    /// Literal, by the number of values before it.
+    Literal(Fingerprint, usize),
 }
 
 impl Place {
     fn of(fingerprint: Fingerprint, index: usize, place: &ValuePlace) -> Self {
         match (&place.column, &place.token) {
             (Some(column), _) => Place::Column(fingerprint, place.table.clone(), column.clone()),
-            (None, ValueToken::Parameter(number)) => Place::Value(fingerprint, *number),
-            (None, ValueToken::Literal(_)) => Place::Value(fingerprint, index),
+            (None, ValueToken::Parameter(number)) => Place::Parameter(fingerprint, *number),
+            (None, ValueToken::Literal(_)) => Place::Literal(fingerprint, index),
         }
     }
 }
@@ -116,7 +117,7 @@ impl Provenance {
         for item in events {
             let (event, fingerprint) = item?;
             if let Some(fingerprint) = fingerprint {
-                pass.add(&event, fingerprint);
+                pass.add(&event, fingerprint, keys);
             }
         }
         Ok(pass.decide(keys))
@@ -157,14 +158,14 @@ struct Pass {
 }
 
 impl Pass {
-    fn add(&mut self, event: &Event, fingerprint: Fingerprint) {
+    fn add(&mut self, event: &Event, fingerprint: Fingerprint, keys: &KeyColumns) {
         while let Some(&Reverse((end_us, session, origin, value))) = self.pending.peek()
             && end_us <= event.due_us
         {
             self.pending.pop();
             self.end(session, origin, value);
         }
-        let Some(places) = self.places_of.get(event) else {
+        let Some(places) = self.places_of.get(event, keys) else {
             return;
         };
         for (index, place) in places.places.iter().enumerate() {

@@ -91,7 +91,7 @@ impl Script {
     fn track(&self, keys: &KeyColumns) -> Vec<Tracked> {
         let events = self.events.iter().cloned().map(Ok);
         let provenance = Provenance::of_events(events, keys).unwrap();
-        let mut tracker = ValueTracker::new(&provenance);
+        let mut tracker = ValueTracker::new(&provenance, keys);
         let events = self.events.iter();
         events
             .map(|(event, fingerprint)| tracker.track(event, *fingerprint, 0))
@@ -225,7 +225,7 @@ fn parameters_of_generated_numbers_hold_any_number() {
     let (mut update, fingerprint) = (update.clone(), *fingerprint);
     let keys = KeyColumns::default();
     let provenance = Provenance::of_events(script.events.into_iter().map(Ok), &keys).unwrap();
-    let mut tracker = ValueTracker::new(&provenance);
+    let mut tracker = ValueTracker::new(&provenance, &keys);
     tracker.widen_numbers(&mut update, fingerprint);
     assert_eq!(update.wire_details.unwrap().parameter_types, [21, INT8]);
     let EventKind::Execute { parameters, .. } = update.kind else {

@@ -8,6 +8,7 @@ use workload::{Event, EventKind, Parameter};
 
 use super::event_values::{PlacesCache, result_values, value_at};
 use super::expected_row::ExpectedRow;
+use super::key_columns::KeyColumns;
 use super::provenance::Provenance;
 use super::replayed_values::ValueNumber;
 use super::value::{INT8, Value, is_smaller_integer};
@@ -46,6 +47,7 @@ type SourceKey = (u64, Value, Option<usize>);
 /// Follows the generated values of a workload, in the order of its events.
 pub(crate) struct ValueTracker<'p> {
     provenance: &'p Provenance,
+    keys: &'p KeyColumns,
     places: PlacesCache,
     /// Sources of each value, the latest last.
     sources: HashMap<SourceKey, Vec<ValueSource>>,
@@ -65,9 +67,10 @@ pub(crate) struct Tracked {
 }
 
 impl<'p> ValueTracker<'p> {
-    pub(crate) fn new(provenance: &'p Provenance) -> Self {
+    pub(crate) fn new(provenance: &'p Provenance, keys: &'p KeyColumns) -> Self {
         ValueTracker {
             provenance,
+            keys,
             places: PlacesCache::default(),
             sources: HashMap::new(),
             order: VecDeque::new(),
@@ -78,7 +81,8 @@ impl<'p> ValueTracker<'p> {
     /// Declares parameters that take generated numbers as bigint. Drivers choose the smallest type of a number, which
     /// another number may not fit.
     pub(crate) fn widen_numbers(&mut self, event: &mut Event, fingerprint: Option<Fingerprint>) {
-        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event)) else {
+        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event, self.keys))
+        else {
             return;
         };
         let (EventKind::Execute { parameters, .. }, Some(details)) =
@@ -116,7 +120,8 @@ impl<'p> ValueTracker<'p> {
         fingerprint: Option<Fingerprint>,
         transaction: u64,
     ) -> Tracked {
-        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event)) else {
+        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event, self.keys))
+        else {
             return Tracked::default();
         };
         let mut tracked = Tracked::default();

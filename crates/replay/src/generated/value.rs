@@ -71,6 +71,10 @@ impl Value {
     /// Decodes the binary format by its length alone: int2, int4, int8, uuid.
     pub(crate) fn of_binary(bytes: &[u8]) -> Option<Value> {
         match bytes.len() {
+            // Texts in binary format.
+            SNAPSHOT_BYTES_MIN.. => {
+                return Value::of_text(bytes).filter(|value| !matches!(value, Value::Integer(_)));
+            }
             2 => Some(i64::from(i16::from_be_bytes(bytes.try_into().ok()?))),
             4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
             8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
@@ -171,7 +175,8 @@ impl Form {
             Form::Binary => return Value::of_binary(value),
             Form::Numbers | Form::Texts => Value::of_text(value)?,
         };
-        let as_wanted = !matches!(read, Value::Integer(_)) == (self == Form::Texts);
+        let is_text = !matches!(read, Value::Integer(_));
+        let as_wanted = is_text == (self == Form::Texts);
         as_wanted.then_some(read)
     }
 }

@@ -120,6 +120,9 @@ impl Worker {
         let process_id = connection.backend.process_id();
         let backends = self.context.metrics.backends();
         backends.add(session.id, process_id, now_ns);
+        if let Some(order) = &self.context.order {
+            order.set_process(session.id, process_id);
+        }
         session.backend = Some(Box::new(connection.backend));
         session.reconnecting = session.fatal_error.take().is_some();
         session.idle_since_ns = now_ns;

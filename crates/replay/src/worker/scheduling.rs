@@ -11,7 +11,7 @@ use crate::commit_order::EventId;
 use crate::counters::LOW_WATERMARK_MIN;
 use crate::job::{Action, Job, ResumedSession};
 use crate::server_state::ServerState;
-use crate::session::{Backlog, Hold, Phase, Session};
+use crate::session::{Backlog, Hold, Phase, Release, Session};
 
 /// Next job of a session, still in its queue.
 struct NextJob {
@@ -139,7 +139,10 @@ impl Worker {
     /// Takes the next job of a session if it can run now. Otherwise arranges that the session is advanced again.
     #[inline]
     fn take_due_job(&mut self, slot: usize, now_ns: i64) -> Option<DueJob> {
-        let session = &self.slots[slot].session;
+        let session = &mut self.slots[slot].session;
+        if session.release == Release::Transaction && !session.server_state.in_transaction() {
+            session.release = Release::None;
+        }
         let phase = session.phase;
         if session.hold != Hold::None
             || session.cancelling

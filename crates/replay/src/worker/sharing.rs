@@ -203,6 +203,9 @@ impl Worker {
         if let Some(backend) = &taker.session.backend {
             let backends = self.context.metrics.backends();
             backends.add(taker.session.id, backend.process_id(), now_ns);
+            if let Some(order) = &self.context.order {
+                order.set_process(taker.session.id, backend.process_id());
+            }
         }
         giver.session.phase = Phase::Parked;
         if let Some(pool) = &mut self.pool {

@@ -1,0 +1,227 @@
+//! Sessions that use what other sessions wrote: captured by the proxy, and replayed onto a copy whose sequences stand
+//! elsewhere.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use postgres::{Client, NoTls};
+use run::{Outcome, RunInfo, RunReader};
+use sandbox::Endpoint;
+use test_support::{CaptureProxy, connect, server};
+
+const SCHEMA: &str = "CREATE TABLE products (id int PRIMARY KEY, stock int);
+    INSERT INTO products SELECT i, 1000 FROM generate_series(1, 50) i;
+    CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ref uuid DEFAULT gen_random_uuid() UNIQUE,
+        customer int, payment bigint);
+    CREATE TABLE items (order_id bigint REFERENCES orders, no int, product_id int REFERENCES products, pieces int,
+        PRIMARY KEY (order_id, no));
+    CREATE TABLE payments (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint REFERENCES orders,
+        amount int);
+    CREATE TABLE accounts (name text PRIMARY KEY)";
+
+/// The sequences of the copy are ahead of the server's, by different numbers.
+const AHEAD: &str =
+    "ALTER SEQUENCE orders_id_seq RESTART 40000; ALTER SEQUENCE payments_id_seq RESTART 70";
+
+/// State of the tables without generated values.
+const STATE: &str = "SELECT string_agg(concat_ws('/', customer, items, amount), ',' ORDER BY customer, items, amount)
+        || ' ' || (SELECT string_agg(stock::text, ',' ORDER BY id) FROM products)
+        || ' ' || (SELECT count(*) FROM accounts)
+    FROM (SELECT customer, (SELECT string_agg(product_id || 'x' || pieces, '+' ORDER BY no) FROM items
+            WHERE order_id = o.id) AS items, (SELECT amount FROM payments p WHERE p.id = o.payment) AS amount
+        FROM orders o) AS described";
+
+/// Replays onto the target. Returns the run.
+fn replay(workload: &Path, target: &Endpoint, options: &[&str]) -> RunReader {
+    let run = workload.with_extension(format!("{}.run", options.join("").replace('-', "")));
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("replay")
+        .arg(workload)
+        .args(["--target", &target.url("postgres"), "--no-facts", "-o"])
+        .arg(&run)
+        .args(options)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    RunReader::open(&run).unwrap()
+}
+
+/// Returns the statements that did something else than in the capture.
+fn differences(run: &RunReader) -> Vec<String> {
+    let executions = run.executions().unwrap().map(Result::unwrap);
+    let differing = executions.filter(|one| {
+        let sqlstate = match one.outcome {
+            Outcome::Failed(sqlstate) => Some(sqlstate),
+            Outcome::Done => None,
+            Outcome::Skipped(_) => return true,
+        };
+        one.is_statement()
+            && (sqlstate != one.captured.sqlstate
+                || sqlstate.is_none() && one.captured.rows.is_some_and(|rows| rows != one.rows))
+    });
+    differing.map(|one| format!("{one:?}")).collect()
+}
+
+fn count<'i>(info: &'i RunInfo, name: &str) -> &'i str {
+    info.options.get(name).map_or("", |count| count)
+}
+
+/// Captures what `work` does through a proxy.
+fn capture(source: &Endpoint, workload: &Path, work: impl FnOnce(&Endpoint)) {
+    let options = ["--checksum-results", "rows"];
+    let proxy = CaptureProxy::start(env!("CARGO_BIN_EXE_rehearse"), source, workload, &options);
+    work(&proxy.endpoint);
+    proxy.interrupt();
+}
+
+fn client(endpoint: &Endpoint) -> Client {
+    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
+}
+
+#[test]
+fn values_of_other_sessions_and_sequences_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let (_source, source) = server().password("writes").tcp().start();
+    let (_target, target) = server().password("writes").tcp().start();
+    for endpoint in [&source, &target] {
+        connect(endpoint).batch_execute(SCHEMA).unwrap();
+    }
+    connect(&target).batch_execute(AHEAD).unwrap();
+    capture(&source, &workload, |proxy| {
+        let (mut shop, mut worker) = (client(proxy), client(proxy));
+        for n in 0..20 {
+            let insert = "INSERT INTO orders (customer) VALUES ($1) RETURNING id, ref::text AS ref";
+            let order = shop.query_one(insert, &[&n]).unwrap();
+            let (id, token): (i64, String) = (order.get(0), order.get(1));
+            let pay = "INSERT INTO payments (order_id, amount) VALUES ($1, $2) RETURNING id";
+            let payment: i64 = worker.query_one(pay, &[&id, &n]).unwrap().get(0);
+            let update = "UPDATE orders SET payment = $1 WHERE ref = $2::text::uuid";
+            assert_eq!(worker.execute(update, &[&payment, &token]).unwrap(), 1);
+            // A literal.
+            let product = n % 5 + 1;
+            let named = format!(
+                "INSERT INTO items (order_id, no, product_id, pieces) VALUES ({id}, 2, {product}, 1)"
+            );
+            shop.batch_execute(&named).unwrap();
+            let remove = format!("DELETE FROM items WHERE order_id = {id} AND no = 2; {named}");
+            assert!(shop.batch_execute(&remove).is_ok());
+        }
+        // A snapshot of one session in another.
+        let mut exporter = shop.transaction().unwrap();
+        let snapshot: String = exporter
+            .query_one("SELECT pg_export_snapshot()", &[])
+            .unwrap()
+            .get(0);
+        worker
+            .batch_execute(&format!(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{snapshot}'; SELECT count(*) FROM orders; COMMIT"
+            ))
+            .unwrap();
+        exporter
+            .execute("DELETE FROM orders WHERE customer = -1", &[])
+            .unwrap();
+        exporter.commit().unwrap();
+    });
+    let run = replay(&workload, &target, &["--order", "dependencies"]);
+    let differences = differences(&run);
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert_eq!(count(run.info(), "generated_unknown"), "0");
+    let paid =
+        "SELECT count(*) FROM orders o JOIN payments p ON p.id = o.payment AND p.order_id = o.id";
+    let paid: i64 = connect(&target).query_one(paid, &[]).unwrap().get(0);
+    assert_eq!(paid, 20);
+}
+
+/// One of several workers of a shop, which leave orders for one another.
+fn work(proxy: &Endpoint, worker: u64, tasks: &AtomicI64, orders: &Mutex<VecDeque<(i64, String)>>) {
+    let mut client = client(proxy);
+    let mut random = 88_172_645_463_325_252 ^ (worker << 32);
+    let mut below = move |limit: i32| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 33) as i32 % limit
+    };
+    while tasks.fetch_sub(1, Ordering::Relaxed) > 1 {
+        let taken = match below(3) {
+            0 => orders.lock().unwrap().pop_front(),
+            _ => None,
+        };
+        if let Some((id, token)) = taken {
+            let mut transaction = client.transaction().unwrap();
+            let find = "SELECT id, customer FROM orders WHERE ref = $1::text::uuid FOR UPDATE";
+            assert_eq!(transaction.query(find, &[&token]).unwrap().len(), 1);
+            let pay = "INSERT INTO payments (order_id, amount) VALUES ($1, $2) RETURNING id";
+            let payment: i64 = transaction
+                .query_one(pay, &[&id, &below(900)])
+                .unwrap()
+                .get(0);
+            let update = "UPDATE orders SET payment = $1 WHERE id = $2";
+            assert_eq!(transaction.execute(update, &[&payment, &id]).unwrap(), 1);
+            transaction.commit().unwrap();
+        } else if below(4) == 0 {
+            let name = format!("n{}", below(60));
+            // It exists, or not.
+            let _ = client.execute("INSERT INTO accounts VALUES ($1)", &[&name]);
+        } else {
+            let mut transaction = client.transaction().unwrap();
+            let insert = "INSERT INTO orders (customer) VALUES ($1) RETURNING id, ref::text AS ref";
+            let order = transaction.query_one(insert, &[&below(30)]).unwrap();
+            let (id, token): (i64, String) = (order.get(0), order.get(1));
+            let first = below(4) + 1;
+            for no in 0..3 {
+                let item =
+                    "INSERT INTO items (order_id, no, product_id, pieces) VALUES ($1, $2, $3, $4)";
+                let product = first + no;
+                transaction
+                    .execute(item, &[&id, &no, &product, &(below(5) + 1)])
+                    .unwrap();
+                let take = "UPDATE products SET stock = stock - 1 WHERE id = $1";
+                transaction.execute(take, &[&product]).unwrap();
+            }
+            transaction.commit().unwrap();
+            orders.lock().unwrap().push_back((id, token));
+        }
+    }
+}
+
+#[test]
+fn concurrent_writes_are_replayed_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let (_source, source) = server().password("writes").tcp().start();
+    connect(&source).batch_execute(SCHEMA).unwrap();
+    capture(&source, &workload, |proxy| {
+        let (tasks, orders) = (AtomicI64::new(600), Mutex::default());
+        std::thread::scope(|scope| {
+            for worker in 1..=8 {
+                let (tasks, orders) = (&tasks, &orders);
+                scope.spawn(move || work(proxy, worker, tasks, orders));
+            }
+        });
+    });
+    let expected: String = connect(&source).query_one(STATE, &[]).unwrap().get(0);
+    for options in [
+        &["--order", "dependencies"][..],
+        &["--order", "dependencies", "--speed", "max"],
+    ] {
+        let (_target, target) = server().password("writes").tcp().start();
+        connect(&target).batch_execute(SCHEMA).unwrap();
+        connect(&target).batch_execute(AHEAD).unwrap();
+        let run = replay(&workload, &target, options);
+        let differences = differences(&run);
+        assert!(differences.is_empty(), "{options:?}: {differences:#?}");
+        assert_eq!(count(run.info(), "generated_unknown"), "0");
+        assert_ne!(count(run.info(), "remapped"), "0");
+        let found: String = connect(&target).query_one(STATE, &[]).unwrap().get(0);
+        assert_eq!(found, expected, "{options:?}");
+    }
+}
