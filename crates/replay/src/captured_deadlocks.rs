@@ -1,6 +1,6 @@
 //! Victims of deadlocks in the capture. Which transaction of a deadlock the server cancels depends on which one waited
 //! first, by microseconds. So with `--order dependencies`, a statement that was cancelled in the capture is replaced by
-//! one that fails with the same error, and the others of its deadlock go on as they did.
+//! one that fails with the same error, and the others of its deadlock continue as they did.
 
 use workload::{Boundary, Event, EventKind, Sqlstate};
 

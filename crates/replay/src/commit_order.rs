@@ -26,12 +26,10 @@ use sql::TwoPhaseCommit;
 use sql::classify;
 use workload::{Boundary, Event, EventKind};
 
+use crate::event_id::EventId;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::Job;
 use crate::options::SendOrder;
-
-/// Session and sequence number of an event of the run.
-pub(crate) type EventId = (u64, u64);
 
 /// Computes the number of commits that each statement follows, for the dispatcher.
 #[derive(Default)]

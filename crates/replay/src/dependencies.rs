@@ -10,6 +10,7 @@
 //! The workers wait ([`DependencyOrder`]) until these executions are done. Executions of a session end in order, so its
 //! last sequence number tells which are done.
 
+mod access;
 mod lock_order;
 mod order;
 mod tracker;

@@ -111,10 +111,7 @@ pub fn replay(
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
     let user_types = UserTypes::load(reader, &dialer, target, &options.logins)?;
-    let values = match options.follows_values() {
-        true => Some(FollowedValues::load(reader, &dialer, target, options)?),
-        false => None,
-    };
+    let values = FollowedValues::load_if_followed(reader, &dialer, target, options)?;
     // A load source has no known number of statements: those dispatched are counted at the end.
     let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,

@@ -48,11 +48,27 @@ pub(crate) struct FollowedValues {
 }
 
 impl FollowedValues {
+    /// Loads them if the options ask to follow generated values.
+    ///
+    /// # Errors
+    /// If the workload cannot be read.
+    pub(crate) fn load_if_followed(
+        reader: &WorkloadReader,
+        dialer: &Dialer,
+        target: &Target,
+        options: &Options,
+    ) -> Result<Option<Self>, ArchiveError> {
+        match options.follows_values() {
+            true => Self::load(reader, dialer, target, options).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Asks the target for its keys, and learns the origins from the workload.
     ///
     /// # Errors
     /// If the workload cannot be read.
-    pub(crate) fn load(
+    fn load(
         reader: &WorkloadReader,
         dialer: &Dialer,
         target: &Target,

@@ -5,7 +5,7 @@ use sql::Fingerprint;
 use sql::SessionEffect;
 use workload::{Boundary, SessionState, Sqlstate};
 
-use crate::commit_order::EventId;
+use crate::event_id::EventId;
 use crate::generated::{ExpectedRow, UsedValue};
 use crate::login::Login;
 

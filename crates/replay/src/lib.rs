@@ -30,6 +30,7 @@ mod due_counter;
 mod encode;
 mod engine;
 mod error;
+mod event_id;
 mod event_stream;
 mod generated;
 mod idle_wait;

@@ -14,7 +14,7 @@ use sql::Fingerprint;
 use sql::{SessionEffect, ValueToken};
 use workload::{Boundary, Sqlstate};
 
-use crate::commit_order::EventId;
+use crate::event_id::EventId;
 use crate::generated::{ExpectedRow, UsedValue, Value};
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use sql::classify;
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
-use super::tracker::access::{self, RowSet};
-use crate::commit_order::EventId;
+use super::access::{self, RowSet};
+use crate::event_id::EventId;
 use crate::event_stream::COPY_SESSION_OFFSET;
 use crate::generated::{KeyColumns, PlacesCache};
 

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::commit_order::{EventId, WaitingStatement};
+use crate::commit_order::WaitingStatement;
+use crate::event_id::EventId;
 use crate::inbox::{Inbox, WorkerMessage};
 
 /// Statement that waits for an execution of another session: its worker, slot and generation, and the number of

@@ -1,27 +1,15 @@
 //! Finds, for the dispatcher, the executions of other sessions on which a statement depends.
 
-pub(super) mod access;
-
 use std::collections::HashMap;
 
 use sql::{StatementClass, TwoPhaseCommit, ValuePlaces, classify};
 use workload::{Event, EventKind};
 
-use super::LockOrder;
-use crate::commit_order::EventId;
+use super::access::{self, Access, Accesses, Conflict, Precedence};
+use super::lock_order::LockOrder;
+use crate::event_id::EventId;
 use crate::generated::{KeyColumns, PlacesCache, Value, ValueSource};
 use crate::job::Job;
-use access::{Accesses, Conflict, Precedence};
-
-/// Execution, with its transaction and its end in captured time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Access {
-    session: u64,
-    transaction: u64,
-    sequence: u64,
-    end_us: i64,
-    has_failed: bool,
-}
 
 #[derive(Debug, Default)]
 struct SessionState {

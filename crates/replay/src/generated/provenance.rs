@@ -71,7 +71,7 @@ impl Place {
 struct Evidence {
     /// Values that the origin had before.
     after: u64,
-    /// Of these, the latest one of the session.
+    /// The part of them that was the latest one of the session.
     latest: u64,
     /// Values that came before the origin had them.
     early: u64,

@@ -55,7 +55,7 @@ pub(crate) struct ValueTracker<'p> {
     next: ValueNumber,
 }
 
-/// What an event has to do with generated values.
+/// Generated values of an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracked {
     /// Values of its result that may be used later.

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::{Slot, Worker};
-use crate::commit_order::{EventId, WaitingStatement};
+use crate::commit_order::WaitingStatement;
+use crate::event_id::EventId;
 use crate::session::{Hold, Release};
 use crate::statement_order::StatementOrder;
 

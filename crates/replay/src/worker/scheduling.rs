@@ -7,8 +7,8 @@ use run::{Outcome, SkipReason};
 
 use super::pipelining::{accepts_pipelined, is_pipelined};
 use super::{Slot, Worker, new_execution};
-use crate::commit_order::EventId;
 use crate::counters::LOW_WATERMARK_MIN;
+use crate::event_id::EventId;
 use crate::job::{Action, Job, ResumedSession};
 use crate::server_state::ServerState;
 use crate::session::{Backlog, Hold, Phase, Release, Session};

@@ -162,6 +162,6 @@ fn remap_reads_binary_rows_in_pipelines_and_through_reconnects() {
         expected.map(|(id, done)| (id, done.to_owned()))
     );
     assert_eq!(count(&info, "learnt"), Some("5"));
-    assert_eq!(count(&info, "remapped"), Some("5"));
+    assert_eq!(count(&info, "remapped"), Some("6"));
     assert_eq!(info.connections_reopened, 1);
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use sql::{PlaceRole, StatementClass, TableUse, ValuePlaces};
 use workload::Event;
 
-use super::Access;
 use crate::generated::{KeyColumns, result_texts, text_at};
 use crate::statement_cache::hash;
 
@@ -15,13 +14,23 @@ const SESSIONS_MAX: usize = 4_096;
 /// Most sets of rows before the earlier half is forgotten.
 const SETS_MAX: usize = 500_000;
 
+/// Execution, with its transaction and its end in captured time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) session: u64,
+    pub(super) transaction: u64,
+    pub(super) sequence: u64,
+    pub(super) end_us: i64,
+    pub(super) has_failed: bool,
+}
+
 /// Set of rows: those with a key, or those of a table, by the hash of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::dependencies) struct RowSet(u64);
+pub(super) struct RowSet(u64);
 
 /// Way in which a statement uses a set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::dependencies) enum Mode {
+pub(super) enum Mode {
     /// Requires that a row exists, as a foreign key does.
     Reference,
     /// Reads rows.
@@ -46,7 +55,7 @@ impl Mode {
         Mode::WriteByKey,
     ];
 
-    /// Whether the order of the two matters for the same set. That of two keys of a table is told by the keys' own sets.
+    /// Whether the order of the two matters for the same set. That of two keys of a table is known from the keys' own sets.
     fn conflicts_with(self, other: Mode) -> bool {
         use Mode::{Change, Read, ReadByKey, Reference, Write, WriteByKey};
         match (self, other) {
@@ -63,7 +72,7 @@ impl Mode {
     }
 
     /// Whether it locks the rows of the set.
-    pub(in crate::dependencies) fn locks_rows(self) -> bool {
+    pub(super) fn locks_rows(self) -> bool {
         matches!(self, Mode::Change | Mode::Write)
     }
 
@@ -152,7 +161,7 @@ impl Accesses {
 }
 
 /// Returns the sets of rows that a statement reads and writes.
-pub(in crate::dependencies) fn row_sets(
+pub(super) fn row_sets(
     event: &Event,
     sql: &str,
     class: StatementClass,
