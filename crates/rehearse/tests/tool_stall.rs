@@ -1,8 +1,10 @@
 //! A replay that is stopped for a while. The server is the same in all runs, so no run is a regression.
 
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,10 +18,10 @@ fn rehearse(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Creates ten sessions of six seconds, each with a statement of two milliseconds every 20 ms.
-fn log(path: &Path) {
+/// Creates ten sessions of 20 ms a tick, each with a statement of two milliseconds every 20 ms.
+fn log(path: &Path, ticks: u64) {
     let mut log = String::new();
-    for tick in 0..300u64 {
+    for tick in 0..ticks {
         for session in 0..10 {
             let what = match tick {
                 0 => "connection authorized: user=postgres database=postgres".to_owned(),
@@ -96,7 +98,7 @@ fn time_in_which_the_replay_was_stopped_is_tool_lag_and_no_regression() {
         directory,
         url: endpoint.url("postgres"),
     };
-    log(Path::new(&room.path("a.log")));
+    log(Path::new(&room.path("a.log")), 300);
     let (log, workload) = (room.path("a.log"), room.path("a.workload"));
     let arguments = [
         "capture", "log", &log, "--prefix", "%m [%p] ", "-o", &workload,
@@ -139,4 +141,155 @@ fn time_in_which_the_replay_was_stopped_is_tool_lag_and_no_regression() {
     assert_ne!(comparison["verdict"]["verdict"], "regression");
     let left_out = stall_warning(&comparison)["statements"].as_u64().unwrap();
     assert!(left_out > 1_495, "{left_out} of 2,990");
+}
+
+/// Performs a proof or a sweep. Its program is throttled from each line of its notes for which `disturbs` is true up to
+/// the first for which it is false. Returns the notes and the report.
+fn throttled_at(arguments: &[&str], mut disturbs: impl FnMut(&str) -> bool) -> (String, Value) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let printed = std::thread::spawn(move || std::io::read_to_string(stdout).unwrap());
+    let notes = BufReader::new(child.stderr.take().unwrap());
+    let (is_throttled, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut told = String::new();
+    std::thread::scope(|scope| {
+        let (child, is_over, is_throttled) = (&child, &is_over, &is_throttled);
+        let throttle = scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                if is_throttled.load(Ordering::Relaxed) {
+                    signal(child, "-STOP");
+                    pause(200);
+                    signal(child, "-CONT");
+                }
+                pause(60);
+            }
+        });
+        for line in notes.lines() {
+            let line = line.unwrap();
+            is_throttled.store(disturbs(&line), Ordering::Relaxed);
+            told += &line;
+            told.push('\n');
+        }
+        is_over.store(true, Ordering::Relaxed);
+        throttle.join().unwrap();
+    });
+    child.wait().unwrap();
+    let report = serde_json::from_str(&printed.join().unwrap());
+    let report = report.unwrap_or_else(|error| panic!("{error}: {told}"));
+    (told, report)
+}
+
+/// Creates a server and the workload of two seconds.
+fn short_room() -> (impl Sized, Room) {
+    let directory = tempfile::tempdir().unwrap();
+    let (sandbox, endpoint) = test_support::server().start();
+    let room = Room {
+        directory,
+        url: endpoint.url("postgres"),
+    };
+    log(Path::new(&room.path("a.log")), 100);
+    let (log, workload) = (room.path("a.log"), room.path("a.workload"));
+    let arguments = [
+        "capture", "log", &log, "--prefix", "%m [%p] ", "-o", &workload,
+    ];
+    assert_eq!(rehearse(&arguments).status.code(), Some(0));
+    (sandbox, room)
+}
+
+#[test]
+fn throttled_run_of_a_proof_is_repeated_and_otherwise_leaves_it_not_proven() {
+    let (_sandbox, room) = short_room();
+    let (workload, output) = (room.path("a.workload"), room.path("once.proof"));
+    let prove = |output: &'_ str| {
+        let arguments = [
+            "prove",
+            &workload,
+            "--target",
+            &room.url,
+            "--no-restore",
+            "--set",
+            "work_mem=8MB",
+            "--goal",
+            "total",
+            "--blocks",
+            "3",
+            "--noise-runs",
+            "2",
+            "--time-budget",
+            "600s",
+            "--json",
+            "-o",
+            output,
+        ];
+        arguments.map(str::to_owned)
+    };
+    let stalls =
+        |view: &Value, number: usize| view["runs"][number - 1]["numbers"]["stalls"].clone();
+
+    // A run that is throttled once is repeated.
+    let arguments = prove(&output);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (told, view) = throttled_at(&arguments, |line| line.contains("Run 2:"));
+    assert!(told.contains("Repeating it"), "{told}");
+    assert!(stalls(&view, 2)["repeats"].as_u64().unwrap() > 0, "{told}");
+    assert!(stalls(&view, 2)["share"].as_f64().unwrap() < 0.1, "{told}");
+    assert_ne!(view["sides"][0]["verdict"], "lost", "{told}");
+
+    // If each attempt of each changed run is throttled, nothing is proven.
+    let output = room.path("always.proof");
+    let arguments = prove(&output);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut is_changed = false;
+    let (told, view) = throttled_at(&arguments, |line| {
+        if line.contains("Run ") {
+            is_changed = line.contains("work_mem");
+        }
+        is_changed
+    });
+    let runs = view["runs"].as_array().unwrap();
+    let changed = runs.iter().filter(|run| run["place"]["side"] == 1);
+    for run in changed {
+        let stalls = &run["numbers"]["stalls"];
+        assert_eq!(stalls["repeats"], 2, "{told}");
+        assert!(stalls["share"].as_f64().unwrap() > 0.1, "{told}");
+    }
+    assert_eq!(view["sides"][0]["verdict"], "not_proven", "{told}");
+    assert!(
+        view["notes"]
+            .to_string()
+            .contains("stopped, starved or throttled"),
+        "{view:#}"
+    );
+}
+
+#[test]
+fn throttled_trial_of_a_sweep_is_repeated() {
+    let (_sandbox, room) = short_room();
+    let (workload, output) = (room.path("a.workload"), room.path("a.sweep"));
+    let arguments = [
+        "sweep",
+        &workload,
+        "--target",
+        &room.url,
+        "--no-restore",
+        "--speed",
+        "1",
+        "--trials",
+        "2",
+        "--warm-up",
+        "500ms",
+        "--json",
+        "-o",
+        &output,
+    ];
+    let (told, view) = throttled_at(&arguments, |line| line.contains("Trial 1 "));
+    assert!(told.contains("Repeating it"), "{told}");
+    let stalls = &view["trials"][0]["numbers"]["stalls"];
+    assert!(stalls["repeats"].as_u64().unwrap() > 0, "{told}");
+    assert!(stalls["share"].as_f64().unwrap() < 0.1, "{told}");
 }

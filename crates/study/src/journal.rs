@@ -324,7 +324,12 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
             .open(&partial)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&partial, path)
+        fs::rename(&partial, path)?;
+        // A result is in the journal before its trial is taken to be over.
+        match path.parent() {
+            Some(parent) => fs::File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
     };
     written().map_err(ExperimentError::file("write", path))
 }

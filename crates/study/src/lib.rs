@@ -91,5 +91,6 @@ pub use journal::{Journal, Manifest, Plan, refuse_existing};
 pub use runner::{EndReason, Engine, Event, Experiment, Listener, Progress, Step};
 pub use screened_candidate::{ExpectedCost, ScreenedCandidate};
 pub use screening::{BUILT_MAX, CostEstimate, Screening, ScreeningResult};
+pub use stalled_share::TrialStalls;
 pub use trial::TrialContext;
 pub use trial_loop::perform;

@@ -9,6 +9,7 @@ use clock::Clock;
 use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::{Journal, Plan};
+use crate::stalled_share::{REPEATS_MAX, TrialStalls};
 use crate::trial::TrialContext;
 
 /// Why an experiment ended.
@@ -59,6 +60,8 @@ pub enum Event<'a, E: Experiment> {
     Preparing,
     /// A trial begins.
     Begin(&'a E::Trial, &'a Progress),
+    /// A trial is repeated, since the tool was stopped or starved during it.
+    Repeat(TrialStalls),
     /// A trial is over.
     Over(&'a <E::Plan as Plan>::Record),
 }
@@ -115,6 +118,18 @@ pub trait Experiment {
         result: Result<Self::Numbers, ExperimentError>,
     ) -> Result<<Self::Plan as Plan>::Record, ExperimentError>;
 
+    /// Returns the stalls of the tool in a trial.
+    fn stalls(numbers: &mut Self::Numbers) -> &mut TrialStalls;
+
+    /// Reports whether there is time to repeat a trial. `took` is the time of the last attempt, `spent` that of all.
+    fn has_time_to_repeat(
+        &self,
+        journal: &Journal<Self::Plan>,
+        progress: &Progress,
+        took: Duration,
+        spent: Duration,
+    ) -> bool;
+
     /// Reports whether the runs of trials are kept.
     fn keeps_runs(&self) -> bool {
         true
@@ -157,9 +172,9 @@ impl Engine<'_> {
     ) -> Result<EndReason, ExperimentError> {
         let mut progress = Progress::default();
         let mut is_prepared = false;
-        let begun_ns = self.clock.now_ns();
+        let engine_begun_ns = self.clock.now_ns();
         loop {
-            progress.elapsed = self.since(begun_ns);
+            progress.elapsed = self.since(engine_begun_ns);
             let (trial, number, condition) = match experiment.next(journal, &progress)? {
                 Step::End(end) => return Ok(end),
                 Step::Trial { .. } if (self.stop)() => return Ok(EndReason::Interrupted),
@@ -172,14 +187,19 @@ impl Engine<'_> {
             if !is_prepared {
                 tell(journal, Event::Preparing);
                 experiment.prepare(self.environment)?;
-                progress.preparation = self.since(begun_ns);
+                progress.preparation = self.since(engine_begun_ns);
                 is_prepared = true;
             }
             tell(journal, Event::Begin(&trial, &progress));
             let (started_ns, started_wall_us) = (self.clock.now_ns(), self.clock.wall_us());
-            let run = journal.run_path(number);
-            let result = self.perform(experiment, journal.plan(), &trial, condition, &run);
-            let Some(result) = result.transpose() else {
+            let attempts = self.attempt(
+                experiment,
+                journal,
+                (&trial, number, condition),
+                &progress,
+                tell,
+            );
+            let Some(result) = attempts.transpose() else {
                 return Ok(EndReason::Interrupted);
             };
             let took = self.since(started_ns);
@@ -193,6 +213,42 @@ impl Engine<'_> {
             if let Some(record) = journal.record(number) {
                 tell(journal, Event::Over(record));
             }
+        }
+    }
+
+    /// Performs a trial, and repeats it if the tool stalled and there is time.
+    fn attempt<E: Experiment>(
+        &mut self,
+        experiment: &E,
+        journal: &Journal<E::Plan>,
+        (trial, number, condition): (&E::Trial, u32, usize),
+        progress: &Progress,
+        tell: &mut Listener<'_, E>,
+    ) -> Result<Option<E::Numbers>, ExperimentError> {
+        let run = journal.run_path(number);
+        let first_ns = self.clock.now_ns();
+        let mut repeats = 0;
+        loop {
+            let begun_ns = self.clock.now_ns();
+            let found = self.perform(experiment, journal.plan(), trial, condition, &run)?;
+            let Some(mut numbers) = found else {
+                return Ok(None);
+            };
+            let stalls = E::stalls(&mut numbers);
+            stalls.repeats = repeats;
+            let took = self.since(begun_ns);
+            let spent = Progress {
+                elapsed: progress.elapsed + self.since(first_ns),
+                ..*progress
+            };
+            if !stalls.is_disturbed()
+                || repeats == REPEATS_MAX
+                || !experiment.has_time_to_repeat(journal, &spent, took, self.since(first_ns))
+            {
+                return Ok(Some(numbers));
+            }
+            repeats += 1;
+            tell(journal, Event::Repeat(*stalls));
         }
     }
 

@@ -190,11 +190,7 @@ impl ArchiveWriter {
         fs::rename(&self.partial, &self.path)
             .map_err(|error| ArchiveError::io("rename to", &self.path, error))?;
         self.finished = true;
-        if let Some(parent) = self.path.parent()
-            && !parent.as_os_str().is_empty()
-        {
-            sync_directory(parent)?;
-        }
+        sync_parent(&self.path)?;
         Ok(id)
     }
 
@@ -244,6 +240,17 @@ impl Drop for ArchiveWriter {
             // If this fails, the name still ends in `.partial`.
             let _ = fs::remove_dir_all(&self.partial);
         }
+    }
+}
+
+/// Writes the name of a file or directory to the disk.
+///
+/// # Errors
+/// If its directory cannot be synced.
+pub fn sync_parent(path: &Path) -> Result<(), ArchiveError> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+        _ => sync_directory(Path::new(".")),
     }
 }
 

@@ -13,6 +13,7 @@
 //! DuckDB, Spark, Polars and ClickHouse.
 
 mod builder;
+mod checked_pages;
 mod column;
 mod constant_column;
 mod content;
@@ -34,7 +35,7 @@ mod table_writer;
 mod values;
 
 pub use column::{Column, ColumnType};
-pub use directory::{ArchiveWriter, OnFailure, partial_path};
+pub use directory::{ArchiveWriter, OnFailure, partial_path, sync_parent};
 pub use encryption::{
     Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
 };

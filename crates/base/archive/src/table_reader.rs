@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
+use crate::checked_pages::CheckedPages;
 use crate::column::Column;
 use crate::content::Content;
 use crate::decoded::{Decoded, Values};
@@ -170,9 +171,11 @@ impl OpenFile {
         self.group_rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         self.group.clear();
         for found in &self.found {
-            let reader = found.map(|(index, _)| {
+            let reader = found.map(|(index, _)| -> ParquetResult<ColumnReader> {
                 check_offsets(group.metadata().column(index))?;
-                group.get_column_reader(index)
+                let pages = CheckedPages(group.get_column_page_reader(index)?);
+                let descriptor = group.metadata().column(index).column_descr_ptr();
+                Ok(get_column_reader(descriptor, Box::new(pages)))
             });
             self.group.push(reader.transpose()?);
         }

@@ -127,6 +127,8 @@ fn finish(
     let info = writer.finish(provenance)?;
     std::fs::rename(&scratch, &target)
         .map_err(|error| ArchiveError::io("rename to", &target, error))?;
+    // The workload must be found under its name before its source is gone.
+    archive::sync_parent(&target)?;
     std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
     Ok((target, info))
 }

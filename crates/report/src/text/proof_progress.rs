@@ -39,6 +39,10 @@ impl ProofDisplay for ProofNarrator {
                 self.tell_results(journal);
                 note(&named(journal, trial));
             }
+            Event::Repeat(stalls) => note(&format!(
+                "  This program was stopped, starved or throttled for {:.0} % of the time. Repeating it.",
+                stalls.share * 100.0
+            )),
             Event::Over(record) => {
                 let numbers = &record.numbers;
                 let value = numbers.of(goal, statements);
@@ -51,7 +55,7 @@ impl ProofDisplay for ProofNarrator {
                     failed => format!(", {failed} failed"),
                 };
                 note(&format!(
-                    "  {} {value}; {} statements done{failed}; {} with all that belongs to it",
+                    "  {} {value}; {} statements done{failed}; {} including restoring",
                     goal.words(),
                     numbers.done,
                     clock::duration_text((record.took_s * 1e9) as i64),
@@ -135,7 +139,7 @@ fn named(journal: &ProofJournal, trial: &ProofTrial) -> String {
         side => &journal.plan().sides[side].name,
     };
     match trial.block {
-        0 => format!("Run {}: {side}, to know the noise.", trial.number),
+        0 => format!("Run {}: {side}, to measure the noise.", trial.number),
         block => format!("Run {}: block {block}, {side}.", trial.number),
     }
 }

@@ -53,6 +53,10 @@ impl SweepDisplay for SweepNarrator {
                     trial_text(trial, &journal.plan().design.variants)
                 ));
             }
+            Event::Repeat(stalls) => note(&format!(
+                "  This program was stopped, starved or throttled for {:.0} % of the time. Repeating it.",
+                stalls.share * 100.0
+            )),
             Event::Over(record) => {
                 let text = match (&record.numbers, &record.failed) {
                     (Some(numbers), _) => numbers_text(numbers, self.unit),

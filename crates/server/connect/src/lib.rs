@@ -178,7 +178,10 @@ pub enum TargetError {
         reason: String,
     },
     /// A file that the target names cannot be used.
-    #[error("the {what} {} cannot be used: {reason}; {instead}", path.display())]
+    #[error(
+        "the {what} {} cannot be used: {reason}; {instead}",
+        parse::hide_in_path(path)
+    )]
     File {
         /// Kind of file.
         what: &'static str,

@@ -1,5 +1,7 @@
 //! Splits connection strings into names and values.
 
+use std::path::Path;
+
 /// Returns the names and values of a URL or of `name=value` pairs, in order.
 pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
     for scheme in ["postgres://", "postgresql://"] {
@@ -185,6 +187,21 @@ pub fn hide_password(given: &str) -> String {
     }
 }
 
+/// Returns a path without a password that a mistake made a part of it: `cert.pem password=…`.
+pub(super) fn hide_in_path(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
+    let names_secret = text.split('=').rev().skip(1).any(|before| {
+        let name = before.trim_end();
+        let name = &name[name.trim_end_matches(is_name).len()..];
+        hide_password(name) != name
+    });
+    match names_secret {
+        true => hide_password(&text),
+        false => text,
+    }
+}
+
 /// Hides what stands between the first `:` and the last `@`; without an `@`, what follows the first `:` and is no
 /// port.
 fn hide_user_info(text: &str) -> String {
@@ -217,6 +234,20 @@ mod tests {
             "options=a=b",
         ] {
             assert!(pairs(given).is_ok(), "{given}");
+        }
+    }
+
+    #[test]
+    fn password_in_a_path_is_hidden() {
+        for (given, shown) in [
+            ("/a/pass/cert.pem", "/a/pass/cert.pem"),
+            ("/a/.pgpass=b", "/a/.pgpassword=…"),
+            ("/a b/x=y", "/a b/x=y"),
+            ("cert.pem password=x", "cert.pem password=…"),
+            ("cert.pem password = x", "cert.pem password=…"),
+            ("cert.pem?sslpassword=x&a=b", "cert.pem?sslpassword=…"),
+        ] {
+            assert_eq!(hide_in_path(Path::new(given)), shown);
         }
     }
 

@@ -23,6 +23,7 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
+use crate::parse::hide_in_path;
 use crate::{
     Host, SecurityOptions, Server, SslMode, Target, TargetError, TlsVersions, TrustedRoots,
     plain_file,
@@ -91,7 +92,10 @@ impl TlsClient {
                     .map_err(|error| TargetError::File {
                         what: "client certificate",
                         path: certificate.clone(),
-                        reason: format!("it does not go with the key {} ({error})", key.display()),
+                        reason: format!(
+                            "it does not go with the key {} ({error})",
+                            hide_in_path(key)
+                        ),
                         instead: "give the key that it was made with",
                     })?
             }
@@ -253,7 +257,7 @@ fn roots(security: &SecurityOptions) -> Result<Option<(RootCertStore, String)>, 
                     instead: "give certificates of version 3 in PEM",
                 })?;
             }
-            Ok(Some((roots, path.display().to_string())))
+            Ok(Some((roots, hide_in_path(path))))
         }
         TrustedRoots::File(path) if must => Err(missing(path)),
         TrustedRoots::Unknown if must => Err(missing(Path::new("~/.postgresql/root.crt"))),

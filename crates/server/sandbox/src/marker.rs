@@ -38,6 +38,9 @@ pub(crate) struct Marker {
     /// Snapshot that replaces the data. Until that is complete, there are no usable data.
     #[serde(default)]
     pub(crate) restoring: Option<String>,
+    /// Restored data that may not be on the disk yet.
+    #[serde(default)]
+    unsynced: Option<UnsyncedRestore>,
     /// Whether the server counts the work of statements.
     #[serde(default)]
     pub(crate) statement_statistics: bool,
@@ -45,7 +48,54 @@ pub(crate) struct Marker {
     pub(crate) watchdog: Option<i32>,
 }
 
+/// A restore whose files the system may not have written to the disk. If the machine starts anew before, they are lost or
+/// incomplete.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct UnsyncedRestore {
+    snapshot: String,
+    /// The machine's start during which the data were restored (`boot_id`).
+    boot: String,
+}
+
+/// Returns the id of the machine's start; `None` if the system does not tell.
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 impl Marker {
+    /// Returns the snapshot that has to be restored before there are usable data: the restore was interrupted, or the
+    /// machine started anew before its files were on the disk.
+    pub(crate) fn interrupted_restore(&self) -> Option<&str> {
+        let unsynced = self.unsynced.as_ref().filter(|restore| {
+            // Without an id nothing is left unsynced.
+            boot_id().is_some_and(|boot| boot != restore.boot)
+        });
+        let unsynced = unsynced.map(|restore| restore.snapshot.as_str());
+        self.restoring.as_deref().or(unsynced)
+    }
+
+    /// Records that the data are restored and may not be on the disk yet. Returns false if the system does not tell
+    /// which start of the machine this is, so that the data must be synced at once.
+    pub(crate) fn restored(&mut self, snapshot: &str) -> bool {
+        self.restoring = None;
+        self.unsynced = boot_id().map(|boot| UnsyncedRestore {
+            snapshot: snapshot.to_owned(),
+            boot,
+        });
+        self.unsynced.is_some()
+    }
+
+    /// Whether restored data may not be on the disk yet.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.unsynced.is_some()
+    }
+
+    /// Records that the data are on the disk.
+    pub(crate) fn synced(&mut self) {
+        self.unsynced = None;
+    }
+
     pub(crate) fn new(installation: &crate::Installation) -> Self {
         Self {
             kind: KIND.to_owned(),
@@ -60,6 +110,7 @@ impl Marker {
             run_as: None,
             settings: Vec::new(),
             restoring: None,
+            unsynced: None,
             statement_statistics: false,
             server: None,
             watchdog: None,
@@ -79,11 +130,13 @@ impl Marker {
         let text = serde_json::to_vec_pretty(self)
             .map_err(io::Error::other)
             .context("describe the sandbox in", &path)?;
-        write_private(&path, &text, self.restoring.is_some())
+        let is_state = self.restoring.is_some() || self.unsynced.is_some();
+        write_private(&path, &text, is_state)
     }
 }
 
-/// Writes a file atomically that only its owner can read. A `durable` one is on the disk afterwards.
+/// Writes a file atomically that only its owner can read. A `durable` one is on the disk afterwards; otherwise it may be
+/// the one before.
 pub(crate) fn write_private(path: &Path, text: &[u8], durable: bool) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fresh = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));
@@ -91,14 +144,41 @@ pub(crate) fn write_private(path: &Path, text: &[u8], durable: bool) -> Result<(
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
         .context("set the permissions of", &fresh)?;
     let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
-    if durable {
-        sync(&fresh).context("write", &fresh)?;
-    }
+    // Without this, an empty file may be left after a loss of power.
+    sync(&fresh).context("write", &fresh)?;
     fs::rename(&fresh, path).context("rename to", path)?;
     match path.parent() {
-        Some(parent) if durable => sync(parent).context("write", parent),
+        Some(parent) if durable => sync_directory(parent),
         _ => Ok(()),
     }
+}
+
+/// Writes the names of a directory to the disk.
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.context("write", path)
+}
+
+/// Writes all files of a directory's file system to the disk, with their names.
+pub(crate) fn sync_file_system(path: &Path) -> Result<()> {
+    let directory = File::open(path).context("open", path)?;
+    sync_all_of(&directory).context("write", path)
+}
+
+#[cfg(target_os = "linux")]
+fn sync_all_of(directory: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as the call lasts.
+    match unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(directory)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_all_of(_: &File) -> io::Result<()> {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::sync() };
+    Ok(())
 }
 
 /// Marks the sandbox as owned while the file is open. The kernel releases the lock when the owner ends in any
@@ -218,6 +298,32 @@ mod tests {
         ] {
             assert!(check_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn restored_data_of_an_earlier_start_of_the_machine_are_restored_again() {
+        let top = tempfile::tempdir().unwrap();
+        let mut marker = Marker::new(&crate::Installation {
+            bin_dir: "/x".into(),
+            major: 17,
+            version: "17.0".to_owned(),
+            source: crate::Source::Given,
+        });
+        marker.restoring = Some("base".to_owned());
+        assert_eq!(marker.interrupted_restore(), Some("base"));
+        assert!(marker.restored("base"));
+        assert_eq!(marker.interrupted_restore(), None);
+        marker.write(top.path()).unwrap();
+        // As a machine that lost its power finds it.
+        let path = top.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        let earlier = text.replace(&boot_id().unwrap(), "an earlier start");
+        assert_ne!(earlier, text);
+        fs::write(&path, earlier).unwrap();
+        let mut found = Marker::read(top.path()).unwrap();
+        assert_eq!(found.interrupted_restore(), Some("base"));
+        found.synced();
+        assert_eq!(found.interrupted_restore(), None);
     }
 
     #[test]

@@ -48,7 +48,8 @@ impl NamedSandbox {
             settings: marker.settings.clone(),
             log: root.join("server.log"),
             pid: postmaster::find(&data_dir, marker.server).map(|server| server.pid),
-            interrupted_restore: marker.restoring.clone().filter(|_| is_abandoned(root)),
+            interrupted_restore: (marker.interrupted_restore().map(str::to_owned))
+                .filter(|_| is_abandoned(root)),
             root: root.to_owned(),
             data_dir,
         }

@@ -409,11 +409,14 @@ impl Sandbox {
             let partial = sandbox.snapshot_dir(".partial");
             marker::delete_any(&partial)?;
             let copied = snapshot::copy_tree(&sandbox.data, &partial)?;
+            // A restore deletes the data that were copied, so the copy must be on the disk.
+            marker::sync_file_system(&partial)?;
             let settings = serde_json::to_vec(&sandbox.marker.settings)
                 .map_err(std::io::Error::other)
                 .context("describe the settings of", &place)?;
             marker::write_private(&sandbox.snapshot_settings_file(name), &settings, false)?;
             fs::rename(&partial, &place).context("rename the copy to", &place)?;
+            marker::sync_directory(&all)?;
             Ok(copied)
         })
     }
@@ -431,12 +434,12 @@ impl Sandbox {
 
     /// Returns the name of the snapshot whose restore was interrupted. Until it is restored, there are no usable data.
     pub fn interrupted_restore(&self) -> Option<&str> {
-        self.marker.restoring.as_deref()
+        self.marker.interrupted_restore()
     }
 
     /// Completes an interrupted restore, with the settings of that time.
     fn complete_restore(&mut self) -> Result<()> {
-        let Some(name) = self.marker.restoring.clone() else {
+        let Some(name) = self.marker.interrupted_restore().map(str::to_owned) else {
             return Ok(());
         };
         self.restore(&name)?;
@@ -447,7 +450,8 @@ impl Sandbox {
     }
 
     /// Restores the data directory from a snapshot. The server is stopped meanwhile. If it fails or is killed, the
-    /// snapshot is unchanged, and the next start restores it again.
+    /// snapshot is unchanged, and the next start restores it again. So does the first one after a loss of power, unless
+    /// [`Sandbox::sync`] was called, which removing the snapshot does.
     pub fn restore(&mut self, name: &str) -> Result<CopyStats> {
         let place = self.snapshot_dir(name);
         if marker::check_name(name).is_err() || !place.is_dir() {
@@ -472,21 +476,38 @@ impl Sandbox {
             }
             let copied = snapshot::copy_tree(&place, &fresh)?;
             fs::rename(&fresh, &sandbox.data).context("rename to", &sandbox.data)?;
-            sandbox.marker.restoring = None;
+            if !sandbox.marker.restored(name) {
+                marker::sync_file_system(&sandbox.root)?;
+            }
             sandbox.marker.write(&sandbox.root)?;
             Ok(copied)
         })
     }
 
+    /// Writes restored data to the disk. After that, a loss of power leaves them as the server's are left.
+    pub fn sync(&mut self) -> Result<()> {
+        if self.marker.is_unsynced() {
+            marker::sync_file_system(&self.root)?;
+            self.marker.synced();
+            self.marker.write(&self.root)?;
+        }
+        Ok(())
+    }
+
     /// Deletes a snapshot.
     pub fn remove_snapshot(&mut self, name: &str) -> Result<()> {
         marker::check_name(name)?;
+        // The data may have to be restored from it after a loss of power.
+        self.sync()?;
         // Renamed first: a snapshot is complete or absent.
         let removed = self.snapshot_dir(".removed");
         marker::delete_any(&removed)?;
         match fs::rename(self.snapshot_dir(name), &removed) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            renamed => renamed.context("rename to", &removed)?,
+            renamed => {
+                renamed.context("rename to", &removed)?;
+                marker::sync_directory(&self.snapshot_dir(""))?;
+            }
         }
         marker::delete_any(&self.snapshot_settings_file(name))?;
         marker::delete_any(&removed)

@@ -37,6 +37,7 @@ use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::Journal;
 use crate::runner::{EndReason, Experiment, Progress, Step};
+use crate::stalled_share::TrialStalls;
 use crate::trial::TrialContext;
 use crate::trial_order::random_block;
 
@@ -150,6 +151,21 @@ impl Experiment for Proof {
         trial::perform(&self.workloads[trial.side], &self.options, context)
     }
 
+    fn stalls(numbers: &mut ProofNumbers) -> &mut TrialStalls {
+        &mut numbers.stalls
+    }
+
+    fn has_time_to_repeat(
+        &self,
+        journal: &ProofJournal,
+        progress: &Progress,
+        took: Duration,
+        spent: Duration,
+    ) -> bool {
+        let needed_s = (spent + took).as_secs_f64();
+        !self.goal.is_work() && spent_s(journal, progress) + needed_s <= journal.plan().within_s
+    }
+
     fn record(
         &self,
         trial: ProofTrial,
@@ -219,7 +235,8 @@ impl Proof {
     /// Decides how many blocks there will be at most: as many as there is time for.
     fn decide(&self, journal: &ProofJournal, progress: &Progress) -> Decision {
         let plan = journal.plan();
-        let run_s = journal.records().map(|one| one.took_s).fold(0.0, f64::max);
+        let run_s = journal.records().map(ProofRecord::attempt_s);
+        let run_s = run_s.fold(0.0, f64::max);
         let number = |one: &ProofRecord| one.numbers.of(self.goal, self.statements);
         let logs: Option<Vec<f64>> = journal
             .records()

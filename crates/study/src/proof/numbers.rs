@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use sql::{Fingerprint, StatementClass};
 use statistics::Histogram;
 
+use crate::stalled_share::{TrialStalls, stalled_share};
+
 /// Bytes of temporary files that count as few.
 const TEMPORARY_BYTES_FEW: u64 = 1 << 20;
 
@@ -96,6 +98,9 @@ pub struct ProofNumbers {
     /// Sizes of tables and indexes after the run, the largest first; in the database of most sessions.
     #[serde(default)]
     pub sizes: Vec<RelationSize>,
+    /// Stalls of this program during the run.
+    #[serde(default)]
+    pub stalls: TrialStalls,
     /// Measurements that are missing, with the reasons.
     #[serde(default)]
     pub missing: BTreeMap<String, String>,
@@ -228,6 +233,10 @@ impl Sums {
             writes_s: self.writes_ns / 1e9,
             p50_us: us(marks.map(|marks| marks.p50_ns)),
             p99_us: us(marks.map(|marks| marks.p99_ns)),
+            stalls: TrialStalls {
+                share: stalled_share(info),
+                repeats: 0,
+            },
             tool_lag_p99_us: us(self.tool_lag.latency_summary().map(|marks| marks.p99_ns)),
             ..ProofNumbers::default()
         }

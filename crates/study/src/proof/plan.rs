@@ -141,6 +141,13 @@ pub struct ProofRecord {
     pub numbers: ProofNumbers,
 }
 
+impl ProofRecord {
+    /// Returns the average duration of an attempt, including the set-up, in seconds.
+    pub(super) fn attempt_s(&self) -> f64 {
+        self.took_s / f64::from(1 + self.numbers.stalls.repeats)
+    }
+}
+
 impl Plan for ProofPlan {
     const KIND: &'static str = "proof";
     const COMMAND: &'static str = "prove";

@@ -106,7 +106,11 @@ impl ProofJournal {
     /// Returns the first block in which each run of a side was far worse than every unchanged run before it, and the
     /// effect. Later runs do not change it.
     fn harm(&self, side: usize, goal: Goal, statements: u64) -> Option<(u32, Effect)> {
-        let records: Vec<&ProofRecord> = self.records().collect();
+        // A run in which this program stalled shows no harm.
+        let shows = |one: &&ProofRecord| {
+            one.trial.side != side || goal.is_work() || !one.numbers.stalls.is_disturbed()
+        };
+        let records: Vec<&ProofRecord> = self.records().filter(shows).collect();
         let done = records.iter().filter(|one| one.trial.side == side);
         done.into_iter().find_map(|last| {
             let earlier = || {
@@ -156,6 +160,15 @@ impl ProofJournal {
         blocks.collect()
     }
 
+    /// Reports whether this program stalled in a run of a side or of the unchanged side, up to a block.
+    fn has_disturbed_run(&self, side: usize, blocks: u32) -> bool {
+        let is_used = |one: &&ProofRecord| {
+            (1..=blocks).contains(&one.trial.block) && [0, side].contains(&one.trial.side)
+        };
+        let mut used = self.records().filter(is_used);
+        used.any(|one| one.numbers.stalls.is_disturbed())
+    }
+
     fn side_result(&self, side: usize, goal: Goal, statements: u64) -> SideResult {
         let blocks = self.blocks_of(side, goal, statements);
         let done = blocks.len() as u32;
@@ -191,7 +204,13 @@ impl ProofJournal {
                 let processor = self.processor_effect(side, at as usize, error);
                 let support =
                     support_by_work(goal, effect.ratio, &work, processor.as_ref(), margin);
-                let verdict = verdict(&effect, goal, margin, support);
+                let is_inconclusive = !goal.is_work()
+                    && support != WorkSupport::Supported
+                    && self.has_disturbed_run(side, at);
+                let verdict = match is_inconclusive {
+                    true => Verdict::NotProven,
+                    false => verdict(&effect, goal, margin, support),
+                };
                 result.looks.push(Look {
                     effect,
                     verdict,

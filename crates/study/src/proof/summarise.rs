@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::keys;
 use crate::runner::EndReason;
 use crate::screened_candidate::ScreenedCandidate;
+use crate::stalled_share::{TrialStalls, stall_note};
 
 /// Smallest relative size difference of a table or index that is shown.
 const SIZE_DIFFERENCE: f64 = 0.1;
@@ -142,6 +143,11 @@ fn notes(journal: &ProofJournal) -> Vec<String> {
         .iter()
         .map(|(what, why)| format!("not measured: {what} ({why})"))
         .collect();
+    let stalls: Vec<TrialStalls> = journal.records().map(|one| one.numbers.stalls).collect();
+    notes.extend(stall_note(
+        &stalls,
+        "a verdict on times that rests on such runs and that no work supports is not proven",
+    ));
     let lag = journal
         .records()
         .map(|one| one.numbers.tool_lag_p99_us)

@@ -27,6 +27,7 @@ use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::{Journal, Plan};
 use crate::runner::{EndReason, Experiment, Progress, Step};
+use crate::stalled_share::TrialStalls;
 use crate::trial::TrialContext;
 
 pub use design::{Cell, Design, Mode, Pace, Setting, Trial, Variant};
@@ -149,6 +150,20 @@ impl Experiment for Sweep {
         // Trials of a block send the same values, so that they differ only in the factors.
         let seed = plan.design.seed.wrapping_add(u64::from(trial.block));
         trial::perform(&self.load, &trial.cell, seed, self.keep_runs, context)
+    }
+
+    fn stalls(numbers: &mut Numbers) -> &mut TrialStalls {
+        &mut numbers.stalls
+    }
+
+    fn has_time_to_repeat(
+        &self,
+        _: &SweepJournal,
+        progress: &Progress,
+        took: Duration,
+        _: Duration,
+    ) -> bool {
+        has_time(self.within, progress.elapsed, Some(took))
     }
 
     fn record(

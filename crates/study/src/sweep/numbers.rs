@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use statistics::{Histogram, LatencySummary};
 
 use super::statement_counts::Counted;
+use crate::stalled_share::TrialStalls;
 
 /// Times, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,6 +72,9 @@ pub struct Numbers {
     pub machine_busy: Option<f64>,
     /// Counts of `pg_stat_statements`.
     pub counted: Option<Counted>,
+    /// Stalls of this program in the window.
+    #[serde(default)]
+    pub stalls: TrialStalls,
     /// Measurements that are missing, with the reasons.
     #[serde(default)]
     pub missing: BTreeMap<String, String>,

@@ -7,6 +7,7 @@ use compare::sweep::{GROWTH_MIN, KneeEstimate, estimate_knee, estimates};
 use super::report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 use super::{Cell, Numbers, Pace, Record, SweepJournal};
 use crate::runner::EndReason;
+use crate::stalled_share::{TrialStalls, stall_note};
 
 /// Share of busy clients below which a note is added.
 const BUSY_MIN: f64 = 0.8;
@@ -142,6 +143,7 @@ fn curves(journal: &SweepJournal, records: &[&Record], axis: Option<Axis>) -> Ve
         for record in records {
             if let (true, Some(numbers)) =
                 (common(&record.trial.cell, axis) == shared, &record.numbers)
+                && !numbers.stalls.is_disturbed()
             {
                 // Positive numbers have the order of their bits.
                 let level = level(&record.trial.cell, axis).to_bits();
@@ -244,6 +246,9 @@ fn notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
             BUSY_MIN * 100.0
         ));
     }
+    let stalls: Vec<TrialStalls> = all().map(|(_, numbers)| numbers.stalls).collect();
+    let note = stall_note(&stalls, "the curves leave them out");
+    notes.extend(note.map(|note| format!("{}.", note.replacen("this", "This", 1))));
     notes.extend(backlog_notes(view));
     let failed: u64 = all().flat_map(|(_, numbers)| numbers.failed.values()).sum();
     if failed > 0 {

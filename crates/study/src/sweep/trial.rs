@@ -9,6 +9,7 @@ use super::load::Load;
 use super::numbers::{Numbers, Sums};
 use super::statement_counts::{Counted, StatementCounts};
 use crate::error::ExperimentError;
+use crate::stalled_share::stalled_share_within;
 use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
 
 /// Performs a trial and writes its run. Returns `None` if the user interrupted it.
@@ -46,6 +47,7 @@ pub(super) fn perform(
         sums.take(&execution?);
     }
     let mut numbers = sums.finish();
+    numbers.stalls.share = stalled_share_within(&info, (from_ns, to_ns));
     numbers.connections_failed = info.connections_failed.values().sum();
     match (watch.begun, watch.ended) {
         (Some(begun), Some(ended)) => add_usage(&mut numbers, &begun, &ended),

@@ -203,7 +203,18 @@ impl Mask {
         }
         let mut masked = String::with_capacity(value.len());
         let outcome = match spelling {
-            Spelling::Number => self.mask_number(&value, &mut masked),
+            Spelling::Number => {
+                let outcome = self.mask_number(&value, &mut masked);
+                // The decimal number for `0x1F.a` and `0b1e5` would be longer.
+                let after = scanner.sql[token.end()..].bytes().next();
+                if after.is_some_and(|byte| byte == b'.' || byte.is_ascii_alphanumeric())
+                    && masked != value
+                    && is_based(&value)
+                {
+                    masked.push(' ');
+                }
+                outcome
+            }
             Spelling::Bits(_) if mask_bits(&self.key, &value, &mut masked) => MaskOutcome::Masked,
             Spelling::HexBits(_) => self.mask_hex_bits(&value, &mut masked),
             // The words around it may not be words of the statement.
@@ -288,4 +299,10 @@ impl Mask {
             _ => self.mask_value(digits, out),
         }
     }
+}
+
+/// Returns whether a number has another base than ten.
+fn is_based(number: &str) -> bool {
+    let unsigned = number.trim_start_matches(['-', '+']).as_bytes();
+    unsigned.first() == Some(&b'0') && unsigned.get(1).is_some_and(u8::is_ascii_alphabetic)
 }
