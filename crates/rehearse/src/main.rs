@@ -17,17 +17,23 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::exit_status::ExitStatus;
 use crate::options::{Command, Program};
 use study::Failure;
 
 fn main() -> ExitCode {
-    let program = match Program::try_parse() {
-        Ok(program) => program,
+    let parsed = Program::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Ok((Program::from_arg_matches(&matches)?, matches)));
+    let (program, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return refuse_arguments(&error),
     };
+    if let Some(told) = options::find_without_effect(&matches) {
+        terminal::complain(&told);
+        return ExitCode::from(2);
+    }
     log::set_up(program.log);
     study::keys::set_key_file(program.keys.key);
     study::notes::set_listener(terminal::note);

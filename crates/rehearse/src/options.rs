@@ -33,6 +33,7 @@ pub mod session;
 pub mod slice;
 pub mod sweep;
 pub mod watching;
+mod without_effect;
 
 use comparing::Compare;
 use diagnosing::Diagnose;
@@ -56,6 +57,7 @@ use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
 use watching::{Observe, WatchArgs};
+pub use without_effect::find_without_effect;
 
 /// Replay a PostgreSQL database's real traffic against a change, and report what got slower.
 #[derive(Debug, Parser)]

@@ -56,7 +56,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     let many = widest(evidence, thresholds.of(&PLACES));
     let mut facts = vec![
         Fact::new("most locks of a session past the fast path", locks.past_fast_path_max as f64, Unit::Count, "pg_locks, once a second")
-            .check("SELECT pid, count(*) FROM pg_locks WHERE NOT fastpath AND mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') AND locktype = 'relation' GROUP BY 1 ORDER BY 2 DESC"),
+            .check("SELECT pid, count(*) FROM pg_locks WHERE NOT fastpath AND mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') AND locktype = 'relation' AND database <> 0 GROUP BY 1 ORDER BY 2 DESC"),
         Fact::new("of all locks that might go by it", past_share, Unit::Share, "pg_locks, once a second"),
         Fact::new("samples that waited for the lock manager", waited, Unit::Share, "samples of pg_stat_activity"),
     ];

@@ -9,16 +9,18 @@ use crate::probe::{Probe, SampleContext, column_number, column_text};
 use crate::probe_connection::{ProbeConnection, ProbeError};
 
 /// Query of the lock counts. Its second half sums over the modes that are eligible for the fast path, since
-/// they share its slots.
-const QUESTION: &str = "WITH l AS (SELECT s.pid, s.locktype, s.mode, s.fastpath, s.granted, \
-       pg_catalog.count(*) AS n FROM pg_catalog.pg_lock_status() s \
-       WHERE s.pid IS NOT NULL AND NOT (s.pid = ANY ($1)) GROUP BY 1, 2, 3, 4, 5) \
+/// they share its slots. Shared catalogues, such as `pg_database`, are never eligible.
+const QUESTION: &str = "WITH s AS (SELECT s.pid, s.locktype, s.mode, s.fastpath, s.granted, \
+       s.database = 0 AS is_shared, pg_catalog.count(*) AS n FROM pg_catalog.pg_lock_status() s \
+       WHERE s.pid IS NOT NULL AND NOT (s.pid = ANY ($1)) GROUP BY 1, 2, 3, 4, 5, 6), \
+     l AS (SELECT s.pid, s.locktype, s.mode, s.fastpath, s.granted, pg_catalog.sum(s.n) AS n \
+       FROM s GROUP BY 1, 2, 3, 4, 5) \
      SELECT l.locktype, l.mode, l.fastpath, l.granted, pg_catalog.sum(l.n), pg_catalog.count(*), \
        pg_catalog.max(l.n) FROM l GROUP BY 1, 2, 3, 4 \
      UNION ALL SELECT 'relation', 'weak modes together', w.fastpath, true, pg_catalog.sum(w.n), \
        pg_catalog.count(*), pg_catalog.max(w.n) \
-     FROM (SELECT l.pid, l.fastpath, pg_catalog.sum(l.n) AS n FROM l WHERE l.locktype = 'relation' \
-       AND l.granted AND l.mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') \
+     FROM (SELECT s.pid, s.fastpath, pg_catalog.sum(s.n) AS n FROM s WHERE s.locktype = 'relation' \
+       AND NOT s.is_shared AND s.granted AND s.mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') \
        GROUP BY 1, 2) w GROUP BY w.fastpath";
 
 /// Name of the sum over the modes that are eligible for the fast path.
