@@ -41,13 +41,14 @@ const RESERVED: [(&[&str], &[&str], &str); 3] = [
 ];
 
 /// Files with system calls that have no safe wrapper.
-const UNSAFE_FILES: [&str; 12] = [
+const UNSAFE_FILES: [&str; 13] = [
     "crates/capture/log/src/text.rs",
     "crates/base/event-loop/src/descriptors.rs",
     "crates/base/event-loop/src/lib.rs",
     "crates/base/event-loop/src/ring.rs",
     "crates/base/event-loop/src/ring/pool.rs",
     "crates/replay/src/spill.rs",
+    "crates/server/sandbox/src/disk_sync.rs",
     "crates/server/sandbox/src/postmaster.rs",
     "crates/server/sandbox/src/privileges.rs",
     "crates/server/sandbox/src/server.rs",

@@ -62,11 +62,11 @@ pub fn find_without_effect(matches: &ArgMatches) -> Option<String> {
         first.map(|id| format!("--{}", id.replace('_', "-")))
     };
     let (option, reason) = match command {
-        "prove" if is_result(|path| ProofJournal::is_at(path)) => (
+        "prove" if is_result(ProofJournal::is_at) => (
             others(&["workload", "json", "show_literals"]),
             "when a finished proof is shown; give a workload to prove something, or leave it out",
         ),
-        "sweep" if is_result(|path| SweepJournal::is_at(path)) => (
+        "sweep" if is_result(SweepJournal::is_at) => (
             others(&["workload", "json"]),
             "when a finished sweep is shown; give a workload to measure something, or leave it out",
         ),

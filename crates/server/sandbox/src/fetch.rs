@@ -137,7 +137,7 @@ pub fn fetch_from(
     Installation::in_bin_dir(&fresh.join("bin"), Source::Cache)?;
     let place = servers.join(&version);
     // Under its name it is taken to be whole.
-    crate::marker::sync_file_system(&fresh)?;
+    crate::disk_sync::sync_file_system(&fresh)?;
     fs::rename(&fresh, &place).context("rename the unpacked server to", &place)?;
     progress(&Progress::Done { version });
     Installation::in_bin_dir(&place.join("bin"), Source::Cache)

@@ -25,6 +25,7 @@
 //! as a system user that owns nothing else. [`Dirs`] are chosen so that it can access them.
 
 mod dirs;
+mod disk_sync;
 mod endpoint;
 mod error;
 mod fetch;

@@ -2,6 +2,7 @@
 //! without it are never deleted.
 
 use crate::dirs::Dirs;
+use crate::disk_sync::sync_directory;
 use crate::error::{Error, ErrorContext, Result};
 use crate::postmaster::Identity;
 use crate::privileges::RunAs;
@@ -151,34 +152,6 @@ pub(crate) fn write_private(path: &Path, text: &[u8], durable: bool) -> Result<(
         Some(parent) if durable => sync_directory(parent),
         _ => Ok(()),
     }
-}
-
-/// Writes the names of a directory to the disk.
-pub(crate) fn sync_directory(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|directory| directory.sync_all());
-    synced.context("write", path)
-}
-
-/// Writes all files of a directory's file system to the disk, with their names.
-pub(crate) fn sync_file_system(path: &Path) -> Result<()> {
-    let directory = File::open(path).context("open", path)?;
-    sync_all_of(&directory).context("write", path)
-}
-
-#[cfg(target_os = "linux")]
-fn sync_all_of(directory: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as the call lasts.
-    match unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(directory)) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_all_of(_: &File) -> io::Result<()> {
-    // SAFETY: the call has no preconditions.
-    unsafe { libc::sync() };
-    Ok(())
 }
 
 /// Marks the sandbox as owned while the file is open. The kernel releases the lock when the owner ends in any

@@ -2,6 +2,7 @@
 
 use crate::dirs;
 use crate::dirs::Dirs;
+use crate::disk_sync;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorContext, Result};
 use crate::installation::{Installation, Source};
@@ -410,13 +411,13 @@ impl Sandbox {
             marker::delete_any(&partial)?;
             let copied = snapshot::copy_tree(&sandbox.data, &partial)?;
             // A restore deletes the data that were copied, so the copy must be on the disk.
-            marker::sync_file_system(&partial)?;
+            disk_sync::sync_file_system(&partial)?;
             let settings = serde_json::to_vec(&sandbox.marker.settings)
                 .map_err(std::io::Error::other)
                 .context("describe the settings of", &place)?;
             marker::write_private(&sandbox.snapshot_settings_file(name), &settings, false)?;
             fs::rename(&partial, &place).context("rename the copy to", &place)?;
-            marker::sync_directory(&all)?;
+            disk_sync::sync_directory(&all)?;
             Ok(copied)
         })
     }
@@ -477,7 +478,7 @@ impl Sandbox {
             let copied = snapshot::copy_tree(&place, &fresh)?;
             fs::rename(&fresh, &sandbox.data).context("rename to", &sandbox.data)?;
             if !sandbox.marker.restored(name) {
-                marker::sync_file_system(&sandbox.root)?;
+                disk_sync::sync_file_system(&sandbox.root)?;
             }
             sandbox.marker.write(&sandbox.root)?;
             Ok(copied)
@@ -487,7 +488,7 @@ impl Sandbox {
     /// Writes restored data to the disk. After that, a loss of power leaves them as the server's are left.
     pub fn sync(&mut self) -> Result<()> {
         if self.marker.is_unsynced() {
-            marker::sync_file_system(&self.root)?;
+            disk_sync::sync_file_system(&self.root)?;
             self.marker.synced();
             self.marker.write(&self.root)?;
         }
@@ -506,7 +507,7 @@ impl Sandbox {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             renamed => {
                 renamed.context("rename to", &removed)?;
-                marker::sync_directory(&self.snapshot_dir(""))?;
+                disk_sync::sync_directory(&self.snapshot_dir(""))?;
             }
         }
         marker::delete_any(&self.snapshot_settings_file(name))?;
