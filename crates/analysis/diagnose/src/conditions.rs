@@ -64,6 +64,25 @@ pub(super) fn conjunction(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Returns the parts of a disjunction; one part if it is none.
+pub(super) fn alternatives(text: &str) -> Vec<&str> {
+    let text = strip_parentheses(text);
+    let mut cuts = Vec::new();
+    visit_top_level(text, |at, rest| {
+        if rest.starts_with(" OR ") {
+            cuts.push(at);
+        }
+    });
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for cut in cuts {
+        parts.push(&text[from..cut]);
+        from = cut + " OR ".len();
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
 /// Whether the side of a comparison is an expression over columns of the table, not a column.
 pub(super) fn is_expression(text: &str, table: &RelationFact) -> bool {
     column(text, table).is_none() && names_a_column(text, table)

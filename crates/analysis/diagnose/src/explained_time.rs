@@ -17,8 +17,8 @@ use super::finding::{
 use super::measured_account::TimeAccount;
 use super::rules::{explained_waits, flush_ns};
 use super::statement_text::{parse_name, shorten, tables};
-use super::threshold::{Thresholds, UNEXPLAINED_BLOCKS, UNEXPLAINED_CALL_MS, UNEXPLAINED_SHARE};
-use plans::Plan;
+use super::threshold::{Thresholds, UNEXPLAINED_SHARE};
+use super::usual_work::{Work, usual_call_ns};
 
 /// Name that stands in place of a rule in the findings on unexplained statements.
 const UNEXPLAINED: &str = "unexplained";
@@ -29,10 +29,6 @@ const ACCOUNTED: f64 = 0.95;
 const EXPLAINED: f64 = 0.5;
 /// Share of the observed time that a statement takes at least; an idle server needs no diagnosis.
 const BUSY: f64 = 0.01;
-/// Time that a row may take, in nanoseconds.
-const ROW_NS: f64 = 10_000.0;
-/// Time that a block may take that is not in the server's buffers, in nanoseconds.
-const READ_NS: f64 = 200_000.0;
 
 /// Time of a statement, and the findings that explain it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -98,7 +94,8 @@ pub(super) fn account_statements(
             share: evidence.share(one.ns),
             explained_share: (explained_ns / one.ns).min(1.0),
             explained_by,
-            needs_explanation: Work::of(one).is_excessive(thresholds),
+            needs_explanation: Work::of(one)
+                .is_excessive(thresholds, usual_call_ns(evidence, thresholds, one)),
             measured: None,
         });
     }
@@ -155,63 +152,6 @@ fn index_table(evidence: &Evidence, index: &str) -> Option<String> {
         one.name == name && schema.as_ref().is_none_or(|schema| *schema == one.schema)
     })?;
     Some(format!("{}.{}", found.schema, found.table))
-}
-
-/// Work of a statement in each call.
-struct Work {
-    ns: f64,
-    /// Rows returned, written or aggregated; `None` if unknown.
-    rows: Option<f64>,
-    /// Blocks from anywhere, and those that were not in the server's buffers.
-    blocks: Option<(f64, f64)>,
-}
-
-impl Work {
-    fn of(one: &StatementEvidence) -> Self {
-        let counted = one.counted.filter(|counted| counted.calls > 0);
-        let aggregated = one.plan.as_ref().map_or(0.0, aggregated_rows);
-        // Clients wait for the flush of a commit, too, which is no work of the statement.
-        let ns = match counted.filter(|_| one.class.may_write()) {
-            Some(counted) => {
-                let server_ns = counted.exec_ns + counted.plan_ns.unwrap_or(0);
-                (server_ns as f64 / counted.calls as f64).min(one.ns_per_call())
-            }
-            None => one.ns_per_call(),
-        };
-        Work {
-            ns,
-            rows: one.rows_per_call().map(|rows| rows.max(aggregated)),
-            blocks: counted.map(|counted| {
-                let calls = counted.calls as f64;
-                let read = counted.shared_read as f64 / calls;
-                (counted.shared_hit as f64 / calls + read, read)
-            }),
-        }
-    }
-
-    /// Whether it takes more time, or reads more blocks, than its rows need.
-    fn is_excessive(&self, thresholds: &Thresholds) -> bool {
-        let rows = self.rows.unwrap_or(0.0).max(1.0);
-        let (blocks, read) = self.blocks.unwrap_or_default();
-        let usual_ns = thresholds.of(&UNEXPLAINED_CALL_MS) * 1e6 + rows * ROW_NS + read * READ_NS;
-        self.ns > usual_ns || blocks > rows * thresholds.of(&UNEXPLAINED_BLOCKS)
-    }
-}
-
-/// Returns the rows that a plan's aggregates are given, as estimated; an aggregate of many rows
-/// reads many blocks for few rows.
-fn aggregated_rows(plan: &Plan) -> f64 {
-    let mut rows: f64 = 0.0;
-    plan.root.each(&mut |node, _| {
-        if matches!(
-            node.kind.as_str(),
-            "Aggregate" | "Group" | "WindowAgg" | "Unique"
-        ) {
-            let below = node.children.iter().map(|child| child.rows);
-            rows = rows.max(below.sum());
-        }
-    });
-    rows
 }
 
 /// Returns a finding for each statement that matters and that no finding explains.

@@ -4,7 +4,10 @@
 use run::RelationFact;
 
 use super::access_predicates::mask_other_tables;
-use super::conditions::{comparison, conjunction, is_expression, names_a_column};
+use super::conditions::{
+    ColumnPredicate, alternatives, comparison, conditions, conjunction, is_expression,
+    names_a_column,
+};
 use super::evidence::Evidence;
 use super::finding::Change;
 use super::index_shape::IndexShape;
@@ -29,6 +32,7 @@ pub(super) fn expression_indexes(
         .collect();
     for part in filters.iter().flat_map(|filter| conjunction(filter)) {
         let Some((left, sign, right)) = comparison(part) else {
+            changes.extend(of_alternatives(table, &shapes, part));
             continue;
         };
         let condition = Comparison {
@@ -46,6 +50,50 @@ pub(super) fn expression_indexes(
         }
     }
     changes
+}
+
+/// Suggests an index for each alternative that has none, if all alternatives compare columns: the server combines the
+/// indexes of all alternatives, and without one of them it reads the whole table.
+fn of_alternatives(table: &RelationFact, shapes: &[IndexShape], part: &str) -> Option<Change> {
+    let all = alternatives(part);
+    let compared = all.iter().map(|one| {
+        let one = conditions(one, table);
+        let keys = one.into_iter().filter_map(|one| match one.asks {
+            ColumnPredicate::Equal | ColumnPredicate::Range => one.column,
+            _ => None,
+        });
+        keys.collect::<Vec<String>>()
+    });
+    let compared: Vec<Vec<String>> = compared.collect();
+    if compared.len() < 2 || compared.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let is_indexed = |column: &String| {
+        let mut all = shapes.iter();
+        all.any(|shape| {
+            shape.method == "btree"
+                && shape.predicate.is_none()
+                && shape.columns().first() == Some(&column.as_str())
+        })
+    };
+    let missing = compared.iter().filter(|one| !one.iter().any(is_indexed));
+    let mut missing: Vec<&String> = missing.map(|columns| &columns[0]).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return None;
+    }
+    let sql = missing.iter().map(|column| {
+        format!(
+            "CREATE INDEX ON {}.{} ({});",
+            quote_identifier(&table.schema),
+            quote_identifier(&table.name),
+            quote_identifier(column)
+        )
+    });
+    Some(Change::sql(
+        "an index for each alternative of the condition, which the server combines",
+        sql.collect::<Vec<_>>().join("\n"),
+    ))
 }
 
 /// Comparison of a filter, as the server writes it.

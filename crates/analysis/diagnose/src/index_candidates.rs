@@ -320,7 +320,11 @@ fn covering_columns(
 }
 
 /// Returns the columns by which ancestors join this table; an index on them allows a nested loop.
-fn join_columns(table: &RelationFact, node: &PlanNode, above: &[&PlanNode]) -> Vec<String> {
+pub(super) fn join_columns(
+    table: &RelationFact,
+    node: &PlanNode,
+    above: &[&PlanNode],
+) -> Vec<String> {
     let Some(alias) = &node.alias else {
         return Vec::new();
     };

@@ -35,6 +35,7 @@ mod suspect;
 mod synthetic;
 mod threshold;
 mod time_shares;
+mod usual_work;
 
 pub use access_predicates::condition_columns;
 pub use change_trial::{ChangeTrial, TrialOutcome, TrialTimes, WriteTrial};
@@ -173,6 +174,7 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
         };
         rules.push(RuleResult { rule, outcome });
     }
+    leave_out_consequences(&mut findings);
     let accounts = account_statements(evidence, thresholds, &findings);
     findings.extend(unexplained_statements(evidence, thresholds, &accounts));
     let mut diagnosis = Diagnosis {
@@ -182,6 +184,21 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     };
     diagnosis.sort();
     diagnosis
+}
+
+/// Leaves out wrong estimates of statements that another finding explains: an expression or a pattern without an index
+/// has no statistics either.
+fn leave_out_consequences(findings: &mut Vec<Finding>) {
+    let explained: Vec<_> = findings
+        .iter()
+        .filter(|one| one.severity != Severity::Note && one.max_gain.is_some_and(|gain| gain > 0.0))
+        .filter_map(|one| one.subject.fingerprint)
+        .collect();
+    findings.retain(|one| {
+        let own = one.subject.fingerprint;
+        let is_wrong_estimate = one.rule == "misestimates" && one.max_gain.is_none();
+        !is_wrong_estimate || own.is_none_or(|own| !explained.contains(&own))
+    });
 }
 
 #[cfg(test)]

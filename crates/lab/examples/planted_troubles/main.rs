@@ -1,7 +1,7 @@
 //! Measures diagnoses of generated applications with planted troubles, with the built program.
 //!
 //! `cargo run -p lab --example planted_troubles -- [--seeds 1-3] [--kinds A,B] [--version 15] [--experiments]
-//! [--keep DIR] [--list] [--program PATH]`. The program is built before (`cargo build -p rehearse`).
+//! [--keep DIR] [--again] [--list] [--program PATH]`. The program is built before (`cargo build -p rehearse`).
 //! `docs/benchmarks/diagnosis.md` has the method and the results.
 
 #[path = "harness.rs"]
@@ -10,7 +10,7 @@ mod harness;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::case::{CaseOptions, run_case};
+use harness::case::{CaseOptions, judge_again, run_case};
 use harness::kinds::{KINDS, Kind};
 use harness::program::{Outcome, Program};
 use harness::table::Table;
@@ -20,6 +20,8 @@ struct Options {
     seeds: Vec<u64>,
     kinds: Vec<&'static Kind>,
     case: CaseOptions,
+    /// Whether runs that were kept are diagnosed again, without measuring changes.
+    is_again: bool,
 }
 
 fn main() -> Outcome<()> {
@@ -36,7 +38,11 @@ fn main() -> Outcome<()> {
             continue;
         }
         for seed in &options.seeds {
-            match run_case(kind, *seed, &options.case) {
+            let done = match options.is_again {
+                true => judge_again(kind, *seed, &options.case),
+                false => run_case(kind, *seed, &options.case),
+            };
+            match done {
                 Ok(result) => {
                     println!(
                         "{} (seed {seed}): cause {}, change {}, {:.0} s\n{}",
@@ -72,6 +78,7 @@ fn read_options() -> Outcome<Option<Options>> {
     let mut options = Options {
         seeds: vec![1],
         kinds: KINDS.iter().collect(),
+        is_again: false,
         case: CaseOptions {
             program: Program(built_program()?),
             major: Some(15),
@@ -85,6 +92,7 @@ fn read_options() -> Outcome<Option<Options>> {
     while let Some(name) = arguments.next() {
         match name.as_str() {
             "--list" => return Ok(None),
+            "--again" => options.is_again = true,
             "--experiments" => options.case.experiments = true,
             _ => {
                 let value = arguments.next().ok_or(format!("{name} needs a value"))?;

@@ -130,8 +130,12 @@ fn has(text: &str, terms: &Terms) -> bool {
 }
 
 impl Truth {
-    /// Whether a finding names the right cause.
+    /// Whether a finding names the right cause. One that says that nothing explains a statement names none.
     pub fn is_right_cause(&self, found: &Found) -> bool {
+        let names_none = ["no finding explains", "findings explain only"];
+        if names_none.iter().any(|text| found.title.starts_with(text)) {
+            return false;
+        }
         self.causes.iter().any(|cause| has(&found.text, cause))
     }
 

@@ -74,7 +74,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         } else if locks && !skips {
             findings.extend(waiting(evidence, thresholds, one));
         }
-        findings.extend(expensive(evidence, thresholds, one));
+        findings.extend(expensive(evidence, thresholds, one, skips));
     }
     Ok(findings)
 }
@@ -143,6 +143,7 @@ fn expensive(
     evidence: &Evidence,
     thresholds: &Thresholds,
     one: &StatementEvidence,
+    skips: bool,
 ) -> Option<Finding> {
     let counted = one.counted.filter(|counted| counted.calls > 0)?;
     let blocks = (counted.shared_hit + counted.shared_read) as f64;
@@ -164,7 +165,16 @@ fn expensive(
     let live = last("n_live_tup").or(table.and_then(|table| table.rows).map(|rows| rows as f64));
     let dead = last("n_dead_tup").unwrap_or(0.0);
     let steps_over_dead = live.is_some_and(|live| dead >= thresholds.of(&DEAD) * live.max(1_000.0));
-    let share = evidence.share(one.ns);
+    // While claims wait for one another, that is no matter of blocks. Those that skip locked rows wait for others only.
+    let won_ns = match skips {
+        true => one.ns,
+        false => (one.ns - evidence.lock_ns(one)).max(0.0),
+    };
+    let share = evidence.share(won_ns);
+    let passed = evidence.counter_change("transactions", "", "oldest_snapshot_transactions");
+    let passed = passed.map_or(0.0, |one| one.max);
+    // Vacuum leaves what a transaction that is as old as most claims could see.
+    let is_held = steps_over_dead && passed >= one.calls as f64 / 2.0;
     let mut facts = vec![
         Fact::new("blocks read for each row claimed", each, Unit::Count, "pg_stat_statements")
             .check("SELECT (shared_blks_hit + shared_blks_read) / greatest(rows, calls), query FROM pg_stat_statements ORDER BY 1 DESC"),
@@ -185,19 +195,43 @@ fn expensive(
             .check(check),
         );
     }
+    if is_held {
+        facts.push(
+            Fact::new(
+                "transactions since the oldest snapshot",
+                passed,
+                Unit::Count,
+                "backend_xmin of pg_stat_activity",
+            )
+            .check("SELECT pid, state, now() - xact_start, age(backend_xmin), query FROM pg_stat_activity ORDER BY xact_start"),
+        );
+    }
     Some(Finding {
         rule: "",
         status: Default::default(),
         severity: thresholds.severity(share),
         subject: subject(one),
         title: match steps_over_dead {
+            true if is_held => format!(
+                "the claim steps over {dead:.0} dead rows of {object}, which vacuum cannot remove while a transaction is open"
+            ),
             true => format!("the claim steps over {dead:.0} dead rows of {object}"),
             false => format!("the claim reads {each:.0} blocks for each row that it takes"),
         },
         evidence: facts,
-        cost: Some(evidence.cost(one, one.ns)),
+        cost: Some(evidence.cost(one, won_ns)),
         max_gain: Some(share),
         changes: match steps_over_dead {
+            true if is_held => vec![
+                Change::manual(
+                    "end the transaction that is open: read in shorter transactions, not at REPEATABLE READ for long",
+                ),
+                Change::setting(
+                    "end what waits for its client for so long",
+                    "idle_in_transaction_session_timeout",
+                    "1min",
+                ),
+            ],
             true => vec![Change::sql(
                 "let autovacuum come to this table much earlier",
                 format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"),
@@ -260,6 +294,17 @@ mod tests {
                 .title
                 .contains("90000 dead rows of public.jobs")
         );
+        // A snapshot that is older than the claims.
+        let held = dead.counter(
+            "transactions",
+            "",
+            "oldest_snapshot_transactions",
+            0.0,
+            90.0,
+        );
+        let found = &held.findings(&RULE)[0];
+        assert!(found.title.contains("vacuum cannot remove"));
+        assert!(found.changes[0].words.contains("end the transaction"));
     }
 
     #[test]

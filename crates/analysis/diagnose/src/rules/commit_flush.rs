@@ -3,6 +3,7 @@
 use super::Rule;
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{COMMIT_FLUSH, Change, Fact, Finding, Severity, Subject};
+use crate::statement_text::shorten;
 use crate::threshold::{Threshold, Thresholds};
 use statistics::Unit;
 use time_breakdown::observed::{CounterChange, Observed, Wait};
@@ -24,6 +25,10 @@ const FLUSH_MS: Threshold = Threshold {
 };
 
 const SAMPLES_MIN: u64 = 5;
+/// Length of a series of writes by one session that could be one transaction.
+const SERIES_MIN: u64 = 50;
+/// Share of the time from which such a series matters.
+const BATCHED_SHARE: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {
     name: COMMIT_FLUSH,
@@ -115,6 +120,18 @@ impl Flushes {
     }
 }
 
+/// Returns the statement that takes most of the time of flushes, if a session sends it in long series, each call in a
+/// transaction of its own: these could be one transaction.
+fn repeated_write(evidence: &Evidence) -> Option<&StatementEvidence> {
+    let all = evidence.statements.iter();
+    let most = all.max_by(|a, b| flush_ns(evidence, a).total_cmp(&flush_ns(evidence, b)))?;
+    let is_series = most.class.may_write()
+        && most.is_work()
+        && most.repetition.longest >= SERIES_MIN
+        && most.repetition.calls * 2 > most.calls;
+    is_series.then_some(most)
+}
+
 fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     let each_ns = *evidence.sample_ns.as_ref().map_err(Clone::clone)?;
     let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
@@ -128,17 +145,41 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     let flushes = Flushes::of(evidence, observed);
     let flush_ns = flushes.ns_each(ns, evidence.elapsed_s * 1e9);
     let is_slow = flush_ns.is_some_and(|each| each >= thresholds.of(&FLUSH_MS) * 1e6);
+    let repeated = repeated_write(evidence).filter(|_| share >= BATCHED_SHARE);
+    let mut changes = vec![
+        Change::manual(
+            "write more in each transaction, so that fewer are flushed; a faster disk for pg_wal",
+        ),
+        Change::setting(
+            "do not wait for the flush, if losing the last moments in a crash is allowed",
+            "synchronous_commit",
+            "off",
+        ),
+    ];
+    if let Some(one) = repeated {
+        changes.insert(
+            0,
+            Change::manual(format!(
+                "send many of these in one transaction, or many rows in one statement: {}",
+                shorten(&one.sql)
+            )),
+        );
+    }
     Ok(vec![Finding {
         rule: "",
         status: Default::default(),
-        severity: match is_slow {
+        severity: match is_slow || repeated.is_some() {
             true => thresholds.severity(share),
             false => Severity::Note,
         },
         subject: Subject::server(),
         title: format!(
-            "commits wait for the write-ahead log to reach the disk, {:.0} % of the time",
-            share * 100.0
+            "commits wait for the write-ahead log to reach the disk, {:.0} % of the time{}",
+            share * 100.0,
+            match repeated {
+                Some(_) => ", and a session commits each of many rows separately",
+                None => "",
+            }
         ),
         evidence: vec![
             Fact::new(
@@ -153,16 +194,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         ],
         cost: Some(evidence.cost_of(ns)),
         max_gain: Some(share),
-        changes: vec![
-            Change::manual(
-                "write more in each transaction, so that fewer are flushed; a faster disk for pg_wal",
-            ),
-            Change::setting(
-                "do not wait for the flush, if losing the last moments in a crash is allowed",
-                "synchronous_commit",
-                "off",
-            ),
-        ],
+        changes,
         risk: "with synchronous_commit = off, a crash loses the transactions of the last half second or so, though nothing \
                becomes inconsistent"
             .to_owned(),
@@ -218,5 +250,29 @@ mod tests {
     fn few_flushes_are_no_finding() {
         assert_eq!(with(4, 1_000).findings(&RULE), []);
         assert_eq!(with(20, 1_000).findings(&RULE), []);
+    }
+
+    #[test]
+    fn series_of_commits_by_one_session_is_a_problem() {
+        let with = |longest| {
+            let mut import = statement(1, "insert into crate values ($1)")
+                .took(5_000, 30.0)
+                .waiting("IO", "WalSync", 400);
+            import.class = sql::StatementClass::Insert;
+            import.repetition.calls = 5_000;
+            import.repetition.longest = longest;
+            let made = EvidenceBuilder::new().statement(import).counter(
+                "pg_stat_wal",
+                "",
+                "wal_sync",
+                0.0,
+                5_000.0,
+            );
+            made.findings(&RULE).remove(0)
+        };
+        let found = with(5_000);
+        assert_eq!(found.severity, Severity::Problem);
+        assert!(found.changes[0].words.contains("one transaction"));
+        assert_eq!(with(3).severity, Severity::Note);
     }
 }

@@ -4,6 +4,7 @@ use super::Rule;
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{COMPILATION_RISK, Change, Fact, Finding, Severity, Subject};
 use crate::threshold::{Threshold, Thresholds};
+use crate::usual_work::{Work, usual_call_ns};
 use cpu_profile::phases::Phase;
 use statistics::Unit;
 
@@ -38,6 +39,16 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     Ok(all
         .filter_map(|one| finding(evidence, thresholds, one))
         .collect())
+}
+
+/// Returns the time beyond what a statement's rows need, which compilation takes at most; `None` if there is none.
+pub(super) fn excess_ns(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+) -> Option<f64> {
+    let each_ns = Work::of(one).excess_ns(usual_call_ns(evidence, thresholds, one));
+    (each_ns > 0.0).then_some(each_ns * one.calls as f64)
 }
 
 fn finding(
@@ -77,10 +88,13 @@ fn finding(
                 "it is compiled just in time at every call, and a call takes {call_ms:.0} ms; how much of that is \
                  compilation was not measured"
             ),
-            None,
-            thresholds
-                .severity(evidence.share(one.ns))
-                .max(Severity::Warning),
+            excess_ns(evidence, thresholds, one),
+            match excess_ns(evidence, thresholds, one) {
+                Some(ns) => thresholds.severity(evidence.share(ns)),
+                None => thresholds
+                    .severity(evidence.share(one.ns))
+                    .max(Severity::Warning),
+            },
         ),
         _ => return None,
     };

@@ -48,8 +48,59 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     evidence.plans.clone()?;
     let all = evidence.statements.iter();
     Ok(all
-        .filter_map(|one| finding(evidence, thresholds, one))
+        .filter_map(|one| {
+            stale(evidence, thresholds, one).or_else(|| finding(evidence, thresholds, one))
+        })
         .collect())
+}
+
+/// Returns the statements that bring up to date what is stale by the server's counters.
+fn analyze(evidence: &Evidence, one: &StatementEvidence) -> Vec<String> {
+    let tables = tables(&one.sql);
+    let known = tables.iter().filter_map(|table| evidence.table(table));
+    known
+        .filter(|table| evidence.has_stale_statistics(table))
+        .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
+        .collect()
+}
+
+/// Finds a statement that reads many more blocks than its plan expects, and whose tables have stale statistics.
+fn stale(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -> Option<Finding> {
+    let (counted, plan) = (one.counted?, one.plan.as_ref()?);
+    let analyze = analyze(evidence, one);
+    // Its own writes would make the statistics stale, and read blocks that are in no plan.
+    if analyze.is_empty() || one.class.may_write() || !one.exceeds_its_plan() {
+        return None;
+    }
+    let blocks = (counted.shared_hit + counted.shared_read) as f64 / counted.calls.max(1) as f64;
+    let won_ns = one.ns * evidence.execution_share(one);
+    let share = evidence.share(won_ns);
+    Some(Finding {
+        rule: "",
+        status: Default::default(),
+        severity: thresholds.severity(share),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
+        title: format!(
+            "it reads {blocks:.0} blocks by a plan of cost {:.0}, and the planner's statistics are stale",
+            plan.root.cost
+        ),
+        evidence: vec![
+            Fact::new("blocks read a call", blocks, Unit::Count, "pg_stat_statements"),
+            Fact::new("cost of the plan", plan.root.cost, Unit::Count, "plan (EXPLAIN)"),
+            Fact::new(
+                "tables changed by a tenth or more since their last ANALYZE",
+                analyze.len() as f64,
+                Unit::Count,
+                "pg_stat_user_tables",
+            )
+            .check("SELECT relname, n_live_tup, n_mod_since_analyze, last_analyze, last_autoanalyze FROM pg_stat_user_tables"),
+            Fact::new("time a call", one.ns_per_call(), Unit::Nanoseconds, "the statement's own times"),
+        ],
+        cost: Some(evidence.cost(one, won_ns)),
+        max_gain: Some(share),
+        changes: vec![Change::sql("new statistics: they are stale", analyze.join("\n"))],
+        risk: "plans of other statements may change, too".to_owned(),
+    })
 }
 
 /// Returns the node whose rows are the statement's result: below nodes that modify tables.
@@ -122,12 +173,7 @@ fn finding(
     if !is_executed || actual < estimated && is_least(node, estimated) {
         return None;
     }
-    let analyze: Vec<String> = tables(&one.sql)
-        .iter()
-        .filter_map(|table| evidence.table(table))
-        .filter(|table| evidence.has_stale_statistics(table))
-        .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
-        .collect();
+    let analyze = analyze(evidence, one);
     let groups = grouping(node);
     let mut changes = vec![Change::manual(match groups {
         None => {
@@ -265,5 +311,36 @@ mod tests {
         assert_eq!(with(1_000, 50_000, false).findings(&RULE), []);
         assert_eq!(with(1, 500, false).findings(&RULE), []);
         assert_eq!(with(2, 50_000, true).findings(&RULE), []);
+    }
+
+    #[test]
+    fn query_that_exceeds_its_plan_needs_statistics_if_they_are_stale() {
+        let with = |modified: f64, sql: &str| {
+            let plan = r#"[{"Plan": {"Node Type": "Aggregate", "Plan Rows": 1, "Total Cost": 13, "Plans": [
+                {"Node Type": "Index Scan", "Relation Name": "orders", "Plan Rows": 1}]}}]"#;
+            let mut made = EvidenceBuilder::new()
+                .statement(
+                    statement(1, sql)
+                        .took(10, 5.0)
+                        .with_rows(10)
+                        .with_counted(|counted| counted.shared_hit = 900_000)
+                        .with_plan(plan),
+                )
+                .table(table("orders", 40_000, &["a int"]));
+            made.observed()
+                .stale_rows
+                .insert("public.orders".to_owned(), modified);
+            made.findings(&RULE)
+        };
+        let query = "select count(*) from orders where a = $1";
+        let found = with(30_000.0, query);
+        assert_eq!(found[0].severity, Severity::Problem);
+        assert_eq!(
+            found[0].changes[0].form.text().unwrap(),
+            "ANALYZE public.orders;"
+        );
+        assert_eq!(with(100.0, query), []);
+        // The update itself made them stale.
+        assert_eq!(with(30_000.0, "update orders set a = $1"), []);
     }
 }

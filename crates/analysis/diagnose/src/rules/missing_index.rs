@@ -7,38 +7,16 @@
 //! which is a second candidate.
 
 use super::Rule;
-use super::suggested_indexes::{candidates, hot_risk};
+use super::suggested_indexes::{candidates_of_step, hot_risk};
+use super::unused_index::reasons;
+use super::wasteful_steps::{BLOCKS, KEPT, ROWS, Waste, WastefulStep, table_of, wasteful_steps};
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::statement_text::quote_identifier;
-use crate::threshold::{Threshold, Thresholds};
-use plans::{Plan, PlanNode};
+use crate::threshold::Thresholds;
+use plans::PlanNode;
 use run::RelationFact;
 use statistics::Unit;
-
-pub(crate) const ROWS: Threshold = Threshold {
-    name: "missing-index-rows",
-    value: 5_000.0,
-    unit: "rows of a table",
-    decides: "reading all of a smaller table is no matter",
-    source: "ours",
-};
-
-const KEPT: Threshold = Threshold {
-    name: "missing-index-kept",
-    value: 0.1,
-    unit: "share of the rows read",
-    decides: "a step that keeps more of what it reads needs no other index",
-    source: "ours: about where the planner itself goes from an index to the whole table",
-};
-
-const BLOCKS: Threshold = Threshold {
-    name: "missing-index-blocks",
-    value: 50.0,
-    unit: "blocks a row",
-    decides: "an index scan with a filter that reads so much for a row has the wrong index",
-    source: "ours",
-};
 
 pub(super) const RULE: Rule = Rule {
     name: "missing-index",
@@ -47,24 +25,13 @@ pub(super) const RULE: Rule = Rule {
     evaluate,
 };
 
-/// Node that reads many rows and keeps few.
-struct WastefulStep<'p> {
-    node: &'p PlanNode,
-    read: f64,
-    kept: f64,
-    /// Source of these numbers.
-    from: &'static str,
-    order: Option<&'p str>,
-    limited: bool,
-}
-
 fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Unavailable> {
     evidence.plans.clone()?;
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings: Vec<Finding> = Vec::new();
     for one in &evidence.statements {
         let Some(plan) = &one.plan else { continue };
-        for wasteful in wasteful_step(evidence, thresholds, one, plan) {
+        for wasteful in wasteful_steps(evidence, thresholds, one, plan) {
             if let Some(finding) = finding(evidence, thresholds, one, &wasteful) {
                 findings.push(finding);
             }
@@ -82,83 +49,9 @@ pub(super) fn reports_scan(
 ) -> bool {
     let Some(plan) = &one.plan else { return false };
     evidence.facts.is_ok()
-        && wasteful_step(evidence, thresholds, one, plan)
+        && wasteful_steps(evidence, thresholds, one, plan)
             .iter()
             .any(|one| one.node.relation.as_deref() == Some(table))
-}
-
-fn wasteful_step<'p>(
-    evidence: &Evidence,
-    thresholds: &Thresholds,
-    one: &StatementEvidence,
-    plan: &'p Plan,
-) -> Vec<WastefulStep<'p>> {
-    let mut found = Vec::new();
-    // Ancestors of the visited node.
-    let mut above: Vec<&PlanNode> = Vec::new();
-    plan.root.each(&mut |node, depth| {
-        above.truncate(depth);
-        let filter = node.conditions.iter().any(|one| one.label == "Filter");
-        if filter && let Some(table) = table_of(evidence, node) {
-            let sort = above.iter().rev().take_while(|step| !step.is_join());
-            let sort = sort.flat_map(|step| &step.conditions);
-            let order = sort.into_iter().find(|one| one.label == "Sort Key");
-            let limited = above.iter().any(|step| step.kind == "Limit");
-            if let Some((read, kept, from)) = read_and_kept(node, table, one)
-                && match from.starts_with("blocks") {
-                    true => read / kept.max(1.0) >= thresholds.of(&BLOCKS),
-                    false => read >= thresholds.of(&ROWS) && kept <= read * thresholds.of(&KEPT),
-                }
-            {
-                found.push(WastefulStep {
-                    node,
-                    read,
-                    kept,
-                    from,
-                    order: order.map(|one| one.text.as_str()),
-                    limited,
-                });
-            }
-        }
-        above.push(node);
-    });
-    found
-}
-
-fn table_of<'e>(evidence: &'e Evidence, node: &PlanNode) -> Option<&'e RelationFact> {
-    evidence.table(&(None, node.relation.clone()?))
-}
-
-/// Returns the rows that a node reads and keeps in each execution. For index scans these are blocks
-/// read and rows returned by the whole statement, because a plan does not show how many rows their
-/// filter removes.
-fn read_and_kept(
-    node: &PlanNode,
-    table: &RelationFact,
-    one: &StatementEvidence,
-) -> Option<(f64, f64, &'static str)> {
-    match node.kind.as_str() {
-        "Seq Scan" => {
-            let rows = table.rows? as f64;
-            Some((rows, node.rows.min(rows), "plan (EXPLAIN) and pg_class"))
-        }
-        "Bitmap Heap Scan" => {
-            let read = node
-                .children
-                .iter()
-                .map(|below| below.rows)
-                .fold(0.0, f64::max);
-            Some((read, node.rows.min(read), "plan (EXPLAIN)"))
-        }
-        // Blocks belong to the plan that ran, which is not always the known one.
-        "Index Scan" | "Index Only Scan" if !one.exceeds_its_plan() => {
-            let counted = one.counted.filter(|counted| counted.calls > 0)?;
-            let blocks = (counted.shared_hit + counted.shared_read) as f64 / counted.calls as f64;
-            let rows = counted.rows as f64 / counted.calls as f64;
-            Some((blocks, rows, "blocks of the statement (pg_stat_statements)"))
-        }
-        _ => None,
-    }
 }
 
 fn finding(
@@ -174,9 +67,9 @@ fn finding(
         quote_identifier(&table.schema),
         quote_identifier(&table.name)
     );
-    let candidates = candidates(evidence, table, node, wasteful.order, wasteful.limited);
+    let candidates = candidates_of_step(evidence, table, wasteful);
     let share = evidence.share(one.ns);
-    let blocks = wasteful.from.starts_with("blocks");
+    let blocks = wasteful.is_of_blocks();
     let (read, kept) = match blocks {
         true => ("blocks read a call", "rows given a call"),
         false => ("rows read each time", "rows kept each time (estimated)"),
@@ -212,7 +105,7 @@ fn finding(
     }
     let (changes, severity, risk) = match candidates.is_empty() {
         true => (
-            without_candidate(evidence, table, &name),
+            without_candidate(evidence, table, (node, one), &name),
             thresholds.severity(share),
             "none; the plan may change for others too".to_owned(),
         ),
@@ -233,12 +126,17 @@ fn finding(
         status: Default::default(),
         severity,
         subject: Subject::statement(one.fingerprint, one.sql.clone()),
-        title: match blocks {
-            true => format!(
+        title: match wasteful.waste {
+            Waste::Blocks => format!(
                 "{} reads many blocks for each row that it keeps",
                 node.label()
             ),
-            false => format!("{} reads many rows of {name} and keeps few", node.name()),
+            Waste::Range => format!(
+                "{} goes through a range of the index, whose later column is compared for equality",
+                node.label()
+            ),
+            Waste::Join => format!("all of {name} is read, and a join keeps few of its rows"),
+            Waste::Rows => format!("{} reads many rows of {name} and keeps few", node.name()),
         },
         evidence: facts,
         cost: Some(evidence.cost(one, one.ns)),
@@ -249,11 +147,20 @@ fn finding(
 }
 
 /// Returns what to do if no b-tree of columns serves the condition, or such an index is there.
-fn without_candidate(evidence: &Evidence, table: &RelationFact, name: &str) -> Vec<Change> {
-    let mut changes = vec![Change::manual(
+fn without_candidate(
+    evidence: &Evidence,
+    table: &RelationFact,
+    (node, one): (&PlanNode, &StatementEvidence),
+    name: &str,
+) -> Vec<Change> {
+    let mut changes = reasons(evidence, table, node, one);
+    if !changes.is_empty() {
+        return changes;
+    }
+    changes.push(Change::manual(
         "an index for these columns is there and is not taken, or a b-tree of columns does not answer this condition: compare \
          the types and collations of columns and values, and look for functions, casts, OR and patterns in the condition",
-    )];
+    ));
     if evidence.has_stale_statistics(table) {
         changes.insert(
             0,

@@ -7,6 +7,8 @@ mod checkpoints;
 mod claims;
 mod commit_flush;
 mod connection_churn;
+mod deep_paging;
+mod discarded_rows;
 mod evictions;
 mod fast_path;
 mod generic_plan;
@@ -20,6 +22,7 @@ mod misestimates;
 mod missing_index;
 mod n_plus_one;
 mod old_snapshots;
+mod parallel_start;
 mod planning_blind_spot;
 mod planning_dominated;
 mod regex_cache;
@@ -29,11 +32,15 @@ mod starved_queue;
 mod statistics_cliff;
 mod suggested_indexes;
 mod transactions;
+mod unpruned_partitions;
+mod unused_index;
 mod useless_indexes;
+mod wasteful_steps;
+mod whole_counts;
 
 pub(crate) use commit_flush::flush_ns;
 pub(crate) use lock_waits::explained_waits;
-pub(crate) use missing_index::ROWS as INDEX_ROWS;
+pub(crate) use wasteful_steps::ROWS as INDEX_ROWS;
 pub(crate) use suggested_indexes::candidates as suggested_indexes;
 
 use schemars::JsonSchema;
@@ -69,9 +76,14 @@ impl PartialEq for Rule {
 pub const RULES: &[Rule] = &[
     index_open_tax::RULE,
     missing_index::RULE,
+    unpruned_partitions::RULE,
+    discarded_rows::RULE,
+    deep_paging::RULE,
+    whole_counts::RULE,
     planning_dominated::RULE,
     planning_blind_spot::RULE,
     jit::RULE,
+    parallel_start::RULE,
     generic_plan::RULE,
     statistics_cliff::RULE,
     starved_queue::RULE,

@@ -24,6 +24,9 @@ const CALLS: Threshold = Threshold {
     source: "ours",
 };
 
+/// Calls in each session from which preparing pays: the first one is planned anyway.
+const REUSES: f64 = 2.0;
+
 pub(super) const RULE: Rule = Rule {
     name: "planning-dominated",
     looks_at: "planning time compared with execution time of each statement",
@@ -48,7 +51,7 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     }
     let mut findings = Vec::new();
     for one in evidence.statements.iter().filter(|one| one.is_work()) {
-        if (one.calls as f64) < thresholds.of(&CALLS) {
+        if (one.calls as f64) < thresholds.of(&CALLS) || is_of_short_sessions(evidence, one) {
             continue;
         }
         let Some((share, facts)) = planning(evidence, one) else {
@@ -80,6 +83,12 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         });
     }
     Ok(findings)
+}
+
+/// Whether sessions end before a prepared statement is used again: each opens a connection, whose caches are empty.
+fn is_of_short_sessions(evidence: &Evidence, one: &StatementEvidence) -> bool {
+    let sessions = evidence.sessions.as_ref();
+    sessions.is_ok_and(|sessions| (one.calls as f64) < sessions.connected as f64 * REUSES)
 }
 
 /// Returns planning's share and the facts that it is based on: counted, from stacks, or from samples
@@ -190,5 +199,18 @@ mod tests {
         );
         let missing = (RULE.evaluate)(&blind.evidence, &Thresholds::default()).unwrap_err();
         assert!(missing.to_string().contains("track_planning"));
+    }
+
+    #[test]
+    fn statement_of_sessions_that_end_after_it_is_not_worth_preparing() {
+        let with = |connected| {
+            let mut made = with(1_000, 700_000_000);
+            made.evidence.sessions = Ok(crate::history::SessionAccount {
+                connected,
+                ..Default::default()
+            });
+            made.findings(&RULE).len()
+        };
+        assert_eq!([with(10), with(1_000)], [1, 0]);
     }
 }

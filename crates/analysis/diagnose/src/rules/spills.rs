@@ -1,6 +1,7 @@
 //! Sorts and hashes that exceed `work_mem` and use temporary files.
 
 use super::Rule;
+use super::discarded_rows::wasteful_cte;
 use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::threshold::{Threshold, Thresholds};
@@ -64,6 +65,14 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
     });
     let (bytes, calls, from) = counted.filter(|(bytes, ..)| *bytes > 0.0).or(logged)?;
     let each = bytes / calls.max(1) as f64;
+    // The rows of a WITH query are written out, too; then they are the matter, not their memory.
+    let keeps_apart = one
+        .plan
+        .as_ref()
+        .is_some_and(|plan| wasteful_cte(thresholds, plan).is_some());
+    if keeps_apart {
+        return None;
+    }
     if each < thresholds.of(&BYTES) {
         return None;
     }

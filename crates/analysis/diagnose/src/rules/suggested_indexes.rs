@@ -1,6 +1,7 @@
 //! Indexes that could serve a wasteful step of a plan.
 
-use crate::access_predicates::{access_predicates, btree_shapes, has_index};
+use super::wasteful_steps::WastefulStep;
+use crate::access_predicates::{AccessPredicates, access_predicates, btree_shapes, has_index};
 use crate::evidence::Evidence;
 use crate::expression_indexes::expression_indexes;
 use crate::finding::Change;
@@ -75,8 +76,21 @@ impl Candidate {
     }
 }
 
-/// Returns the indexes that could serve a node, the most promising first. `order` is the sort key of a
-/// sort above it.
+/// Returns the indexes that could serve a step, the most promising first.
+pub(super) fn candidates_of_step(
+    evidence: &Evidence,
+    table: &RelationFact,
+    step: &WastefulStep<'_>,
+) -> Vec<Candidate> {
+    let mut asked = access_predicates(evidence, table, step.node, step.order);
+    let joined = step.joined.iter();
+    let joined = joined.filter(|column| !asked.equal.contains(column));
+    let joined: Vec<String> = joined.cloned().collect();
+    asked.equal.splice(0..0, joined);
+    candidates_for(evidence, table, step.node, asked, step.limited)
+}
+
+/// Returns the indexes that could serve a node. `order` is the sort key of a sort above it.
 pub(crate) fn candidates(
     evidence: &Evidence,
     table: &RelationFact,
@@ -85,6 +99,16 @@ pub(crate) fn candidates(
     limited: bool,
 ) -> Vec<Candidate> {
     let asked = access_predicates(evidence, table, node, order);
+    candidates_for(evidence, table, node, asked, limited)
+}
+
+fn candidates_for(
+    evidence: &Evidence,
+    table: &RelationFact,
+    node: &PlanNode,
+    asked: AccessPredicates,
+    limited: bool,
+) -> Vec<Candidate> {
     let mut orders = vec![asked.classical_key_order(limited)];
     // With an order and a range, or two ranges, either may be the better beginning.
     if let [.., one, two] = orders[0].as_slice()
@@ -124,12 +148,17 @@ pub(crate) fn candidates(
             false => orders[0].clone(),
         };
         if !has_index(&there, &columns, true) {
-            all.push(Candidate::Columns {
+            let partial = Candidate::Columns {
                 columns,
                 predicate: asked.predicate,
                 predicate_columns: asked.predicate_columns,
                 replaced: None,
-            });
+            };
+            // Without another condition, only the predicate limits the rows that are read.
+            match asked.equal.is_empty() && asked.range.is_empty() {
+                true => all.insert(0, partial),
+                false => all.push(partial),
+            }
         }
     }
     let special = expression_indexes(evidence, table, node);

@@ -99,7 +99,7 @@ pub fn trigger(draw: &mut Draw, app: &mut Application) {
 pub fn check(draw: &mut Draw, app: &mut Application) {
     let (table, amount) = (draw.table(), draw.column(Role::Amount));
     let function = format!("is_valid_{amount}");
-    let loops = draw.number(20_000, 60_000);
+    let loops = draw.number(100_000, 200_000);
     app.sql(format!(
         "CREATE FUNCTION {function}(value int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ DECLARE n int := 0; \
          BEGIN FOR i IN 1..{loops} LOOP n := n + i % 7; END LOOP; RETURN value >= 0; END $$"

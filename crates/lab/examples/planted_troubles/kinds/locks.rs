@@ -115,7 +115,7 @@ pub fn claim_without_skip(draw: &mut Draw, app: &mut Application) {
         simple("COMMIT", Vec::new()),
     ];
     app.sessions.push(named(TARGET, 5, 4, steps));
-    app.truth = Truth::new(&[&["skip locked", table]]).or_by_hand(&[&["skip locked"]]);
+    app.truth = Truth::new(&[&["skip locked", table, "wait"]]).or_by_hand(&[&["skip locked"]]);
 }
 
 /// A transaction that changes rows, and then leaves its locks while the client does something else.

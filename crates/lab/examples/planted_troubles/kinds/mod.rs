@@ -21,6 +21,8 @@ pub struct Kind {
     versions: std::ops::RangeInclusive<u16>,
     /// Whether all tables are vacuumed and analysed after they are filled.
     is_analysed: bool,
+    /// Whether commits reach the disk.
+    is_flushed: bool,
     generate: fn(&mut Draw, &mut Application),
 }
 
@@ -30,6 +32,7 @@ const fn kind(name: &'static str, generate: fn(&mut Draw, &mut Application)) -> 
         name,
         versions: 10..=99,
         is_analysed: true,
+        is_flushed: false,
         generate,
     }
 }
@@ -49,6 +52,13 @@ impl Kind {
         }
     }
 
+    const fn flushed(self) -> Self {
+        Kind {
+            is_flushed: true,
+            ..self
+        }
+    }
+
     /// Whether it can be planted on a version.
     pub fn supports(&self, major: Option<u16>) -> bool {
         major.is_none_or(|major| self.versions.contains(&major))
@@ -57,6 +67,10 @@ impl Kind {
     /// Generates the application.
     pub fn application(&self, draw: &mut Draw) -> Application {
         let mut application = Application::default();
+        if !self.is_flushed {
+            // A disk whose flushes cost nothing, so that they are not the greatest trouble.
+            application.settings.push(("fsync", "off".to_owned()));
+        }
         application.add_healthy_parts(draw);
         (self.generate)(draw, &mut application);
         if self.is_analysed {
@@ -112,9 +126,8 @@ pub const KINDS: &[Kind] = &[
     kind("connection-churn", rewrites::connection_churn),
     kind("too-many-indexes", writes::too_many_indexes),
     kind("hot-broken-by-index", writes::hot_broken),
-    kind("full-pages", writes::full_pages),
     kind("random-keys", writes::random_keys),
-    kind("one-row-commits", writes::commit_flush),
+    kind("one-row-commits", writes::commit_flush).flushed(),
     kind("dead-rows", writes::dead_rows),
     kind("hot-row", locks::hot_row),
     kind("ddl-queue", locks::ddl_queue),

@@ -42,7 +42,7 @@ pub fn stale_statistics(draw: &mut Draw, app: &mut Application) {
         40,
         vec![prepared(sql, vec![Value::one_of(&[(1, "open")])])],
     ));
-    app.truth = Truth::new(&[&["analyze", parent]]).leaving(0.7);
+    app.truth = Truth::new(&[&[&format!("analyze {parent}")]]).leaving(0.7);
 }
 
 /// Two columns that say the same, so that the estimate is much too low.
@@ -102,14 +102,17 @@ pub fn generic_plan(draw: &mut Draw, app: &mut Application) {
         ),
         rows,
         &format!(
-            "i, CASE WHEN i % 2000 = 0 THEN 'failed' WHEN i % 2 = 0 THEN 'sent' ELSE 'done' END, \
+            "i, CASE WHEN i % 20000 = 0 THEN 'failed' WHEN i % 2 = 0 THEN 'sent' ELSE 'done' END, \
              now() - i * interval '1 s', {values}"
         ),
     );
     app.sql(format!("CREATE INDEX ON {table} ({state})"));
+    app.sql(format!("CREATE INDEX ON {table} ({time})"));
     app.settings
         .push(("plan_cache_mode", "force_generic_plan".to_owned()));
-    let sql = format!("SELECT count(*), min({time}) FROM {table} WHERE {state} = $1");
+    // For a frequent state the order of the index on times finds ten rows at once; for a rare one it does not.
+    let sql =
+        format!("SELECT id, {time} FROM {table} WHERE {state} = $1 ORDER BY {time} DESC LIMIT 10");
     app.sessions.push(Sessions::troubled(
         2,
         15,

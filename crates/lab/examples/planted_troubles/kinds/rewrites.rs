@@ -32,7 +32,11 @@ pub fn offset(draw: &mut Draw, app: &mut Application) {
         25,
         vec![prepared(sql, vec![Value::number(rows / 4, rows - 30)])],
     ));
-    app.truth = Truth::new(&[&["offset", table]]).or_by_hand(&[&["offset|keyset|page"]]);
+    app.truth = Truth::new(&[&[
+        table,
+        "keyset|last row|last seen|where the last page ended|after the last",
+    ]])
+    .or_by_hand(&[&["keyset|last row|after the last"]]);
 }
 
 /// All rows are counted for each page.
@@ -41,8 +45,12 @@ pub fn count_all(draw: &mut Draw, app: &mut Application) {
     let sql = format!("SELECT count(*) FROM {table}");
     app.sessions
         .push(Sessions::troubled(2, 30, vec![prepared(sql, Vec::new())]));
-    app.truth = Truth::new(&[&["count", table, "estimate|every row|all rows|reltuples"]])
-        .or_by_hand(&[&["count|estimate|reltuples"]]);
+    app.truth = Truth::new(&[&[
+        "count",
+        table,
+        "estimate|every row|all rows|reltuples|counter",
+    ]])
+    .or_by_hand(&[&["estimate|reltuples|counter"]]);
 }
 
 /// A list, and a statement for each of its rows.
@@ -125,7 +133,12 @@ pub fn materialized(draw: &mut Draw, app: &mut Application) {
         40,
         vec![prepared(sql, vec![Value::number(1, rows)])],
     ));
-    app.truth = Truth::new(&[&["materialized", table]]).or_by_hand(&[&["materialized"]]);
+    app.truth = Truth::new(&[&[
+        table,
+        "materialized",
+        "not materialized|without materialized|leave out|remove|inline",
+    ]])
+    .or_by_hand(&[&["materialized"]]);
 }
 
 /// A join that multiplies rows, and `DISTINCT` that hides it.

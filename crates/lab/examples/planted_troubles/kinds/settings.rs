@@ -50,11 +50,11 @@ pub fn jit(draw: &mut Draw, app: &mut Application) {
 /// A sort that does not fit into `work_mem`.
 pub fn sort_spill(draw: &mut Draw, app: &mut Application) {
     let (table, group, amount, _) = add_amounts(draw, app, 10);
-    let memory = draw.choose(&["64kB", "128kB", "256kB"]);
-    app.settings.push(("work_mem", memory.to_owned()));
+    app.settings.push(("work_mem", "64kB".to_owned()));
+    let width = draw.number(6, 12);
     let sql = format!(
-        "SELECT id, {amount}, rank() OVER (ORDER BY {amount} * {amount} % 1009, id) FROM {table} WHERE {group} < $1 \
-         ORDER BY 3 LIMIT 5"
+        "SELECT count(wide) FROM (SELECT repeat(md5(id::text), {width}) AS wide FROM {table} WHERE {group} < $1 \
+         ORDER BY {amount} OFFSET 0) sorted"
     );
     app.sessions.push(Sessions::troubled(
         2,

@@ -83,21 +83,6 @@ pub fn hot_broken(draw: &mut Draw, app: &mut Application) {
     app.truth = Truth::new(&[&[&format!("touched_{table}|{table}"), "hot"]]).leaving(0.7);
 }
 
-/// Pages without room for new versions of rows.
-pub fn full_pages(draw: &mut Draw, app: &mut Application) {
-    let (table, state, _, rows) = add_counters(draw, app, "WITH (autovacuum_enabled = off)");
-    // Each row is updated once or less, so that no page gets room by pruning.
-    let sql = format!(
-        "UPDATE {table} SET {state} = {state} + 1 WHERE id IN (SELECT ($1::int + n * 1009) % {rows} FROM generate_series(1, 40) n)"
-    );
-    app.sessions.push(Sessions::troubled(
-        3,
-        40,
-        vec![prepared(sql, vec![Value::number(1, rows)])],
-    ));
-    app.truth = Truth::new(&[&[table, "fillfactor"]]).leaving(0.85);
-}
-
 /// Random keys, whose inserts change a page each.
 pub fn random_keys(draw: &mut Draw, app: &mut Application) {
     let (table, text) = (draw.table(), draw.column(Role::Text));
