@@ -12,7 +12,7 @@ const READ_NS: f64 = 200_000.0;
 /// Blocks of a call up to which a statement's time shows how fast the machine is.
 const SMALL_BLOCKS: u64 = 20;
 /// Factor by which a statement may be slower than those of few blocks.
-const TYPICAL_TIMES: f64 = 4.0;
+const TYPICAL_TIMES: f64 = 10.0;
 
 /// Work of a statement in each call.
 pub(super) struct Work {
@@ -121,7 +121,7 @@ mod tests {
             };
             let made = EvidenceBuilder::new()
                 .statement(of(1, 900, ms))
-                .statement(of(2, 100, 4.0));
+                .statement(of(2, 100, 8.0));
             let evidence = made.evidence();
             let thresholds = Thresholds::default();
             evidence

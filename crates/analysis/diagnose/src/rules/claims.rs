@@ -221,28 +221,38 @@ fn expensive(
         evidence: facts,
         cost: Some(evidence.cost(one, won_ns)),
         max_gain: Some(share),
-        changes: match steps_over_dead {
-            true if is_held => vec![
-                Change::manual(
-                    "end the transaction that is open: read in shorter transactions, not at REPEATABLE READ for long",
-                ),
-                Change::setting(
-                    "end what waits for its client for so long",
-                    "idle_in_transaction_session_timeout",
-                    "1min",
-                ),
-            ],
-            true => vec![Change::sql(
-                "let autovacuum come to this table much earlier",
-                format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"),
-            )],
-            false => vec![Change::manual("an index for its condition and order; `rehearse indexes` looks for one and measures it")],
-        },
+        changes: remedies(&object, steps_over_dead, is_held),
         risk: match steps_over_dead {
             true => "vacuum reads and writes more often; a transaction that stays open keeps dead rows whatever is set".to_owned(),
             false => "an index has to be kept up to date by every claim".to_owned(),
         },
     })
+}
+
+/// Returns what to do about a claim that reads much: about dead rows that are held by a transaction, about other dead
+/// rows, or about a missing index.
+fn remedies(object: &str, steps_over_dead: bool, is_held: bool) -> Vec<Change> {
+    match steps_over_dead {
+        true if is_held => vec![
+            Change::manual(
+                "end the transaction that is open: read in shorter transactions, not at REPEATABLE READ for long",
+            ),
+            Change::setting(
+                "end what waits for its client for so long",
+                "idle_in_transaction_session_timeout",
+                "1min",
+            ),
+        ],
+        true => vec![Change::sql(
+            "let autovacuum come to this table much earlier",
+            format!(
+                "ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"
+            ),
+        )],
+        false => vec![Change::manual(
+            "an index for its condition and order; `rehearse indexes` looks for one and measures it",
+        )],
+    }
 }
 
 #[cfg(test)]

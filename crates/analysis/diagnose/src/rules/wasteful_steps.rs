@@ -223,7 +223,7 @@ impl Context<'_> {
             shape.method == "btree"
                 && leading
                     .is_some_and(|key| !is_equal(key) && asked.range.iter().any(|one| one == key))
-                && keys.iter().skip(1).any(|key| is_equal(key))
+                && keys.iter().skip(1).any(is_equal)
         })
     }
 

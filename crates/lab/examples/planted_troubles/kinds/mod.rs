@@ -30,7 +30,7 @@ pub struct Kind {
 const fn kind(name: &'static str, generate: fn(&mut Draw, &mut Application)) -> Kind {
     Kind {
         name,
-        versions: 10..=99,
+        versions: 11..=99,
         is_analysed: true,
         is_flushed: false,
         generate,
@@ -71,6 +71,10 @@ impl Kind {
             // A disk whose flushes cost nothing, so that they are not the greatest trouble.
             application.settings.push(("fsync", "off".to_owned()));
         }
+        if self.name != JIT {
+            // Otherwise some plans are compiled, which would be a second trouble.
+            application.settings.push(("jit", "off".to_owned()));
+        }
         application.add_healthy_parts(draw);
         (self.generate)(draw, &mut application);
         if self.is_analysed {
@@ -79,6 +83,9 @@ impl Kind {
         application
     }
 }
+
+/// Name of the kind whose plans are compiled.
+const JIT: &str = "jit-short-queries";
 
 /// All kinds.
 pub const KINDS: &[Kind] = &[
@@ -111,8 +118,7 @@ pub const KINDS: &[Kind] = &[
     kind("many-partitions-planned", planner::partitions_planned).on(12, 99),
     kind("partition-key-missing", planner::partition_key_missing).on(12, 99),
     // The archives' builds have no compiler.
-    kind("jit-short-queries", settings::jit).on(15, 15),
-    kind("sort-spill", settings::sort_spill),
+    kind(JIT, settings::jit).on(15, 15),
     kind("hash-spill", settings::hash_spill),
     kind("random-page-cost", settings::random_page_cost),
     kind("effective-cache-size", settings::effective_cache_size),

@@ -31,6 +31,7 @@ pub fn jit(draw: &mut Draw, app: &mut Application) {
     let (table, group, amount, rows) = add_amounts(draw, app, 500);
     app.sql(format!("CREATE INDEX ON {table} ({group})"));
     app.settings.extend([
+        ("jit", "on".to_owned()),
         ("jit_above_cost", "100".to_owned()),
         ("jit_inline_above_cost", "200".to_owned()),
         ("jit_optimize_above_cost", "200".to_owned()),
@@ -45,23 +46,6 @@ pub fn jit(draw: &mut Draw, app: &mut Application) {
         vec![prepared(sql, vec![Value::number(0, 500)])],
     ));
     app.truth = Truth::new(&[&["jit|compil"]]);
-}
-
-/// A sort that does not fit into `work_mem`.
-pub fn sort_spill(draw: &mut Draw, app: &mut Application) {
-    let (table, group, amount, _) = add_amounts(draw, app, 10);
-    app.settings.push(("work_mem", "64kB".to_owned()));
-    let width = draw.number(6, 12);
-    let sql = format!(
-        "SELECT count(wide) FROM (SELECT repeat(md5(id::text), {width}) AS wide FROM {table} WHERE {group} < $1 \
-         ORDER BY {amount} OFFSET 0) sorted"
-    );
-    app.sessions.push(Sessions::troubled(
-        2,
-        150,
-        vec![prepared(sql, vec![Value::number(4, 6)])],
-    ));
-    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.9);
 }
 
 /// A hash table that does not fit into `work_mem`.
