@@ -40,8 +40,8 @@ mod whole_counts;
 
 pub(crate) use commit_flush::flush_ns;
 pub(crate) use lock_waits::explained_waits;
-pub(crate) use wasteful_steps::ROWS as INDEX_ROWS;
 pub(crate) use suggested_indexes::candidates as suggested_indexes;
+pub(crate) use wasteful_steps::ROWS as INDEX_ROWS;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn every_rule_and_threshold_is_in_the_guide() {
         let guide = include_str!("../../../../../docs/reference/diagnosis-rules.md");
-        let sections: Vec<&str> = guide
+        let rules = guide.split("\n## ").next().unwrap_or_default();
+        let sections: Vec<&str> = rules
             .lines()
             .filter_map(|line| line.strip_prefix("### "))
             .collect();

@@ -70,7 +70,7 @@ pub fn suspects(draw: &mut Draw, app: &mut Application) {
         format!("SELECT body FROM {table} WHERE id = $1"),
         vec![Value::number(1, rows)],
     );
-    let mut sessions = Sessions::troubled(1, 120, vec![touch]);
+    let mut sessions = Sessions::troubled(1, 600, vec![touch]);
     sessions.actions.push((1, Action::new("find", vec![find])));
     app.sessions.push(sessions);
     app.innocent = vec![

@@ -46,8 +46,10 @@ pub fn hot_row(draw: &mut Draw, app: &mut Application) {
         simple("COMMIT", Vec::new()),
     ];
     app.sessions.push(named(TARGET, 5, 4, steps));
-    app.truth = Truth::new(&[&["lock|wait", table, "row"]])
-        .or_by_hand(&[&["row", "last|spread|shard|late|end"]]);
+    app.truth = Truth::new(&[&["lock|wait", table, "row|idle"]]).or_by_hand(&[
+        &["row", "last|spread|shard|late|end"],
+        &["end transactions"],
+    ]);
 }
 
 /// A change of a table waits for a transaction, and all others wait for the change.
