@@ -194,7 +194,10 @@ fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() 
         ),
         (
             "into booking",
-            &["CREATE INDEX ON public.ledger (\"account\");"],
+            &[
+                "CREATE INDEX ON public.ledger (\"account\");",
+                "CREATE INDEX ON public.ledger (\"account\", \"amount\");",
+            ],
         ),
     ] {
         let confirmed = findings.iter().find(|one| {
