@@ -209,51 +209,6 @@ fn assert_repeated(stalls: &Value, told: &str) {
 }
 
 #[test]
-fn throttled_run_of_a_proof_is_repeated_and_otherwise_leaves_it_not_proven() {
-    let (_sandbox, room) = short_room();
-    let (workload, output) = (room.path("a.workload"), room.path("a.proof"));
-    let arguments = [
-        "prove",
-        &workload,
-        "--target",
-        &room.url,
-        "--no-restore",
-        "--set",
-        "work_mem=8MB",
-        "--goal",
-        "total",
-        "--blocks",
-        "2",
-        "--noise-runs",
-        "2",
-        "--time-budget",
-        "900s",
-        "--json",
-        "-o",
-        &output,
-    ];
-    // The second run is throttled once, each attempt of each changed run always.
-    let mut is_changed = false;
-    let (told, view) = throttled_at(&arguments, |line| {
-        if line.contains("Run ") {
-            is_changed = line.contains("work_mem");
-        }
-        is_changed || line.contains("Run 2:")
-    });
-    assert!(told.contains("Repeating it"), "{told}");
-    let runs = view["runs"].as_array().unwrap();
-    assert_repeated(&runs[1]["numbers"]["stalls"], &told);
-    for run in runs.iter().filter(|run| run["place"]["side"] == 1) {
-        let stalls = &run["numbers"]["stalls"];
-        assert_eq!(stalls["repeats"], 2, "{told}");
-        assert!(stalls["share"].as_f64() > Some(0.1), "{told}");
-    }
-    assert_eq!(view["sides"][0]["verdict"], "not_proven", "{told}");
-    let notes = view["notes"].to_string();
-    assert!(notes.contains("stopped, starved or throttled"), "{notes}");
-}
-
-#[test]
 fn throttled_trial_of_a_sweep_is_repeated() {
     let (_sandbox, room) = short_room();
     let (workload, output) = (room.path("a.workload"), room.path("a.sweep"));

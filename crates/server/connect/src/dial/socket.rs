@@ -24,6 +24,16 @@ pub(super) fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
+/// Repeats a call that a stop of the process (SIGSTOP) interrupted. Sockets with time limits report it (`signal(7)`).
+fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 impl Socket {
     pub(super) fn connect(
         server: &Server,
@@ -41,12 +51,12 @@ impl Socket {
             }
             (Some(Host::Unix(directory)), None) => {
                 let path = directory.join(format!(".s.PGSQL.{}", server.port));
-                Stream::Unix(UnixStream::connect(path)?)
+                Stream::Unix(retry_interrupted(|| UnixStream::connect(&path))?)
             }
             (Some(Host::Abstract(name)), None) => {
                 let name = format!("{name}/.s.PGSQL.{}", server.port);
                 let address = UnixAddr::from_abstract_name(name)?;
-                Stream::Unix(UnixStream::connect_addr(&address)?)
+                Stream::Unix(retry_interrupted(|| UnixStream::connect_addr(&address))?)
             }
             _ => return Err(io::Error::other("it has no address")),
         };
@@ -98,11 +108,11 @@ impl Read for Socket {
         match &mut self.stream {
             Stream::Tcp(stream) => {
                 stream.set_read_timeout(left)?;
-                stream.read(buffer)
+                retry_interrupted(|| stream.read(buffer))
             }
             Stream::Unix(stream) => {
                 stream.set_read_timeout(left)?;
-                stream.read(buffer)
+                retry_interrupted(|| stream.read(buffer))
             }
         }
     }
