@@ -34,7 +34,7 @@ pub(crate) fn replace_victim(event: &mut Event) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::Outcome;
+    use crate::test_events::simple;
 
     #[test]
     fn only_victims_are_replaced() {
@@ -43,23 +43,8 @@ mod tests {
             (Some(*b"40001"), false),
             (Some(*b"40P01"), true),
         ] {
-            let mut event = Event {
-                session: 1,
-                sequence: 0,
-                due_us: 0,
-                kind: EventKind::Simple {
-                    sql: "UPDATE t SET n = 1".into(),
-                },
-                outcome: Outcome {
-                    sqlstate: sqlstate.map(Sqlstate),
-                    ..Outcome::default()
-                },
-                unreplayable: None,
-                source: 0,
-                line: 0,
-                prelude: false,
-                wire_details: None,
-            };
+            let mut event = simple(1, 0, 0, 1, "UPDATE t SET n = 1");
+            event.outcome.sqlstate = sqlstate.map(Sqlstate);
             assert_eq!(replace_victim(&mut event), expected);
             let sql = event.kind.sql().unwrap();
             assert_eq!(&**sql == FAILING_SQL, expected);

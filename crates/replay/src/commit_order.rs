@@ -302,26 +302,8 @@ mod tests {
     use super::*;
     use crate::encode::Encoder;
     use crate::login::LoginMap;
+    use crate::test_events::simple as event;
     use connect::Target;
-    use workload::Outcome;
-
-    fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {
-        Event {
-            session,
-            sequence,
-            due_us,
-            kind: EventKind::Simple { sql: sql.into() },
-            outcome: Outcome {
-                duration_us: Some(duration_us),
-                ..Outcome::default()
-            },
-            unreplayable: None,
-            source: 0,
-            line: 0,
-            prelude: false,
-            wire_details: None,
-        }
-    }
 
     #[test]
     fn commit_counter_counts_the_commits_that_ended_before_a_statement() {

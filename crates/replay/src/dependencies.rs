@@ -15,6 +15,6 @@ mod lock_order;
 mod order;
 mod tracker;
 
-pub(crate) use lock_order::LockOrder;
+pub(crate) use lock_order::{LockOrder, LockOrderPass};
 pub(crate) use order::DependencyOrder;
 pub(crate) use tracker::DependencyTracker;

@@ -412,8 +412,10 @@ impl JobBuilder<'_> {
                 self.commits.assign(&event, &mut job, order);
             }
             Some((StatementOrder::Dependencies(order), event)) => {
-                order.begin_session(event.session);
                 if let Some(tracker) = &mut self.dependencies {
+                    if tracker.is_new(event.session) {
+                        order.begin_session(event.session);
+                    }
                     let mut executions = tracker.track(&event, &job, &tracked.sources);
                     order.remove_done(&mut executions);
                     job.dependencies = executions.into();

@@ -25,7 +25,7 @@ mod value;
 pub(crate) use event_values::{PlacesCache, result_texts, text_at};
 pub(crate) use expected_row::{ExpectedRow, READ_BYTES_MAX, ReplayedValue};
 pub(crate) use key_columns::KeyColumns;
-pub(crate) use provenance::Provenance;
+pub(crate) use provenance::{Provenance, ProvenancePass};
 pub(crate) use replayed_values::ReplayedValues;
 pub(crate) use rewrite::replace_values;
 pub(crate) use tracker::{UsedValue, ValueSource, ValueTracker};
@@ -35,7 +35,7 @@ use connect::Target;
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::connect::Dialer;
-use crate::dependencies::LockOrder;
+use crate::dependencies::{LockOrder, LockOrderPass};
 use crate::options::{Options, SendOrder};
 
 /// Keys of the target, and the origins of the values of a workload.
@@ -75,11 +75,19 @@ impl FollowedValues {
         options: &Options,
     ) -> Result<Self, ArchiveError> {
         let keys = KeyColumns::load(reader, dialer, target, &options.logins)?;
-        let provenance = Provenance::learn(reader, &keys)?;
-        let locks = match options.order {
-            SendOrder::Dependencies => LockOrder::learn(reader, &keys)?,
-            _ => LockOrder::default(),
-        };
+        let mut origins = ProvenancePass::default();
+        let mut locks = (options.order == SendOrder::Dependencies).then(LockOrderPass::default);
+        for item in reader.events()? {
+            let (event, fingerprint) = item?;
+            if let Some(fingerprint) = fingerprint {
+                origins.add(&event, fingerprint, &keys);
+            }
+            if let Some(locks) = &mut locks {
+                locks.add(&event, &keys);
+            }
+        }
+        let provenance = origins.decide(&keys);
+        let locks = locks.map(LockOrderPass::finish).unwrap_or_default();
         Ok(FollowedValues {
             keys,
             provenance,

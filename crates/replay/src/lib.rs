@@ -64,6 +64,8 @@ mod startup_options;
 mod statement_cache;
 mod statement_order;
 mod stream;
+#[cfg(test)]
+mod test_events;
 mod user_types;
 mod worker;
 

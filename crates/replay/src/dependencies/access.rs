@@ -177,7 +177,8 @@ pub(super) fn row_sets(
         let values = key_values(event, places, table, keys);
         let writes = *of != TableUse::Read;
         let adds = class == StatementClass::Insert && places.written_table() == Some(table);
-        let finds_by_key = values.iter().any(|(.., role)| *role == PlaceRole::Compared);
+        let is_compared = |(.., role): &ColumnValue| *role == PlaceRole::Compared;
+        let finds_by_key = !places.has_alternatives && values.iter().any(is_compared);
         let mode = match (writes, adds || finds_by_key) {
             (false, true) => Mode::ReadByKey,
             (true, true) => Mode::WriteByKey,
@@ -243,16 +244,9 @@ fn add_keys(
     // With all columns of a key, a statement that only finds rows finds one row.
     let mut whole_key = false;
     for key in keys.composite_keys(table) {
-        let bound: Option<Vec<&[u8]>> = key
-            .iter()
-            .map(|column| {
-                let found = values.iter().find(|(known, ..)| known == column);
-                found.map(|(_, text, _)| &text[..])
-            })
-            .collect();
-        if let Some(bound) = bound {
+        for row in rows_of(key, values) {
             whole_key = true;
-            sets.push((RowSet(hash(&(table, key, bound))), mode));
+            sets.push((RowSet(hash(&(table, key, row))), mode));
         }
     }
     for (column, text, role) in values {
@@ -270,6 +264,27 @@ fn add_keys(
             sets.push((key_set(table, column, text), mode));
         }
     }
+}
+
+/// Returns the values of a key's columns by row; none if a column has no value. One value of a column holds for all rows.
+fn rows_of<'v>(key: &[String], values: &'v [ColumnValue]) -> Vec<Vec<&'v [u8]>> {
+    let of_column = |column: &String| {
+        let found = values.iter().filter(|(known, ..)| known == column);
+        found.map(|(_, text, _)| &text[..]).collect::<Vec<_>>()
+    };
+    let columns: Vec<Vec<&[u8]>> = key.iter().map(of_column).collect();
+    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    if !columns
+        .iter()
+        .all(|column| column.len() == 1 || column.len() == rows)
+        || rows == 0
+    {
+        return Vec::new();
+    }
+    let value = |column: &Vec<&'v [u8]>, row: usize| column[row.min(column.len() - 1)];
+    (0..rows)
+        .map(|row| columns.iter().map(|column| value(column, row)).collect())
+        .collect()
 }
 
 fn key_set(table: &str, column: &str, text: &[u8]) -> RowSet {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use sql::classify;
-use workload::{ArchiveError, Event, EventKind, WorkloadReader};
+use workload::{Event, EventKind};
 
 use super::access::{self, RowSet};
 use crate::event_id::EventId;
@@ -24,18 +24,6 @@ pub(crate) struct LockOrder {
 }
 
 impl LockOrder {
-    /// Learns the order from a workload.
-    ///
-    /// # Errors
-    /// If the workload cannot be read.
-    pub(crate) fn learn(reader: &WorkloadReader, keys: &KeyColumns) -> Result<Self, ArchiveError> {
-        let mut pass = Pass::default();
-        for item in reader.events()? {
-            pass.add(&item?.0, keys);
-        }
-        Ok(pass.order)
-    }
-
     /// Returns the statements that began after a statement and had a lock before it. They belong to the same copy of the
     /// workload.
     pub(crate) fn before(
@@ -56,15 +44,22 @@ struct Running {
     end_us: i64,
 }
 
+/// Pass over a workload that learns the order.
 #[derive(Default)]
-struct Pass {
+pub(crate) struct LockOrderPass {
     places: PlacesCache,
     running: HashMap<RowSet, Vec<Running>>,
     order: LockOrder,
 }
 
-impl Pass {
-    fn add(&mut self, event: &Event, keys: &KeyColumns) {
+impl LockOrderPass {
+    /// Returns the order.
+    pub(crate) fn finish(self) -> LockOrder {
+        self.order
+    }
+
+    /// Takes the next event.
+    pub(crate) fn add(&mut self, event: &Event, keys: &KeyColumns) {
         let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }) = &event.kind else {
             return;
         };
@@ -108,29 +103,16 @@ impl Pass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::{Outcome, Sqlstate};
+    use crate::test_events::simple;
+    use workload::Sqlstate;
 
     /// Returns the statements that had locks before the first one. Each is session, start, end and text.
     fn before_first(script: &[(u64, i64, i64, &str)], failed: bool) -> Vec<EventId> {
         let keys = KeyColumns::default().with_key("a", "id");
-        let mut pass = Pass::default();
+        let mut pass = LockOrderPass::default();
         for (session, due_us, end_us, sql) in script {
-            let event = Event {
-                session: *session,
-                sequence: 0,
-                due_us: *due_us,
-                kind: EventKind::Simple { sql: (*sql).into() },
-                outcome: Outcome {
-                    duration_us: Some((end_us - due_us) as u64),
-                    sqlstate: (failed && *due_us > 0).then_some(Sqlstate(*b"40P01")),
-                    ..Outcome::default()
-                },
-                unreplayable: None,
-                source: 0,
-                line: 0,
-                prelude: false,
-                wire_details: None,
-            };
+            let mut event = simple(*session, 0, *due_us, (end_us - due_us) as u64, sql);
+            event.outcome.sqlstate = (failed && *due_us > 0).then_some(Sqlstate(*b"40P01"));
             pass.add(&event, &keys);
         }
         let copy = 3 * COPY_SESSION_OFFSET;

@@ -76,6 +76,11 @@ impl<'k> DependencyTracker<'k> {
         }
     }
 
+    /// Whether no event of the session was taken.
+    pub(crate) fn is_new(&self, session: u64) -> bool {
+        !self.sessions.contains_key(&session)
+    }
+
     /// Returns the number of the session's transaction.
     pub(crate) fn transaction(&self, session: u64) -> u64 {
         self.sessions
@@ -152,13 +157,11 @@ impl<'k> DependencyTracker<'k> {
             found.add(ddl, Conflict::Visibility, &self.ends);
         }
         let class = classify(sql);
-        match TwoPhaseCommit::of(sql) {
-            Some(TwoPhaseCommit::Finish) if event.outcome.sqlstate.is_none() => {
-                self.finish_prepared(sql, access, found)
-            }
-            _ => {}
+        let ends_prepared = TwoPhaseCommit::of(sql) == Some(TwoPhaseCommit::Finish);
+        if ends_prepared && event.outcome.sqlstate.is_none() {
+            self.finish_prepared(sql, access, found);
         }
-        if class == StatementClass::Ddl && !is_temporary(sql) {
+        if class == StatementClass::Ddl && changes_schema(sql) {
             // It follows what was over in all sessions.
             for state in self.sessions.values() {
                 if let Some(last) = state.last {
@@ -280,27 +283,26 @@ fn prepared_name(sql: &str) -> Option<String> {
         .find_map(|statement| of_one(&statement.words))
 }
 
-/// Whether DDL concerns the session alone.
-fn is_temporary(sql: &str) -> bool {
+/// Whether a text changes the schema that other sessions see.
+fn changes_schema(sql: &str) -> bool {
     let statements = sql::split_statements(sql);
-    statements.iter().all(|statement| {
-        let [first, rest @ ..] = &statement.words[..] else {
-            return true;
+    statements.iter().any(|statement| {
+        let Some((first, rest)) = statement.words.split_first() else {
+            return false;
         };
-        let temporary =
-            |word: &sql::Lexeme<'_>| ["temp", "temporary"].iter().any(|one| word.is(one));
-        first.is("create") && rest.iter().take(3).any(temporary)
-            || !first.is("create") && !may_change_schema(first)
+        let temporary = |word: &sql::Lexeme<'_>| word.is("temp") || word.is("temporary");
+        match first.is("create") {
+            true => !rest.iter().take(3).any(temporary),
+            false => CHANGES.iter().any(|word| first.is(word)),
+        }
     })
 }
 
-fn may_change_schema(first: &sql::Lexeme<'_>) -> bool {
-    let words = [
-        "alter", "drop", "truncate", "grant", "revoke", "comment", "refresh", "reindex", "cluster",
-        "import", "reassign", "security",
-    ];
-    words.iter().any(|word| first.is(word))
-}
+/// First words of commands of [`StatementClass::Ddl`], other than `CREATE`.
+const CHANGES: [&str; 12] = [
+    "alter", "drop", "truncate", "grant", "revoke", "comment", "refresh", "reindex", "cluster",
+    "import", "reassign", "security",
+];
 
 #[cfg(test)]
 mod tests;

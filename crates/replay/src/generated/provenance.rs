@@ -14,11 +14,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use sql::{Fingerprint, ValuePlace, ValuePlaces, ValueToken};
-use workload::{ArchiveError, Event, WorkloadReader};
+use workload::Event;
 
 use super::event_values::{PlacesCache, next_value_of, result_values, value_at};
-use super::key_columns::KeyColumns;
+use super::key_columns::{ColumnName, KeyColumns};
 use super::value::Value;
+use crate::statement_cache::hash;
 
 /// Most values that the pass remembers. More of them only weaken the evidence.
 const VALUES_MAX: usize = 2 << 20;
@@ -47,22 +48,20 @@ const AGGREGATE_COLUMNS: [&str; 8] = [
 /// Statement and column of a result.
 pub(crate) type Origin = (Fingerprint, usize);
 
-/// Place of a statement.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Place {
-    Column(Fingerprint, Option<String>, String),
-    Parameter(Fingerprint, usize),
-    /// Literal, by the number of values before it.
-    Literal(Fingerprint, usize),
-}
+/// Identity of a place: a column of a statement, otherwise a parameter or literal of it, by hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Place(u64);
 
 impl Place {
+    /// Returns the identity. `index`: number of the statement's values before it.
     fn of(fingerprint: Fingerprint, index: usize, place: &ValuePlace) -> Self {
-        match (&place.column, &place.token) {
-            (Some(column), _) => Place::Column(fingerprint, place.table.clone(), column.clone()),
-            (None, ValueToken::Parameter(number)) => Place::Parameter(fingerprint, *number),
-            (None, ValueToken::Literal(_)) => Place::Literal(fingerprint, index),
-        }
+        let number = match (&place.column, &place.token) {
+            (Some(_), _) => None,
+            (None, ValueToken::Parameter(number)) => Some((false, *number)),
+            (None, ValueToken::Literal(_)) => Some((true, index)),
+        };
+        let table = place.column.as_ref().and(place.table.as_ref());
+        Place(hash(&(fingerprint, table, &place.column, number)))
     }
 }
 
@@ -79,6 +78,8 @@ struct Evidence {
 
 #[derive(Debug, Default)]
 struct PlaceEvidence {
+    /// Table and column, if both are known.
+    column: Option<ColumnName>,
     values: u64,
     smallest: Option<i64>,
     by_origin: HashMap<usize, Evidence>,
@@ -101,28 +102,6 @@ pub(crate) struct Provenance {
 }
 
 impl Provenance {
-    /// Learns the origins from a workload.
-    ///
-    /// # Errors
-    /// If the workload cannot be read.
-    pub(crate) fn learn(reader: &WorkloadReader, keys: &KeyColumns) -> Result<Self, ArchiveError> {
-        Self::of_events(reader.events()?, keys)
-    }
-
-    pub(super) fn of_events(
-        events: impl Iterator<Item = Result<(Event, Option<Fingerprint>), ArchiveError>>,
-        keys: &KeyColumns,
-    ) -> Result<Self, ArchiveError> {
-        let mut pass = Pass::default();
-        for item in events {
-            let (event, fingerprint) = item?;
-            if let Some(fingerprint) = fingerprint {
-                pass.add(&event, fingerprint, keys);
-            }
-        }
-        Ok(pass.decide(keys))
-    }
-
     /// Returns the number of an origin; `None` if no place uses its numbers.
     pub(crate) fn origin(&self, origin: Origin) -> Option<usize> {
         self.origins.get(&origin).copied()
@@ -143,8 +122,9 @@ impl Provenance {
 /// Value that a result returns when its statement ends.
 type Pending = Reverse<(i64, u64, usize, Value)>;
 
+/// Pass over a workload that learns the origins.
 #[derive(Default)]
-struct Pass {
+pub(crate) struct ProvenancePass {
     places_of: PlacesCache,
     origins: HashMap<Origin, usize>,
     names: Vec<OriginName>,
@@ -157,8 +137,9 @@ struct Pass {
     pending: BinaryHeap<Pending>,
 }
 
-impl Pass {
-    fn add(&mut self, event: &Event, fingerprint: Fingerprint, keys: &KeyColumns) {
+impl ProvenancePass {
+    /// Takes the next event.
+    pub(crate) fn add(&mut self, event: &Event, fingerprint: Fingerprint, keys: &KeyColumns) {
         while let Some(&Reverse((end_us, session, origin, value))) = self.pending.peek()
             && end_us <= event.due_us
         {
@@ -170,12 +151,8 @@ impl Pass {
         };
         for (index, place) in places.places.iter().enumerate() {
             if let Some(value @ Value::Integer(number)) = value_at(event, &place.token) {
-                self.use_number(
-                    event.session,
-                    Place::of(fingerprint, index, place),
-                    value,
-                    number,
-                );
+                let place_of_value = Place::of(fingerprint, index, place);
+                self.use_number(event.session, place_of_value, place, value, number);
             }
         }
         let end_us = event
@@ -207,8 +184,18 @@ impl Pass {
         }
     }
 
-    fn use_number(&mut self, session: u64, place: Place, value: Value, number: i64) {
-        let evidence = self.places.entry(place.clone()).or_default();
+    fn use_number(
+        &mut self,
+        session: u64,
+        place: Place,
+        named: &ValuePlace,
+        value: Value,
+        number: i64,
+    ) {
+        let evidence = self.places.entry(place).or_insert_with(|| PlaceEvidence {
+            column: named.table.clone().zip(named.column.clone()),
+            ..PlaceEvidence::default()
+        });
         evidence.values += 1;
         evidence.smallest = Some(evidence.smallest.map_or(number, |one| one.min(number)));
         match self.had.get(&value) {
@@ -244,10 +231,11 @@ impl Pass {
         }
     }
 
-    fn decide(self, keys: &KeyColumns) -> Provenance {
+    /// Decides about all places.
+    pub(crate) fn decide(self, keys: &KeyColumns) -> Provenance {
         let mut allowed = HashMap::new();
         for (place, evidence) in self.places {
-            let origins = decide_place(&place, &evidence, &self.names, keys);
+            let origins = decide_place(&evidence, &self.names, keys);
             if !origins.is_empty() {
                 allowed.insert(place, origins);
             }
@@ -259,14 +247,10 @@ impl Pass {
 }
 
 /// Returns the origins whose values a place takes.
-fn decide_place(
-    place: &Place,
-    evidence: &PlaceEvidence,
-    names: &[OriginName],
-    keys: &KeyColumns,
-) -> Vec<usize> {
+fn decide_place(evidence: &PlaceEvidence, names: &[OriginName], keys: &KeyColumns) -> Vec<usize> {
     let seen = || evidence.by_origin.iter().filter(|(_, one)| one.after > 0);
-    let same = |origin: &usize| is_named(place, &names[*origin], keys) == Some(true);
+    let same =
+        |origin: &usize| is_named(evidence.column.as_ref(), &names[*origin], keys) == Some(true);
     let named: Vec<usize> = seen().map(|(origin, _)| *origin).filter(same).collect();
     if !named.is_empty() {
         return named;
@@ -280,17 +264,15 @@ fn decide_place(
         }
     };
     let latest = seen().filter(|(origin, one)| {
-        !by_chance(one) && is_named(place, &names[**origin], keys).is_none()
+        !by_chance(one) && is_named(evidence.column.as_ref(), &names[**origin], keys).is_none()
     });
     latest.map(|(origin, _)| *origin).collect()
 }
 
 /// Whether the names say that a place takes values of an origin: the same column (`true`), or another one (`false`).
 /// `None` if they say neither.
-fn is_named(place: &Place, origin: &OriginName, keys: &KeyColumns) -> Option<bool> {
-    let Place::Column(_, Some(table), column) = place else {
-        return None;
-    };
+fn is_named(column: Option<&ColumnName>, origin: &OriginName, keys: &KeyColumns) -> Option<bool> {
+    let (table, column) = column?;
     let own = keys.origin(table, column);
     let Some(other_table) = &origin.table else {
         // A sequence is named by its table and column, if a column owns it.

@@ -6,11 +6,12 @@ use protocol::backend::{DataRow, RowDescription, data_row};
 use protocol::frontend::{Bind, Parse, Query, tag};
 use protocol::next_frame;
 use sql::{Fingerprint, Fingerprinter, ValueToken};
-use workload::{Event, EventKind, FirstRow, Outcome, Parameter, WireDetails};
+use workload::{Event, EventKind, FirstRow, Parameter, WireDetails};
 
 use super::expected_row::ReplayedValue;
 use super::tracker::Tracked;
 use super::*;
+use crate::test_events::simple;
 
 const TEXT: u32 = 25;
 const INT4: u32 = 23;
@@ -57,40 +58,34 @@ impl Script {
             columns: row.iter().map(|(name, _)| Box::from(*name)).collect(),
             values: row.iter().map(|(_, value)| text(value)).collect(),
         });
-        let event = Event {
-            session,
-            sequence: self
-                .events
-                .iter()
-                .filter(|(event, _)| event.session == session)
-                .count() as u64,
-            due_us: 2_000 * count,
-            kind,
-            outcome: Outcome {
-                duration_us: Some(1_000),
-                ..Outcome::default()
-            },
-            unreplayable: None,
-            source: 0,
-            line: 0,
-            prelude: false,
-            wire_details: Some(
-                WireDetails {
-                    first_row,
-                    ..WireDetails::default()
-                }
-                .into(),
-            ),
+        let of_session = self
+            .events
+            .iter()
+            .filter(|(event, _)| event.session == session);
+        let sequence = of_session.count() as u64;
+        let mut event = simple(session, sequence, 2_000 * count, 1_000, sql);
+        event.kind = kind;
+        let details = WireDetails {
+            first_row,
+            ..WireDetails::default()
         };
+        event.wire_details = Some(details.into());
         self.events
             .push((event, Some(self.fingerprinter.fingerprint(sql))));
         self
     }
 
+    fn provenance(&self, keys: &KeyColumns) -> Provenance {
+        let mut pass = ProvenancePass::default();
+        for (event, fingerprint) in &self.events {
+            pass.add(event, fingerprint.unwrap(), keys);
+        }
+        pass.decide(keys)
+    }
+
     /// Returns what each event has to do with generated values.
     fn track(&self, keys: &KeyColumns) -> Vec<Tracked> {
-        let events = self.events.iter().cloned().map(Ok);
-        let provenance = Provenance::of_events(events, keys).unwrap();
+        let provenance = self.provenance(keys);
         let mut tracker = ValueTracker::new(&provenance, keys);
         let events = self.events.iter();
         events
@@ -224,7 +219,7 @@ fn parameters_of_generated_numbers_hold_any_number() {
     update.wire_details = Some(details.into());
     let (mut update, fingerprint) = (update.clone(), *fingerprint);
     let keys = KeyColumns::default();
-    let provenance = Provenance::of_events(script.events.into_iter().map(Ok), &keys).unwrap();
+    let provenance = script.provenance(&keys);
     let mut tracker = ValueTracker::new(&provenance, &keys);
     tracker.widen_numbers(&mut update, fingerprint);
     assert_eq!(update.wire_details.unwrap().parameter_types, [21, INT8]);

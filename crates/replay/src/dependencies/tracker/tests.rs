@@ -1,26 +1,8 @@
 use super::*;
 use crate::encode::Encoder;
 use crate::login::LoginMap;
+use crate::test_events::simple as event;
 use connect::Target;
-use workload::Outcome;
-
-fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {
-    Event {
-        session,
-        sequence,
-        due_us,
-        kind: EventKind::Simple { sql: sql.into() },
-        outcome: Outcome {
-            duration_us: Some(duration_us),
-            ..Outcome::default()
-        },
-        unreplayable: None,
-        source: 0,
-        line: 0,
-        prelude: false,
-        wire_details: None,
-    }
-}
 
 /// Returns the executions on which the last event depends. Events are session, start, duration and text.
 fn dependencies(script: &[(u64, i64, u64, &str)]) -> Vec<EventId> {
@@ -127,6 +109,36 @@ fn new_rows_of_different_keys_are_independent() {
     for (sql, expected) in [(other, vec![]), (same, vec![(1, 0)]), (all, vec![(1, 0)])] {
         assert_eq!(dependencies(&[line, (2, 10, 1, sql)]), expected, "{sql}");
     }
+}
+
+#[test]
+fn rows_of_one_insert_have_a_key_each() {
+    let lines = (
+        1,
+        0,
+        5,
+        "INSERT INTO lines (a_id, no) VALUES (1, 1), (1, 2)",
+    );
+    for (sql, expected) in [
+        (
+            "UPDATE lines SET x = 1 WHERE a_id = 1 AND no = 2",
+            vec![(1, 0)],
+        ),
+        ("UPDATE lines SET x = 1 WHERE a_id = 1 AND no = 3", vec![]),
+        (
+            "UPDATE lines SET x = 1 WHERE a_id = 1 AND no IN (3, 2)",
+            vec![(1, 0)],
+        ),
+    ] {
+        assert_eq!(dependencies(&[lines, (2, 10, 1, sql)]), expected, "{sql}");
+    }
+}
+
+#[test]
+fn comparison_with_an_alternative_does_not_limit_the_rows() {
+    let write = (1, 0, 5, "UPDATE a SET n = 1 WHERE id = 7");
+    let reads = "SELECT * FROM a WHERE id = 8 OR n = 1";
+    assert_eq!(dependencies(&[write, (2, 10, 1, reads)]), [(1, 0)]);
 }
 
 #[test]
