@@ -142,7 +142,7 @@ with tempfile.TemporaryDirectory() as directory:
     command = [rehearse, "replay", workload, "--target", url(target), "--no-facts", "-o", run, *options]
     text = subprocess.run(command, capture_output=True, text=True).stdout
     print(" ".join(text.split("Compared with the capture")[1].split("Rows were")[0].split()))
-    manifest = json.load(open(f"{run}/manifest.json"))["info"]
+    manifest = json.load(open(f"{run}/manifest.json"))["body"]
     names = ("learnt", "remapped", "generated_unknown", "deadlock_victims")
     shown = {k: v for k, v in manifest["options"].items() if k in names or "wait" in k or "let_go" in k}
     print(shown, f"span {manifest['span_sent_ns'] / max(1, manifest['span_due_ns']):.2f}")
