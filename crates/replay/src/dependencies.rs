@@ -5,7 +5,7 @@
 //! statement uses; earlier writes of rows with the same key, and of a table that it reads without one; earlier reads of
 //! rows that it writes; DDL. If the transaction of such an execution was over when the statement began, its end counts,
 //! otherwise the execution alone. Of what was still running, only those are waited for that had the lock of a row before it
-//! ([`LockOrder`]).
+//! ([`LockOrder`]), as outcomes or ends show ([`row_effect::RowEffect`]).
 //!
 //! The workers wait ([`DependencyOrder`]) until these executions are done. Executions of a session end in order, so its
 //! last sequence number tells which are done.
@@ -13,6 +13,7 @@
 mod access;
 mod lock_order;
 mod order;
+mod row_effect;
 mod tracker;
 
 pub(crate) use lock_order::{LockOrder, LockOrderPass};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sql::{PlaceRole, StatementClass, TableUse, ValuePlaces};
 use workload::Event;
 
+use super::row_effect::RowEffect;
 use crate::generated::{KeyColumns, result_texts, text_at};
 use crate::statement_cache::hash;
 
@@ -22,6 +23,7 @@ pub(super) struct Access {
     pub(super) sequence: u64,
     pub(super) end_us: i64,
     pub(super) has_failed: bool,
+    pub(super) effect: RowEffect,
 }
 
 /// Set of rows: those with a key, or those of a table, by the hash of its name.
@@ -89,7 +91,8 @@ impl Mode {
 pub(super) enum Conflict {
     /// One sees what the other writes.
     Visibility,
-    /// One waits until the other's transaction is over. So the one that was done first had the lock.
+    /// One waits until the other's transaction is over. So the one that was done first had the lock, unless their
+    /// outcomes tell otherwise: both ends are those that the client saw.
     Locks,
 }
 

@@ -1,7 +1,8 @@
 //! Order in which statements that ran at the same time got the locks of the same rows.
 //!
 //! A statement that waits for a row lock ends after the one that holds it. So of two overlapping ones, the first to end
-//! had the lock, even if it began later. One pass over the workload finds them, since the dispatcher has not read the
+//! had the lock, even if it began later. The ends are those that the client saw, so that outcomes count first: a
+//! duplicate key follows the insert of that key. One pass over the workload finds them, since the dispatcher has not read the
 //! later one when it dispatches the earlier one.
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use sql::classify;
 use workload::{Event, EventKind};
 
 use super::access::{self, RowSet};
+use super::row_effect::RowEffect;
 use crate::event_id::EventId;
 use crate::event_stream::COPY_SESSION_OFFSET;
 use crate::generated::{KeyColumns, PlacesCache};
@@ -42,6 +44,7 @@ impl LockOrder {
 struct Running {
     id: EventId,
     end_us: i64,
+    effect: RowEffect,
 }
 
 /// Pass over a workload that learns the order.
@@ -71,25 +74,26 @@ impl LockOrderPass {
         else {
             return;
         };
+        let class = classify(sql);
         let this = Running {
             id: (event.session, event.sequence),
             end_us: event.due_us.saturating_add_unsigned(duration_us),
+            effect: RowEffect::of(event, class),
         };
         let has_failed = event.outcome.sqlstate.is_some();
-        for (rows, mode) in access::row_sets(event, sql, classify(sql), &places, keys) {
+        for (rows, mode) in access::row_sets(event, sql, class, &places, keys) {
             if !mode.locks_rows() {
                 continue;
             }
             let running = self.running.entry(rows).or_default();
             running.retain(|one| one.end_us > event.due_us);
-            for other in running
-                .iter()
-                .filter(|one| one.end_us > this.end_us && one.id.0 != this.id.0)
-            {
+            let had_lock = |one: &&Running| {
                 // A statement that failed had no lock.
-                if !has_failed {
-                    self.order.first.entry(other.id).or_default().push(this.id);
-                }
+                let ended_first = this.end_us < one.end_us && !has_failed;
+                this.effect.precedes(one.effect).unwrap_or(ended_first) && one.id.0 != this.id.0
+            };
+            for other in running.iter().filter(had_lock) {
+                self.order.first.entry(other.id).or_default().push(this.id);
             }
             running.push(this);
         }
@@ -106,13 +110,17 @@ mod tests {
     use crate::test_events::simple;
     use workload::Sqlstate;
 
-    /// Returns the statements that had locks before the first one. Each is session, start, end and text.
-    fn before_first(script: &[(u64, i64, i64, &str)], failed: bool) -> Vec<EventId> {
+    /// Outcome of a statement: the number of rows, or the code of its error.
+    type Rows = Result<u64, [u8; 5]>;
+
+    /// Returns the statements that had locks before the first one. Each is session, start, end, text and outcome.
+    fn before_first(script: &[(u64, i64, i64, &str, Rows)]) -> Vec<EventId> {
         let keys = KeyColumns::default().with_key("a", "id");
         let mut pass = LockOrderPass::default();
-        for (session, due_us, end_us, sql) in script {
+        for (session, due_us, end_us, sql, rows) in script {
             let mut event = simple(*session, 0, *due_us, (end_us - due_us) as u64, sql);
-            event.outcome.sqlstate = (failed && *due_us > 0).then_some(Sqlstate(*b"40P01"));
+            event.outcome.rows = rows.ok();
+            event.outcome.sqlstate = rows.err().map(Sqlstate);
             pass.add(&event, &keys);
         }
         let copy = 3 * COPY_SESSION_OFFSET;
@@ -124,17 +132,38 @@ mod tests {
 
     #[test]
     fn first_to_end_had_the_lock() {
-        let first = (1, 0, 20, "UPDATE a SET n = 1 WHERE id = 7");
-        let second = (2, 5, 10, "UPDATE a SET n = 2 WHERE id = 7");
-        assert_eq!(before_first(&[first, second], false), [(2, 0)]);
-        assert_eq!(before_first(&[first, second], true), []);
-        let ends_later = (2, 5, 30, "UPDATE a SET n = 2 WHERE id = 7");
-        assert_eq!(before_first(&[first, ends_later], false), []);
-        let begins_later = (2, 25, 30, "UPDATE a SET n = 2 WHERE id = 7");
-        assert_eq!(before_first(&[first, begins_later], false), []);
-        let of_another_row = (2, 5, 10, "UPDATE a SET n = 2 WHERE id = 8");
-        assert_eq!(before_first(&[first, of_another_row], false), []);
-        let reads = (2, 5, 10, "SELECT n FROM a WHERE id = 7");
-        assert_eq!(before_first(&[first, reads], false), []);
+        let first = (1, 0, 20, "UPDATE a SET n = 1 WHERE id = 7", Ok(1));
+        let sql = "UPDATE a SET n = 2 WHERE id = 7";
+        assert_eq!(before_first(&[first, (2, 5, 10, sql, Ok(1))]), [(2, 0)]);
+        let failed = (2, 5, 10, sql, Err(*b"40P01"));
+        assert_eq!(before_first(&[first, failed]), []);
+        let ends_later = (2, 5, 30, sql, Ok(1));
+        assert_eq!(before_first(&[first, ends_later]), []);
+        let begins_later = (2, 25, 30, sql, Ok(1));
+        assert_eq!(before_first(&[first, begins_later]), []);
+        let of_another_row = (2, 5, 10, "UPDATE a SET n = 2 WHERE id = 8", Ok(1));
+        assert_eq!(before_first(&[first, of_another_row]), []);
+        let reads = (2, 5, 10, "SELECT n FROM a WHERE id = 7", Ok(1));
+        assert_eq!(before_first(&[first, reads]), []);
+    }
+
+    #[test]
+    fn outcomes_tell_the_order_before_ends_do() {
+        let insert = "INSERT INTO a (id) VALUES (7)";
+        let duplicate = (1, 0, 20, insert, Err(*b"23505"));
+        assert_eq!(
+            before_first(&[duplicate, (2, 5, 30, insert, Ok(1))]),
+            [(2, 0)]
+        );
+        let inserted = (1, 0, 20, insert, Ok(1));
+        let ends_first = (2, 5, 10, insert, Err(*b"23505"));
+        assert_eq!(before_first(&[inserted, ends_first]), []);
+        let delete = "DELETE FROM a WHERE id = 7";
+        let removed = (1, 0, 20, delete, Ok(1));
+        assert_eq!(before_first(&[removed, ends_first]), [(2, 0)]);
+        let found = (2, 5, 30, "UPDATE a SET n = 1 WHERE id = 7", Ok(1));
+        assert_eq!(before_first(&[removed, found]), [(2, 0)]);
+        let not_found = (2, 5, 10, "UPDATE a SET n = 1 WHERE id = 7", Ok(0));
+        assert_eq!(before_first(&[removed, not_found]), []);
     }
 }

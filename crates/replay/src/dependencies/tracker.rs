@@ -7,6 +7,7 @@ use workload::{Event, EventKind};
 
 use super::access::{self, Access, Accesses, Conflict, Precedence};
 use super::lock_order::LockOrder;
+use super::row_effect::RowEffect;
 use crate::event_id::EventId;
 use crate::generated::{KeyColumns, PlacesCache, Value, ValueSource};
 use crate::job::Job;
@@ -106,11 +107,15 @@ impl<'k> DependencyTracker<'k> {
             sequence: event.sequence,
             end_us,
             has_failed: event.outcome.sqlstate.is_some(),
+            effect: event.kind.sql().map_or(RowEffect::Unknown, |sql| {
+                RowEffect::of(event, classify(sql))
+            }),
         };
         let mut found = Found {
             due_us: event.due_us,
             end_us,
             session: event.session,
+            effect: access.effect,
             last: HashMap::new(),
         };
         for source in sources {
@@ -120,6 +125,7 @@ impl<'k> DependencyTracker<'k> {
                 sequence: source.sequence,
                 end_us: source.end_us,
                 has_failed: false,
+                effect: RowEffect::Unknown,
             };
             match source.value {
                 // The transaction that exported it must be open, and stay so.
@@ -231,6 +237,7 @@ struct Found {
     due_us: i64,
     end_us: i64,
     session: u64,
+    effect: RowEffect,
     last: HashMap<u64, u64>,
 }
 
@@ -246,7 +253,9 @@ impl Found {
                 Precedence::Over
             }
             _ => {
-                let had_lock = conflict == Conflict::Locks && access.end_us < self.end_us;
+                let ended_first = access.end_us < self.end_us;
+                let had_lock = conflict == Conflict::Locks
+                    && access.effect.precedes(self.effect).unwrap_or(ended_first);
                 let over_us = if had_lock { self.due_us } else { access.end_us };
                 self.add_id((access.session, access.sequence), over_us);
                 Precedence::Open

@@ -6,6 +6,14 @@ use connect::Target;
 
 /// Returns the executions on which the last event depends. Events are session, start, duration and text.
 fn dependencies(script: &[(u64, i64, u64, &str)]) -> Vec<EventId> {
+    let events = script
+        .iter()
+        .map(|(session, due_us, duration_us, sql)| event(*session, 0, *due_us, *duration_us, sql));
+    dependencies_of(events)
+}
+
+/// Returns the executions on which the last event depends. Sequence numbers are set here.
+fn dependencies_of(events: impl IntoIterator<Item = Event>) -> Vec<EventId> {
     let keys = KeyColumns::default()
         .with_key("a", "id")
         .with_key("lines", "a_id,no")
@@ -17,15 +25,31 @@ fn dependencies(script: &[(u64, i64, u64, &str)]) -> Vec<EventId> {
     let mut tracker = DependencyTracker::new(&keys, &locks);
     let mut sequences: HashMap<u64, u64> = HashMap::new();
     let mut found = Vec::new();
-    for (session, due_us, duration_us, sql) in script {
-        let sequence = sequences.entry(*session).or_default();
-        let event = event(*session, *sequence, *due_us, *duration_us, sql);
+    for mut event in events {
+        let sequence = sequences.entry(event.session).or_default();
+        event.sequence = *sequence;
         *sequence += 1;
         let job = encoder.job(event.clone(), None, 0);
         found = tracker.track(&event, &job, &[]);
     }
     found.sort_unstable();
     found
+}
+
+#[test]
+fn duplicate_key_follows_the_insert_that_the_client_saw_end_later() {
+    let insert = "INSERT INTO a (id) VALUES (7)";
+    let mut inserted = event(1, 0, 0, 20, insert);
+    inserted.outcome.rows = Some(1);
+    let mut duplicate = event(2, 0, 5, 10, insert);
+    duplicate.outcome.sqlstate = Some(workload::Sqlstate(*b"23505"));
+    assert_eq!(
+        dependencies_of([inserted.clone(), duplicate.clone()]),
+        [(1, 0)]
+    );
+    // Another error shows no order.
+    duplicate.outcome.sqlstate = Some(workload::Sqlstate(*b"40P01"));
+    assert_eq!(dependencies_of([inserted, duplicate]), []);
 }
 
 #[test]
