@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 
 use crate::content::Content;
+use crate::decoder_panic::open_parquet;
 use crate::encryption::{Keyring, SUFFIX};
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, MANIFEST, Manifest};
@@ -78,7 +79,7 @@ pub(crate) fn check_file(
             file.bytes
         )));
     }
-    let reader = SerializedFileReader::new(Content::open(&path, keyring)?)
+    let reader = open_parquet(Content::open(&path, keyring)?)
         .map_err(|error| ArchiveError::unreadable(&path, error))?;
     let metadata = reader.metadata();
     let in_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);

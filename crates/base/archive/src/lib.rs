@@ -18,6 +18,7 @@ mod column;
 mod constant_column;
 mod content;
 mod decoded;
+mod decoder_panic;
 mod directory;
 mod encryption;
 mod error;

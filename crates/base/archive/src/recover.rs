@@ -17,11 +17,12 @@ use std::sync::Arc;
 use parquet::file::metadata::{
     FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
 };
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
 
 use crate::content::{Content, is_encrypted};
+use crate::decoder_panic::open_parquet;
 use crate::encryption::{Encryption, Keyring, Recipient, SUFFIX, decrypt, encrypt, open_stream};
 use crate::error::ArchiveError;
 use crate::lock::is_being_written;
@@ -265,7 +266,7 @@ fn parts(saved: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 /// Returns the number of rows in a Parquet file; `None` if it cannot be read as one.
 fn rows_in(path: &Path, keyring: &Keyring) -> Option<u64> {
     let file = Content::open(path, keyring).ok()?;
-    let reader = SerializedFileReader::new(file).ok()?;
+    let reader = open_parquet(file).ok()?;
     u64::try_from(reader.metadata().file_metadata().num_rows()).ok()
 }
 

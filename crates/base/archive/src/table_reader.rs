@@ -12,6 +12,7 @@ use crate::checked_pages::CheckedPages;
 use crate::column::Column;
 use crate::content::Content;
 use crate::decoded::{Decoded, Values};
+use crate::decoder_panic::{catch_decoder_panic, open_parquet};
 use crate::encryption::Keyring;
 use crate::error::ArchiveError;
 
@@ -65,10 +66,14 @@ impl TableReader {
             let Some(file) = &mut self.current else {
                 return Ok(None);
             };
-            match file.next_batch(self.columns) {
+            match catch_decoder_panic(|| file.next_batch(self.columns)) {
                 Ok(Some(batch)) => return Ok(Some(batch)),
                 Ok(None) => self.open_next()?,
-                Err(error) => return Err(ArchiveError::unreadable(&file.path, error)),
+                Err(error) => {
+                    let error = ArchiveError::unreadable(&file.path, error);
+                    self.current = None;
+                    return Err(error);
+                }
             }
         }
     }
@@ -92,8 +97,7 @@ impl TableReader {
             return Ok(());
         };
         let file = Content::open(&path, &self.keyring)?;
-        let reader = SerializedFileReader::new(file)
-            .map_err(|error| ArchiveError::unreadable(&path, error))?;
+        let reader = open_parquet(file).map_err(|error| ArchiveError::unreadable(&path, error))?;
         let in_file = reader.metadata().file_metadata().schema_descr().columns();
         let mut found = Vec::with_capacity(self.columns.len());
         for column in self.columns {

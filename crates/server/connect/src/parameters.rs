@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::TargetError;
-use super::parse::hide_password;
+use super::parse::{gives_password, hide_password};
 
 /// Support of a parameter.
 enum Use {
@@ -154,6 +154,9 @@ const PARAMETERS: [(&str, &str, Use); 58] = [
     ),
 ];
 
+/// Parameters whose values no message shows.
+const MAY_GIVE_PASSWORD: [&str; 2] = ["password", "options"];
+
 /// Values by parameter name.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
@@ -181,6 +184,13 @@ impl Settings {
             });
         };
         let instead = match usage {
+            // Messages name hosts, roles, databases and files.
+            Taken if !MAY_GIVE_PASSWORD.contains(name) && gives_password(&value) => {
+                return Err(TargetError::Unsupported {
+                    what: format!("a password in the value of {name}{place}"),
+                    instead: "end that value before the password: a backslash or quotes make both one value",
+                });
+            }
             Taken => {
                 self.values.insert(name, value);
                 return Ok(());

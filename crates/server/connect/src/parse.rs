@@ -190,16 +190,20 @@ pub fn hide_password(given: &str) -> String {
 /// Returns a path without a password that a mistake made a part of it: `cert.pem password=…`.
 pub(super) fn hide_in_path(path: &Path) -> String {
     let text = path.display().to_string();
-    let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
-    let names_secret = text.split('=').rev().skip(1).any(|before| {
-        let name = before.trim_end();
-        let name = &name[name.trim_end_matches(is_name).len()..];
-        hide_password(name) != name
-    });
-    match names_secret {
+    match gives_password(&text) {
         true => hide_password(&text),
         false => text,
     }
+}
+
+/// Returns whether a value has `password=…` in it: a backslash or quotes made the next parameter a part of it.
+pub(super) fn gives_password(value: &str) -> bool {
+    let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
+    value.split('=').rev().skip(1).any(|before| {
+        let name = before.trim_end();
+        let name = &name[name.trim_end_matches(is_name).len()..];
+        hide_password(name) != name
+    })
 }
 
 /// Hides what stands between the first `:` and the last `@`; without an `@`, what follows the first `:` and is no

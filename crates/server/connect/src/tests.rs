@@ -241,3 +241,27 @@ fn target_password_file_has_a_password_for_each_role_and_host() {
     assert_eq!(password(1, "app").as_deref(), Some("two"));
     assert_eq!(password(0, "other"), None);
 }
+
+#[test]
+fn password_that_became_part_of_another_value_is_refused_and_not_shown() {
+    for given in [
+        r"host=/x\ password=S3cret",
+        "host='/x password=S3cret'",
+        r"user=a\ password=S3cret",
+        r"dbname=d\ password\ =\ S3cret",
+        r"host=h application_name=a\ sslpassword=S3cret",
+        r"passfile=/x\ password=S3cret",
+        "postgres://h%20password=S3cret/d",
+        "postgres://h?host=/x%20password=S3cret",
+    ] {
+        let error = Target::parse(given, |_| None).unwrap_err().to_string();
+        assert!(!error.contains("S3cret"), "{error}");
+        assert!(error.contains("a password in the value of"), "{error}");
+    }
+    for given in [
+        r"host=h password=a\ password=b",
+        r"host=h options=-c\ app.password=x",
+    ] {
+        assert!(Target::parse(given, |_| None).is_ok(), "{given}");
+    }
+}

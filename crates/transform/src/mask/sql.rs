@@ -166,6 +166,7 @@ impl Mask {
         let token = scanner.tokens[index];
         let text = &scanner.sql[token.start()..token.end()];
         let (spelling, inner) = scanner.spelling_of(index, out);
+        let spelling = with_neutral_tag(spelling);
         let value = spelling.read(inner);
         let is_code = depth < DEPTH_MAX
             && scanner.either.is_empty()
@@ -298,6 +299,15 @@ impl Mask {
             }
             _ => self.mask_value(digits, out),
         }
+    }
+}
+
+/// Replaces the tag of a dollar-quoted literal, which a client chooses: `$smith$`.
+fn with_neutral_tag(spelling: Spelling<'_>) -> Spelling<'_> {
+    match spelling {
+        Spelling::Dollars("$$") => spelling,
+        Spelling::Dollars(_) => Spelling::Dollars("$m$"),
+        _ => spelling,
     }
 }
 

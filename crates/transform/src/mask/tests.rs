@@ -34,6 +34,25 @@ fn sql(text: &str) -> String {
 }
 
 #[test]
+fn tags_of_dollar_quotes_are_replaced() {
+    let smith = value("Smith");
+    for (text, masked) in [
+        (
+            "select $Smith$Smith$Smith$",
+            format!("select $m${smith}$m$"),
+        ),
+        ("select $Smith$$Smith$", "select $m$$m$".to_owned()),
+        (
+            "do $Smith$begin perform $Jones$Smith $Jones$; end$Smith$",
+            format!("do $mm$begin perform $m${smith} $m$; end$mm$"),
+        ),
+        ("select $Smith$Smith", format!("select $m${smith}$m$")),
+    ] {
+        assert_eq!(sql(text), masked);
+    }
+}
+
+#[test]
 fn literals_of_all_spellings_become_the_same() {
     let smith = value("Smith");
     for (before, after) in [
@@ -42,7 +61,7 @@ fn literals_of_all_spellings_become_the_same() {
         ("N'", "'"),
         ("U&'", "'"),
         ("$$", "$$"),
-        ("$a$", "$a$"),
+        ("$m$", "$m$"),
     ] {
         assert_eq!(
             sql(&format!(
