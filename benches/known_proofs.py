@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Proofs on a real server of changes of which the truth is known.
 
-    benches/known_proofs.py REHEARSE nothing [PROOFS] [BLOCKS] [GOAL]
-    benches/known_proofs.py REHEARSE mixed   [PROOFS] [BLOCKS] [GOAL]
-    benches/known_proofs.py REHEARSE right   [PROOFS] [BLOCKS] [GOAL]
-    benches/known_proofs.py REHEARSE harmful [PROOFS] [BLOCKS] [GOAL]
+    benches/known_proofs.py REHEARSE nothing [PROOFS] [BLOCKS] [GOAL] [HUMPS]
+    benches/known_proofs.py REHEARSE mixed   [PROOFS] [BLOCKS] [GOAL] [HUMPS]
+    benches/known_proofs.py REHEARSE right   [PROOFS] [BLOCKS] [GOAL] [HUMPS]
+    benches/known_proofs.py REHEARSE harmful [PROOFS] [BLOCKS] [GOAL] [HUMPS]
 
 nothing: a setting that nothing in the workload hangs on is changed (deadlock_timeout by a millisecond). A proof errs that
 calls this won or lost.
@@ -16,10 +16,11 @@ harmful: by turns, all statements get 2.5 times as many rows to read, or read th
 each row. A proof is right that says lost.
 
 Each proof is a new one, with an order of chance, of the same workload (600 or 2,400 statements of a millisecond from two
-sessions, read and written). Prints a line for each proof and the counts. The machine should do nothing else.
+sessions, read and written). Prints a line for each proof and the counts. HUMPS is the number of other processes that are
+busy and idle in turns of up to nine seconds (default 0).
 """
 
-import json, os, subprocess, sys, tempfile
+import json, multiprocessing, os, random, subprocess, sys, tempfile, time
 
 rehearse, truth = os.path.abspath(sys.argv[1]), sys.argv[2]
 TRUTHS = ("nothing", "mixed", "right", "harmful")
@@ -28,6 +29,7 @@ if truth not in TRUTHS:
 proofs = int(sys.argv[3]) if len(sys.argv) > 3 else 20
 blocks = sys.argv[4] if len(sys.argv) > 4 else "6"
 goal = sys.argv[5] if len(sys.argv) > 5 else "total"
+humps = int(sys.argv[6]) if len(sys.argv) > 6 else 0
 NAME = f"known-{os.getpid()}"
 KINDS, SESSIONS = 30, 2
 ROUNDS = 40 if truth == "mixed" else 10
@@ -35,6 +37,15 @@ ROUNDS = 40 if truth == "mixed" else 10
 
 def out(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def hump():
+    """Is busy and idle in turns, without end."""
+    while True:
+        time.sleep(random.uniform(0.2, 9))
+        end = time.monotonic() + random.uniform(0.2, 9)
+        while time.monotonic() < end:
+            pass
 
 
 def log(path):
@@ -94,6 +105,8 @@ try:
     workload = f"{directory}/known.workload"
     out(rehearse, "capture", "log", f"{directory}/known.log", "--prefix", "%m [%p] ", "-o", workload)
     change = ["--set", "deadlock_timeout=1001ms"]
+    for _ in range(humps):
+        multiprocessing.Process(target=hump, daemon=True).start()
     said = []
     for number in range(1, proofs + 1):
         proof = f"{directory}/{truth}-{number}.proof"

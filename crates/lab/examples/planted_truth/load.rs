@@ -15,13 +15,13 @@ pub struct ChangingLoad {
 }
 
 impl ChangingLoad {
-    /// Starts this number of threads.
-    pub fn start(threads: u64) -> Self {
+    /// Starts this number of threads. The seed decides when they are busy.
+    pub fn start(threads: u64, seed: u64) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let threads = (0..threads)
             .map(|number| {
                 let is_over = is_over.clone();
-                spawn(move || run(number, &is_over))
+                spawn(move || run(seed << 20 | number, &is_over))
             })
             .collect();
         Self { is_over, threads }

@@ -1,8 +1,9 @@
 //! Measures the verdicts of comparisons on real servers with known truth: identical servers, and servers with
 //! planted regressions, under a changing load of the machine.
 //!
-//! `cargo run --release -p lab --example planted_truth -- [RUNS] [APPLICATIONS] [LOAD] [DIRECTORY]`: rounds of four
-//! replays (default 6), generated applications (1), and busy threads during the replays (2). A round replays twice on
+//! `cargo run --release -p lab --example planted_truth -- [RUNS] [APPLICATIONS] [LOAD] [SEED] [DIRECTORY]`: rounds of
+//! four replays (default 6), generated applications (1), busy threads during the replays (2), and the first
+//! application's seed (1). Rules must be measured with seeds that were not used to find them. A round replays twice on
 //! the unchanged server, once with all plants and once with the first, in a random order. With a directory the runs
 //! are kept there, and runs that it has are compared again without a replay. `docs/benchmarks/comparison.md` has the
 //! numbers.
@@ -68,13 +69,13 @@ fn main() -> Outcome<()> {
             .next()
             .map_or(Ok(default), |text| text.parse::<u64>())
     };
-    let (runs, applications, load) = (next(6)?, next(1)?, next(2)?);
+    let (runs, applications, load, first) = (next(6)?, next(1)?, next(2)?, next(1)?);
     let temporary = tempfile::tempdir()?;
     let directory = arguments
         .next()
         .map_or(temporary.path().to_owned(), PathBuf::from);
     let mut sums = Sums::default();
-    for seed in 1..=applications {
+    for seed in first..first + applications {
         let directory = directory.join(format!("application-{seed}"));
         std::fs::create_dir_all(&directory)?;
         if !directory.join(COMPLETE).exists() {
@@ -114,7 +115,7 @@ fn replay_rounds(seed: u64, runs: u64, load: u64, directory: &Path) -> Outcome<(
     let reader = WorkloadReader::open(&workload)?;
     eprintln!("{application:?}: {} statements", reader.info().statements);
 
-    let _load = ChangingLoad::start(load);
+    let _load = ChangingLoad::start(load, seed);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for number in 0..runs {
         let mut conditions = CONDITIONS;
