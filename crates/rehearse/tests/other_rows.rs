@@ -99,12 +99,16 @@ fn workload(directory: &Path) -> String {
 }
 
 fn replay(workload: &str, endpoint: &Endpoint, name: &str) -> String {
+    replay_with(workload, endpoint, name, "rows")
+}
+
+fn replay_with(workload: &str, endpoint: &Endpoint, name: &str, checksums: &str) -> String {
     let run = Path::new(workload)
         .with_file_name(name)
         .display()
         .to_string();
     let url = endpoint.url("postgres");
-    let options = ["--speed", "max", "--checksum-results", "rows"];
+    let options = ["--speed", "max", "--checksum-results", checksums];
     let mut all = vec!["replay", workload, "--target", &url, "-o", &run];
     all.extend(options);
     succeeds(&all);
@@ -202,6 +206,102 @@ fn compare_other_values_counts_executions_and_names_reasons() {
     let changes = comparison["rows"]["changes"].as_array().unwrap();
     assert_eq!(changes.len(), 1, "{changes:#?}");
     change(&comparison, "select name from client");
+}
+
+#[test]
+fn compare_names_differing_columns_with_an_example_and_ignores_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let (_one, before) = server("");
+    let (_other, after) = server(PLANTED);
+    let old = replay(&workload, &after, "rows.run");
+    let before = replay_with(&workload, &before, "before.run", "columns");
+    let after = replay_with(&workload, &after, "after.run", "columns");
+    let compare = |after: &str, options: &[&str]| {
+        let arguments = [&["compare", &before, after, "--json"], options].concat();
+        serde_json::from_str::<Value>(&succeeds(&arguments)).unwrap()
+    };
+
+    let hidden = compare(&after, &[]);
+    let sku = change(&hidden, "select sku, price");
+    let price = json!([{"column": "price", "type": "int4", "executions": 4}]);
+    assert_eq!(sku["columns"], price);
+    assert_eq!(sku["without_columns"], 0);
+    let example = &sku["example"]["columns"];
+    let number = json!({"kind": "number"});
+    let hidden_value = |shown: [Value; 2]| {
+        let [before, after] = shown;
+        json!([{"column": "price", "type": "int4", "difference": number, "before": before, "after": after}])
+    };
+    assert_eq!(*example, hidden_value([Value::Null, Value::Null]));
+    let shown = compare(&after, &["--show-literals"]);
+    let example = &change(&shown, "select sku, price")["example"]["columns"];
+    let prices = [
+        before_price(example, "before"),
+        before_price(example, "after"),
+    ];
+    assert_eq!(prices[0] + 1, prices[1], "{example}");
+    // One row of 25 differs, and only the first eight are kept.
+    let many = change(&shown, "select id, price from product where cat");
+    assert_eq!(many["columns"][0]["column"], "price");
+    assert_eq!(many["differing"]["other_values"], 2);
+
+    let ignoring = compare(&after, &["--ignore-columns", "Price,price_of,typo"]);
+    let changes = ignoring["rows"]["changes"].as_array().unwrap();
+    let left: Vec<_> = changes
+        .iter()
+        .map(|one| one["sql"].as_str().unwrap())
+        .collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(ignoring["rows"]["ignored_executions"], 6 + 2 + 4);
+    let text = succeeds(&["compare", &before, &after, "--ignore-columns", "price,typo"]);
+    for words in [
+        "Values of 'price' were not compared",
+        "'typo': no such column differs",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    let text = succeeds(&["compare", &before, &after, "--show-literals"]);
+    assert!(
+        text.contains("columns that differ: price (int4) in 4"),
+        "{text}"
+    );
+
+    // A run without checksums of columns cannot ignore one, and says so.
+    let unable = compare(&old, &["--ignore-columns", "price"]);
+    assert_eq!(change(&unable, "select sku, price")["without_columns"], 4);
+    let text = succeeds(&["compare", &before, &old, "--ignore-columns", "price"]);
+    assert!(
+        text.contains("replay with --checksum-results columns"),
+        "{text}"
+    );
+}
+
+fn before_price(example: &Value, side: &str) -> i64 {
+    example[0][side].as_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn replay_of_masked_workload_keeps_no_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let masked = directory
+        .path()
+        .join("masked.workload")
+        .display()
+        .to_string();
+    succeeds(&["mask", "workload", &workload, "-o", &masked, "--mask", "random"]);
+    let (_one, endpoint) = server("");
+    let kept = |workload: &str, name: &str| {
+        let run = replay_with(workload, &endpoint, name, "columns");
+        let run = run::RunReader::open(Path::new(&run)).unwrap();
+        let columns = run.result_columns().unwrap().map(Result::unwrap);
+        let kept = columns.map(|one| one.kept_rows.len());
+        kept.collect::<Vec<_>>()
+    };
+    assert!(kept(&workload, "plain.run").iter().all(|rows| *rows > 0));
+    let of_masked = kept(&masked, "masked.run");
+    assert!(!of_masked.is_empty() && of_masked.iter().all(|rows| *rows == 0));
 }
 
 #[test]

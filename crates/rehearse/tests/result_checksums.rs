@@ -82,7 +82,7 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
             "--target",
             &endpoint.url("postgres"),
             "--checksum-results",
-            "rows",
+            "columns",
         ])
         // Its data are those from before the capture.
         .args([

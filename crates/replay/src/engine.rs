@@ -32,8 +32,9 @@ use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
 use crate::progress::Observer;
 use crate::read_only_catalogue::unrestricted_names;
-use crate::record::{RecordBatch, record};
+use crate::record::{RecordBatch, RecorderOutput, record};
 use crate::resume::PreviousRun;
+use crate::row_sample::RowSample;
 use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use crate::worker::{Worker, WorkerContext};
@@ -283,6 +284,9 @@ fn copy_previous_run(
     for row in previous.rows()? {
         writer.execution(&row?)?;
     }
+    for columns in previous.result_columns()? {
+        writer.result_columns(&columns?)?;
+    }
     writer.flush()?;
     Ok(Some(Arc::new(PausedClock::new(clock.clone()))))
 }
@@ -383,7 +387,7 @@ impl Replay<'_> {
                     && options.speed == Speed::Max
                     && options.order != SendOrder::Global,
                 queue_statements_max: options.queue_statements_max.max(1),
-                digest: options.digest,
+                checksums: options.checksums,
             };
             workers.push(Worker::new(context, spill_directory)?);
         }
@@ -437,8 +441,10 @@ impl Replay<'_> {
         records: &Receiver<RecordBatch>,
         worker_count: usize,
     ) -> Result<RunWriter, ArchiveError> {
+        // Rows of a masked workload's target may have the values that were masked.
+        let sample = RowSample::new(self.reader.info().masked.is_empty());
         let result = record(
-            writer,
+            RecorderOutput { writer, sample },
             records,
             worker_count,
             &self.clock,

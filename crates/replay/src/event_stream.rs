@@ -51,13 +51,17 @@ impl Scale {
     }
 }
 
-/// Hashes a session's number to 0..1,000,000: the same in every replay, and uniform. The mixing function is
-/// the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+/// Hashes a session's number to 0..1,000,000: the same in every replay, and uniform.
 fn millionth(session: u64) -> u64 {
-    let mut mixed = session.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mix(session) % 1_000_000
+}
+
+/// Hashes a number with the finaliser of SplitMix64 (Steele, Lea, Flood 2014): the same in every replay, and uniform.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) % 1_000_000
+    mixed ^ (mixed >> 31)
 }
 
 /// Options that shape the stream.

@@ -1,11 +1,13 @@
 //! Statement in flight: sent, and not completely answered.
 
+use protocol::DecodeError;
 use protocol::backend::tag;
 use run::StatementKind;
 use workload::{Boundary, Sqlstate};
 
 use crate::generated::ReplayedValue;
 use crate::job::{Job, NamedStatement};
+use crate::result_columns::ColumnSums;
 
 /// Protocol of a statement's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u64,
     /// Checksum of the rows so far, if requested.
     pub(crate) digest: Option<u64>,
+    /// Columns of the rows so far, if requested.
+    pub(crate) columns: Option<Box<ColumnSums>>,
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
     pub(crate) protocol: Protocol,
@@ -59,6 +63,7 @@ impl InFlight {
             uncounted_rows: 0,
             bytes: 0,
             digest: None,
+            columns: None,
             error: None,
             named: None,
             protocol,
@@ -72,6 +77,15 @@ impl InFlight {
 
     pub(crate) fn add_to_digest(&mut self, checksum: u64) {
         self.digest = Some(self.digest.unwrap_or(0).wrapping_add(checksum));
+    }
+
+    /// Adds the body of a row or a row description to the checksums of columns.
+    pub(crate) fn add_to_columns(
+        &mut self,
+        message_tag: u8,
+        body: &[u8],
+    ) -> Result<(), DecodeError> {
+        self.columns.get_or_insert_default().add(message_tag, body)
     }
 
     /// Returns its sequence number within its session.
@@ -100,6 +114,7 @@ impl InFlight {
         self.first_byte_ns = None;
         (self.rows, self.uncounted_rows, self.bytes) = (0, 0, 0);
         self.digest = None;
+        self.columns = None;
         self.error = None;
     }
 

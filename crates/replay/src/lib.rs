@@ -54,7 +54,9 @@ mod read_only_filter;
 mod read_only_guard;
 mod read_only_role;
 mod record;
+mod result_columns;
 mod resume;
+mod row_sample;
 mod server_state;
 mod session;
 mod source_server_check;
@@ -87,7 +89,7 @@ pub use live_stats::{LatencyHistogram, LatencyHistograms, StatementTotals, TopSt
 pub use load_source::{ClientEvents, LoadSource};
 pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Metrics, MetricsReading};
-pub use options::{IoMethod, Options, ReadOnly, SendOrder};
+pub use options::{IoMethod, Options, ReadOnly, ResultChecksums, SendOrder};
 pub use progress::Observer;
 pub use read_only_catalogue::names_with_outside_effects;
 pub use resume::PreviousRun;

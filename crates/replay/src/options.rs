@@ -17,6 +17,17 @@ use connect::Target;
 /// Default of [`Options::retry_for`]. A restart takes seconds; a server that is away for a minute needs attention.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Checksums of the rows that statements return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultChecksums {
+    /// None.
+    None,
+    /// One of each result ([`workload::RowDigest`]).
+    Rows,
+    /// One of each result, and one of each of its columns ([`run::ResultColumns`]).
+    Columns,
+}
+
 /// Options of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -42,8 +53,8 @@ pub struct Options {
     /// Whether values that the server generated in the capture are replaced, in later statements, by the values that
     /// it generates in the replay.
     pub remap_generated: bool,
-    /// Whether to compute a checksum of each statement's rows ([`workload::RowDigest`]).
-    pub digest: bool,
+    /// Checksums of results.
+    pub checksums: ResultChecksums,
     /// `statement_timeout` of every session.
     pub statement_timeout: Option<Duration>,
     /// Time that the target may be unreachable or silent before the replay gives up. Until then, connections are
@@ -136,7 +147,7 @@ impl Default for Options {
             statement_timeout: None,
             fetch_size: None,
             remap_generated: false,
-            digest: false,
+            checksums: ResultChecksums::None,
             retry_for: PATIENCE,
             logins: LoginMap::default(),
             order: SendOrder::Session,
@@ -251,7 +262,12 @@ impl Options {
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         let remaps = self.follows_values().then(|| "true".to_owned());
         note("remap_generated", remaps);
-        note("digest", self.digest.then(|| "rows".to_owned()));
+        let checksums = match self.checksums {
+            ResultChecksums::None => None,
+            ResultChecksums::Rows => Some("rows".to_owned()),
+            ResultChecksums::Columns => Some("columns".to_owned()),
+        };
+        note("digest", checksums);
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {
             user,

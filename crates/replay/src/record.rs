@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::epoll;
 use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use run::{ArchiveError, Execution, Outcome, RunWriter, StatementKind};
+use run::{ArchiveError, Execution, Outcome, ResultColumns, RunWriter, StatementKind};
 
 use crate::connection_events::ConnectionEvent;
 use crate::connection_events::ConnectionEvents;
 use crate::metrics::Metrics;
+use crate::row_sample::RowSample;
 
 /// Longest wait for records before the recorder checks whether to flush.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,10 +21,19 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct RecordBatch {
     pub(crate) worker: usize,
     pub(crate) records: Vec<(i64, Execution)>,
+    /// Columns of the results of some of them.
+    pub(crate) result_columns: Vec<ResultColumns>,
     /// Intervals in which the worker did not run.
     pub(crate) stalls: Vec<(i64, i64)>,
     /// No earlier record will follow from this worker; `i64::MAX`: none at all.
     pub(crate) until_ns: i64,
+}
+
+/// Destination of the records.
+pub(crate) struct RecorderOutput {
+    pub(crate) writer: RunWriter,
+    /// Executions whose rows are kept.
+    pub(crate) sample: RowSample,
 }
 
 /// Writes records until every worker has ended, and flushes the run to disk every `flush_every`. Returns the
@@ -33,7 +43,7 @@ pub(crate) struct RecordBatch {
 /// If the run cannot be written. The channel is then closed, so that workers continue without recording, and the
 /// engine stops them.
 pub(crate) fn record(
-    mut writer: RunWriter,
+    output: RecorderOutput,
     recorded: &Receiver<RecordBatch>,
     workers: usize,
     clock: &Arc<dyn Clock>,
@@ -42,16 +52,24 @@ pub(crate) fn record(
     events: &ConnectionEvents,
 ) -> Result<RunWriter, ArchiveError> {
     epoll::lower_thread_priority();
+    let RecorderOutput {
+        mut writer,
+        mut sample,
+    } = output;
     let mut order = TimeMerger::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
     let mut flushed_ns = clock.now_ns();
     loop {
         match recorded.recv_timeout(RECEIVE_TIMEOUT.min(flush_every)) {
-            Ok(batch) => {
+            Ok(mut batch) => {
                 for (from_ns, until_ns) in &batch.stalls {
                     writer.tool_stall(*from_ns, *until_ns);
                 }
                 metrics.record_batch(&batch.records);
+                for mut columns in std::mem::take(&mut batch.result_columns) {
+                    sample.limit(&mut columns);
+                    writer.result_columns(&columns)?;
+                }
                 order.take(batch);
             }
             Err(RecvTimeoutError::Timeout) => {}

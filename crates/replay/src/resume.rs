@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use run::{ArchiveError, Execution, Outcome, RunInfo, RunReader, SkipReason};
+use run::{
+    ArchiveError, Execution, Outcome, ResultColumns, RunInfo, RunReader, SkipReason, Stream,
+};
 use workload::{Event, EventKind, SessionState, WorkloadReader};
 
 use crate::error::ReplayError;
@@ -134,6 +136,11 @@ impl PreviousRun {
             !row.as_ref()
                 .is_ok_and(|row| row.outcome == Outcome::Skipped(SkipReason::Stopped))
         }))
+    }
+
+    /// Returns the columns of results to copy into the new run.
+    pub(crate) fn result_columns(&self) -> Result<Stream<ResultColumns>, ArchiveError> {
+        self.reader.result_columns()
     }
 
     pub(crate) fn info(&self) -> &RunInfo {

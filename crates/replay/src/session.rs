@@ -17,23 +17,26 @@
 
 mod learning;
 mod prepared_names;
+mod result_checks;
 
 use protocol::backend::{
     CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, TransactionStatus, tag,
 };
 use protocol::{DecodeError, Header, ScanEvent, Scanner, TagSet};
-use workload::{Boundary, RowDigest, Sqlstate};
+use workload::{Boundary, Sqlstate};
 
 use crate::captured_transactions::IN_FAILED_TRANSACTION;
 use crate::connect::BackendHandle;
 use crate::in_flight::InFlight;
 use crate::job::{Job, Messages};
 use crate::login::Login;
+use crate::options::ResultChecksums;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use crate::read_only_guard::ReadOnlyGuard;
 use crate::server_state::ServerState;
 use prepared_names::{NameState, PreparedNames};
+use result_checks::ResultChecks;
 
 /// Bodies that are decoded; all others are only counted.
 const DECODED_BODIES: TagSet = TagSet::of(&[
@@ -164,15 +167,15 @@ pub(crate) struct Session {
     pub(crate) reconnecting: bool,
     /// Number of restoring statements that failed.
     pub(crate) restore_errors: u32,
-    /// Checksum of the current row, if checksums are requested.
-    digests: Option<Box<RowDigest>>,
+    /// Checksums of rows, if they are requested.
+    checks: Option<Box<ResultChecks>>,
     scanner: Scanner,
     prepared: PreparedNames,
 }
 
 impl Session {
-    /// Creates a session without a connection. `digests`: whether to compute checksums of rows.
-    pub(crate) fn new(id: u64, digests: bool) -> Self {
+    /// Creates a session without a connection.
+    pub(crate) fn new(id: u64, checksums: ResultChecksums) -> Self {
         Session {
             id,
             phase: Phase::Fresh,
@@ -197,7 +200,7 @@ impl Session {
             restoring: 0,
             reconnecting: false,
             restore_errors: 0,
-            digests: digests.then(Box::default),
+            checks: ResultChecks::new(checksums),
             scanner: scanner(),
             prepared: PreparedNames::default(),
         }
@@ -349,11 +352,8 @@ impl Session {
             let event = match scanned {
                 ScanEvent::Header(header) => self.on_header(header, now_ns),
                 ScanEvent::Piece { bytes } => {
-                    if let Some(row) = &mut self.digests
-                        && let Some(checksum) = row.add_bytes(bytes)
-                        && let Some(flight) = &mut self.in_flight
-                    {
-                        flight.add_to_digest(checksum);
+                    if let (Some(checks), Some(flight)) = (&mut self.checks, &mut self.in_flight) {
+                        checks.add(bytes, flight)?;
                     }
                     None
                 }
@@ -372,8 +372,8 @@ impl Session {
                     }
                     tag::ROW_DESCRIPTION | tag::DATA_ROW => {
                         if let Some(flight) = &mut self.in_flight {
-                            if self.digests.is_some() && tag == tag::DATA_ROW {
-                                flight.add_to_digest(RowDigest::of(body));
+                            if let Some(checks) = &self.checks {
+                                checks.add_body(tag, body, flight)?;
                             }
                             learning::learn_from_body(flight, tag, body)?;
                         }
@@ -410,17 +410,17 @@ impl Session {
             tag::DATA_ROW => {
                 flight.uncounted_rows += 1;
                 // A row to learn from comes as a whole body.
-                if let Some(row) = &mut self.digests
+                if let Some(checks) = &mut self.checks
                     && flight.job.expected.is_none()
                 {
-                    row.begin_row(header.body_bytes);
+                    checks.begin(header);
                     self.scanner.report_pieces();
                 }
             }
             // A row of COPY … TO STDOUT, which the command tag counts; the result of a function call.
             tag::COPY_DATA | tag::FUNCTION_CALL_RESPONSE => {
-                if let Some(row) = &mut self.digests {
-                    row.begin_row(header.body_bytes);
+                if let Some(checks) = &mut self.checks {
+                    checks.begin(header);
                     self.scanner.report_pieces();
                 }
             }
@@ -435,6 +435,15 @@ impl Session {
                 if flight.is_answered_by(header.tag) =>
             {
                 return Some(SessionEvent::StatementDone);
+            }
+            tag::ROW_DESCRIPTION => {
+                if let Some(checks) = &mut self.checks
+                    && checks.reads_descriptions()
+                    && flight.job.expected.is_none()
+                {
+                    checks.begin(header);
+                    self.scanner.report_pieces();
+                }
             }
             tag::PARSE_COMPLETE => {
                 if let Some(named) = flight.named {

@@ -27,7 +27,7 @@ use clock::Clock;
 use crossbeam_channel::{Receiver, Sender};
 use event_loop::Ring;
 use io_uring::{Outbox, RingSocket};
-use run::{Execution, Outcome, StatementKind};
+use run::{Execution, Outcome, ResultColumns, StatementKind};
 
 use crate::connection_events::ConnectionEvents;
 use crate::connector::ConnectorRequest;
@@ -40,6 +40,7 @@ use crate::idle_wait::Wait;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::Job;
 use crate::metrics::Metrics;
+use crate::options::ResultChecksums;
 use crate::record::RecordBatch;
 use crate::session::Session;
 use crate::spill::Spill;
@@ -87,8 +88,7 @@ pub(crate) struct WorkerContext {
     /// Most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
-    /// Whether to compute checksums of rows.
-    pub(crate) digest: bool,
+    pub(crate) checksums: ResultChecksums,
 }
 
 /// Place of a session in a worker. Its generation changes when another session gets the slot.
@@ -133,6 +133,8 @@ pub(crate) struct Worker {
     spill: Spill,
     buffer: Vec<u8>,
     records: Vec<(i64, Execution)>,
+    /// Columns of the results of these, if they are requested.
+    result_columns: Vec<ResultColumns>,
     stalls: StallDetector,
     flushed_ns: i64,
     no_more_jobs: bool,
@@ -166,6 +168,7 @@ impl Worker {
             spill: Spill::new(spill_directory),
             buffer: vec![0; READ_BYTES],
             records: Vec::new(),
+            result_columns: Vec::new(),
             stalls: StallDetector::default(),
             flushed_ns: 0,
             no_more_jobs: false,
@@ -346,6 +349,7 @@ impl Worker {
         let recorded = RecordBatch {
             worker: self.context.number,
             records: std::mem::take(&mut self.records),
+            result_columns: std::mem::take(&mut self.result_columns),
             stalls: self.stalls.take(),
             until_ns: if last { i64::MAX } else { now_ns },
         };

@@ -17,7 +17,9 @@ use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, printable, statement_name};
-use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
+use crate::text::rows_text::{
+    rows_change_text, rows_columns_text, rows_reason_text, uncompared_rows_text,
+};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{added, count, counted, duration_ns};
 use crate::text::{TextStyle, targets_text};
@@ -315,10 +317,12 @@ fn rows(view: &Comparison, page: &mut Page) {
     page.line("");
     let line = |change: &RowsChange| {
         let sql = statement_name(change.sql.as_deref(), change.fingerprint);
+        let columns = rows_columns_text(change).map(|columns| format!("<br>{}", escape(&columns)));
         format!(
-            "- {}: {}<br>{}",
+            "- {}: {}{}<br>{}",
             rows_change_text(change),
             code(&sql, LINE_MAX),
+            columns.unwrap_or_default(),
             escape(&rows_reason_text(change))
         )
     };

@@ -15,7 +15,9 @@ use crate::text::compare_text::{caveats, error_notes, error_subject, warning_tex
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name};
-use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
+use crate::text::rows_text::{
+    rows_change_text, rows_columns_text, rows_reason_text, uncompared_rows_text,
+};
 use crate::text::times_text::{change, name_of, p50, p99, ratio_text};
 use crate::text::units::{count, counted};
 use crate::text::{TextStyle, targets_text};
@@ -403,8 +405,9 @@ fn errors(view: &Comparison) -> Case {
 fn rows(view: &Comparison) -> Case {
     let line = |change: &RowsChange| {
         let sql = statement_name(change.sql.as_deref(), change.fingerprint);
+        let columns = rows_columns_text(change).map(|columns| format!("\n  {columns}"));
         let (change, reason) = (rows_change_text(change), rows_reason_text(change));
-        format!("{change}: {sql}\n  {reason}")
+        format!("{change}: {sql}{}\n  {reason}", columns.unwrap_or_default())
     };
     let said: Vec<String> = view
         .rows

@@ -32,6 +32,8 @@ pub struct ComparisonRequest {
     pub compares_time_breakdown: bool,
     /// Patterns of statements whose rows are not compared.
     pub ignored_rows: Vec<Pattern>,
+    /// Names of result columns whose values are not compared, in any case.
+    pub ignored_columns: Vec<String>,
     /// Conditions that are checked on the result.
     pub conditions: Vec<Condition>,
 }
@@ -176,6 +178,7 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
     };
     let mut comparison = compare::compare(runs, request.options);
     comparison.rows.ignore(&request.ignored_rows);
+    comparison.rows.ignore_columns(&request.ignored_columns);
     count_differing_rows(&mut comparison, &before, &after)?;
     Ok(comparison)
 }

@@ -17,10 +17,12 @@ mod cause;
 mod compare;
 pub mod condition;
 mod details;
+mod differing_columns;
 mod differing_executions;
 mod error_change;
 mod error_count;
 mod error_origin;
+mod example_row;
 mod judgement;
 mod over_time;
 pub mod proof;
@@ -48,15 +50,17 @@ pub use compare::{
     RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
+pub use differing_columns::{ColumnChange, ColumnPairs};
 pub use differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, ExecutionPlace};
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange};
 pub use error_count::ErrorDirection;
 pub use error_origin::ErrorOrigin;
+pub use example_row::{RowExample, ValueChange, ValueDifference};
 pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, MARGIN_DEFAULT, STRETCHES_MIN,
 };
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
-pub use rows_change::{RowsChange, RowsComparison};
+pub use rows_change::{IgnoredColumn, RowsChange, RowsComparison};
 pub use rows_reason::RowsReason;
 pub use run_stats::{RunStats, StatementNumbers};
 pub use side::Side;

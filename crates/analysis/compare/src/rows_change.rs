@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, Pattern};
 
+use crate::differing_columns::{ColumnChange, ColumnPairs, PairedColumns};
 use crate::differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, PairedRows};
+use crate::example_row::RowExample;
 use crate::row_checksums::{RowChecksums, RowsOverlap};
 use crate::rows_reason::RowsReason;
 use crate::run_stats::RunStats;
@@ -26,12 +28,28 @@ pub struct RowsChange {
     pub after: u64,
     /// Executions whose rows differ.
     pub differing: DifferingExecutions,
+    /// Differing columns, those of most executions first. Only executions for which both runs have checksums of columns
+    /// count.
+    pub columns: Vec<ColumnChange>,
+    /// Executions with other values for which a run has no checksums of columns.
+    pub without_columns: u64,
+    /// One row that differs; `null` if the runs kept none.
+    pub example: Option<RowExample>,
     /// Known reasons why they may differ; empty if nothing known explains it.
     pub reasons: Vec<RowsReason>,
     /// Whether the row counts are equal and only values differ.
     pub only_values: bool,
     /// Whether rows also differ between runs of one side, so that the change may not be the cause.
     pub unsteady: bool,
+}
+
+/// Column that is not compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IgnoredColumn {
+    /// Name in lower case.
+    pub column: String,
+    /// Whether its values differ in some execution.
+    pub differs: bool,
 }
 
 /// Comparison of rows in runs of one workload.
@@ -43,6 +61,10 @@ pub struct RowsComparison {
     pub digests: u64,
     /// Patterns of statements whose rows are not compared, as given.
     pub ignored: Vec<String>,
+    /// Ignored columns.
+    pub ignored_columns: Vec<IgnoredColumn>,
+    /// Executions whose values differ in ignored columns only.
+    pub ignored_executions: u64,
     /// Statements without a known difference of which some executions could not be compared.
     pub incomplete: usize,
     /// Statements whose rows differ, by descending difference of the sums; unsteady ones come last.
@@ -66,15 +88,29 @@ impl RowsComparison {
         self.ignored.extend(given);
     }
 
+    /// Leaves out the values of these columns.
+    pub fn ignore_columns(&mut self, columns: &[String]) {
+        let ignored = columns.iter().map(|column| IgnoredColumn {
+            column: column.to_lowercase(),
+            differs: false,
+        });
+        self.ignored_columns = ignored.collect();
+    }
+
     /// Returns the statements whose executions must be compared one by one.
     pub fn statements_to_count(&self) -> HashSet<Fingerprint> {
         let changes = self.changes.iter().chain(&self.uncertain);
         changes.map(|change| change.fingerprint).collect()
     }
 
-    /// Counts the differing executions. `pairs` has the executions of each run before and the corresponding run
-    /// after.
-    pub fn count(&mut self, pairs: &[ExecutionPairs]) {
+    /// Counts the differing executions, and names their columns. `pairs` and `columns` have the executions of each run
+    /// before and the corresponding run after.
+    pub fn count(&mut self, pairs: &[ExecutionPairs], columns: &[ColumnPairs]) {
+        for ignored in &mut self.ignored_columns {
+            ignored.differs = columns
+                .iter()
+                .any(|one| one.found.contains(&ignored.column));
+        }
         let bounds = || pairs.iter().map(ExecutionPairs::bound);
         let is_exact = bounds().all(|bound| bound == CountBound::Exact);
         let mut changes = std::mem::take(&mut self.changes);
@@ -90,6 +126,9 @@ impl RowsComparison {
                 true => change.set_exact(&rows),
                 false => change.raise_bounds(&rows),
             }
+            let columns = merged(columns, change.fingerprint);
+            change.set_columns(&columns, is_exact);
+            self.ignored_executions += columns.ignored;
         }
         let all = changes.len();
         changes.retain(|change| change.differing.has_any());
@@ -99,6 +138,22 @@ impl RowsComparison {
         };
         self.changes = changes;
         self.sort();
+    }
+
+    /// Judges again whether statements also differ between runs of one side, without the ignored columns. `within` has
+    /// the executions of consecutive runs of a side.
+    pub fn recheck_unsteady(&mut self, within: &[(ExecutionPairs, ColumnPairs)]) {
+        for change in self.changes.iter_mut().filter(|change| change.unsteady) {
+            change.unsteady = within.iter().any(|(pairs, columns)| {
+                let differing = pairs
+                    .rows
+                    .get(&change.fingerprint)
+                    .map(|rows| rows.differing);
+                let all = differing.map_or(0, |one| one.other_counts + one.other_values);
+                let columns = columns.columns.get(&change.fingerprint);
+                all > columns.map_or(0, |columns| columns.ignored)
+            });
+        }
     }
 
     fn sort(&mut self) {
@@ -124,6 +179,27 @@ impl RowsChange {
         self.only_values = self.differing.other_counts == 0;
     }
 
+    /// Sets the columns, and takes back the executions that differ in ignored ones only.
+    fn set_columns(&mut self, columns: &PairedColumns, is_exact: bool) {
+        let differing = &mut self.differing;
+        self.without_columns = differing.other_values.saturating_sub(columns.differing);
+        self.columns = columns.changes();
+        self.example.clone_from(&columns.example);
+        if columns.ignored == 0 {
+            return;
+        }
+        let all = match is_exact {
+            true => differing.other_values,
+            // The known bound may count other executions than those that were compared by columns.
+            false => columns.differing,
+        };
+        differing.other_values = all.saturating_sub(columns.ignored);
+        if differing.first == columns.first_ignored {
+            let is_next_known = self.without_columns == 0 && differing.other_counts == 0;
+            differing.first = columns.first.filter(|_| is_next_known);
+        }
+    }
+
     /// Keeps the greater lower bounds: those of the checksums, or those of the executions that were compared.
     fn raise_bounds(&mut self, rows: &PairedRows) {
         let (known, found) = (&mut self.differing, &rows.differing);
@@ -132,6 +208,15 @@ impl RowsChange {
         known.first = found.first;
         self.only_values = known.other_counts == 0;
     }
+}
+
+fn merged(columns: &[ColumnPairs], fingerprint: Fingerprint) -> PairedColumns {
+    let mut merged = PairedColumns::default();
+    let all = columns
+        .iter()
+        .filter_map(|one| one.columns.get(&fingerprint));
+    all.for_each(|one| merged.merge(one));
+    merged
 }
 
 /// Compares the rows of all statements if all runs are of one workload: the first run before with
@@ -195,6 +280,9 @@ pub(crate) fn compare_rows(before: &[RunStats], after: &[RunStats]) -> RowsCompa
                 bound: CountBound::AtLeast,
                 first: None,
             },
+            columns: Vec::new(),
+            without_columns: 0,
+            example: None,
             reasons: Vec::new(),
             only_values: sums.other_counts == 0,
             unsteady,
@@ -219,6 +307,9 @@ mod tests {
             before: 0,
             after: 0,
             differing: DifferingExecutions::default(),
+            columns: Vec::new(),
+            without_columns: 0,
+            example: None,
             reasons: Vec::new(),
             only_values: true,
             unsteady: false,
@@ -228,7 +319,10 @@ mod tests {
                 uncertain: vec![uncertain.clone()],
                 ..RowsComparison::default()
             };
-            rows.count(&[ExecutionPairs::of_equal_execution(fingerprint, waiting_max)]);
+            rows.count(
+                &[ExecutionPairs::of_equal_execution(fingerprint, waiting_max)],
+                &[],
+            );
             assert_eq!((rows.changes.len(), rows.incomplete), (0, incomplete));
         }
     }

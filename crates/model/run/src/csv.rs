@@ -7,6 +7,7 @@ use workload::StatementText;
 
 use crate::evidence::{Artefact, TABLES as EVIDENCE};
 use crate::facts_table::Row;
+use crate::result_columns::{ResultColumns, TABLE as RESULT_COLUMNS};
 use crate::table::EXECUTION;
 use crate::{facts_table, observed_table, profiled_table};
 
@@ -14,6 +15,7 @@ use crate::{facts_table, observed_table, profiled_table};
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         "executions" => Some(EXECUTION),
+        RESULT_COLUMNS => Some(ResultColumns::COLUMNS),
         "statements" => Some(StatementText::COLUMNS),
         _ if EVIDENCE.contains(&table) => Some(Artefact::COLUMNS),
         _ => facts_table::columns_of(table)

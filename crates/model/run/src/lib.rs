@@ -4,6 +4,7 @@
 //!
 //! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range, in the
 //!   order in which they ended.
+//! - `result-columns-*.parquet`: [`ResultColumns`] of each result, if they were requested.
 //! - `statements.parquet`: every fingerprint with its normalised SQL.
 //! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the [`Facts`]
 //!   of its target, if they were collected.
@@ -29,6 +30,7 @@ mod observed_table;
 mod profiled;
 mod profiled_table;
 mod reader;
+mod result_columns;
 mod table;
 mod tool_stall;
 mod writer;
@@ -56,5 +58,6 @@ pub use profiled::{
 };
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::{RunReader, Stream};
+pub use result_columns::ResultColumns;
 pub use tool_stall::{TOOL_STALL_NS_MIN, ToolStall, is_in_stall, merge_stalls};
 pub use writer::{RunWriter, recover};

@@ -18,6 +18,7 @@ use crate::observed::{
 };
 use crate::observed_table as observed;
 use crate::profiled_table::ProfileReader;
+use crate::result_columns::{self, ResultColumns};
 use crate::table::{EXECUTION, read_execution};
 
 /// A complete run, open for reading.
@@ -113,6 +114,15 @@ impl RunReader {
                 reason,
             })
         }))
+    }
+
+    /// Returns the columns of results, in about the order in which the executions ended; none if they were not
+    /// requested.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn result_columns(&self) -> Result<Stream<ResultColumns>, ArchiveError> {
+        self.read_stream(result_columns::TABLE)
     }
 
     /// Returns all statements of the workload, in the order of first appearance.

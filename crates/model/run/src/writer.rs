@@ -12,11 +12,12 @@ use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidenc
 use crate::execution::{Execution, SkipReason};
 use crate::execution_counts::{ExecutionCounts, ServiceTime};
 use crate::facts::{Facts, PlanFact};
-use crate::facts_table::{TABLES, write_facts, write_plans};
+use crate::facts_table::{Row, TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::machine_load::MachineLoad;
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
+use crate::result_columns::{self, ResultColumns};
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tool_stall::{TOOL_STALL_NS_MIN, ToolStall};
 
@@ -36,6 +37,8 @@ const ONE_FILE: TableOptions = TableOptions {
 pub struct RunWriter {
     archive: ArchiveWriter,
     executions: TableWriter,
+    /// Columns of results, from the first on.
+    result_columns: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
     counts: ExecutionCounts,
 }
@@ -62,6 +65,7 @@ impl RunWriter {
             files: table.finish()?,
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
+            result_columns: None,
             counts: ExecutionCounts::default(),
         })
     }
@@ -73,6 +77,24 @@ impl RunWriter {
     pub fn execution(&mut self, execution: &Execution) -> Result<(), ArchiveError> {
         self.counts.count(execution);
         write_execution(&mut self.executions, execution)
+    }
+
+    /// Writes the columns of a result.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn result_columns(&mut self, columns: &ResultColumns) -> Result<(), ArchiveError> {
+        let table = match &mut self.result_columns {
+            Some(table) => table,
+            created => {
+                let table =
+                    self.archive
+                        .table(result_columns::TABLE, ResultColumns::COLUMNS, PARTS)?;
+                created.insert(table)
+            }
+        };
+        columns.write(table);
+        table.end_row()
     }
 
     /// Adds an interval in which a part of the replay did not run, if it was at least [`TOOL_STALL_NS_MIN`] long.
@@ -172,6 +194,9 @@ impl RunWriter {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
+        if let Some(table) = &mut self.result_columns {
+            table.flush()?;
+        }
         self.executions.flush()
     }
 
@@ -198,6 +223,9 @@ impl RunWriter {
                 .or_default() += unreached;
         }
         let mut files = self.executions.finish()?;
+        if let Some(table) = self.result_columns {
+            files.extend(table.finish()?);
+        }
         files.append(&mut self.files);
         let body = serde_json::to_value(&info).expect("plain data");
         self.archive.finish(files, body)?;
@@ -220,7 +248,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
     let tables = [
-        &["executions", "statements"],
+        &["executions", "statements", result_columns::TABLE],
         &TABLES[..],
         &PROFILE_TABLES[..],
         &OBSERVED_TABLES[..],

@@ -15,6 +15,7 @@
 //! Wire messages are not stored: an event holds a client's action, not its bytes. The formats of sources are
 //! left to the crates of `capture`, and Parquet to the crate `archive`.
 
+mod builtin_types;
 mod event;
 mod event_batch;
 mod event_check;
@@ -41,6 +42,7 @@ pub use archive::{
     ArchiveError, Identity, KeyError, Keyring, Recipient, UnfinishedDirectory, key_file,
     parse_identities, parse_recipients,
 };
+pub use builtin_types::{binary_value_text, hex_digits, type_name};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{CapturedServer, FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
@@ -65,6 +67,6 @@ pub use table::StatementText;
 pub use wire_details::{
     Boundary, CopyIn, FirstRow, MessageSet, REPORTED_PROCESS_ID,
     REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, Setting, WireDetails,
-    is_reported,
+    is_reported, value_digest,
 };
 pub use writer::{WorkloadWriter, WriterOptions};

@@ -222,6 +222,12 @@ impl std::fmt::Debug for RowDigest {
     }
 }
 
+/// Returns the checksum of a value: XXH3-64 of its bytes as the server sends them; 1 for NULL. The checksum of a column
+/// of a result is the sum of its values' checksums modulo 2^64.
+pub fn value_digest(value: Option<&[u8]>) -> u64 {
+    value.map_or(1, xxh3_64)
+}
+
 impl RowDigest {
     /// Returns the checksum of a complete row.
     pub fn of(row: &[u8]) -> u64 {

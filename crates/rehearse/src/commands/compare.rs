@@ -136,6 +136,7 @@ fn request(options: &Compare) -> Result<ComparisonRequest, Failure> {
         plan_targets: options.explain.targets(),
         compares_time_breakdown: true,
         ignored_rows: statement_patterns("--ignore-rows", &options.ignore_rows)?,
+        ignored_columns: options.ignore_columns.clone(),
         conditions: conditions(&options.fail_on)?,
     })
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clock::Speed;
 use replay::{
-    IoMethod, LoginMap, Options, PreviousRun, ReadOnly, Scale, SendOrder, StartupOptions, Target,
+    IoMethod, LoginMap, Options, PreviousRun, ReadOnly, ResultChecksums, Scale, SendOrder,
+    StartupOptions, Target,
 };
 use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
@@ -242,7 +243,11 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         checkpoint: safety.checkpoint,
         fetch_size: options.sending.fetch_size,
         remap_generated: options.sending.remap_generated,
-        digest: options.sending.checksum_results.is_some(),
+        checksums: match options.sending.checksum_results {
+            None => ResultChecksums::None,
+            Some(options::sending::ReplayDigest::Rows) => ResultChecksums::Rows,
+            Some(options::sending::ReplayDigest::Columns) => ResultChecksums::Columns,
+        },
         logins: LoginMap {
             user: safety.read_only_role.clone().or(options.as_user.clone()),
             database: options.as_database.clone(),

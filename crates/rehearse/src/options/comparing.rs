@@ -33,6 +33,10 @@ pub struct Compare {
     /// text. A column's name ignores the statements that name it. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub ignore_rows: Vec<String>,
+    /// Do not compare the values of result columns with these names, in any case. Both replays need
+    /// --checksum-results columns.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub ignore_columns: Vec<String>,
     /// Exit with 1 if this condition holds: regression, 'p99 > 1.2x and calls > 100',
     /// 'new_errors > 0' … (docs/reference/fail-on.md). Repeatable: one that holds is enough.
     #[arg(long, value_name = "CONDITION")]

@@ -15,9 +15,18 @@ pub struct SendingArgs {
     #[arg(long)]
     pub remap_generated: bool,
     /// Compute an order-independent checksum of each result's rows, to compare with the
-    /// capture's or with another run's.
+    /// capture's or with another run's. `columns` adds one of each column, and keeps some rows.
     #[arg(long, value_enum, value_name = "PART")]
-    pub checksum_results: Option<Digest>,
+    pub checksum_results: Option<ReplayDigest>,
+}
+
+/// Parts of a replayed result that have checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReplayDigest {
+    /// Rows as the server sent them.
+    Rows,
+    /// Rows, and each column of all rows. The first rows of some results are kept.
+    Columns,
 }
 
 /// Parts of a result that a checksum covers.

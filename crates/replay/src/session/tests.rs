@@ -6,7 +6,7 @@ use crate::job::NamedStatement;
 use run::{Captured, StatementKind};
 
 fn session_in_flight(named: Option<NamedStatement>) -> Session {
-    let mut session = Session::new(1, false);
+    let mut session = Session::new(1, ResultChecksums::None);
     fly(&mut session, named);
     session
 }
@@ -81,7 +81,7 @@ fn session_answer_split_anywhere_gives_the_same_result() {
 
 #[test]
 fn session_prepares_a_name_once_and_again_when_its_sql_changes() {
-    let mut session = Session::new(1, false);
+    let mut session = Session::new(1, ResultChecksums::None);
     assert_eq!(session.required_messages(&messages(NAMED)), b"ParseBind");
     let hear = |session: &mut Session, named, bytes: &[u8]| {
         fly(session, named);
@@ -134,7 +134,7 @@ fn session_failed_parse_prepares_nothing() {
 
 #[test]
 fn session_keeps_a_fatal_error_when_nothing_is_in_flight() {
-    let mut session = Session::new(1, false);
+    let mut session = Session::new(1, ResultChecksums::None);
     let error = tagged(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating\0\0");
     assert_eq!(
         session.on_bytes(&mut &error[..], 0).unwrap(),

@@ -73,11 +73,11 @@ impl Worker {
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 let generation = self.slots[slot].generation + 1;
-                self.slots[slot] = Slot::new(Session::new(id, self.context.digest), generation);
+                self.slots[slot] = Slot::new(Session::new(id, self.context.checksums), generation);
                 slot
             }
             None => {
-                let session = Session::new(id, self.context.digest);
+                let session = Session::new(id, self.context.checksums);
                 self.slots.push(Slot::new(session, 0));
                 self.slots.len() - 1
             }

@@ -344,6 +344,15 @@ impl Worker {
         execution.done_ns = Some(now_ns);
         execution.rows = flight.rows;
         execution.digest = flight.digest;
+        if execution.outcome == Outcome::Done
+            && let Some(mut columns) = flight.columns.and_then(|columns| columns.finish())
+        {
+            columns.session = execution.session;
+            columns.sequence = execution.sequence;
+            columns.fingerprint = execution.fingerprint;
+            columns.digest = flight.digest.unwrap_or_default();
+            self.result_columns.push(columns);
+        }
         execution.bytes = flight.bytes;
         self.add_stall(slot, &mut execution);
         self.take_generated(&flight.replayed);

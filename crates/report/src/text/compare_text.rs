@@ -15,7 +15,9 @@ use crate::text::change_text::{
 use crate::text::condition_text;
 use crate::text::first_text::{first_text, first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name, wrapped};
-use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
+use crate::text::rows_text::{
+    rows_change_text, rows_columns_text, rows_reason_text, uncompared_rows_text,
+};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
@@ -345,11 +347,13 @@ fn rows(view: &Comparison, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn row_lines(change: &RowsChange, width: usize) -> [String; 2] {
+fn row_lines(change: &RowsChange, width: usize) -> Vec<String> {
     let sql = statement_name(change.sql.as_deref(), change.fingerprint);
     let text = format!("{}: {sql}", rows_change_text(change));
+    let columns = rows_columns_text(change).map(|columns| format!("  {columns}"));
     let reason = format!("  {}", rows_reason_text(change));
-    [text, reason].map(|line| one_line(&line, width))
+    let lines = std::iter::once(text).chain(columns).chain([reason]);
+    lines.map(|line| one_line(&line, width)).collect()
 }
 
 fn error_text(change: &ErrorChange, width: usize) -> String {

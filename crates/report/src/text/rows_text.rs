@@ -1,8 +1,11 @@
 //! Text on rows that differ between two sides.
 
-use compare::{CountBound, RowsChange, RowsComparison, RowsReason};
+use compare::{CountBound, RowsChange, RowsComparison, RowsReason, ValueChange, ValueDifference};
 
 use crate::text::units::{count, counted};
+
+/// Maximum number of differing columns that are named.
+const COLUMNS_MAX: usize = 6;
 
 /// Counts what differs: `other values in 6 of 168 executions (at least 6 rows)`.
 pub(crate) fn rows_change_text(change: &RowsChange) -> String {
@@ -45,14 +48,107 @@ pub(crate) fn uncompared_rows_text(rows: &RowsComparison) -> Option<String> {
             patterns.join(" or ")
         )
     });
+    let columns = ignored_columns_text(rows);
     let incomplete = (rows.incomplete > 0).then(|| {
         format!(
             "Some executions of {} could not be compared, and no other rows were found in the rest.",
             counted(rows.incomplete as u64, "statement")
         )
     });
-    let texts: Vec<String> = [ignored, incomplete].into_iter().flatten().collect();
+    let texts: Vec<String> = [ignored, columns, incomplete]
+        .into_iter()
+        .flatten()
+        .collect();
     (!texts.is_empty()).then(|| texts.join(" "))
+}
+
+/// Names the ignored columns, and what could not be ignored.
+fn ignored_columns_text(rows: &RowsComparison) -> Option<String> {
+    if rows.ignored_columns.is_empty() {
+        return None;
+    }
+    let names = |differs: bool| {
+        let columns = rows.ignored_columns.iter();
+        let columns = columns.filter(|one| one.differs == differs);
+        let names: Vec<String> = columns.map(|one| format!("'{}'", one.column)).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let ignored = names(true).map(|names| {
+        let executions = counted(rows.ignored_executions, "execution");
+        format!("Values of {names} were not compared (--ignore-columns); nothing else differs in {executions}.")
+    });
+    let equal =
+        names(false).map(|names| format!("--ignore-columns {names}: no such column differs."));
+    let without: u64 = rows
+        .changes
+        .iter()
+        .map(|change| change.without_columns)
+        .sum();
+    let without = (without > 0).then(|| {
+        format!(
+            "{} cannot be ignored by columns, since a run has no checksums of them: replay with --checksum-results columns.",
+            counted(without, "differing execution")
+        )
+    });
+    let texts: Vec<String> = [ignored, equal, without].into_iter().flatten().collect();
+    Some(texts.join(" "))
+}
+
+/// Names the differing columns, with an example: `price (int4) in 6; in session 3, event 17: price 30 → 31`.
+pub(crate) fn rows_columns_text(change: &RowsChange) -> Option<String> {
+    if change.columns.is_empty() {
+        return None;
+    }
+    let named = change.columns.iter().take(COLUMNS_MAX).map(|one| {
+        let r#type = one.r#type.as_ref().map(|name| format!(" ({name})"));
+        format!(
+            "{}{} in {}",
+            one.column,
+            r#type.unwrap_or_default(),
+            count(one.executions)
+        )
+    });
+    let mut text = format!(
+        "columns that differ: {}",
+        named.collect::<Vec<_>>().join(", ")
+    );
+    if change.columns.len() > COLUMNS_MAX {
+        text += &format!(" and {} more", change.columns.len() - COLUMNS_MAX);
+    }
+    if let Some(example) = &change.example {
+        let values: Vec<String> = example.columns.iter().map(value_text).collect();
+        text += &format!(
+            "; a row in session {}, event {}: {}",
+            example.place.session,
+            example.place.sequence,
+            values.join(", ")
+        );
+    }
+    Some(text)
+}
+
+fn value_text(change: &ValueChange) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
+    let difference = match change.difference {
+        ValueDifference::NullBefore => "NULL before only".to_owned(),
+        ValueDifference::NullAfter => "NULL after only".to_owned(),
+        ValueDifference::Rounding => "a number rounded differently".to_owned(),
+        ValueDifference::Number => "another number".to_owned(),
+        ValueDifference::Case => "other case".to_owned(),
+        ValueDifference::WhiteSpace => "other white space".to_owned(),
+        ValueDifference::Text { before, after } => {
+            format!("another text of {before} → {after} characters")
+        }
+    };
+    match change.before.is_some() || change.after.is_some() {
+        true => format!(
+            "{} {} → {}",
+            change.column,
+            value(&change.before),
+            value(&change.after)
+        ),
+        false => format!("{}: {difference}", change.column),
+    }
 }
 
 /// Returns the place of the first execution that differs, and the known reasons.
@@ -123,6 +219,9 @@ mod tests {
             before: 160,
             after: 158,
             differing,
+            columns: Vec::new(),
+            without_columns: 0,
+            example: None,
             reasons: Vec::new(),
             only_values: differing.other_counts == 0,
             unsteady: false,

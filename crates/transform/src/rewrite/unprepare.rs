@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::insert::Reason;
 use sql::{Lexer, Token};
-use workload::{Boundary, Event, EventKind, MessageSet, Parameter, WireDetails};
+use workload::{
+    Boundary, Event, EventKind, MessageSet, Parameter, WireDetails, binary_value_text, type_name,
+};
 
 /// Builds the simple statement; `None` if the event is no execution.
 ///
@@ -111,7 +113,7 @@ fn write_literal(value: Option<&Parameter>, type_oid: u32, out: &mut String) -> 
         None => out.push_str("NULL"),
         Some(Parameter::Text(text)) => write_quoted(text, out)?,
         Some(Parameter::Binary(bytes)) => {
-            let text = decode_binary(type_oid, bytes).ok_or("a value in binary form")?;
+            let text = binary_value_text(type_oid, bytes).ok_or("a value in binary form")?;
             write_quoted(&text, out)?;
         }
     }
@@ -140,58 +142,6 @@ fn write_quoted(text: &str, out: &mut String) -> Result<(), Reason> {
     }
     out.push('\'');
     Ok(())
-}
-
-/// Returns the name of a type by its OID (`pg_type.dat`). For other types the server infers the
-/// literal's type, as it does for a parameter.
-fn type_name(oid: u32) -> Option<&'static str> {
-    Some(match oid {
-        16 => "bool",
-        17 => "bytea",
-        20 => "int8",
-        21 => "int2",
-        23 => "int4",
-        25 => "text",
-        26 => "oid",
-        114 => "json",
-        700 => "float4",
-        701 => "float8",
-        1043 => "varchar",
-        1082 => "date",
-        1114 => "timestamp",
-        1184 => "timestamptz",
-        1700 => "numeric",
-        2950 => "uuid",
-        3802 => "jsonb",
-        _ => return None,
-    })
-}
-
-/// Decodes a value in binary form, of types with a simple form.
-fn decode_binary(oid: u32, bytes: &[u8]) -> Option<String> {
-    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-    Some(match oid {
-        16 => match bytes {
-            [0] => "f".to_owned(),
-            [1] => "t".to_owned(),
-            _ => return None,
-        },
-        17 => bytes
-            .iter()
-            .fold("\\x".to_owned(), |text, byte| text + &format!("{byte:02x}")),
-        20 => i64::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        21 => i16::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        23 => i32::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        26 => u32::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        700 => f32::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        701 => f64::from_be_bytes(bytes.try_into().ok()?).to_string(),
-        25 | 114 | 1043 => text(bytes)?,
-        2950 if bytes.len() == 16 => bytes
-            .iter()
-            .fold(String::new(), |text, byte| text + &format!("{byte:02x}")),
-        3802 if bytes.first() == Some(&1) => text(&bytes[1..])?,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

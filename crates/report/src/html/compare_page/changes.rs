@@ -9,7 +9,9 @@ use super::CHANGES_MAX;
 use crate::sqlstate::condition_name;
 use crate::text::compare_text::{error_notes, error_subject};
 use crate::text::line::{one_line, statement_name};
-use crate::text::rows_text::{rows_change_text, rows_reason_text, uncompared_rows_text};
+use crate::text::rows_text::{
+    rows_change_text, rows_columns_text, rows_reason_text, uncompared_rows_text,
+};
 use crate::text::units::{count, counted};
 
 /// Returns the fingerprints of the statements on the page, which have details.
@@ -69,7 +71,10 @@ pub(super) fn rows(view: &Comparison, kept: &[&StatementComparison]) -> Vec<Rows
     let rows = view.rows.changes.iter().take(CHANGES_MAX);
     rows.map(|one| RowsRow {
         change: rows_change_text(one),
-        reason: rows_reason_text(one),
+        reason: match rows_columns_text(one) {
+            Some(columns) => format!("{columns}. {}", rows_reason_text(one)),
+            None => rows_reason_text(one),
+        },
         fingerprint: one.fingerprint.to_string(),
         statement: one_line(&statement_name(one.sql.as_deref(), one.fingerprint), 200),
         linked: known.contains(&one.fingerprint),
