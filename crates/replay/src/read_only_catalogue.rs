@@ -4,8 +4,8 @@
 //! A built-in volatile function is held back only if it is known to be harmless or refused ([`HARMLESS`]), so that
 //! functions of later versions are not. A volatile function in C is treated like that if it belongs to an extension;
 //! others are not held back. A function in SQL or PL/pgSQL
-//! is as harmless as the names in its body. One that assembles its statements, and one in another language, is not
-//! held back. Views, policies, operators, aggregates and casts are followed to the functions that they use.
+//! is as harmless as the names in its body. One that assembles its statements or copies to a file, and one in another
+//! language, is not held back. Views, policies, operators, aggregates and casts are followed to the functions that they use.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -339,8 +339,10 @@ impl Function {
             ("sql" | "plpgsql", _) => {
                 let used = UsedNames::of(text);
                 let assembles = language == "plpgsql" && used.mention("execute");
+                // COPY may write a file, or start a program.
+                let copies = used.mention("copy");
                 body = Some(used);
-                !assembles
+                !assembles && !copies
             }
             // Code in other languages is not read.
             _ => false,

@@ -47,6 +47,14 @@ pub struct FindingsRequest<'a> {
     pub interrupt: &'a Interrupt,
 }
 
+impl FindingsRequest<'_> {
+    /// Returns the rest of the time budget.
+    pub(crate) fn time_left(&self) -> Duration {
+        let spent = Duration::from_nanos(self.clock.now_ns().max(0) as u64);
+        self.proof.goal.time_budget.saturating_sub(spent)
+    }
+}
+
 /// Shows and stores each proof.
 pub trait FindingProofs {
     /// Returns the display of the next proof.
@@ -171,7 +179,7 @@ impl FindingsProver<'_> {
         proof
             .output
             .push(format!("{}-{}.proof", self.number, finding.rule));
-        proof.goal.time_budget = self.rest() / left;
+        proof.goal.time_budget = self.request.time_left() / left;
         proof.place.database = Some(self.database.clone());
         let changes: Vec<Change> = sides
             .iter()
@@ -193,16 +201,11 @@ impl FindingsProver<'_> {
         Ok(measured(finding, &report, unmeasured))
     }
 
-    /// Returns the rest of the time budget.
-    fn rest(&self) -> Duration {
-        let spent = Duration::from_nanos(self.request.clock.now_ns().max(0) as u64);
-        self.request.proof.goal.time_budget.saturating_sub(spent)
-    }
-
     /// Returns the reason why no further finding is proved.
     fn obstacle(&self, left: u32) -> Option<String> {
         if left == 0 {
             return Some(match self.request.max_findings {
+                0 => "no finding was to be proved; --max-findings N proves N".to_owned(),
                 1 => "one finding was proved before it; --max-findings N proves more".to_owned(),
                 most => {
                     format!("{most} findings were proved before it; --max-findings N proves more")
@@ -212,7 +215,7 @@ impl FindingsProver<'_> {
         if self.request.interrupt.is_requested() {
             return Some("it was stopped before".to_owned());
         }
-        let is_over = self.rest().is_zero();
+        let is_over = self.request.time_left().is_zero();
         is_over.then(|| "the time was over; give more with --time-budget".to_owned())
     }
 }

@@ -37,6 +37,8 @@ pub struct ChangeTrial {
     pub sets: Vec<TrialTimes>,
     /// Size in bytes of the indexes that it creates.
     pub index_bytes: Option<u64>,
+    /// Number of columns of the indexes that it creates, included ones too.
+    pub index_columns: Option<u64>,
     /// Statements that write the same table.
     pub writes: Vec<WriteTrial>,
 }
@@ -80,6 +82,7 @@ impl ChangeTrial {
             reason: Some(reason.into()),
             sets: Vec::new(),
             index_bytes: None,
+            index_columns: None,
             writes: Vec::new(),
         }
     }

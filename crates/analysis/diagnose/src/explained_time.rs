@@ -18,7 +18,7 @@ use super::measured_account::TimeAccount;
 use super::rules::{explained_waits, flush_ns};
 use super::statement_text::{parse_name, shorten, tables};
 use super::threshold::{Thresholds, UNEXPLAINED_SHARE};
-use super::usual_work::{Work, usual_call_ns};
+use super::usual_work::{Work, is_fast_alone, usual_call_ns};
 
 /// Name that stands in place of a rule in the findings on unexplained statements.
 const UNEXPLAINED: &str = "unexplained";
@@ -171,8 +171,33 @@ pub(super) fn unexplained_statements(
             let unexplained = account.share * (1.0 - account.explained_share);
             (one.is_work() && unexplained >= thresholds.of(&UNEXPLAINED_SHARE))
                 .then(|| finding(evidence, account, one, unexplained))
+                .map(|found| match alone_ms(thresholds, account, one) {
+                    None => found,
+                    Some(ms) => Finding {
+                        severity: Severity::Note,
+                        title: format!(
+                            "{} (alone on a copy {ms:.2} ms, as its rows need)",
+                            found.title
+                        ),
+                        ..found
+                    },
+                })
         })
         .collect()
+}
+
+/// Returns the longest time of a statement on a copy, in milliseconds, if it is fast there.
+fn alone_ms(
+    thresholds: &Thresholds,
+    account: &StatementAccount,
+    one: &StatementEvidence,
+) -> Option<f64> {
+    let Some(TimeAccount::Measured(measured)) = &account.measured else {
+        return None;
+    };
+    let most = measured.executions.iter().map(|execution| execution.ms);
+    is_fast_alone(thresholds, one, &measured.executions, &measured.parts)
+        .then(|| most.fold(0.0, f64::max))
 }
 
 fn finding(
@@ -393,6 +418,23 @@ mod tests {
         assert_eq!(accounts[0].explained_by, [COMMIT_FLUSH]);
         assert!((shares[0] - 0.8).abs() < 1e-9, "{shares:?}");
         assert_eq!(shares[1], 0.0, "{accounts:#?}");
+    }
+
+    #[test]
+    fn rest_of_a_partly_explained_statement_follows_its_finding() {
+        let mut diagnosis = with(80, 11.0, 4_000);
+        assert_eq!(diagnosis.findings[0].rule, UNEXPLAINED);
+        diagnosis.findings.push(Finding {
+            rule: "missing-index",
+            max_gain: Some(0.1),
+            ..diagnosis.findings[0].clone()
+        });
+        diagnosis.sort();
+        assert_eq!(diagnosis.findings[0].rule, "missing-index");
+        // A note explains nothing.
+        diagnosis.findings[0].severity = Severity::Note;
+        diagnosis.sort();
+        assert_eq!(diagnosis.findings[0].rule, UNEXPLAINED);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::access_predicates::{AccessPredicates, access_predicates, btree_shapes
 use super::conditions::order;
 use super::evidence::{Evidence, StatementEvidence};
 use super::rules::INDEX_ROWS;
-use super::statement_text::{plain_select_list, quote_identifier, set_columns, written_table};
+use super::statement_text::{quote_identifier, selected_columns, set_columns, written_table};
 use super::threshold::{Thresholds, WARNING};
 use plans::PlanNode;
 
@@ -305,18 +305,15 @@ fn covering_columns(
     if one.class != StatementClass::Select || asked.has_others {
         return None;
     }
-    let mut columns = plain_select_list(&one.sql)?;
+    let mut columns = selected_columns(&one.sql, &table.column_names)?;
     columns.extend(asked.predicate_columns.iter().cloned());
-    let all = columns
-        .iter()
-        .all(|column| table.column_names.contains(column));
     let mut seen = Vec::new();
     columns.retain(|column| {
         let is_new = !seen.contains(column);
         seen.push(column.clone());
         is_new
     });
-    all.then_some(columns)
+    Some(columns)
 }
 
 /// Returns the columns by which ancestors join this table; an index on them allows a nested loop.

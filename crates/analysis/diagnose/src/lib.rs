@@ -31,6 +31,7 @@ mod proposed_indexes;
 mod rules;
 mod statement_text;
 mod suspect;
+mod suspected_change;
 #[cfg(test)]
 mod synthetic;
 mod threshold;
@@ -59,11 +60,16 @@ pub use statement_text::qualified_name;
 pub use suspect::{
     Suspect, SuspectResponseTime, SuspectShare, SuspectVerdict, matches_like_pattern, suspect,
 };
+pub use suspected_change::{SuspectExperiment, SuspectedChange};
 pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
+pub use usual_work::is_fast_alone;
+
+use std::collections::HashMap;
 
 use explained_time::{account_statements, unexplained_statements};
 use schemars::JsonSchema;
 use serde::Serialize;
+use sql::Fingerprint;
 
 /// Results of all rules.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -134,10 +140,29 @@ impl Diagnosis {
     }
 
     /// Sorts the findings by severity and maximum gain. That of a statement that none explains is its unexplained
-    /// share of the time, so it follows the cause of more: a busy server makes statements slow that do little.
+    /// share of the time, so it follows the cause of more: a busy server makes statements slow that do little. If findings
+    /// explain a part of a statement, what they leave follows them.
     pub fn sort(&mut self) {
+        let mut explained: HashMap<Fingerprint, f64> = HashMap::new();
+        for one in &self.findings {
+            if let Some(fingerprint) = one.subject.fingerprint
+                && !one.is_unexplained()
+                && one.severity != Severity::Note
+            {
+                let most = explained.entry(fingerprint).or_default();
+                *most = most.max(one.max_gain.unwrap_or(0.0));
+            }
+        }
+        let explanation = |one: &Finding| {
+            let fingerprint = one.subject.fingerprint.filter(|_| one.is_unexplained());
+            fingerprint.and_then(|fingerprint| explained.get(&fingerprint))
+        };
         self.findings.sort_by(|a, b| {
-            let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
+            let won = |one: &Finding| {
+                let gain = one.max_gain.unwrap_or(0.0);
+                explanation(one).map_or(gain, |most| gain.min(*most))
+            };
+            let is_rest = |one: &Finding| explanation(one).is_some();
             // Of several findings with the same cause, the one whose change can be tested comes first.
             let by_hand = |one: &Finding| {
                 let first = one.changes.first().map(|change| &change.form);
@@ -147,6 +172,7 @@ impl Diagnosis {
             a.severity
                 .cmp(&b.severity)
                 .then(won(b).total_cmp(&won(a)))
+                .then(is_rest(a).cmp(&is_rest(b)))
                 .then(is_explanation(a).cmp(&is_explanation(b)))
                 .then(by_hand(a).cmp(&by_hand(b)))
                 .then_with(|| a.rule.cmp(b.rule))

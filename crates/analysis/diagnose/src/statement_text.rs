@@ -69,36 +69,37 @@ pub(super) fn quote_identifier(name: &str) -> String {
     }
 }
 
-/// Returns the columns of a `SELECT` from one table whose list has only plain columns: no `*`, no
-/// expression, no row locks. `None` for any other statement.
-pub(super) fn plain_select_list(sql: &str) -> Option<Vec<String>> {
+/// Returns the columns of a table that the list of a `SELECT` from this table alone reads, also in expressions and aggregates. `None` if it
+/// reads whole rows.
+pub(super) fn selected_columns(sql: &str, columns: &[String]) -> Option<Vec<String>> {
     let words = words(sql);
-    let (first, rest) = words.split_first()?;
-    if *first != "select" || words.contains(&"join") || tables(sql).len() != 1 {
-        return None;
-    }
-    // `for update` and similar clauses read the row itself.
-    if words.windows(2).any(|two| two[0] == "for") {
-        return None;
-    }
-    let from = rest.iter().position(|word| *word == "from")?;
+    let is_simple = words.first() == Some(&"select")
+        && !words
+            .iter()
+            .any(|word| matches!(*word, "join" | "for" | "union" | "with"))
+        && words.iter().filter(|word| **word == "select").count() == 1
+        && tables(sql).len() == 1;
+    let from = words.iter().position(|word| *word == "from")?;
     let ends = |word: &&&str| !matches!(**word, "where" | "group" | "order" | "limit");
-    if rest[from..]
-        .iter()
-        .take_while(ends)
-        .any(|word| *word == ",")
-    {
+    let mut from_list = words[from..].iter().take_while(ends);
+    if !is_simple || from_list.any(|word| *word == ",") {
         return None;
     }
-    let mut columns = Vec::new();
-    for item in rest[..from].split(|word| *word == ",") {
-        let [column] = item else { return None };
-        if !column.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')) {
-            return None;
-        }
-        columns.push(parse_name(column).1);
+    let list = &words[1..from];
+    // `count(*)` reads no column.
+    let is_star = |place: usize| {
+        let counts = place > 1 && list[place - 2] == "count" && list[place - 1] == "(";
+        list[place] == "*"
+            && !counts
+            && list
+                .get(place + 1)
+                .is_none_or(|next| matches!(*next, "," | ")"))
+    };
+    if (0..list.len()).any(is_star) || list.iter().any(|word| word.ends_with('.')) {
+        return None;
     }
-    Some(columns)
+    let names = list.iter().map(|word| parse_name(word).1);
+    Some(names.filter(|name| columns.contains(name)).collect())
 }
 
 /// Returns the first table that the statement writes.
@@ -232,19 +233,27 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_select_lists_are_parsed() {
-        let list = |sql: &str| plain_select_list(sql);
+    fn columns_of_select_lists_are_found_unless_whole_rows_are_read() {
+        let columns = ["a", "b", "c"].map(str::to_owned);
+        let list = |sql: &str| selected_columns(sql, &columns);
+        let found = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(
             list("select a, t.b from t where c = $1"),
-            Some(vec!["a".to_owned(), "b".to_owned()])
+            found(&["a", "b"])
         );
+        assert_eq!(
+            list("select sum(a * b), count(*) from t where c = $1"),
+            found(&["a", "b"])
+        );
+        assert_eq!(list("select count(*) from t"), found(&[]));
         for other in [
             "select * from t",
-            "select count(*) from t",
-            "select a as x from t",
+            "select t.* from t",
+            "select a, * from t",
             "select a from t join u on t.a = u.a",
             "select a from t, u",
             "select a from t for update skip locked",
+            "select a, (select max(b) from t) from t",
             "update t set a = $1",
         ] {
             assert_eq!(list(other), None, "{other}");

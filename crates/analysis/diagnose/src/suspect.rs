@@ -9,6 +9,7 @@ use sql::Fingerprint;
 use super::evidence::{Basis, Evidence, StatementEvidence, Unavailable};
 use super::finding::Subject;
 use super::history::SessionStep;
+use super::suspected_change::SuspectedChange;
 use super::threshold::{CLEARED, Thresholds};
 
 /// Verdict on a suspect.
@@ -192,6 +193,9 @@ pub fn suspect(
     response: Option<(f64, f64)>,
     thresholds: &Thresholds,
 ) -> Suspect {
+    if SuspectedChange::parse(pattern).is_some() {
+        return Suspect::of_change(pattern, thresholds);
+    }
     let is = |one: &&StatementEvidence| matches_like_pattern(pattern, &one.sql);
     let statements: Vec<&StatementEvidence> = evidence.statements.iter().filter(is).collect();
     let threshold = thresholds.of(&CLEARED);

@@ -1,8 +1,9 @@
 //! Work of statements, and how much time it usually takes.
 
-use plans::Plan;
+use plans::{Plan, TimePart};
 
 use super::evidence::{Evidence, StatementEvidence};
+use super::measured_account::MeasuredExecution;
 use super::threshold::{Thresholds, UNEXPLAINED_BLOCKS, UNEXPLAINED_CALL_MS};
 
 /// Time that a row may take, in nanoseconds.
@@ -62,6 +63,36 @@ impl Work {
     }
 }
 
+/// Whether a statement's executions on a private copy need no more than its rows, although it seems to need more in the traffic, and reads
+/// as many blocks there. Unless it waits in the traffic, its time is then that of a busy machine.
+pub fn is_fast_alone(
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+    executions: &[MeasuredExecution],
+    parts: &TimePart,
+) -> bool {
+    let most = |of: fn(&MeasuredExecution) -> f64| executions.iter().map(of).fold(0.0, f64::max);
+    let usual = Work::of(one);
+    let (usual_blocks, read) = usual.blocks.unwrap_or_default();
+    let blocks = most(|execution| execution.blocks);
+    let alone = Work {
+        ns: most(|execution| execution.ms) * 1e6,
+        // What the planner expected of aggregates may have been wrong.
+        rows: usual.rows.map(|rows| rows.max(aggregated_rows_of(parts))),
+        blocks: Some((blocks, read)),
+    };
+    let samples: u64 = one.waits.iter().map(|wait| wait.samples).sum();
+    let running: u64 = {
+        let all = one.waits.iter().filter(|wait| wait.kind.is_none());
+        all.map(|wait| wait.samples).sum()
+    };
+    let is_reproduced = usual_blocks <= SMALL_BLOCKS as f64 || usual_blocks <= 2.0 * blocks;
+    !executions.is_empty()
+        && is_reproduced
+        && running * 2 >= samples
+        && !alone.is_excessive(thresholds, thresholds.of(&UNEXPLAINED_CALL_MS) * 1e6)
+}
+
 /// Returns the time that any call of a statement may take, in nanoseconds: the threshold, or on a busy machine a
 /// multiple of what other statements take that read few blocks. A quarter of their calls belongs to statements that take less.
 pub(super) fn usual_call_ns(
@@ -105,10 +136,99 @@ fn aggregated_rows(plan: &Plan) -> f64 {
     rows
 }
 
+/// Returns the rows that aggregates were given.
+fn aggregated_rows_of(parts: &TimePart) -> f64 {
+    let all = parts.all().into_iter();
+    let aggregates = all.filter(|part| {
+        let kinds = [
+            "Aggregate",
+            "HashAggregate",
+            "GroupAggregate",
+            "Group",
+            "WindowAgg",
+            "Unique",
+        ];
+        kinds.iter().any(|kind| part.name.ends_with(kind))
+    });
+    let rows = aggregates.map(|part| {
+        part.children
+            .iter()
+            .filter_map(|child| child.rows)
+            .sum::<f64>()
+    });
+    rows.fold(0.0, f64::max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured_account::PlanningMode;
     use crate::synthetic::{EvidenceBuilder, statement};
+    use plans::PartKind;
+    use time_breakdown::observed::Wait;
+
+    #[test]
+    fn statement_that_reads_as_much_alone_and_does_not_wait_is_fast_alone() {
+        let with = |blocks: u64, waits: u64| {
+            let mut made = statement(1, "select a from b where id = $1")
+                .took(100, 1.0)
+                .with_rows(100)
+                .with_counted(|counted| counted.shared_hit = 100 * blocks);
+            made.waits = [(None, 10), (Some("LWLock".to_owned()), waits)]
+                .map(|(kind, samples)| Wait {
+                    wait: kind.clone(),
+                    kind,
+                    samples,
+                })
+                .to_vec();
+            made
+        };
+        let execution = |ms: f64| MeasuredExecution {
+            session: 1,
+            sequence: 1,
+            captured_ms: None,
+            mode: PlanningMode::Custom,
+            ms,
+            blocks: 4.0,
+        };
+        let part = |name: &str, rows: f64, children: Vec<TimePart>| TimePart {
+            kind: PartKind::Node,
+            name: name.to_owned(),
+            own_ms: 1.0,
+            rows: Some(rows),
+            estimated_rows: None,
+            loops: None,
+            blocks: None,
+            children,
+        };
+        let thresholds = Thresholds::default();
+        let is_fast = |one: &StatementEvidence, ms: f64| {
+            is_fast_alone(
+                &thresholds,
+                one,
+                &[execution(0.01), execution(ms)],
+                &part("statement", 0.0, vec![]),
+            )
+        };
+        assert!(is_fast(&with(4, 0), 0.02));
+        assert!(!is_fast(&with(4, 0), 8.0));
+        // What it reads in the traffic is not on the copy.
+        assert!(!is_fast(&with(400, 0), 0.02));
+        assert!(!is_fast(&with(4, 30), 0.02));
+        // An aggregate of many rows may take longer.
+        let aggregate = part(
+            "Aggregate",
+            1.0,
+            vec![part("Seq Scan on b", 10_000.0, vec![])],
+        );
+        assert!(is_fast_alone(
+            &thresholds,
+            &with(4, 0),
+            &[execution(8.0)],
+            &aggregate
+        ));
+        assert!(!is_fast_alone(&thresholds, &with(4, 0), &[], &aggregate));
+    }
 
     #[test]
     fn busy_machine_makes_every_call_longer() {

@@ -115,7 +115,7 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
         &workload,
         evidence,
         thresholds,
-        &mut report.diagnosis,
+        (&mut report.diagnosis, &mut report.suspects),
     )?;
     report.is_finding = report.diagnosis.is_finding();
     let findings = &report.diagnosis.findings;

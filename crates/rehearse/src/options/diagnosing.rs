@@ -23,7 +23,9 @@ pub struct Diagnose {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::parse_duration, requires = "target")]
     pub duration: Duration,
     /// Report the largest possible impact of statements whose normalised text matches this
-    /// pattern, with % for any text: 'update image_links set download_after%'. Repeatable.
+    /// pattern, with % for any text: 'update image_links set download_after%'. With --prove also
+    /// index:NAME and setting:NAME=VALUE: the statements are executed without the index, or with
+    /// that value. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub impact_of: Vec<String>,
     /// Set a threshold: NAME=VALUE. Repeatable.
@@ -57,7 +59,9 @@ pub struct Diagnose {
 #[command(next_help_heading = "Proof of the findings")]
 pub struct ProvingArgs {
     /// Prove the changes of the most promising findings in --sandbox, one finding after another,
-    /// within --time-budget. A workload is first replayed there once, for the diagnosis.
+    /// within --time-budget. A workload is first replayed there once, for the diagnosis. Before the
+    /// proofs, single statements are executed with and without possible changes, for at most five
+    /// minutes and half of the time budget.
     #[arg(long, requires_all = ["sandbox", "output"])]
     pub prove: bool,
     /// Replay this workload to prove the findings of a run or of a server.
@@ -66,7 +70,7 @@ pub struct ProvingArgs {
     /// Write to this directory: the diagnosed replay, a proof for each finding, and the result.
     #[arg(short, long, value_name = "DIR", requires = "prove")]
     pub output: Option<PathBuf>,
-    /// Prove at most this many findings.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20), requires = "prove")]
+    /// Prove at most this many findings; 0 only tries changes with single statements.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=20), requires = "prove")]
     pub max_findings: u32,
 }

@@ -63,8 +63,8 @@ fn foreign_key_without_an_index_is_confirmed_by_an_experiment_that_leaves_nothin
         "-o",
         &at("round"),
         // The proof itself is tested elsewhere.
-        "--time-budget",
-        "1s",
+        "--max-findings",
+        "0",
         "--json",
     ]);
     let view = validated_as("diagnose", &done);
@@ -174,8 +174,16 @@ fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() 
         &sandbox.name,
         "-o",
         &at("round"),
-        "--time-budget",
-        "1s",
+        "--max-findings",
+        "0",
+        "--impact-of",
+        "index:member_email_idx",
+        "--impact-of",
+        "setting:enable_tidscan=off",
+        "--impact-of",
+        "index:member_pkey",
+        "--impact-of",
+        "setting:checkpoint_timeout=1h",
         "--json",
     ]);
     let view = validated_as("diagnose", &done);
@@ -213,6 +221,13 @@ fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() 
             "{first:#}"
         );
     }
+    // Nothing is faster without the first two; the others cannot be tried.
+    let verdicts = view["suspects"].as_array().unwrap().iter();
+    let verdicts: Vec<&str> = verdicts
+        .map(|one| one["verdict"].as_str().unwrap())
+        .collect();
+    let expected = ["cleared", "cleared", "could_matter", "could_matter"];
+    assert_eq!(verdicts, expected, "{:#}", view["suspects"]);
     for account in view["accounts"].as_array().unwrap() {
         let measured = &account["measured"];
         assert_eq!(measured["account"], "measured", "{account:#}");
@@ -225,4 +240,105 @@ fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() 
     assert_eq!(sandbox.ask("SELECT count(*) FROM booking"), 0);
     let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'public'";
     assert_eq!(sandbox.ask(indexes), 5);
+}
+
+/// A second database whose rows a policy hides from the role that reads them.
+const SHOP: &str = "
+    CREATE TABLE sale (id int PRIMARY KEY, clerk text NOT NULL, amount int NOT NULL);
+    INSERT INTO sale SELECT i, CASE WHEN i % 1000 = 0 THEN 'clerk' ELSE 'other' END, i % 100
+        FROM generate_series(1, 20000) i;
+    CREATE INDEX ON sale (amount);
+    ALTER TABLE sale ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY own ON sale FOR SELECT USING (clerk = current_user);
+    GRANT SELECT ON sale TO clerk;
+    ANALYZE;";
+
+fn sales(at: &dyn Fn(&str) -> String) -> String {
+    let mut log = String::from(
+        "2026-03-01 09:00:00.000 UTC [100] LOG:  connection authorized: user=clerk database=shop\n",
+    );
+    for number in 0..20 {
+        let ms = 20 + number * 20;
+        writeln!(
+            log,
+            "2026-03-01 09:00:00.{ms:03} UTC [100] LOG:  statement: SELECT id, amount FROM sale WHERE amount >= {number}"
+        )
+        .unwrap();
+    }
+    std::fs::write(at("sales.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("sales.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("sales.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    at("sales.workload")
+}
+
+#[test]
+fn statements_are_executed_in_their_database_as_their_role_with_its_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let sandbox = Named::up("cause-experiment-roles");
+    let mut owner = Client::connect(&sandbox.url, NoTls).unwrap();
+    owner
+        .batch_execute("CREATE ROLE clerk LOGIN; ALTER ROLE clerk SET enable_seqscan = off")
+        .unwrap();
+    owner.batch_execute("CREATE DATABASE shop").unwrap();
+    let (server, _) = sandbox.url.rsplit_once('/').unwrap();
+    let url = format!("{server}/shop");
+    Client::connect(&url, NoTls)
+        .unwrap()
+        .batch_execute(SHOP)
+        .unwrap();
+    let diagnose = |output: &str, more: &[&str]| {
+        let (workload, output) = (at("sales.workload"), at(output));
+        let given = [
+            "diagnose",
+            &workload,
+            "--prove",
+            "--sandbox",
+            &sandbox.name,
+            "-o",
+            &output,
+            "--json",
+        ];
+        rehearse(&[&given, more].concat())
+    };
+    sales(&at);
+    let view = validated_as("diagnose", &diagnose("round", &["--max-findings", "0"]));
+    let account = by(
+        &view["accounts"],
+        "sql",
+        "select id, amount from sale where amount >= $1",
+    );
+    let parts = &account["measured"]["parts"]["children"];
+    let scan = parts
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["kind"] == "node");
+    let scan = scan.unwrap_or_else(|| panic!("{account:#}"));
+    // As the owner it would give all rows.
+    let rows = scan["rows"].as_f64().unwrap();
+    assert!((1.0..=50.0).contains(&rows), "{account:#}");
+    // All rows qualify: only with the setting of the role the planner uses the index.
+    assert!(
+        account["measured"].to_string().contains("sale_amount_idx"),
+        "{account:#}"
+    );
+    // Without time nothing is executed, and each statement has the reason.
+    let view = validated_as("diagnose", &diagnose("brief", &["--time-budget", "1ms"]));
+    for account in view["accounts"].as_array().unwrap() {
+        let reason = account["measured"]["reason"].as_str().unwrap();
+        assert!(
+            reason.starts_with("the time for experiments was over"),
+            "{account:#}"
+        );
+    }
+    assert!(!view["accounts"].as_array().unwrap().is_empty(), "{view:#}");
 }

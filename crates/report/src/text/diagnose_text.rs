@@ -3,7 +3,7 @@
 use compare::proof::Verdict;
 use diagnose::{
     CauseStatus, Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject,
-    SubjectKind, Suspect, SuspectVerdict, ThresholdSetting,
+    SubjectKind, Suspect, SuspectVerdict, SuspectedChange, ThresholdSetting,
 };
 
 use crate::text::account_text::{measured_lines, trial_lines};
@@ -307,7 +307,9 @@ fn suspect_lines(one: &Suspect, verbose: bool, style: TextStyle) -> Vec<String> 
             .map(|line| style.paint(tone, line)),
     );
     let statements = counted(one.statements.len() as u64, "statement");
+    let is_change = SuspectedChange::parse(&one.pattern).is_some();
     lines.push(match one.calls {
+        0 if is_change => format!("  {statements} clearly faster without it"),
         0 => format!("  {statements}; how often they were called was not counted"),
         calls => format!(
             "  {} of {statements}, {} of all calls",

@@ -13,8 +13,12 @@ use super::intervention::{Intervention, MeasuredStatement};
 const EXPERIMENT: &str = "experiment";
 /// Rule whose findings may take indexes that it did not suggest.
 const MISSING_INDEX: &str = "missing-index";
-/// Part of a better trial's time that a later intervention may leave at most to be preferred: earlier ones are simpler.
+/// Part of another trial's time that one leaves at most if it is clearly better.
 const CLEARLY_BETTER: f64 = 0.7;
+/// Difference of two parts that are left, of the time without a change, that is within the noise.
+const NOISE: f64 = 0.01;
+/// Part of a statement's time that a finding must promise at least if a trial can refute it.
+const VISIBLE: f64 = 0.15;
 /// Largest number of parts of the time in the evidence.
 const PARTS_MAX: usize = 4;
 /// Origin of the numbers.
@@ -32,20 +36,30 @@ pub(super) struct Conclusion<'a> {
     pub(super) trials: Vec<(Intervention, ChangeTrial)>,
 }
 
-/// Returns the index of the best trial: the one that leaves least, the earlier one if a later one is not clearly better.
+/// Returns the index of the best trial. Among those that leave about the same time as the best, the first one counts, since earlier
+/// interventions are simpler. If that creates an index, the index with the fewest columns counts, and of several the smallest.
 pub(super) fn best_trial(trials: &[(Intervention, ChangeTrial)]) -> Option<usize> {
-    let mut best: Option<usize> = None;
-    for (place, (intervention, trial)) in trials.iter().enumerate() {
-        if !trial.outcome.is_gain() || intervention.is_diagnostic() {
-            continue;
-        }
-        let is_better =
-            best.is_none_or(|best| trial.left() < trials[best].1.left() * CLEARLY_BETTER);
-        if is_better {
-            best = Some(place);
-        }
+    let gains = || {
+        let all = trials.iter().enumerate();
+        all.filter(|(_, (intervention, trial))| {
+            trial.outcome.is_gain() && !intervention.is_diagnostic()
+        })
+    };
+    let least = gains()
+        .map(|(_, (_, trial))| trial.left())
+        .min_by(f64::total_cmp)?;
+    let equal = || {
+        gains().filter(move |(_, (_, trial))| {
+            trial.left() * CLEARLY_BETTER <= least || trial.left() - least <= NOISE
+        })
+    };
+    let (first, (_, trial)) = equal().next()?;
+    if trial.index_columns.is_none() {
+        return Some(first);
     }
-    best
+    let indexes = equal().filter(|(_, (_, trial))| trial.index_columns.is_some());
+    let smallest = indexes.min_by_key(|(_, (_, trial))| (trial.index_columns, trial.index_bytes));
+    smallest.map(|(place, _)| place)
 }
 
 /// Changes the findings of the statement by its trials.
@@ -115,7 +129,10 @@ impl Conclusion<'_> {
         let in_vain = tried
             .iter()
             .all(|one| matches!(one, TrialOutcome::NoEffect | TrialOutcome::Slower));
-        if in_vain {
+        let is_visible = finding
+            .max_gain
+            .is_none_or(|gain| gain >= VISIBLE * self.account.share);
+        if in_vain && is_visible && self.statement.is_reproduced() {
             let slower = tried.contains(&TrialOutcome::Slower);
             let words = if slower {
                 "slower with it"
@@ -290,5 +307,62 @@ pub(super) fn describe_unexplained(diagnosis: &mut Diagnosis) {
             facts.append(&mut finding.evidence);
             finding.evidence = facts;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::intervention::Action;
+    use super::*;
+    use diagnose::TrialTimes;
+
+    /// Returns a trial that leaves a part of the time, with the columns and the size of its index.
+    fn trial(left: f64, index: Option<(u64, u64)>) -> (Intervention, ChangeTrial) {
+        let intervention = Intervention {
+            cause: String::new(),
+            change: Change::manual("change"),
+            action: Action::OnPlan,
+            risk: String::new(),
+        };
+        let times = TrialTimes {
+            before_ms: 10.0,
+            after_ms: left * 10.0,
+            before_blocks: 0.0,
+            after_blocks: 0.0,
+        };
+        let trial = ChangeTrial {
+            sets: vec![times],
+            index_columns: index.map(|(columns, _)| columns),
+            index_bytes: index.map(|(_, bytes)| bytes),
+            ..ChangeTrial::without_times(TrialOutcome::RemovesCause, "")
+        };
+        (intervention, trial)
+    }
+
+    #[test]
+    fn ties_between_indexes_are_decided_by_columns_then_size() {
+        let best = |all: &[(f64, Option<(u64, u64)>)]| {
+            let trials: Vec<_> = all
+                .iter()
+                .map(|(left, index)| trial(*left, *index))
+                .collect();
+            best_trial(&trials)
+        };
+        // Noise does not decide.
+        let indexes = [
+            (0.020, Some((3, 5))),
+            (0.018, Some((2, 9))),
+            (0.021, Some((2, 8))),
+        ];
+        assert_eq!(best(&indexes), Some(2));
+        // A clear difference does.
+        assert_eq!(best(&[(0.40, Some((1, 5))), (0.10, Some((2, 9)))]), Some(1));
+        // An earlier change without an index is simpler.
+        assert_eq!(best(&[(0.30, None), (0.25, Some((1, 1)))]), Some(0));
+        assert_eq!(
+            best(&[(0.30, Some((2, 1))), (0.25, None), (0.29, Some((1, 1)))]),
+            Some(2)
+        );
+        assert_eq!(best(&[]), None);
     }
 }

@@ -4,10 +4,16 @@ use diagnose::{Change, Evidence, Form, StatementEvidence};
 use observe::Example;
 use plans::{MeasuredTimes, Plan, PlanNode, SpillPlace, TimePart};
 
-use super::statement_trial::PlanningMode;
+use super::statement_trial::{PlanningMode, TrialConnection};
+use crate::environment::quote_literal;
 
 /// Share of a statement's time from which a part of it is worth an intervention.
 pub(super) const EXPENSIVE: f64 = 0.2;
+
+/// Blocks of an execution from which they tell whether the traffic is reproduced.
+const BLOCKS_MIN: f64 = 20.0;
+/// Part of the usual blocks that an execution reads at least if it reproduces the traffic.
+const REPRODUCED: f64 = 0.5;
 
 /// Way in which an intervention acts.
 #[derive(Debug, Clone)]
@@ -81,12 +87,34 @@ fn setup(form: &Form) -> Option<Vec<String>> {
                 .all(|text| is_possible(text))
                 .then(|| texts.iter().map(|text| text.to_string()).collect())
         }
-        Form::Setting(name, value) => Some(vec![format!(
-            "SET LOCAL {name} = {}",
-            crate::environment::quote_literal(value)
-        )]),
+        Form::Setting(name, value) => {
+            Some(vec![format!("SET LOCAL {name} = {}", quote_literal(value))])
+        }
         Form::Rewrite(_) | Form::ByHand => None,
     }
+}
+
+/// Categories of `pg_settings` that act on the execution of a statement, in addition to those of the planner. 18 renamed two.
+const STATEMENT_RESOURCES: &str = "'Resource Usage / Memory', 'Resource Usage / Asynchronous Behavior', \
+     'Resource Usage / Worker Processes', 'Resource Usage / I/O'";
+
+/// Whether an execution of a single statement can show what a change does. Most settings act on sessions or on the server.
+pub(super) fn acts_on_statement(
+    connection: &mut TrialConnection<'_>,
+    intervention: &Intervention,
+) -> bool {
+    let Form::Setting(name, _) = &intervention.change.form else {
+        return true;
+    };
+    let question = format!(
+        "SELECT 1 FROM pg_catalog.pg_settings WHERE name = {} AND context IN ('user', 'superuser') \
+         AND (category LIKE 'Query Tuning%' OR category IN ({STATEMENT_RESOURCES}))",
+        quote_literal(name)
+    );
+    // A setting that this version does not have cannot be tried.
+    connection
+        .value(&question)
+        .is_ok_and(|found| found.is_some())
 }
 
 /// A statement, as it was measured without an intervention.
@@ -97,6 +125,8 @@ pub(super) struct MeasuredStatement<'a> {
     pub(super) sets: Vec<Example>,
     /// Way in which the traffic plans it.
     pub(super) mode: PlanningMode,
+    /// Way in which the traffic would plan it with a change.
+    pub(super) trial_mode: PlanningMode,
     /// Times of each set, the fastest execution of it.
     pub(super) baseline: Vec<MeasuredTimes>,
     /// Times of each set with a plan for its values, if the traffic plans otherwise.
@@ -116,6 +146,17 @@ impl MeasuredStatement<'_> {
     /// Returns its plan.
     pub(super) fn plan(&self) -> &Plan {
         &self.times().plan
+    }
+
+    /// Whether the executions read as much as those of the traffic. If not, what makes these slow is not in the data of the sandbox, such
+    /// as rows that died meanwhile, and the trials say nothing of it.
+    pub(super) fn is_reproduced(&self) -> bool {
+        let Some(counted) = self.statement.counted.filter(|one| one.calls > 0) else {
+            return true;
+        };
+        let usual = (counted.shared_hit + counted.shared_read) as f64 / counted.calls as f64;
+        let most = self.baseline.iter().map(MeasuredTimes::blocks);
+        usual < BLOCKS_MIN || most.fold(0.0, f64::max) >= usual * REPRODUCED
     }
 
     /// Returns the time of the representative set, in milliseconds.

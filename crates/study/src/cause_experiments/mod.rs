@@ -14,7 +14,11 @@ mod generators;
 mod intervention;
 mod outside_effects;
 mod screen;
+mod statement_account;
 mod statement_trial;
+mod suspects;
+mod trial_place;
+mod trial_session;
 mod write_cost;
 
 use std::collections::{HashMap, HashSet};
@@ -23,8 +27,8 @@ use std::time::Duration;
 use clock::{Clock, SystemClock};
 use connect::login::Dialer;
 use diagnose::{
-    ChangeTrial, Diagnosis, Evidence, Finding, Form, MeasuredAccount, MeasuredExecution, Severity,
-    StatementAccount, Thresholds, TimeAccount, TrialOutcome, TriedChange,
+    ChangeTrial, Diagnosis, Evidence, Finding, Form, Severity, StatementAccount, Suspect,
+    Thresholds, TimeAccount, TrialOutcome, is_fast_alone,
 };
 use observe::Example;
 use plans::{MeasuredTimes, account_time};
@@ -37,16 +41,21 @@ use crate::failure::Failure;
 use crate::notes;
 use crate::prove_findings::FindingsRequest;
 use conclusions::{Conclusion, conclude};
-use intervention::{Action, Intervention, MeasuredStatement};
-use outside_effects::OutsideEffects;
+use intervention::{Action, Intervention, MeasuredStatement, acts_on_statement};
 use screen::try_intervention;
+use statement_account::{measured_account, tried_change};
 use statement_trial::{PlanningMode, TrialConnection, is_executable};
+use suspects::examine_suspects;
+use trial_place::TrialPlace;
+use trial_session::TrialSession;
 use write_cost::measure_writes;
 
 /// Maximum number of statements.
 const STATEMENTS_MAX: usize = 50;
-/// Time for all experiments.
+/// Time for all experiments, if the time budget allows it.
 const TIME_MAX: Duration = Duration::from_secs(300);
+/// Part of the time budget that experiments may take if findings are to be proved after them.
+const BUDGET_SHARE: u32 = 2;
 /// Shortest time for the experiments with a statement, if there is any left.
 const STATEMENT_TIME_MIN: Duration = Duration::from_secs(10);
 /// Maximum number of interventions for each statement.
@@ -58,18 +67,18 @@ const SHARE_MIN: f64 = 0.01;
 /// Share of the time from which a statement is worth interventions although its work fits its rows.
 const HEAVY_SHARE: f64 = 0.1;
 /// Time of such a statement in milliseconds.
-const HEAVY_MS: f64 = 1.0;
+const HEAVY_MS: f64 = 0.3;
 /// Share of the observed time that such a statement takes at least; an idle server needs no diagnosis.
 const BUSY: f64 = 0.01;
 /// Time of an execution, in milliseconds, from which it is not repeated.
 const LONG_MS: f64 = 1_000.0;
 /// Part of the time that is left from which on no further settings are tried.
 const REMOVED_MOST: f64 = 0.1;
-
 /// First version in which `plan_cache_mode` exists.
 const VERSION_12: u32 = 120_000;
 
-/// Measures where the time of statements goes, tries interventions, and replaces the findings whose cause was found.
+/// Measures where the time of statements goes, tries interventions, and replaces the findings whose cause was found. Decides
+/// suspects that are an index or a setting.
 ///
 /// # Errors
 /// If the sandbox cannot be leased, or the workload cannot be read.
@@ -78,7 +87,7 @@ pub fn find_causes(
     workload: &WorkloadReader,
     evidence: &Evidence,
     thresholds: &Thresholds,
-    diagnosis: &mut Diagnosis,
+    (diagnosis, suspects): (&mut Diagnosis, &mut [Suspect]),
 ) -> Result<(), Failure> {
     let accounted = diagnosis.accounts.iter().filter(|account| {
         evidence
@@ -105,7 +114,7 @@ pub fn find_causes(
         &mut lease,
         &examples,
         (evidence, thresholds),
-        diagnosis,
+        (diagnosis, suspects),
     );
     lease.release()?;
     tried
@@ -116,7 +125,7 @@ fn try_all(
     lease: &mut crate::SandboxLease,
     examples: &HashMap<Fingerprint, Vec<Example>>,
     (evidence, thresholds): (&Evidence, &Thresholds),
-    diagnosis: &mut Diagnosis,
+    (diagnosis, suspects): (&mut Diagnosis, &mut [Suspect]),
 ) -> Result<(), Failure> {
     let count = diagnosis.accounts.len().min(STATEMENTS_MAX);
     notes::note(&format!(
@@ -126,20 +135,27 @@ fn try_all(
     let engine = &request.proof.replay;
     let target = engine.target_with_settings(&lease.restart_clean(&[])?);
     let dialer = Dialer::new(&target).map_err(ExperimentError::from)?;
-    // As the owner, who may create indexes.
-    let login = engine.logins.login(&target, "", "", "rehearse");
-    let mut connection = TrialConnection::new(&dialer, &login);
-    let outside = OutsideEffects::read(&target, &login, &mut connection).map_err(|reason| {
-        Failure::could_not(format!("cannot read the sandbox's catalogue: {reason}"))
-    })?;
+    let deadline_ns = request.clock.now_ns() + experiment_time(request).as_nanos() as i64;
+    let session = TrialSession::of_owner(&target, target.database.as_deref().unwrap_or_default());
+    let connection = TrialConnection::new(&dialer, session, (request.clock, deadline_ns));
     let mut experiments = Experiments {
         evidence,
         examples,
         connection,
-        outside,
+        place: TrialPlace::new(&target, &engine.logins),
         clock: request.clock,
-        deadline_ns: request.clock.now_ns() + TIME_MAX.as_nanos() as i64,
+        deadline_ns,
     };
+    let database = target.database.clone().unwrap_or_default();
+    // The user asked for these, so they come first, with half of the time at most.
+    let now_ns = request.clock.now_ns();
+    let until_ns = now_ns + (deadline_ns - now_ns) / 2;
+    examine_suspects(
+        &mut experiments,
+        &diagnosis.accounts,
+        (&database, until_ns),
+        suspects,
+    );
     let mut accounts = std::mem::take(&mut diagnosis.accounts);
     let mut left = accounts.len() as i64;
     for (place, account) in accounts.iter_mut().enumerate() {
@@ -167,12 +183,22 @@ fn try_all(
     Ok(())
 }
 
+/// Returns the time for all experiments: what is left of the time budget, or a part of it if findings are to be proved.
+fn experiment_time(request: &FindingsRequest<'_>) -> Duration {
+    let left = request.time_left();
+    let part = match request.max_findings {
+        0 => left,
+        _ => left / BUDGET_SHARE,
+    };
+    part.min(TIME_MAX)
+}
+
 /// Experiments with the statements of a diagnosis.
 struct Experiments<'a> {
     evidence: &'a Evidence,
     examples: &'a HashMap<Fingerprint, Vec<Example>>,
     connection: TrialConnection<'a>,
-    outside: OutsideEffects,
+    place: TrialPlace<'a>,
     clock: &'a SystemClock,
     /// Time at which they end.
     deadline_ns: i64,
@@ -191,7 +217,13 @@ impl<'a> Experiments<'a> {
         let sets = self.executable_sets(account.fingerprint)?;
         let statement = self.measure(account.fingerprint, sets)?;
         let mut measured = measured_account(&statement);
-        let is_suspicious = account.needs_explanation
+        let is_fast = is_fast_alone(
+            thresholds,
+            statement.statement,
+            &measured.executions,
+            &measured.parts,
+        );
+        let is_suspicious = account.needs_explanation && !is_fast
             || findings.iter().any(|one| {
                 one.subject.fingerprint == Some(account.fingerprint)
                     && one.severity != Severity::Note
@@ -221,9 +253,11 @@ impl<'a> Experiments<'a> {
     }
 
     /// Returns the parameter sets of a statement that may be executed, or the reason why there are none.
-    fn executable_sets(&self, fingerprint: Fingerprint) -> Result<Vec<Example>, String> {
-        if self.clock.now_ns() > self.deadline_ns {
-            return Err("the time for experiments was over".to_owned());
+    fn executable_sets(&mut self, fingerprint: Fingerprint) -> Result<Vec<Example>, String> {
+        if self.connection.is_time_over() {
+            return Err(
+                "the time for experiments was over; give more with --time-budget".to_owned(),
+            );
         }
         let sets = self.examples.get(&fingerprint);
         let Some(first) = sets.and_then(|sets| sets.first()) else {
@@ -232,10 +266,8 @@ impl<'a> Experiments<'a> {
         if !is_executable(first) {
             return Err("EXPLAIN takes one SELECT, INSERT, UPDATE, DELETE or MERGE".to_owned());
         }
-        match self.outside.refusal(first) {
-            Some(reason) => Err(reason),
-            None => Ok(sets.cloned().unwrap_or_default()),
-        }
+        self.place.enter(&mut self.connection, first)?;
+        Ok(sets.cloned().unwrap_or_default())
     }
 
     /// Executes each parameter set. Sets that fail are left out.
@@ -246,12 +278,11 @@ impl<'a> Experiments<'a> {
     ) -> Result<MeasuredStatement<'a>, String> {
         let statement = self.evidence.statement(fingerprint);
         let statement = statement.ok_or("nothing else is known about it")?;
-        self.connection.use_settings(&sets[0]);
         let version = self.connection.version()?;
         let cache_mode = self.evidence.setting("plan_cache_mode");
         let is_prepared = version >= VERSION_12 && may_have_generic_plan(&sets, cache_mode);
         let (sets, custom) = self.execute_sets(sets, PlanningMode::Custom)?;
-        let mut mode = PlanningMode::Custom;
+        let (mut mode, mut trial_mode) = (PlanningMode::Custom, PlanningMode::Custom);
         let (mut sets, mut baseline, mut own) = (sets, custom, Vec::new());
         if is_prepared
             && let Ok((prepared_sets, prepared)) =
@@ -260,8 +291,12 @@ impl<'a> Experiments<'a> {
             let shapes = |all: &[MeasuredTimes]| -> Vec<_> {
                 all.iter().map(|times| times.plan.shape()).collect()
             };
+            // A change may make the server choose a generic plan although it does not without the change.
+            if prepared_sets.len() == sets.len() {
+                trial_mode = PlanningMode::Prepared;
+            }
             // If the server chooses the same plans, they need not be told apart.
-            if prepared_sets.len() == sets.len() && shapes(&prepared) != shapes(&baseline) {
+            if trial_mode == PlanningMode::Prepared && shapes(&prepared) != shapes(&baseline) {
                 mode = PlanningMode::Prepared;
                 own = std::mem::replace(&mut baseline, prepared);
                 sets = prepared_sets;
@@ -276,6 +311,7 @@ impl<'a> Experiments<'a> {
             parts: account_time(&baseline[representative]),
             sets,
             mode,
+            trial_mode,
             baseline,
             custom: own,
             representative,
@@ -356,7 +392,7 @@ impl<'a> Experiments<'a> {
                 all.push(proposed);
             }
         }
-        all.retain(|one| one.setup().is_some());
+        all.retain(|one| one.setup().is_some() && acts_on_statement(&mut self.connection, one));
         all
     }
 
@@ -401,7 +437,7 @@ impl<'a> Experiments<'a> {
                 self.evidence,
                 (intervention, statement.statement.fingerprint),
                 self.examples,
-                &self.outside,
+                &mut self.place,
             );
         }
         (trials, untried)
@@ -413,45 +449,6 @@ fn may_have_generic_plan(sets: &[Example], cache_mode: Option<&str>) -> bool {
     let is_forced = cache_mode == Some("force_generic_plan");
     sets.iter()
         .all(|one| (one.is_prepared || is_forced) && !one.parameters.is_empty())
-}
-
-fn tried_change((intervention, trial): &(Intervention, ChangeTrial)) -> TriedChange {
-    let change = &intervention.change;
-    TriedChange {
-        change: change.form.text().unwrap_or_else(|| change.words.clone()),
-        outcome: trial.outcome,
-        left: trial.left(),
-    }
-}
-
-/// Returns the account of a statement that was measured.
-fn measured_account(statement: &MeasuredStatement<'_>) -> MeasuredAccount {
-    let of = |times: &[MeasuredTimes], mode: PlanningMode| -> Vec<MeasuredExecution> {
-        let sets = statement.sets.iter().zip(times);
-        sets.map(|(example, times)| MeasuredExecution {
-            session: example.session,
-            sequence: example.sequence,
-            captured_ms: example.captured_us.map(|us| us as f64 / 1e3),
-            mode,
-            ms: times.total_ms(),
-            blocks: times.blocks(),
-        })
-        .collect()
-    };
-    let mut executions = of(&statement.baseline, statement.mode);
-    executions.extend(of(&statement.custom, PlanningMode::Custom));
-    let waiting = statement.evidence.waiting_shares(statement.statement);
-    let (locks, flush) = waiting.unwrap_or_default();
-    let measured = statement.total_ms() * 1e6 / statement.statement.ns_per_call().max(1.0);
-    MeasuredAccount {
-        executions,
-        parts: statement.parts.clone(),
-        lock_wait_share: waiting.map(|(locks, _)| locks),
-        flush_share: waiting.map(|(_, flush)| flush),
-        unmeasured_share: (1.0 - measured - locks - flush).clamp(0.0, 1.0),
-        tried: Vec::new(),
-        untried: 0,
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use observe::Example;
-use replay::{Login, Target, names_with_outside_effects};
+use replay::{Target, names_with_outside_effects};
 use sql::{StatementClass, UnrestrictedNames, UsedNames, classify};
 
 use super::statement_trial::TrialConnection;
@@ -14,7 +14,7 @@ const TRIGGERS_SQL: &str = "SELECT c.relname, l.lanname, l.lanpltrusted::text, p
      JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
      WHERE NOT t.tgisinternal";
 /// Words in the body of a function that may reach outside in a statement that it assembles.
-const REACHING_WORDS: [&str; 3] = ["dblink", "program", "http"];
+const REACHING_WORDS: [&str; 5] = ["copy", "dblink", "http", "lo_export", "program"];
 
 /// Names and tables of a database whose use reaches outside of a transaction.
 pub(super) struct OutsideEffects {
@@ -30,10 +30,10 @@ impl OutsideEffects {
     /// If the server refuses.
     pub(super) fn read(
         target: &Target,
-        login: &Login,
         connection: &mut TrialConnection<'_>,
     ) -> Result<Self, String> {
-        let names = names_with_outside_effects(target, login).map_err(|error| error.to_string())?;
+        let names = names_with_outside_effects(target, connection.login());
+        let names = names.map_err(|error| error.to_string())?;
         let mut tables = HashSet::new();
         for row in connection.query(TRIGGERS_SQL)? {
             let text = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();

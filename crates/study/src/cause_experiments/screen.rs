@@ -75,11 +75,10 @@ struct Trial<'c, 'd, 's> {
 impl Trial<'_, '_, '_> {
     fn perform(&mut self, setup: &[String]) -> Result<ChangeTrial, String> {
         self.connection.query("SAVEPOINT rehearse_change")?;
-        let index_bytes = self.make(setup)?;
-        let unchanged = |reason: &str| ChangeTrial {
-            index_bytes,
-            ..ChangeTrial::without_times(TrialOutcome::NoEffect, reason)
-        };
+        let made = self.make(setup)?;
+        let without_times =
+            |outcome, reason: &str| made.added_to(ChangeTrial::without_times(outcome, reason));
+        let unchanged = |reason: &str| without_times(TrialOutcome::NoEffect, reason);
         let acts_on_plan = matches!(self.action, Action::OnPlan | Action::Diagnostic(_));
         if acts_on_plan && !self.changes_a_plan()? {
             return Ok(unchanged("the planner chooses the same plan with it"));
@@ -91,13 +90,8 @@ impl Trial<'_, '_, '_> {
         let first = match self.execute_twice(slowest) {
             Ok(first) => first,
             Err(reason) if reason.contains("statement timeout") => {
-                return Ok(ChangeTrial {
-                    index_bytes,
-                    ..ChangeTrial::without_times(
-                        TrialOutcome::Slower,
-                        format!("the statement did not end within {limit:.1?} with it"),
-                    )
-                });
+                let reason = format!("the statement did not end within {limit:.1?} with it");
+                return Ok(without_times(TrialOutcome::Slower, &reason));
             }
             Err(reason) => return Err(reason),
         };
@@ -106,11 +100,14 @@ impl Trial<'_, '_, '_> {
             || first.blocks() <= FASTER * before.blocks();
         if !is_promising && first.total_ms() < 2.0 * before.total_ms() {
             return Ok(ChangeTrial {
-                index_bytes,
                 sets: vec![times_of(std::slice::from_ref(before), &[first])],
                 reason: None,
                 ..unchanged("")
             });
+        }
+        if matches!(self.action, Action::Rewrite(_)) && !self.gives_equal_rows()? {
+            let reason = "the rewritten statement gave other rows";
+            return Ok(without_times(TrialOutcome::Failed, reason));
         }
         let after = self.repeat()?;
         self.connection.query("ROLLBACK TO rehearse_change")?;
@@ -124,17 +121,15 @@ impl Trial<'_, '_, '_> {
             })
             .collect();
         let (outcome, sets) = judge(&before, &after);
-        Ok(ChangeTrial {
-            outcome,
+        Ok(made.added_to(ChangeTrial {
             reason: None,
             sets,
-            index_bytes,
-            writes: Vec::new(),
-        })
+            ..ChangeTrial::without_times(outcome, "")
+        }))
     }
 
-    /// Makes the change. Returns the size of new indexes.
-    fn make(&mut self, setup: &[String]) -> Result<Option<u64>, String> {
+    /// Makes the change. Returns the new indexes.
+    fn make(&mut self, setup: &[String]) -> Result<NewIndexes, String> {
         let left_ns = (self.until_ns - self.clock.now_ns()).max(0);
         let left = Duration::from_nanos(left_ns as u64);
         self.connection.limit(left.max(LIMIT_MIN))?;
@@ -144,12 +139,26 @@ impl Trial<'_, '_, '_> {
     /// Whether the plan of a parameter set differs from the one without the change.
     fn changes_a_plan(&mut self) -> Result<bool, String> {
         for (example, before) in self.statement.sets.iter().zip(&self.statement.baseline) {
-            let plan = self.connection.plan(example, self.statement.mode)?;
+            let plan = self.connection.plan(example, self.statement.trial_mode)?;
             if plan.shape() != before.plan.shape() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a rewritten statement gives the same rows in any order, with each parameter set.
+    fn gives_equal_rows(&mut self) -> Result<bool, String> {
+        for (rewritten, original) in self.sets.iter().zip(&self.statement.sets) {
+            let (before, after) = (
+                self.connection.checksum_rows(original)?,
+                self.connection.checksum_rows(rewritten)?,
+            );
+            if before != after {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn slowest_set(&self) -> (usize, f64) {
@@ -160,7 +169,7 @@ impl Trial<'_, '_, '_> {
 
     fn execute(&mut self, set: usize) -> Result<MeasuredTimes, String> {
         let example = &self.sets[set];
-        self.connection.execute(example, self.statement.mode)
+        self.connection.execute(example, self.statement.trial_mode)
     }
 
     /// Executes a parameter set, and again unless it takes long. Returns the faster execution.
@@ -192,11 +201,28 @@ impl Trial<'_, '_, '_> {
     }
 }
 
-/// Makes a change in the open transaction. Returns the size of new indexes.
+/// Indexes that a change created.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct NewIndexes {
+    bytes: Option<u64>,
+    columns: Option<u64>,
+}
+
+impl NewIndexes {
+    fn added_to(self, trial: ChangeTrial) -> ChangeTrial {
+        ChangeTrial {
+            index_bytes: self.bytes,
+            index_columns: self.columns,
+            ..trial
+        }
+    }
+}
+
+/// Makes a change in the open transaction. Returns the new indexes.
 pub(super) fn make_change(
     connection: &mut TrialConnection<'_>,
     setup: &[String],
-) -> Result<Option<u64>, String> {
+) -> Result<NewIndexes, String> {
     let newest =
         connection.value("SELECT max(indexrelid::oid::bigint) FROM pg_catalog.pg_index")?;
     let newest = newest.unwrap_or_default();
@@ -209,10 +235,15 @@ pub(super) fn make_change(
     connection.query(&format!(
         "UPDATE pg_catalog.pg_index SET indcheckxmin = false WHERE indcheckxmin AND {created}"
     ))?;
-    let size = connection.value(&format!(
-        "SELECT sum(pg_catalog.pg_relation_size(indexrelid)) FROM pg_catalog.pg_index WHERE {created}"
+    // Indexes of partitions have the columns of one.
+    let rows = connection.query(&format!(
+        "SELECT sum(pg_catalog.pg_relation_size(indexrelid)), max(indnatts) FROM pg_catalog.pg_index WHERE {created}"
     ))?;
-    Ok(size.and_then(|bytes| bytes.parse().ok()))
+    let number = |column: usize| rows.first()?.get(column)?.as_deref()?.parse().ok();
+    Ok(NewIndexes {
+        bytes: number(0),
+        columns: number(1),
+    })
 }
 
 /// Returns the outcome, and the medians of each parameter set.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clock::{Clock, SystemClock};
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 pub(super) use diagnose::PlanningMode;
 use observe::Example;
@@ -9,12 +10,15 @@ use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
 use sql::{StatementClass, classify, holds_several};
 use workload::Parameter;
 
-use crate::environment::quote_literal;
+use super::trial_session::{TrialSession, apply_role_settings};
+use crate::environment::{quote_identifier, quote_literal};
 
 /// Time limit of all queries of a trial.
 const TRIAL_TIME: Duration = Duration::from_secs(300);
 /// Begins a trial. A statement that waits is ended.
-const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'";
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'";
+/// Time limit of each statement, if no other is set.
+const STATEMENT_TIME: Duration = Duration::from_secs(60);
 /// Executions after which the server may plan a prepared statement for any values (`plancache.c`).
 const CUSTOM_PLANS: usize = 5;
 /// First version in which `plan_cache_mode` exists, and `EXPLAIN` has `SETTINGS`.
@@ -36,29 +40,53 @@ pub(super) fn is_executable(example: &Example) -> bool {
 }
 
 /// Connection of the trials. A closed one is opened again, so that a lost connection ends one trial only.
+///
+/// It is that of the sandbox's owner, who may make changes. Statements are executed as the role that sent them.
 pub(super) struct TrialConnection<'a> {
     dialer: &'a Dialer,
-    login: Login,
+    session: TrialSession,
     open: Option<QueryConnection<'a>>,
     version: u32,
+    clock: &'a SystemClock,
+    /// Time of the clock at which all trials end.
+    deadline_ns: i64,
+    /// Time limit of each statement of the transaction.
+    limit: Duration,
 }
 
 impl<'a> TrialConnection<'a> {
-    pub(super) fn new(dialer: &'a Dialer, login: &Login) -> Self {
+    pub(super) fn new(
+        dialer: &'a Dialer,
+        session: TrialSession,
+        (clock, deadline_ns): (&'a SystemClock, i64),
+    ) -> Self {
         TrialConnection {
             dialer,
-            login: login.clone(),
+            session,
             open: None,
             version: 0,
+            clock,
+            deadline_ns,
+            limit: STATEMENT_TIME,
         }
     }
 
-    /// Takes the settings that the client of an example sent when it connected.
-    pub(super) fn use_settings(&mut self, example: &Example) {
-        if self.login.settings != example.settings {
-            self.login.settings = example.settings.clone();
+    /// Whether the time of all trials is over.
+    pub(super) fn is_time_over(&self) -> bool {
+        self.clock.now_ns() >= self.deadline_ns
+    }
+
+    /// Takes the database, the role and the settings of the session that sent an example.
+    pub(super) fn use_session(&mut self, session: TrialSession) {
+        if self.session != session {
+            self.session = session;
             self.open = None;
         }
+    }
+
+    /// Returns the login.
+    pub(super) fn login(&self) -> &Login {
+        &self.session.owner
     }
 
     /// Returns the server's version (`server_version_num`).
@@ -78,12 +106,15 @@ impl<'a> TrialConnection<'a> {
             None => {
                 let mut open = self
                     .dialer
-                    .open_query_connection(&self.login)
+                    .open_query_connection(&self.session.owner)
                     .map_err(message)?;
                 open.limit(TRIAL_TIME);
                 let rows = open.query("SHOW server_version_num").map_err(message)?;
                 let version = rows.into_iter().flatten().flatten().next();
                 self.version = version.and_then(|text| text.parse().ok()).unwrap_or(0);
+                if let Some(role) = &self.session.role {
+                    apply_role_settings(&mut open, role)?;
+                }
                 open
             }
         };
@@ -104,7 +135,8 @@ impl<'a> TrialConnection<'a> {
     pub(super) fn begin(&mut self) -> Result<(), String> {
         let connection = self.get()?;
         connection.limit(TRIAL_TIME);
-        connection.query(BEGIN).map(drop).map_err(message)
+        connection.query(BEGIN).map_err(message)?;
+        self.limit(STATEMENT_TIME)
     }
 
     /// Ends the transaction and all that was done in it.
@@ -115,8 +147,16 @@ impl<'a> TrialConnection<'a> {
         }
     }
 
-    /// Limits the time of each following statement of the transaction.
+    /// Limits the time of each following statement of the transaction. None is longer than the time that is left for all trials.
     pub(super) fn limit(&mut self, time: Duration) -> Result<(), String> {
+        self.limit = time;
+        self.set_statement_timeout()
+    }
+
+    fn set_statement_timeout(&mut self) -> Result<(), String> {
+        let left_ns = (self.deadline_ns - self.clock.now_ns()).max(0);
+        let time = self.limit.min(Duration::from_nanos(left_ns as u64));
+        // 0 is no limit.
         let ms = time.as_millis().max(1);
         self.query(&format!("SET LOCAL statement_timeout = {ms}"))
             .map(drop)
@@ -144,17 +184,42 @@ impl<'a> TrialConnection<'a> {
         read_plan(&text).map_err(|error| error.explanation().to_owned())
     }
 
+    /// Returns the number of a query's rows and the sum of their hashes, which does not depend on their order.
+    pub(super) fn checksum_rows(&mut self, example: &Example) -> Result<Vec<Row>, String> {
+        let sql = example.sql.trim_end().trim_end_matches(';');
+        let question = format!(
+            "SELECT count(*), sum(pg_catalog.hashtext(answer::text)::bigint) FROM (\n{sql}\n) answer"
+        );
+        self.enter_savepoint()?;
+        let connection = self.get()?;
+        let rows = connection.query_with(&question, &example.types, &example.values());
+        if !connection.is_closed() {
+            connection
+                .query("ROLLBACK TO rehearse_trial")
+                .map_err(message)?;
+        }
+        rows.map_err(message)
+    }
+
+    /// Begins what is rolled back to `rehearse_trial`, as the role of the statement.
+    fn enter_savepoint(&mut self) -> Result<(), String> {
+        self.set_statement_timeout()?;
+        let mut prelude = "SAVEPOINT rehearse_trial".to_owned();
+        if let Some(role) = &self.session.role {
+            prelude.push_str(&format!("; SET LOCAL ROLE {}", quote_identifier(role)));
+        }
+        self.query(&prelude).map(drop)
+    }
+
     fn explain(
         &mut self,
         options: &str,
         example: &Example,
         mode: PlanningMode,
     ) -> Result<String, String> {
+        self.enter_savepoint()?;
         let version = self.version;
         let connection = self.get()?;
-        connection
-            .query("SAVEPOINT rehearse_trial")
-            .map_err(message)?;
         let rows = match mode {
             PlanningMode::Custom => {
                 let question = format!("EXPLAIN ({options}, FORMAT JSON)\n{}", example.sql);
@@ -239,7 +304,7 @@ fn explain_prepared(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use replay::{LoginMap, Target};
+    use replay::Target;
 
     fn example(sql: &str, parameters: &[&str]) -> Example {
         Example {
@@ -263,9 +328,10 @@ mod tests {
     fn closed_connection_fails_one_trial_and_the_next_one_has_another() {
         let (_sandbox, endpoint) = test_support::server().start();
         let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
-        let login = LoginMap::default().login(&target, "", "", "rehearse");
         let dialer = Dialer::new(&target).unwrap();
-        let mut connection = TrialConnection::new(&dialer, &login);
+        let clock = SystemClock::start();
+        let session = TrialSession::of_owner(&target, "postgres");
+        let mut connection = TrialConnection::new(&dialer, session, (&clock, i64::MAX));
         let example = example("SELECT 1", &[]);
         connection.begin().unwrap();
         let end = "SELECT pg_terminate_backend(pg_backend_pid())";
@@ -280,9 +346,10 @@ mod tests {
     fn prepared_statement_is_planned_for_any_values_after_five_plans() {
         let (_sandbox, endpoint) = test_support::server().start();
         let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
-        let login = LoginMap::default().login(&target, "", "", "rehearse");
         let dialer = Dialer::new(&target).unwrap();
-        let mut connection = TrialConnection::new(&dialer, &login);
+        let clock = SystemClock::start();
+        let session = TrialSession::of_owner(&target, "postgres");
+        let mut connection = TrialConnection::new(&dialer, session, (&clock, i64::MAX));
         connection.begin().unwrap();
         connection
             .query("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); ANALYZE t")

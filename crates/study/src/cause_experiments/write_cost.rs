@@ -8,9 +8,9 @@ use plans::MeasuredTimes;
 use sql::Fingerprint;
 
 use super::intervention::Intervention;
-use super::outside_effects::OutsideEffects;
 use super::screen::make_change;
 use super::statement_trial::{PlanningMode, TrialConnection, is_executable};
+use super::trial_place::TrialPlace;
 
 /// Largest number of statements that are measured.
 const WRITES_MAX: usize = 2;
@@ -24,7 +24,7 @@ pub(super) fn measure_writes(
     evidence: &Evidence,
     (intervention, tried): (&Intervention, Fingerprint),
     examples: &HashMap<Fingerprint, Vec<Example>>,
-    outside: &OutsideEffects,
+    place: &mut TrialPlace<'_>,
 ) -> Vec<WriteTrial> {
     let (Form::Sql(text), Some(setup)) = (&intervention.change.form, intervention.setup()) else {
         return Vec::new();
@@ -41,9 +41,11 @@ pub(super) fn measure_writes(
     let mut measured = Vec::new();
     for one in writes {
         let example = examples.get(&one.fingerprint).and_then(|sets| sets.first());
-        let example = example.filter(|one| is_executable(one) && outside.refusal(one).is_none());
+        let example = example.filter(|one| is_executable(one));
         let Some(example) = example else { continue };
-        connection.use_settings(example);
+        if place.enter(connection, example).is_err() {
+            continue;
+        }
         let times = connection
             .begin()
             .and_then(|()| measure(connection, example, &setup));

@@ -3,6 +3,7 @@
 
 mod compilation;
 mod cost_settings;
+mod exclusion;
 mod foreign_keys;
 mod hidden_scans;
 mod indexes;
@@ -30,6 +31,7 @@ pub(super) fn propose_all(
     all.extend(memory::propose(statement));
     all.extend(statistics::propose(statement));
     all.extend(materialization::propose(statement));
+    all.extend(exclusion::propose(statement));
     all.extend(parallelism::propose(statement));
     all.extend(indexes::propose(statement));
     all.extend(hidden_scans::propose(connection, statement));

@@ -4,25 +4,27 @@ use diagnose::{Change, PlanningMode};
 
 use super::super::intervention::{Action, Intervention, MeasuredStatement};
 
-/// Proposes them if the traffic plans for any values, and the plans differ.
-pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Option<Intervention> {
+/// Proposes it if the plan for any values differs. Where that plan is forced, the choice of the server comes first, which is cheaper to plan;
+/// it is by estimated costs, so it may be the same plan.
+pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
     if statement.mode == PlanningMode::Custom || statement.custom.is_empty() {
-        return None;
+        return Vec::new();
     }
-    // The default decides by costs. If it chose the slower plan, only the setting helps.
-    let current = statement.evidence.setting("plan_cache_mode");
-    let value = match current {
-        Some("force_generic_plan") => "auto",
-        _ => "force_custom_plan",
+    let values: &[&str] = match statement.evidence.setting("plan_cache_mode") {
+        Some("force_generic_plan") => &["auto", "force_custom_plan"],
+        _ => &["force_custom_plan"],
     };
-    Some(Intervention {
-        cause: "the prepared statement has a plan for any values, and the plan for its own values is faster".to_owned(),
+    let made = values.iter().map(|value| Intervention {
+        cause: "the generic plan of the prepared statement is slower than a plan for its values"
+            .to_owned(),
         change: Change::setting(
             "plan for the values; better for the role or the session that needs it than for all",
             "plan_cache_mode",
-            value,
+            *value,
         ),
         action: Action::OnExecution,
-        risk: "each execution is planned: short statements that are sent often take longer".to_owned(),
-    })
+        risk: "each execution is planned: short statements that are sent often take longer"
+            .to_owned(),
+    });
+    made.collect()
 }
