@@ -119,7 +119,8 @@ fn proposal(change: &Json) -> Proposal {
 
 /// Lowers the case, and removes what quoting and the default schema add to names.
 fn normalise(text: &str) -> String {
-    let text = text.to_lowercase().replace("public.", "").replace('"', "");
+    let text = text.to_lowercase().replace("public.", "");
+    let text = text.replace(['"', '\\'], "");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,89 +1,79 @@
 //! Estimates, plans and planning.
 
-use super::super::application::{Application, Protocol, Sessions, Step, Value, prepared, query};
+use super::super::application::{
+    Application, Protocol, Sessions, Step, Value, prepared, query, simple,
+};
 use super::super::draw::{Draw, Role};
 use super::super::truth::Truth;
 
-/// A table that was analysed when it was nearly empty.
+/// A table in which half of the rows have a value that the statistics have never seen.
 pub fn stale_statistics(draw: &mut Draw, app: &mut Application) {
-    let (parent, child) = (draw.table(), draw.table());
-    let (state, key, amount) = (
-        draw.column(Role::State),
-        format!("{parent}_id"),
-        draw.column(Role::Amount),
-    );
-    let rows = draw.number(40_000, 70_000);
+    let table = draw.table();
+    let (state, time) = (draw.column(Role::State), draw.column(Role::Time));
+    let rows = draw.number(60_000, 90_000);
     let (columns, values) = draw.filler();
     app.sql(format!(
-        "CREATE TABLE {parent} (id int PRIMARY KEY, {state} text NOT NULL, {columns}) WITH (autovacuum_enabled = off)"
+        "CREATE TABLE {table} (id int PRIMARY KEY, {state} text NOT NULL, {time} timestamptz NOT NULL, {columns}) \
+         WITH (autovacuum_enabled = off)"
     ));
-    app.sql(format!("CREATE INDEX ON {parent} ({state})"));
+    app.sql(format!("CREATE INDEX ON {table} ({state})"));
+    app.sql(format!("CREATE INDEX ON {table} ({time})"));
     let fill = |from: u64, to: u64, value: &str| {
         format!(
-            "INSERT INTO {parent} SELECT i, {value}, {values} FROM generate_series({from}, {to}) i"
+            "INSERT INTO {table} SELECT i, {value}, timestamptz '2026-01-01' + i * interval '1 minute', {values} \
+             FROM generate_series({from}, {to}) i"
         )
     };
     app.sql(fill(1, rows / 2, "'closed'"));
-    app.table(
-        child,
-        &format!("id int PRIMARY KEY, {key} int NOT NULL, {amount} int NOT NULL"),
-        rows,
-        "i, i, i % 100",
-    );
-    app.sql(format!("CREATE INDEX ON {child} ({key})"));
     app.sql("VACUUM ANALYZE");
-    // Half of the table has a value that the statistics have never seen.
     app.sql(fill(rows / 2 + 1, rows, "'open'"));
-    let sql = format!(
-        "SELECT count(*), sum(c.{amount}) FROM {parent} p JOIN {child} c ON c.{key} = p.id WHERE p.{state} = $1"
-    );
+    // The planner expects one row, and sorts all of them; the index on times finds ten at once.
+    let sql =
+        format!("SELECT id, {time} FROM {table} WHERE {state} = $1 ORDER BY {time} DESC LIMIT 10");
     app.sessions.push(Sessions::troubled(
         2,
         40,
         vec![prepared(sql, vec![Value::one_of(&[(1, "open")])])],
     ));
-    app.truth = Truth::new(&[&[&format!("analyze {parent}")]]).leaving(0.7);
+    app.truth = Truth::new(&[&[&format!("analyze {table}")]]);
 }
 
-/// Two columns that say the same, so that the estimate is much too low.
+/// Two columns that nearly exclude each other, so that the planner expects to find the first rows soon in the order of time.
 pub fn correlated_columns(draw: &mut Draw, app: &mut Application) {
-    let (parent, child) = (draw.table(), draw.table());
-    let (one, other, amount) = (
+    let table = draw.table();
+    let (one, other, time) = (
         draw.column(Role::Reference),
         draw.column(Role::State),
-        draw.column(Role::Amount),
+        draw.column(Role::Time),
     );
-    let (rows, groups) = (draw.number(80_000, 120_000), draw.number(20, 40));
-    let key = format!("{parent}_id");
+    let (rows, groups) = (draw.number(80_000, 120_000), draw.number(4, 7));
     let (columns, values) = draw.filler();
     app.table(
-        parent,
-        &format!("id int PRIMARY KEY, {one} int NOT NULL, {other} int NOT NULL, {columns}"),
+        table,
+        &format!(
+            "id int PRIMARY KEY, {one} int NOT NULL, {other} int NOT NULL, {time} timestamptz NOT NULL, {columns}"
+        ),
         rows,
-        &format!("i, i % {groups}, (i % {groups}) * 3, {values}"),
+        // The rare pairs are among the oldest rows.
+        &format!(
+            "i, i % {groups}, CASE WHEN i % 100 = 0 AND i < 3000 THEN (i + 1) % {groups} ELSE i % {groups} END, \
+             now() - interval '1 year' + i * interval '1 minute', {values}"
+        ),
     );
-    app.sql(format!("CREATE INDEX ON {parent} ({one}, {other})"));
-    app.table(
-        child,
-        &format!("id int PRIMARY KEY, {key} int NOT NULL, {amount} int NOT NULL"),
-        rows,
-        &format!("i, 1 + (i * 7919::bigint) % {rows}, i % 100"),
-    );
-    app.sql(format!("CREATE INDEX ON {child} ({key})"));
+    app.sql(format!("CREATE INDEX ON {table} ({one}, {other})"));
+    app.sql(format!("CREATE INDEX ON {table} ({time})"));
     let sql = format!(
-        "SELECT count(*), sum(c.{amount}) FROM {parent} p JOIN {child} c ON c.{key} = p.id \
-         WHERE p.{one} = $1 AND p.{other} = $2"
+        "SELECT id, {time} FROM {table} WHERE {one} = $1 AND {other} = $2 ORDER BY {time} DESC LIMIT 10"
     );
-    let pairs: Vec<(u32, String)> = (0..groups).map(|group| (1, group.to_string())).collect();
-    let steps = pairs.iter().map(|(_, group)| {
-        let other = group.parse::<u64>().unwrap_or(0) * 3;
-        let values =
-            [group.clone(), other.to_string()].map(|text| Value::Weighted(vec![(1, text)]));
-        prepared(sql.clone(), values.to_vec())
+    let pairs = (0..groups).map(|group| {
+        let values = [group, (group + 1) % groups]
+            .map(|value| Value::one_of(&[(1, value.to_string().as_str())]));
+        // A prepared statement would get a generic plan, which is another trouble.
+        simple(sql.clone(), values.to_vec())
     });
     app.sessions
-        .push(Sessions::troubled(2, 60, steps.take(3).collect()));
-    app.truth = Truth::new(&[&["statistics", parent, one, other]]).leaving(0.8);
+        .push(Sessions::troubled(2, 60, pairs.take(3).collect()));
+    app.truth = Truth::new(&[&["statistics", table, one, other]]);
 }
 
 /// A skewed column, and one plan for all values.

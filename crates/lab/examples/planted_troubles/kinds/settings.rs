@@ -48,26 +48,30 @@ pub fn jit(draw: &mut Draw, app: &mut Application) {
     app.truth = Truth::new(&[&["jit|compil"]]);
 }
 
-/// A hash table that does not fit into `work_mem`.
-pub fn hash_spill(draw: &mut Draw, app: &mut Application) {
-    let (table, group, amount, rows) = add_amounts(draw, app, 60_000);
-    let other = draw.table();
+/// A bitmap that does not fit into `work_mem`, so that all rows of its pages are checked again.
+pub fn lossy_bitmap(draw: &mut Draw, app: &mut Application) {
+    let groups = draw.number(30, 50);
+    let (table, group, text) = (
+        draw.table(),
+        draw.column(Role::Reference),
+        draw.column(Role::Text),
+    );
+    let rows = draw.number(150_000, 200_000);
     app.table(
-        other,
-        &format!("{amount} int NOT NULL, name text NOT NULL"),
+        table,
+        &format!("id int PRIMARY KEY, {group} int NOT NULL, {text} text NOT NULL"),
         rows,
-        "(i * 31::bigint) % 100003, md5(i::text)",
+        &format!("i, (i * 7919::bigint) % {groups}, repeat(md5(i::text), 3)"),
     );
-    app.settings.push(("work_mem", "128kB".to_owned()));
-    let sql = format!(
-        "SELECT count(*), max(b.name) FROM {table} a JOIN {other} b ON b.{amount} = a.{amount} WHERE a.{group} > $1"
-    );
+    app.sql(format!("CREATE INDEX ON {table} ({group})"));
+    app.settings.push(("work_mem", "64kB".to_owned()));
+    let sql = format!("SELECT count(*) FROM {table} WHERE {group} = $1 AND {text} LIKE '%0%'");
     app.sessions.push(Sessions::troubled(
         2,
-        150,
-        vec![prepared(sql, vec![Value::number(1, 100)])],
+        60,
+        vec![prepared(sql, vec![Value::number(0, groups)])],
     ));
-    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.9);
+    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.7);
 }
 
 /// Index scans that are thought too costly, although everything is cached.

@@ -89,10 +89,14 @@ pub fn random_keys(draw: &mut Draw, app: &mut Application) {
     let rows = draw.number(100_000, 150_000);
     app.table(
         table,
-        &format!("id uuid PRIMARY KEY, {text} text"),
+        &format!("id uuid NOT NULL, {text} text"),
         rows,
         "md5(i::text)::uuid, 'x' || i",
     );
+    // As many pages as a table of ten times the rows has, so that the rows of the load seldom share one.
+    app.sql(format!(
+        "ALTER TABLE {table} ADD PRIMARY KEY (id) WITH (fillfactor = 10)"
+    ));
     app.sql("CHECKPOINT");
     let sql = format!("INSERT INTO {table} VALUES ($1, 'new')");
     app.sessions.push(Sessions::troubled(
