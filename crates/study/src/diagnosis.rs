@@ -76,7 +76,7 @@ impl DiagnosisInput {
     pub fn read(path: &Path, options: DiagnosisOptions<'_>) -> Result<Self, Failure> {
         match RunReader::open(path) {
             Ok(run) => Self::of_run(path.display().to_string(), &run, options),
-            Err(ArchiveError::WrongKind { .. }) => {
+            Err(ArchiveError::WrongKind { .. } | ArchiveError::OtherKind { .. }) => {
                 let evidence = diagnosis_inputs::read_workload_evidence(&open_workload(path)?)?;
                 Ok(Self::new(path.display().to_string(), evidence, options))
             }

@@ -44,6 +44,17 @@ impl Failure {
 impl From<ArchiveError> for Failure {
     fn from(error: ArchiveError) -> Self {
         match error {
+            ArchiveError::OtherKind {
+                ref path,
+                ref found,
+                ..
+            } => Failure::usage(match command_that_reads(found) {
+                Some(command) => format!(
+                    "{error}; show it with `rehearse {command} {}`",
+                    path.display()
+                ),
+                None => error.to_string(),
+            }),
             ArchiveError::NotFound { .. }
             | ArchiveError::WrongKind { .. }
             | ArchiveError::Exists(_)
@@ -51,6 +62,17 @@ impl From<ArchiveError> for Failure {
             _ => Failure::could_not(error),
         }
     }
+}
+
+/// Returns the command that shows a result of this kind.
+fn command_that_reads(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "workload" => "inspect",
+        "run" => "show",
+        "proof" => "prove",
+        "sweep" => "sweep",
+        _ => return None,
+    })
 }
 
 impl From<sandbox::Error> for Failure {

@@ -10,9 +10,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use connect::login::{Dialer, Login};
+use connect::{Host, hide_password};
 use replay::{Options, Target};
 use run::{PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunStatus};
-use sandbox::Dirs;
+use sandbox::{Dirs, Endpoint};
 use workload::WorkloadReader;
 
 use crate::cache_warming::{open_own_connection, own_login, warm_caches};
@@ -106,13 +107,24 @@ pub fn replay_in_pairs(
 ) -> Result<PairedRuns, Failure> {
     let [before, after] = &request.servers;
     let writes = reader.info().writes > 0 && !request.engine.read_only.is_on();
-    if before == after && is_sandbox(before) {
+    if is_one_sandbox(request)? {
+        let [before, after] = request.servers.each_ref().map(|side| hide_password(side));
+        let sides = match before == after {
+            true => format!("both sides are {before}"),
+            false => format!("{before} and {after} are one server"),
+        };
         return Err(Failure::usage(format!(
-            "both sides are {before}; give two sandboxes, or measure a change in one with `rehearse prove`"
+            "{sides}; give two sandboxes, or measure a change in one with `rehearse prove`"
         )));
+    }
+    if request.restore.is_some() && request.servers.iter().all(|side| is_sandbox(side)) {
+        return Err(Failure::usage(
+            "--restore has no effect on sandboxes, which are restored from a snapshot; leave it out",
+        ));
     }
     let is_unrestored = writes && !request.no_restore && request.restore.is_none();
     if is_unrestored && is_same_database(request, reader)? {
+        let [before, after] = [before, after].map(|side| hide_password(side));
         let sides = match before == after {
             true => format!("both sides are {before}"),
             false => format!("{before} and {after} are one database"),
@@ -355,6 +367,47 @@ fn warm(
     let dialer = Dialer::new(target)?;
     let opened = open_own_connection(&dialer, &login);
     Ok(opened.and_then(|mut connection| warm_caches(&mut connection, true)))
+}
+
+/// Whether both sides are one sandbox, by its name or its address.
+///
+/// # Errors
+/// If there is no sandbox of a name, or a side cannot be read.
+fn is_one_sandbox(request: &PairedReplayRequest) -> Result<bool, Failure> {
+    let dirs = Dirs::from_environment()?;
+    let (mut endpoints, mut targets) = (Vec::new(), Vec::new());
+    for server in &request.servers {
+        match server.strip_prefix(SANDBOX) {
+            Some("") => {
+                return Err(Failure::usage(
+                    "sandbox: names no sandbox; give sandbox:NAME (`rehearse sandbox list` has the names)",
+                ));
+            }
+            Some(name) => endpoints.push(sandbox::find_named(name, &dirs)?.endpoint),
+            None => targets.push(Target::parse(server, |name| std::env::var(name).ok())?),
+        }
+    }
+    Ok(match (&endpoints[..], &targets[..]) {
+        ([one, other], _) => one == other,
+        ([endpoint], [target]) => target
+            .servers
+            .iter()
+            .any(|server| is_address_of(endpoint, server)),
+        _ => false,
+    })
+}
+
+/// Whether an address is that of a sandbox: its socket, or its port of this machine.
+fn is_address_of(endpoint: &Endpoint, server: &connect::Server) -> bool {
+    let is_here = match &server.host {
+        Some(Host::Unix(directory)) => endpoint.socket_dir.as_ref() == Some(directory),
+        Some(Host::Tcp(host)) => {
+            endpoint.host.is_some() && ["localhost", "127.0.0.1"].contains(&host.as_str())
+        }
+        Some(Host::Abstract(_)) => false,
+        None => server.address.is_some_and(|address| address.is_loopback()),
+    };
+    is_here && server.port == endpoint.port
 }
 
 /// Query of the database and the server process. Copies of one cluster share the system identifier, and not the time at

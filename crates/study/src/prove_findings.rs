@@ -84,7 +84,7 @@ pub fn read_input(
             let workload = baseline_run::open_workload_of_run(&run, given)?;
             Ok((DiagnosisInput::of_run(name, &run, options)?, workload))
         }
-        Err(ArchiveError::WrongKind { .. }) => {
+        Err(ArchiveError::WrongKind { .. } | ArchiveError::OtherKind { .. }) => {
             let workload = open_workload(path)?;
             let directory = &request.proof.output;
             make(directory)?;

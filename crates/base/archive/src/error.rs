@@ -63,6 +63,20 @@ pub enum ArchiveError {
         /// Reason why it is not.
         reason: String,
     },
+    /// It is of another kind.
+    #[error(
+        "{path} is not {} {kind}: it is {} {found}",
+        article(kind),
+        article(found)
+    )]
+    OtherKind {
+        /// Path as given.
+        path: PathBuf,
+        /// Expected kind.
+        kind: String,
+        /// Its kind.
+        found: String,
+    },
     /// It was never finished.
     #[error("{}", unfinished(.0))]
     Unfinished(UnfinishedDirectory),

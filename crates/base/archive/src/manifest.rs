@@ -91,6 +91,13 @@ impl Manifest {
         serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
 
+    /// Returns the kind of whatever has a manifest, such as a proof, which is no archive.
+    pub(crate) fn read_kind(directory: &Path) -> Option<String> {
+        let text = read_small_file(&directory.join(MANIFEST), MANIFEST_BYTES_MAX).ok()?;
+        let manifest: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        manifest.get("kind")?.as_str().map(str::to_owned)
+    }
+
     /// Returns the body, decrypted if necessary.
     pub(crate) fn open_body(
         &self,

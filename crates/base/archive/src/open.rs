@@ -66,10 +66,15 @@ impl Archive {
                 "it is a file, and a {kind} is a directory"
             )));
         }
-        let manifest = Manifest::read(path).map_err(foreign)?;
-        if manifest.kind != kind {
-            return Err(foreign(format!("it is a {}", manifest.kind)));
+        let manifest = Manifest::read(path).map_err(foreign);
+        if let Some(found) = Manifest::read_kind(path).filter(|found| *found != kind) {
+            return Err(ArchiveError::OtherKind {
+                path: path.to_owned(),
+                kind: kind.to_owned(),
+                found,
+            });
         }
+        let manifest = manifest?;
         if !manifest.complete {
             return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(
                 path.to_owned(),

@@ -38,7 +38,15 @@ pub fn run(options: &Indexes) -> Result<ExitStatus, Failure> {
             let evidence = diagnosis_inputs::read_run_evidence(&run, QueriedFacts::default())?;
             (workload, Some(evidence))
         }
-        Err(ArchiveError::WrongKind { .. }) => (keys::open_workload(&options.of)?, None),
+        Err(ArchiveError::WrongKind { .. } | ArchiveError::OtherKind { .. }) => {
+            let workload = keys::open_workload(&options.of)?;
+            if options.workload.is_some() {
+                return Err(Failure::usage(
+                    "--workload has no effect when indexes are suggested for a workload; give a run, or leave it out",
+                ));
+            }
+            (workload, None)
+        }
         Err(error) => return Err(error.into()),
     };
     let mut narrator = ProofNarrator::default();

@@ -20,8 +20,13 @@ pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
             terminal::say_line(&format!("{name} is stopped and its data deleted"));
         }
         SandboxAction::Url { name, database } => {
-            let endpoint = ::sandbox::find_named(&name, &places)?.endpoint;
-            terminal::say_line(&endpoint.url_to_show(&database));
+            let named = ::sandbox::find_named(&name, &places)?;
+            if !named.is_running() {
+                terminal::note(&format!(
+                    "{name} is stopped; start it with `rehearse sandbox start {name}`"
+                ));
+            }
+            terminal::say_line(&named.endpoint.url_to_show(&database));
         }
         SandboxAction::List { json } => list(&places, json),
     }
@@ -83,6 +88,7 @@ fn start(name: &str, places: &Dirs) -> Result<(), Failure> {
 }
 
 fn restore(name: &str, places: &Dirs) -> Result<(), Failure> {
+    let is_running = ::sandbox::find_named(name, places)?.is_running();
     match restore_interrupted(::sandbox::open(name, places)?)? {
         true => {
             terminal::say_line(&format!(
@@ -91,7 +97,11 @@ fn restore(name: &str, places: &Dirs) -> Result<(), Failure> {
             Ok(())
         }
         false => Err(Failure::usage(format!(
-            "there is nothing to restore in {name}: no sweep, proof or diagnosis was interrupted on it"
+            "there is nothing to restore in {name}: no sweep, proof or diagnosis was interrupted on it{}",
+            match is_running {
+                true => String::new(),
+                false => format!("; start it with `rehearse sandbox start {name}`"),
+            }
         ))),
     }
 }

@@ -28,6 +28,11 @@ pub fn run(options: &options::Show) -> Result<ExitStatus, Failure> {
 pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
     if reader.info().is_observation() {
+        if literals == Literals::Shown {
+            return Err(Failure::usage(
+                "--show-literals has no effect on an observation, which has no messages of statements; leave it out",
+            ));
+        }
         let profile = reader.profile()?;
         if let Some(profile) = profile.as_ref().filter(|_| !json) {
             terminal::say_line(&describe_profile(name, profile.info()));

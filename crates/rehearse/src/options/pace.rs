@@ -25,7 +25,11 @@ pub struct PaceArgs {
     pub think_time: Option<Factor>,
     /// Keep this order: that of each session, or with `commit` also of the commits that a
     /// statement followed in the capture, in any session.
-    #[arg(long, value_name = "session|commit", default_value = "session")]
+    #[arg(
+        long,
+        value_name = "session|commit|dependencies|global",
+        default_value = "session"
+    )]
     pub order: ReplayOrder,
     /// Shorten periods without traffic to this much captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]

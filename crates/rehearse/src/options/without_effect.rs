@@ -1,100 +1,290 @@
 //! Refuses options that have no effect together with the others, which the parser cannot know: a result that is only shown
-//! again, or a diagnosis without a server or a proof.
+//! again, an option of a part of the command that is not requested, or a dry run.
 
 use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
+use clock::Speed;
 use study::proof::ProofJournal;
 use study::sweep::SweepJournal;
 
-use super::Program;
+use super::{Format, Program, SettingsFormat};
 
 /// Options of every command.
 const GLOBAL: [&str; 3] = ["log_format", "log_level", "key"];
-/// Options of a diagnosis that only its proofs use.
-const OF_PROOFS: [&str; 12] = [
-    "sandbox",
-    "as_user",
-    "as_database",
-    "statement_timeout",
-    "workers",
-    "goal",
-    "margin",
-    "time_budget",
-    "blocks",
-    "noise_runs",
-    "seed",
-    "speed",
+
+/// A combination of options, and the ones that have no effect in it.
+struct Rule {
+    /// Command, with its subcommand.
+    command: &'static str,
+    applies: fn(&Given) -> bool,
+    without_effect: Options,
+    /// Rest of the sentence "--option has no effect …": the reason and the remedy.
+    reason: &'static str,
+}
+
+enum Options {
+    These(&'static [&'static str]),
+    AllBut(&'static [&'static str]),
+}
+use Options::{AllBut, These};
+
+const RULES: &[Rule] = &[
+    Rule {
+        command: "capture log",
+        applies: |given| given.has("dry_run"),
+        without_effect: These(&["encrypt"]),
+        reason: "with --dry-run, which writes no workload; leave one of them out",
+    },
+    Rule {
+        command: "capture log",
+        applies: |given| {
+            given.is("format", &Format::Csv)
+                || given.is("format", &Format::Json)
+                || given.is("format", &Format::Cnpg)
+        },
+        without_effect: These(&["prefix"]),
+        reason: "with this --format, whose records have no log_line_prefix; leave one of them out",
+    },
+    Rule {
+        command: "capture pcap",
+        applies: |given| given.has("dry_run"),
+        without_effect: These(&["encrypt", "checksum_results"]),
+        reason: "with --dry-run, which writes no workload; leave one of them out",
+    },
+    Rule {
+        command: "capture proxy",
+        applies: |given| !given.has("admin_listen"),
+        without_effect: These(&["admin_token_file", "allow_host"]),
+        reason: "without --admin-listen; add it, or leave the option out",
+    },
+    Rule {
+        command: "capture proxy",
+        applies: |given| given.has("tls_required"),
+        without_effect: These(&["without_io_uring"]),
+        reason: "with --tls-required, since connections with TLS never use io_uring; leave one of them out",
+    },
+    Rule {
+        command: "capture settings",
+        applies: |given| given.is("format", &SettingsFormat::Json),
+        without_effect: These(&["undo"]),
+        reason: "with --format json, which has the commands for both; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.has("dry_run"),
+        without_effect: These(&[
+            "metrics",
+            "ui",
+            "allow_host",
+            "observe",
+            "no_statement_statistics",
+            "sample_rate",
+            "custom_query",
+            "profile",
+            "profile_frequency",
+            "profile_no_task_clock",
+            "no_facts",
+            "explain",
+            "show_literals",
+        ]),
+        reason: "with --dry-run, which sends no statement; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.has("metrics") && !given.has("ui"),
+        without_effect: These(&["allow_host"]),
+        reason: "without --metrics or --ui; add one, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.has("observe"),
+        without_effect: These(&["sample_rate"]),
+        reason: "without --observe; add it, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.has("profile"),
+        without_effect: These(&["profile_frequency", "profile_no_task_clock"]),
+        reason: "without --profile; add it, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.has("copies"),
+        without_effect: These(&["copy_delay"]),
+        reason: "without --copies; add it, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.is("speed", &Speed::Max),
+        without_effect: These(&["spin_us"]),
+        reason: "with --speed max, at which no statement waits for its time; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.is("speed", &Speed::Max),
+        without_effect: These(&["without_io_uring"]),
+        reason: "without --speed max, since only a replay at full speed uses io_uring; add it, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.has("read_only_role"),
+        without_effect: These(&["read_only"]),
+        reason: "with --read-only-role, which allows less; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.has("read_only") || given.has("read_only_role"),
+        without_effect: These(&["restore", "no_restore"]),
+        reason: "on a read-only replay, which leaves nothing to restore; leave one of them out",
+    },
+    Rule {
+        command: "prove",
+        applies: |given| given.is_result("workload", ProofJournal::is_at),
+        without_effect: AllBut(&["workload", "json", "show_literals"]),
+        reason: "when a finished proof is shown; give a workload to prove something, or leave it out",
+    },
+    Rule {
+        command: "indexes",
+        applies: |given| given.is_result("of", ProofJournal::is_at),
+        without_effect: AllBut(&["of", "json", "show_literals"]),
+        reason: "when a finished proof is shown; give a workload to measure indexes, or leave it out",
+    },
+    Rule {
+        command: "sweep",
+        applies: |given| given.is_result("workload", SweepJournal::is_at),
+        without_effect: AllBut(&["workload", "json"]),
+        reason: "when a finished sweep is shown; give a workload to measure something, or leave it out",
+    },
+    Rule {
+        command: "sweep",
+        applies: |given| !given.has("script"),
+        without_effect: These(&["pgbench_scale"]),
+        reason: "without --script; add it, or leave the option out",
+    },
+    Rule {
+        command: "compare",
+        applies: |given| given.has("dry_run"),
+        without_effect: AllBut(&[
+            "runs", "before", "after", "noise", "dry_run", "fail_on", "json",
+        ]),
+        reason: "with --dry-run, which only checks --fail-on; leave one of them out",
+    },
+    Rule {
+        command: "diagnose",
+        applies: |given| given.has("thresholds"),
+        without_effect: AllBut(&["thresholds", "threshold", "json"]),
+        reason: "with --thresholds, which diagnoses nothing; leave one of them out",
+    },
+    Rule {
+        command: "diagnose",
+        applies: |given| !given.has("prove"),
+        without_effect: These(&[
+            "sandbox",
+            "as_user",
+            "as_database",
+            "statement_timeout",
+            "workers",
+            "goal",
+            "margin",
+            "time_budget",
+            "blocks",
+            "noise_runs",
+            "seed",
+            "speed",
+        ]),
+        reason: "without --prove; add it, or leave the option out",
+    },
+    Rule {
+        command: "diagnose",
+        applies: |given| !given.has("target"),
+        without_effect: These(&[
+            "duration",
+            "sample_rate",
+            "custom_query",
+            "custom_query_every",
+        ]),
+        reason: "without --target; give a server to observe, or leave the option out",
+    },
 ];
-/// Options of a diagnosis that only the observation of a server uses.
-const OF_OBSERVATION: [&str; 4] = [
-    "duration",
-    "sample_rate",
-    "custom_query",
-    "custom_query_every",
-];
+
+/// Options of a command line.
+struct Given<'m> {
+    /// Command, with its subcommand.
+    command: String,
+    matches: &'m ArgMatches,
+}
+
+impl<'m> Given<'m> {
+    fn of(program: &'m ArgMatches) -> Self {
+        let (mut command, mut matches) = (String::new(), program);
+        while let Some((name, inner)) = matches.subcommand() {
+            if !command.is_empty() {
+                command.push(' ');
+            }
+            command.push_str(name);
+            matches = inner;
+        }
+        Given { command, matches }
+    }
+
+    /// Whether the user typed this option. A variable of the environment may be set for other commands.
+    fn has(&self, id: &str) -> bool {
+        self.matches.try_contains_id(id).unwrap_or(false)
+            && self.matches.value_source(id) == Some(ValueSource::CommandLine)
+    }
+
+    /// Whether an option has this value.
+    fn is<T: PartialEq + Clone + Send + Sync + 'static>(&self, id: &str, value: &T) -> bool {
+        matches!(self.matches.try_get_one::<T>(id), Ok(Some(given)) if given == value)
+    }
+
+    fn is_result(&self, id: &str, is_at: fn(&Path) -> bool) -> bool {
+        let path = self.matches.try_get_one::<std::path::PathBuf>(id);
+        path.ok().flatten().is_some_and(|path| is_at(path))
+    }
+
+    /// Returns the first given option that is not one of these, as it is typed.
+    fn first_but(&self, kept: &[&str]) -> Option<String> {
+        let program = Program::command();
+        let names = self.command.split(' ');
+        let command = names.fold(Some(&program), |command, name| {
+            command?.find_subcommand(name)
+        });
+        let other = command?.get_arguments().find(|argument| {
+            let id = argument.get_id().as_str();
+            self.has(id) && !kept.contains(&id) && !GLOBAL.contains(&id)
+        })?;
+        Some(match other.get_long() {
+            Some(long) => format!("--{long}"),
+            None => other.get_id().to_string(),
+        })
+    }
+
+    /// Returns the option of a rule that has no effect.
+    fn first_without_effect(&self, options: &Options) -> Option<String> {
+        match options {
+            These(ids) => {
+                let first = ids.iter().find(|id| self.has(id));
+                first.map(|id| format!("--{}", id.replace('_', "-")))
+            }
+            AllBut(kept) => self.first_but(kept),
+        }
+    }
+}
 
 /// Describes an option that has no effect with the others; `None` if all have one.
 pub fn find_without_effect(matches: &ArgMatches) -> Option<String> {
-    let (command, given) = matches.subcommand()?;
-    let is_given = |id: &str| {
-        given.try_contains_id(id).unwrap_or(false)
-            && given.value_source(id) == Some(ValueSource::CommandLine)
-    };
-    let path = |id: &str| given.try_get_one::<std::path::PathBuf>(id).ok().flatten();
-    let is_result = |is_at: fn(&Path) -> bool| path("workload").is_some_and(|path| is_at(path));
-    let others = |kept: &[&str]| {
-        let program = Program::command();
-        let arguments = program.find_subcommand(command).into_iter();
-        let mut ids = arguments.flat_map(|command| command.get_arguments());
-        let other = ids.find(|argument| {
-            let id = argument.get_id().as_str();
-            is_given(id) && !kept.contains(&id) && !GLOBAL.contains(&id)
-        });
-        other.map(|argument| match argument.get_long() {
-            Some(long) => format!("--{long}"),
-            None => argument.get_id().to_string(),
-        })
-    };
-    let first_of = |ids: &[&str]| {
-        let first = ids.iter().find(|id| is_given(id));
-        first.map(|id| format!("--{}", id.replace('_', "-")))
-    };
-    let (option, reason) = match command {
-        "prove" if is_result(ProofJournal::is_at) => (
-            others(&["workload", "json", "show_literals"]),
-            "when a finished proof is shown; give a workload to prove something, or leave it out",
-        ),
-        "sweep" if is_result(SweepJournal::is_at) => (
-            others(&["workload", "json"]),
-            "when a finished sweep is shown; give a workload to measure something, or leave it out",
-        ),
-        "sweep" if !is_given("script") => (
-            first_of(&["pgbench_scale"]),
-            "without --script; add it, or leave the option out",
-        ),
-        "compare" if is_given("dry_run") => (
-            others(&[
-                "runs", "before", "after", "noise", "dry_run", "fail_on", "json",
-            ]),
-            "with --dry-run, which only checks --fail-on; leave one of them out",
-        ),
-        "diagnose" if is_given("thresholds") => (
-            others(&["thresholds", "threshold", "json"]),
-            "with --thresholds, which diagnoses nothing; leave one of them out",
-        ),
-        "diagnose" if !is_given("prove") && first_of(&OF_PROOFS).is_some() => (
-            first_of(&OF_PROOFS),
-            "without --prove; add it, or leave the option out",
-        ),
-        "diagnose" if !is_given("target") => (
-            first_of(&OF_OBSERVATION),
-            "without --target; give a server to observe, or leave the option out",
-        ),
-        _ => return None,
-    };
-    Some(format!("{} has no effect {reason}", option?))
+    let given = Given::of(matches);
+    let mut rules = RULES.iter();
+    rules.find_map(|rule| {
+        if rule.command != given.command || !(rule.applies)(&given) {
+            return None;
+        }
+        let option = given.first_without_effect(&rule.without_effect)?;
+        Some(format!("{option} has no effect {}", rule.reason))
+    })
 }
 
 #[cfg(test)]
@@ -127,6 +317,10 @@ mod tests {
                 &["compare", "a.run", "b.run", "--dry-run", "--html", "x"],
                 "--html",
             ),
+            (
+                &["capture", "settings", "--format", "json", "--undo"],
+                "--undo",
+            ),
         ] {
             let told = found(arguments);
             let names = |told: &String| told.starts_with(&format!("{option} has no effect"));
@@ -156,6 +350,90 @@ mod tests {
         }
     }
 
+    /// Splits a command line at blanks.
+    fn told(line: &str) -> Option<String> {
+        found(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn option_without_effect_in_a_capture_is_named() {
+        for (line, option) in [
+            ("log a --dry-run --encrypt age1x", "--encrypt"),
+            ("log a -o a.workload --format csv --prefix %m", "--prefix"),
+            (
+                "pcap a --dry-run --checksum-results rows",
+                "--checksum-results",
+            ),
+            (
+                "proxy --listen 0 --upstream h -o a --allow-host h",
+                "--allow-host",
+            ),
+            (
+                "proxy --listen 0 --upstream h -o a --admin-token-file f",
+                "--admin-token-file",
+            ),
+            (
+                "proxy --listen 0 --upstream h -o a --tls-cert c --tls-key k --tls-required --without-io-uring",
+                "--without-io-uring",
+            ),
+        ] {
+            let told = told(&format!("capture {line}")).unwrap_or_default();
+            assert!(
+                told.starts_with(&format!("{option} has no effect")),
+                "{line}: {told}"
+            );
+        }
+        for line in [
+            "log a -o a.workload --format stderr --prefix %m",
+            "log a --dry-run --mask random",
+            "proxy --listen 0 --upstream h -o a --admin-listen 0 --allow-host h --admin-token-file f",
+            "settings --format sql --undo",
+        ] {
+            assert_eq!(told(&format!("capture {line}")), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn option_without_effect_in_a_replay_is_named() {
+        for (line, option) in [
+            ("--dry-run --metrics 0", "--metrics"),
+            ("--dry-run --observe", "--observe"),
+            ("-o a.run --allow-host h", "--allow-host"),
+            ("-o a.run --sample-rate 5", "--sample-rate"),
+            ("-o a.run --profile-frequency 5", "--profile-frequency"),
+            (
+                "-o a.run --profile-no-task-clock",
+                "--profile-no-task-clock",
+            ),
+            ("-o a.run --copy-delay 1s", "--copy-delay"),
+            ("-o a.run --speed max --spin-us 5", "--spin-us"),
+            ("-o a.run --without-io-uring", "--without-io-uring"),
+            ("-o a.run --read-only --read-only-role r", "--read-only"),
+            ("-o a --against h --read-only --no-restore", "--no-restore"),
+        ] {
+            let told = told(&format!("replay a.workload --target h {line}")).unwrap_or_default();
+            assert!(
+                told.starts_with(&format!("{option} has no effect")),
+                "{line}: {told}"
+            );
+        }
+        for line in [
+            "--dry-run -o a.run --speed max --json",
+            "-o a.run --metrics 0 --allow-host h",
+            "-o a.run --observe --sample-rate 5",
+            "-o a.run --profile --profile-frequency 5",
+            "-o a.run --copies 2x --copy-delay 1s",
+            "-o a.run --speed max --without-io-uring",
+            "-o a.run --spin-us 5",
+        ] {
+            assert_eq!(
+                told(&format!("replay a.workload --target h {line}")),
+                None,
+                "{line}"
+            );
+        }
+    }
+
     #[test]
     fn result_that_is_shown_again_takes_no_options_of_measuring() {
         let directory = tempfile::tempdir().unwrap();
@@ -169,6 +447,9 @@ mod tests {
         let told = found(&["prove", proof, "--set", "a=b"]).unwrap();
         assert!(told.starts_with("--set has no effect"), "{told}");
         assert_eq!(found(&["prove", proof, "--json"]), None);
+        let told = found(&["indexes", proof, "--max-candidates", "2"]).unwrap();
+        assert!(told.starts_with("--max-candidates has no effect"), "{told}");
+        assert_eq!(found(&["indexes", proof, "--show-literals"]), None);
         let told = found(&["sweep", sweep, "--trials", "4"]).unwrap();
         assert!(told.starts_with("--trials has no effect"), "{told}");
         assert_eq!(found(&["sweep", sweep]), None);

@@ -9,6 +9,9 @@ pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
             return url(rest);
         }
     }
+    if given.starts_with("sandbox:") {
+        return Err(SANDBOX.to_owned());
+    }
     // The value of a pair may contain an address.
     let scheme = given.split_once("://").map(|(scheme, _)| scheme);
     if scheme.is_some_and(|scheme| !scheme.contains(['=', ' ', '\''])) {
@@ -19,6 +22,9 @@ pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Reason why a URL is refused whose password probably has a special character.
 pub(super) const UNESCAPED: &str = "it has a '/' or '?' before its last '@'; in a password write %2F and %3F, otherwise %40 for '@'";
+
+/// Reason why the name of a private server is refused.
+const SANDBOX: &str = "only --against takes sandbox:NAME; elsewhere pass --target \"$(rehearse sandbox url NAME)\", or --sandbox NAME to commands that have it";
 
 const SECOND_QUERY: &str =
     "it has a second '?'; write '&' between parameters, and %3F for a '?' in a value";
@@ -183,6 +189,7 @@ pub fn hide_password(given: &str) -> String {
     let named = secrets.iter().filter_map(|name| lower.find(name)).min();
     match named {
         Some(at) => format!("{scheme}{}password=…", hide_user_info(&rest[..at])),
+        None if scheme.is_empty() => hide_loose_password(rest),
         None => scheme + &hide_user_info(rest),
     }
 }
@@ -198,12 +205,31 @@ pub(super) fn hide_in_path(path: &Path) -> String {
 
 /// Returns whether a value has `password=…` in it: a backslash or quotes made the next parameter a part of it.
 pub(super) fn gives_password(value: &str) -> bool {
+    if value.contains("://") && hide_password(value) != value {
+        return true;
+    }
     let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
     value.split('=').rev().skip(1).any(|before| {
         let name = before.trim_end();
         let name = &name[name.trim_end_matches(is_name).len()..];
         hide_password(name) != name
     })
+}
+
+/// Hides what may be a password in a text without a scheme: after the first `:` or `/` before an `@`, and after an option
+/// of a command (`psql -W x`).
+fn hide_loose_password(text: &str) -> String {
+    let hidden = hide_user_info(text);
+    if let Some((user, host)) = hidden.rsplit_once('@')
+        && let Some((user, _)) = user.split_once('/')
+        && !user.contains('=')
+    {
+        return format!("{user}/…@{host}");
+    }
+    match hidden.find(" -") {
+        Some(at) if !hidden.contains('=') => format!("{} …", &hidden[..at]),
+        _ => hidden,
+    }
 }
 
 /// Hides what stands between the first `:` and the last `@`; without an `@`, what follows the first `:` and is no
@@ -269,6 +295,9 @@ mod tests {
     #[test]
     fn password_before_a_url_is_hidden() {
         for (given, shown) in [
+            ("u/S3cret@h:5432/d", "u/…@h:5432/d"),
+            ("psql -h h -W S3cret", "psql …"),
+            ("host=/a/b user=c@d", "host=/a/b user=c@d"),
             ("password='x' application_name=http://a", "password=…"),
             ("host=h password=x options=a://b", "host=h password=…"),
             (

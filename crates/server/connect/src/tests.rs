@@ -253,6 +253,9 @@ fn password_that_became_part_of_another_value_is_refused_and_not_shown() {
         r"passfile=/x\ password=S3cret",
         "postgres://h%20password=S3cret/d",
         "postgres://h?host=/x%20password=S3cret",
+        "host=h;password=S3cret",
+        "host=h,password=S3cret",
+        "dbname=postgres://u:S3cret@h/d",
     ] {
         let error = Target::parse(given, |_| None).unwrap_err().to_string();
         assert!(!error.contains("S3cret"), "{error}");
@@ -264,4 +267,12 @@ fn password_that_became_part_of_another_value_is_refused_and_not_shown() {
     ] {
         assert!(Target::parse(given, |_| None).is_ok(), "{given}");
     }
+}
+
+#[test]
+fn name_of_a_private_server_is_refused_with_its_url() {
+    let error = Target::parse("sandbox:a", |_| None)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("rehearse sandbox url NAME"), "{error}");
 }

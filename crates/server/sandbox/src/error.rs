@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A named directory has no server.
     #[error(
-        "{} holds no PostgreSQL server: give the directory that holds `postgres` and `initdb`, or the one whose `bin` does (--postgres DIR)",
+        "{} holds no PostgreSQL server: give the directory that holds `postgres` and `initdb`, or the one whose `bin` does (--postgres DIR); a version is given with --postgres-version",
         dir.display()
     )]
     NotAnInstallation {
@@ -146,6 +146,14 @@ pub enum Error {
         /// Data directory.
         data: PathBuf,
         /// Its standard error.
+        said: String,
+    },
+    /// The server ended instead of starting, because of a setting.
+    #[error("PostgreSQL {version} refuses a setting: {said}; correct its name or value")]
+    RefusedSetting {
+        /// Version of the server.
+        version: String,
+        /// The server's message.
         said: String,
     },
     /// The server ended instead of starting.

@@ -151,7 +151,10 @@ pub(crate) fn reserve(name: &str, places: &Dirs) -> Result<File> {
                     taken.version, taken.endpoint.port
                 )
             } else {
-                format!("PostgreSQL {}, stopped", taken.version)
+                format!(
+                    "PostgreSQL {}, stopped; `rehearse sandbox start {name}` starts it",
+                    taken.version
+                )
             },
         }),
     }

@@ -222,6 +222,12 @@ impl Start {
         {
             return Failure::Port;
         }
+        if let Some(said) = refused_setting(&said) {
+            return Failure::Other(Error::RefusedSetting {
+                version: version.to_owned(),
+                said: said.to_owned(),
+            });
+        }
         Failure::Other(Error::Start {
             version: version.to_owned(),
             ended: status.to_string(),
@@ -245,6 +251,22 @@ impl Start {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
     }
+}
+
+/// Phrases of the server's messages about settings (`src/backend/utils/misc/guc.c`).
+const REFUSALS: [&str; 4] = [
+    "unrecognized configuration parameter",
+    "invalid value for parameter",
+    "is outside the valid range for parameter",
+    "\" requires a ",
+];
+
+/// Returns the server's message about a setting that it refuses, without the file that sets it.
+fn refused_setting(log: &str) -> Option<&str> {
+    let is_refusal = |line: &&str| REFUSALS.iter().any(|phrase| line.contains(phrase));
+    let line = log.lines().find(is_refusal)?;
+    let (_, message) = line.split_once(":  ")?;
+    message.split(" in file ").next()
 }
 
 /// Ends a server by SIGQUIT, which also ends its children.

@@ -208,8 +208,17 @@ fn a_server_that_does_not_start_says_why() {
     let options = with_settings(&[("shared_buffers", "a lot")]);
     let mut sandbox = Sandbox::create(&server(17), options, &places).unwrap();
     let error = sandbox.start().unwrap_err();
-    assert!(matches!(error, Error::Start { .. }), "{error}");
+    assert!(matches!(error, Error::RefusedSetting { .. }), "{error}");
     assert!(error.to_string().contains("shared_buffers"), "{error}");
+    for (name, value) in [("wrk_mem", "1MB"), ("work_mem", "1kB"), ("jit", "maybe")] {
+        sandbox
+            .set(vec![(name.to_owned(), value.to_owned())])
+            .unwrap();
+        let error = sandbox.start().unwrap_err().to_string();
+        assert!(error.contains("refuses a setting: "), "{error}");
+        assert!(error.contains(&format!("\"{name}\"")), "{error}");
+        assert!(!error.contains("in file"), "{error}");
+    }
     // And it can be mended.
     sandbox.set(Vec::new()).unwrap();
     sandbox.start().unwrap();
