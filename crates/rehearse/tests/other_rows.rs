@@ -290,7 +290,9 @@ fn replay_of_masked_workload_keeps_no_rows() {
         .join("masked.workload")
         .display()
         .to_string();
-    succeeds(&["mask", "workload", &workload, "-o", &masked, "--mask", "random"]);
+    succeeds(&[
+        "mask", "workload", &workload, "-o", &masked, "--mask", "random",
+    ]);
     let (_one, endpoint) = server("");
     let kept = |workload: &str, name: &str| {
         let run = replay_with(workload, &endpoint, name, "columns");

@@ -9,11 +9,22 @@ const RISK: &str = "it changes the plans of all statements: prove it on the whol
 
 /// Proposes them for scans of whole tables and of bitmaps.
 pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
+    // A join takes time by the rows that a scan gives it.
+    let mut joins = 0.0;
+    statement.plan().root.each(&mut |node: &PlanNode, _| {
+        if node.is_join() {
+            joins += statement.node_share(&node.label());
+        }
+    });
+    let least = match joins >= EXPENSIVE {
+        true => EXPENSIVE / 10.0,
+        false => EXPENSIVE,
+    };
     let mut is_expensive = false;
     statement.plan().root.each(&mut |node: &PlanNode, _| {
         let reads_all = matches!(node.kind.as_str(), "Seq Scan" | "Bitmap Heap Scan")
             || node.kind == "Index Only Scan";
-        is_expensive |= reads_all && statement.scan_share(node) >= EXPENSIVE;
+        is_expensive |= reads_all && statement.scan_share(node) >= least;
     });
     if !is_expensive {
         return Vec::new();
