@@ -22,7 +22,7 @@ const FELL_BEHIND_NS: i64 = 2_000_000_000;
 
 /// Share of the machine's time from which others are a disturbance. What uses all of the machine takes 1 / (1 − 0.33) = 1.5
 /// times as long then, as much as a statement must to be a cause by its median.
-const OTHERS_HIGH: f64 = 0.33;
+pub(crate) const OTHERS_HIGH: f64 = 0.33;
 /// Share of the time from which stealing or throttling is one. It makes times 1 / (1 − 0.05) = 1.05 times as long on
 /// average, half of the default margin, and comes in bursts.
 const LOST_HIGH: f64 = 0.05;
@@ -290,6 +290,11 @@ pub(crate) fn lost_share(side: &[RunStats]) -> Option<f64> {
     };
     let shares: Vec<f64> = side.iter().map(share).collect::<Option<_>>()?;
     Some(shares.iter().sum::<f64>() / shares.len() as f64)
+}
+
+/// Returns the share of the machine that the runs after did not have, minus that of the runs before.
+pub(crate) fn lost_more(before: &[RunStats], after: &[RunStats]) -> Option<f64> {
+    Some(lost_share(after)? - lost_share(before)?)
 }
 
 fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {

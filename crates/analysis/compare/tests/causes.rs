@@ -460,3 +460,38 @@ fn busier_machine_leaves_a_slower_run_unproven_and_says_so() {
     );
     assert!(unknown.has_regression(), "{:?}", unknown.verdict);
 }
+
+#[test]
+fn whole_run_is_no_regression_if_clients_waited_on_a_busy_machine_and_execution_times_are_equal() {
+    let side = |seeds: [u64; 3], client_ns: f64, others: f64| {
+        seeds.map(|seed| Server {
+            seed,
+            client_ns,
+            others: Some(others),
+            ..Server::default()
+        })
+    };
+    let judged = |others| {
+        let before = side([1, 2, 3], 1e4, others);
+        compared(&before, &side([4, 5, 6], 6e6, others)).verdict
+    };
+    // On a machine of its own, the clients' times are the server's, or the network's.
+    assert!(
+        matches!(
+            judged(0.05),
+            Verdict::Regression {
+                causes: 0,
+                overall: true,
+                ..
+            }
+        ),
+        "{:?}",
+        judged(0.05)
+    );
+    let reason = InconclusiveReason::RunAsAWhole;
+    assert!(
+        matches!(judged(0.6), Verdict::Inconclusive { reason: found, .. } if found == reason),
+        "{:?}",
+        judged(0.6)
+    );
+}

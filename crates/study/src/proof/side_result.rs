@@ -205,7 +205,7 @@ impl ProofJournal {
                 let support =
                     support_by_work(goal, effect.ratio, &work, processor.as_ref(), margin);
                 let is_inconclusive = !goal.is_work()
-                    && support != WorkSupport::Supported
+                    && support == WorkSupport::Unsupported
                     && self.has_disturbed_run(side, at);
                 let verdict = match is_inconclusive {
                     true => Verdict::NotProven,

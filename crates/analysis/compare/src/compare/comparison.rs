@@ -98,6 +98,9 @@ pub struct Comparison {
     /// Share of the machine that others used, or that was stolen, after minus before; `null` if a run does not
     /// know it.
     pub machine_lost: Option<f64>,
+    /// Whether others used a third of the machine or more after, so that clients waited for its processors.
+    #[serde(skip)]
+    pub(crate) is_machine_busy: bool,
     /// Facts about the runs before.
     pub before: SideFacts,
     /// Facts about the runs after.

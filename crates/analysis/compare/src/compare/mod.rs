@@ -32,7 +32,7 @@ use crate::run_stats::RunStats;
 use crate::slowest::slowest;
 use crate::statement_role::{StatementRole, statement_roles};
 use crate::statement_stats::{OutcomeCounts, StatementStats};
-use crate::warning::{lost_share, warnings};
+use crate::warning::{OTHERS_HIGH, lost_more, lost_share, warnings};
 use crate::work::{WorkComparison, WorkPerCall};
 pub use comparison::{
     CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison,
@@ -135,9 +135,8 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         over_time: facts::over_time(&before, &after, used),
         statements,
         errors: changes(&before, &after, options.literals),
-        machine_lost: lost_share(&after)
-            .zip(lost_share(&before))
-            .map(|(after, before)| after - before),
+        machine_lost: lost_more(&before, &after),
+        is_machine_busy: lost_share(&after).is_some_and(|lost| lost >= OTHERS_HIGH),
         rows: compare_rows(&before, &after),
         warnings: warnings(&before, &after),
         conditions: Vec::new(),

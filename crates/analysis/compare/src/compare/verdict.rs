@@ -70,7 +70,11 @@ impl Comparison {
         let is_machine_busier = self
             .machine_lost
             .is_some_and(|more| more >= MACHINE_LOST_MORE);
-        if causes > 0 || errors > 0 || (overall && self.can_prove_overall() && !is_machine_busier) {
+        let is_overall_proven = overall
+            && self.can_prove_overall()
+            && !is_machine_busier
+            && !self.is_overall_contradicted();
+        if causes > 0 || errors > 0 || is_overall_proven {
             return Verdict::Regression {
                 causes,
                 along,
@@ -128,6 +132,14 @@ impl Comparison {
         let fewest = self.before.runs.len().min(self.after.runs.len());
         let given = |noise: &Noise| noise.source == NoiseSource::Given;
         fewest >= OVERALL_RUNS_MIN || self.noise.as_ref().is_some_and(given)
+    }
+
+    /// Whether the servers' execution times contradict that the run as a whole got slower. On a machine that others use,
+    /// clients wait for its processors, and a hump of the load may meet the runs of one side.
+    fn is_overall_contradicted(&self) -> bool {
+        let is_as_before = |common: &CommonChange| common.factor() < 1.0 + self.margin;
+        let is_server_known = self.statements.iter().any(|one| one.work.is_some());
+        self.is_machine_busy && is_server_known && self.common.as_ref().is_some_and(is_as_before)
     }
 
     /// Whether all statements together got noticeably slower. Both sides must have executed about the same.
