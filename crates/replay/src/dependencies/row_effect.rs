@@ -6,7 +6,7 @@ use workload::{Event, Sqlstate};
 /// A row with this key exists already (PostgreSQL documentation, appendix A).
 const UNIQUE_VIOLATION: Sqlstate = Sqlstate(*b"23505");
 
-/// What a statement did to a row, and so whether the row was there.
+/// Effect of a statement on a row, which tells whether the row was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEffect {
     /// It added the row, so the row was not there.
