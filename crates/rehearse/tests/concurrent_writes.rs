@@ -111,6 +111,12 @@ fn values_of_other_sessions_and_sequences_are_followed() {
                 "INSERT INTO items (order_id, no, product_id, pieces) VALUES ({id}, 2, {product}, 1)"
             );
             shop.batch_execute(&named).unwrap();
+            // Several rows of one result.
+            let two = "INSERT INTO orders (customer) VALUES ($1), ($2) RETURNING id";
+            let ids = shop.query(two, &[&(n + 100), &(n + 200)]).unwrap();
+            let second: i64 = ids[1].get(0);
+            let cancel = "UPDATE orders SET customer = -n.c FROM (SELECT 200 AS c) n WHERE id = $1";
+            assert_eq!(worker.execute(cancel, &[&second]).unwrap(), 1);
             let remove = format!("DELETE FROM items WHERE order_id = {id} AND no = 2; {named}");
             assert!(shop.batch_execute(&remove).is_ok());
         }
@@ -138,6 +144,13 @@ fn values_of_other_sessions_and_sequences_are_followed() {
         "SELECT count(*) FROM orders o JOIN payments p ON p.id = o.payment AND p.order_id = o.id";
     let paid: i64 = connect(&target).query_one(paid, &[]).unwrap().get(0);
     assert_eq!(paid, 20);
+    let cancelled = "SELECT count(*) FILTER (WHERE customer = -200), count(*) FILTER (WHERE customer BETWEEN 100 AND 199)
+        FROM orders";
+    let cancelled = connect(&target).query_one(cancelled, &[]).unwrap();
+    assert_eq!(
+        (cancelled.get::<_, i64>(0), cancelled.get::<_, i64>(1)),
+        (20, 20)
+    );
 }
 
 /// One of several workers of a shop, which leave orders for one another.

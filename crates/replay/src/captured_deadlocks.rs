@@ -11,9 +11,9 @@ const DEADLOCK: Sqlstate = Sqlstate(*b"40P01");
 const FAILING_SQL: &str = "DO $rehearse$ BEGIN RAISE EXCEPTION USING ERRCODE = '40P01', \
     MESSAGE = 'rehearse: it was the victim of a deadlock in the captured run'; END $rehearse$";
 
-/// Replaces a statement that was the victim of a deadlock. Returns whether it was one. Statements of a pipeline are kept,
-/// since their group has one answer.
-pub(crate) fn replace_victim(event: &mut Event) -> bool {
+/// Returns the statement that is sent in place of one that was the victim of a deadlock; `None` if it was none. Statements
+/// of a pipeline are kept, since their group has one answer.
+pub(crate) fn replacement_of_victim(event: &Event) -> Option<Event> {
     let is_alone = event
         .wire_details
         .as_ref()
@@ -23,12 +23,12 @@ pub(crate) fn replace_victim(event: &mut Event) -> bool {
         EventKind::Simple { .. } | EventKind::Execute { .. }
     );
     let is_victim = event.outcome.sqlstate == Some(DEADLOCK) && is_alone && is_statement;
-    if is_victim {
-        event.kind = EventKind::Simple {
+    is_victim.then(|| Event {
+        kind: EventKind::Simple {
             sql: FAILING_SQL.into(),
-        };
-    }
-    is_victim
+        },
+        ..event.clone()
+    })
 }
 
 #[cfg(test)]
@@ -45,9 +45,11 @@ mod tests {
         ] {
             let mut event = simple(1, 0, 0, 1, "UPDATE t SET n = 1");
             event.outcome.sqlstate = sqlstate.map(Sqlstate);
-            assert_eq!(replace_victim(&mut event), expected);
-            let sql = event.kind.sql().unwrap();
-            assert_eq!(&**sql == FAILING_SQL, expected);
+            let replacement = replacement_of_victim(&event);
+            assert_eq!(replacement.is_some(), expected);
+            if let Some(replacement) = replacement {
+                assert_eq!(&**replacement.kind.sql().unwrap(), FAILING_SQL);
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod access;
 mod lock_order;
 mod order;
 mod row_effect;
+mod row_sets;
 mod tracker;
 
 pub(crate) use lock_order::{LockOrder, LockOrderPass};

@@ -18,14 +18,16 @@ use run::SkipReason;
 use sql::{Fingerprint, UnrestrictedNames};
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
-use crate::captured_deadlocks::replace_victim;
+use crate::captured_deadlocks::replacement_of_victim;
 use crate::commit_order::CommitCounter;
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
 use crate::dependencies::DependencyTracker;
 use crate::encode::Encoder;
 use crate::epoll;
 use crate::event_stream::EventStream;
-use crate::generated::{FollowedValues, UsedValue, Value, ValueTracker};
+use crate::generated::{
+    FollowedValues, KeyColumns, PlacesCache, Tracked, UsedValue, Value, ValueTracker,
+};
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::job::{Action, Job};
 use crate::login::DefaultEncoding;
@@ -218,9 +220,11 @@ impl Dispatcher<'_> {
             encoder: self.encoder()?,
             think_times: self.options.think_time.map(ThinkTimes::new),
             commits: CommitCounter::default(),
+            keys: self.values.map(|values| &values.keys),
+            places: PlacesCache::default(),
             values: self
                 .values
-                .map(|values| ValueTracker::new(&values.provenance, &values.keys)),
+                .map(|values| ValueTracker::new(&values.provenance)),
             deadlock_victims: 0,
             dependencies: match self.order.as_deref() {
                 Some(StatementOrder::Dependencies(_)) => self
@@ -356,6 +360,9 @@ impl Dispatcher<'_> {
 struct JobBuilder<'d> {
     read_only: Option<ReadOnlyFilter<'d>>,
     order: Option<&'d StatementOrder>,
+    /// Keys of the target, if generated values are followed.
+    keys: Option<&'d KeyColumns>,
+    places: PlacesCache,
     values: Option<ValueTracker<'d>>,
     dependencies: Option<DependencyTracker<'d>>,
     /// Statements that were victims of deadlocks in the capture, and fail without one here.
@@ -390,33 +397,36 @@ impl JobBuilder<'_> {
             (self.read_only.as_mut()).is_some_and(|filter| !filter.keep_from_writing(&mut event));
         let dependencies = self.dependencies.as_ref();
         let transaction = dependencies.map_or(0, |tracker| tracker.transaction(event.session));
-        if let Some(values) = &mut self.values {
-            values.widen_numbers(&mut event, fingerprint);
+        let keys = self.keys;
+        let places = keys.and_then(|keys| self.places.get(&event, fingerprint, keys));
+        let mut tracked = Tracked::default();
+        if let (Some(values), Some(places)) = (&mut self.values, &places) {
+            values.widen_numbers(&mut event, places);
+            tracked = values.track(&event, fingerprint, places, transaction);
         }
-        let values = self.values.as_mut();
-        let tracked = values.map(|values| values.track(&event, fingerprint, transaction));
-        let tracked = tracked.unwrap_or_default();
-        let ordered = self.order.map(|order| (order, event.clone()));
-        if self.dependencies.is_some() && replace_victim(&mut event) {
-            self.deadlock_victims += 1;
-        }
+        let has_victims = self.dependencies.is_some();
+        let replaced = has_victims.then(|| replacement_of_victim(&event)).flatten();
+        self.deadlock_victims += u64::from(replaced.is_some());
         let uses_snapshot = |used: &UsedValue| matches!(used.captured, Value::Snapshot(_));
         let snapshot_is_known = tracked.used.iter().any(uses_snapshot);
         self.encoder.set_snapshot_known(snapshot_is_known);
-        let mut job = self.encoder.job(event, fingerprint, due_ns);
+        let mut job = self
+            .encoder
+            .job(replaced.as_ref().unwrap_or(&event), fingerprint, due_ns);
         job.think_ns = think_ns;
         job.expected = tracked.expected;
         job.used = tracked.used.into();
-        match ordered {
-            Some((StatementOrder::Commits(order), event)) => {
+        match self.order {
+            Some(StatementOrder::Commits(order)) => {
                 self.commits.assign(&event, &mut job, order);
             }
-            Some((StatementOrder::Dependencies(order), event)) => {
+            Some(StatementOrder::Dependencies(order)) => {
                 if let Some(tracker) = &mut self.dependencies {
                     if tracker.is_new(event.session) {
                         order.begin_session(event.session);
                     }
-                    let mut executions = tracker.track(&event, &job, &tracked.sources);
+                    let mut executions =
+                        tracker.track(&event, places.as_deref(), &job, &tracked.sources);
                     order.remove_done(&mut executions);
                     job.dependencies = executions.into();
                 }

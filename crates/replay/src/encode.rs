@@ -102,7 +102,7 @@ impl<'a> Encoder<'a> {
     /// Encodes an event as a job.
     pub(crate) fn job(
         &mut self,
-        event: Event,
+        event: &Event,
         fingerprint: Option<Fingerprint>,
         due_ns: i64,
     ) -> Job {
@@ -122,13 +122,13 @@ impl<'a> Encoder<'a> {
                 self.statements.get(sql).session_effect
             }),
         };
-        let transaction_failed = self.transactions.follow(&event, session_effect);
+        let transaction_failed = self.transactions.follow(event, session_effect);
         let statements = &mut self.statements;
         let unknown = unknown_identifier(&event.kind, |kind, sql| match kind {
             EventKind::Simple { .. } => CapturedIdentifier::find(sql),
             _ => statements.get(sql).identifier,
         });
-        let action = match (self.portals.rows_max(&event), &event.kind) {
+        let action = match (self.portals.rows_max(event), &event.kind) {
             (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
             (Ok(_), _) if unknown.is_some_and(|reason| !self.is_known(reason)) => {
                 Action::Skip(unknown.expect("it is some"))
@@ -160,7 +160,7 @@ impl<'a> Encoder<'a> {
                 let details = StatementDetails {
                     wire: particulars,
                     types: &types,
-                    sqlstate: sqlstate_of_messages(&event),
+                    sqlstate: sqlstate_of_messages(event),
                     rows_max,
                     protocol: match self.target.is_read_only() {
                         true => SimpleProtocol::Avoided,
@@ -472,7 +472,7 @@ fn call_function(
     particulars: Option<&WireDetails>,
 ) -> Result<Messages, EncodeError> {
     let mut function: u32 = function.parse().unwrap_or(0);
-    let row = particulars.and_then(|particulars| particulars.first_row.as_ref());
+    let row = particulars.and_then(|particulars| particulars.first_rows.as_ref());
     let created = row.and_then(|row| row.values.first()?.clone());
     let created = match function {
         LO_CREAT | LO_CREATE => created.map(|created| [Some(created)]),

@@ -11,10 +11,11 @@
 //! place of each statement, which origins its values have. [`ValueTracker`] finds the execution that a used value comes
 //! from, in any session. So a quantity of 1,001 stays as it is if the order number 1,001 became 6,001.
 //!
-//! Only the first row of a result is known. Values in arrays, documents and longer texts are not followed.
+//! Of a result, the first row is known, and of `INSERT … RETURNING` all rows. Values in arrays, documents and longer texts
+//! are not followed.
 
 mod event_values;
-mod expected_row;
+mod expected_rows;
 mod key_columns;
 mod provenance;
 mod replayed_values;
@@ -22,13 +23,13 @@ mod rewrite;
 mod tracker;
 mod value;
 
-pub(crate) use event_values::{PlacesCache, result_texts, text_at};
-pub(crate) use expected_row::{ExpectedRow, READ_BYTES_MAX, ReplayedValue};
+pub(crate) use event_values::{PlacesCache, StatementPlaces, add_result_texts, add_text_at};
+pub(crate) use expected_rows::{ExpectedRows, READ_BYTES_MAX, ReplayedValue};
 pub(crate) use key_columns::KeyColumns;
 pub(crate) use provenance::{Provenance, ProvenancePass};
 pub(crate) use replayed_values::ReplayedValues;
 pub(crate) use rewrite::replace_values;
-pub(crate) use tracker::{UsedValue, ValueSource, ValueTracker};
+pub(crate) use tracker::{Tracked, UsedValue, ValueSource, ValueTracker};
 pub(crate) use value::Value;
 
 use connect::Target;
@@ -77,13 +78,17 @@ impl FollowedValues {
         let keys = KeyColumns::load(reader, dialer, target, &options.logins)?;
         let mut origins = ProvenancePass::default();
         let mut locks = (options.order == SendOrder::Dependencies).then(LockOrderPass::default);
+        let mut cache = PlacesCache::default();
         for item in reader.events()? {
             let (event, fingerprint) = item?;
+            let Some(places) = cache.get(&event, fingerprint, &keys) else {
+                continue;
+            };
             if let Some(fingerprint) = fingerprint {
-                origins.add(&event, fingerprint, &keys);
+                origins.add(&event, fingerprint, &places);
             }
             if let Some(locks) = &mut locks {
-                locks.add(&event, &keys);
+                locks.add(&event, &places, &keys);
             }
         }
         let provenance = origins.decide(&keys);

@@ -6,7 +6,7 @@ use sql::SessionEffect;
 use workload::{Boundary, SessionState, Sqlstate};
 
 use crate::event_id::EventId;
-use crate::generated::{ExpectedRow, UsedValue};
+use crate::generated::{ExpectedRows, UsedValue};
 use crate::login::Login;
 
 /// Encoded event.
@@ -38,7 +38,7 @@ pub(crate) struct Job {
     /// Message that ends it. Without a Sync, the server may delay the answer until a later Sync or Flush.
     pub(crate) boundary: Boundary,
     /// Captured values that the server may generate again, and that later statements use.
-    pub(crate) expected: Option<Box<ExpectedRow>>,
+    pub(crate) expected: Option<Box<ExpectedRows>>,
     /// Generated values that it uses.
     pub(crate) used: Box<[UsedValue]>,
     pub(crate) action: Action,
@@ -183,7 +183,7 @@ pub(crate) mod test_jobs {
                         Some((Value::Uuid([9; 16]), 4)),
                         Some((Value::Snapshot([3, 27, 1]), 5)),
                     ];
-                    Box::new(ExpectedRow::new(Box::new(values)))
+                    Box::new(ExpectedRows::new(2, Box::new(values)))
                 }),
                 used: [
                     sql::ValueToken::Parameter(2),

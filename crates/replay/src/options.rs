@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Factor, Speed};
+use workload::{ArchiveError, WorkloadReader};
 
 use crate::event_stream::{Scale, Shape};
 use crate::load_source::LoadSource;
@@ -132,6 +133,29 @@ pub enum SendOrder {
     /// All statements that were due before it must have been sent. One session that waits for the server delays
     /// all others. Some other tools replay in this order; it is for comparison with them.
     Global,
+}
+
+impl SendOrder {
+    /// Returns the order of a replay that may write and for which none was asked. If a session may depend on what another
+    /// one did, and the capture has the results that show it, statements wait for that.
+    ///
+    /// # Errors
+    /// If the workload cannot be read.
+    pub fn suited_to(workload: &WorkloadReader) -> Result<Self, ArchiveError> {
+        let info = workload.info();
+        let has_results = matches!(&*info.provenance.source_kind, "proxy" | "pcap");
+        if !has_results || info.sessions < 2 {
+            return Ok(SendOrder::Session);
+        }
+        let mut depends = info.writes > 0;
+        for statement in workload.statements()? {
+            depends |= statement?.sql.contains("pg_export_snapshot");
+        }
+        Ok(match depends {
+            true => SendOrder::Dependencies,
+            false => SendOrder::Session,
+        })
+    }
 }
 
 impl Default for Options {

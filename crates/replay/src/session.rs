@@ -404,7 +404,7 @@ impl Session {
         flight.first_byte_ns.get_or_insert(now_ns);
         flight.bytes += header.message_bytes() as u64;
         if flight.job.expected.is_some() {
-            learning::limit_to_first_row(&mut self.scanner, flight, header);
+            learning::limit_to_expected_rows(&mut self.scanner, flight, header);
         }
         match header.tag {
             tag::DATA_ROW => {

@@ -15,7 +15,7 @@ use sql::{SessionEffect, ValueToken};
 use workload::{Boundary, Sqlstate};
 
 use crate::event_id::EventId;
-use crate::generated::{ExpectedRow, UsedValue, Value};
+use crate::generated::{ExpectedRows, UsedValue, Value};
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;
 
@@ -317,9 +317,10 @@ fn decode_action(rest: &mut &[u8]) -> Option<Action> {
     })
 }
 
-/// Encodes one value for each column; none if there is nothing to learn.
-fn encode_expected(expected: Option<&ExpectedRow>, out: &mut Vec<u8>) {
+/// Encodes the number of columns and the values; no columns if there is nothing to learn.
+fn encode_expected(expected: Option<&ExpectedRows>, out: &mut Vec<u8>) {
     let values = expected.map_or(&[][..], |expected| &expected.values);
+    put_number(out, expected.map_or(0, |expected| expected.columns) as u64);
     put_number(out, values.len() as u64);
     for value in values {
         out.push(u8::from(value.is_some()));
@@ -330,7 +331,8 @@ fn encode_expected(expected: Option<&ExpectedRow>, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<ExpectedRow>>> {
+fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<ExpectedRows>>> {
+    let columns = number(rest)? as usize;
     let count = number(rest)?;
     let mut values = Vec::new();
     for _ in 0..count {
@@ -339,7 +341,7 @@ fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<ExpectedRow>>> {
             _ => Some((decode_value(rest)?, number(rest)?)),
         });
     }
-    Some((count > 0).then(|| Box::new(ExpectedRow::new(values.into()))))
+    Some((columns > 0).then(|| Box::new(ExpectedRows::new(columns, values.into()))))
 }
 
 fn encode_used(used: &UsedValue, out: &mut Vec<u8>) {

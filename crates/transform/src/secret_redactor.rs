@@ -79,9 +79,9 @@ impl SecretRedactor {
             event.unreplayable = Some(Unreplayable::SecretRemoved);
             // The returned row may repeat the secret.
             if let Some(particulars) = &mut event.wire_details
-                && particulars.first_row.is_some()
+                && particulars.first_rows.is_some()
             {
-                Arc::make_mut(particulars).first_row = None;
+                Arc::make_mut(particulars).first_rows = None;
             }
         }
         Some(event)

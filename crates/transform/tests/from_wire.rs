@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use transform::{Slice, Slicer};
 use workload::{
-    Boundary, CopyIn, Event, EventKind, FirstRow, MessageSet, NoRedaction, Outcome, Parameter,
+    Boundary, CopyIn, Event, EventKind, FirstRows, MessageSet, NoRedaction, Outcome, Parameter,
     Provenance, ResultFormat, Unreplayable, WireDetails, WorkloadReader, WorkloadWriter,
     WriterOptions,
 };
@@ -55,7 +55,7 @@ fn particulars() -> impl Strategy<Value = WireDetails> {
                     messages: MessageSet::Complete,
                     awaited,
                     boundary,
-                    first_row: row.map(|row| FirstRow {
+                    first_rows: row.map(|row| FirstRows {
                         columns: row.iter().map(|(name, _)| name.as_str().into()).collect(),
                         values: row.into_iter().map(|(_, value)| value).collect(),
                     }),
@@ -191,7 +191,7 @@ fn full(sequence: u64, kind: EventKind) -> Event {
             messages: MessageSet::Bind,
             awaited: false,
             boundary: Boundary::Flush,
-            first_row: Some(FirstRow {
+            first_rows: Some(FirstRows {
                 columns: vec!["a".into(), "b".into()],
                 values: vec![None, Some(Parameter::from(&b"\0\x01"[..]))],
             }),

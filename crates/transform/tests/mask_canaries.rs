@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use transform::mask::{Mask, MaskKey, Masker};
 use workload::{
-    CopyIn, Event, EventKind, FirstRow, NoRedaction, Outcome, Parameter, Provenance, ServerEvent,
+    CopyIn, Event, EventKind, FirstRows, NoRedaction, Outcome, Parameter, Provenance, ServerEvent,
     Session, WireDetails, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
@@ -121,7 +121,7 @@ fn events(word: &str) -> Vec<Event> {
         Parameter::from(format!("{{{word}}}").as_str()),
     ];
     let details = WireDetails {
-        first_row: Some(FirstRow {
+        first_rows: Some(FirstRows {
             columns: vec!["a".into(); values.len()],
             values: values.iter().cloned().map(Some).collect(),
         }),

@@ -65,7 +65,7 @@ pub use sql::{
 };
 pub use table::StatementText;
 pub use wire_details::{
-    Boundary, CopyIn, FirstRow, MessageSet, REPORTED_PROCESS_ID,
+    Boundary, CopyIn, FirstRows, MessageSet, REPORTED_PROCESS_ID,
     REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, Setting, WireDetails,
     is_reported, value_digest,
 };

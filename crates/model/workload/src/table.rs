@@ -10,7 +10,7 @@ use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::parameter::{Parameter, ParameterRef};
 use crate::session::Session;
 use crate::wire_details::{
-    Boundary, CopyIn, FirstRow, MessageSet, ResultFormat, Setting, WireDetails,
+    Boundary, CopyIn, FirstRows, MessageSet, ResultFormat, Setting, WireDetails,
 };
 use sql::{Fingerprint, StatementClass};
 
@@ -226,7 +226,7 @@ fn write_wire_details(table: &mut TableWriter, particulars: Option<&WireDetails>
     // Distinguishes default details from no details.
     table.bool(particulars.map(|details| details.awaited));
     table.name(particulars.map(|details| details.boundary.name()));
-    let row = particulars.and_then(|details| details.first_row.as_ref());
+    let row = particulars.and_then(|details| details.first_rows.as_ref());
     table.text_list(row.map(|row| row.columns.iter().map(|name| Some(&**name))));
     let values = row.map(|row| Parameters::Values(&row.values));
     table.text_list(values.map(|values| texts(values.iter())));
@@ -275,9 +275,9 @@ fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<WireDetails>, S
         awaited,
         boundary: Boundary::from_name(boundary)
             .ok_or_else(|| format!("a group of messages ends in unknown '{boundary}'"))?,
-        first_row: batch
+        first_rows: batch
             .text_list::<Box<str>>(28, row)
-            .map(|columns| FirstRow {
+            .map(|columns| FirstRows {
                 columns: columns.into_iter().flatten().collect(),
                 values: values(batch, row, 29, 30),
             }),

@@ -37,8 +37,8 @@ pub struct WireDetails {
     pub awaited: bool,
     /// Message that followed its messages.
     pub boundary: Boundary,
-    /// First row of the result.
-    pub first_row: Option<FirstRow>,
+    /// First rows of the result, if they may have values that later statements use.
+    pub first_rows: Option<FirstRows>,
     /// Checksum of the result, independent of the order of rows: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Settings that the client sent at `connect` with its user and database, such as `TimeZone` and
@@ -68,7 +68,7 @@ impl Default for WireDetails {
             copy: None,
             awaited: true,
             boundary: Boundary::Sync,
-            first_row: None,
+            first_rows: None,
             result_digest: None,
             settings: Vec::new(),
         }
@@ -94,7 +94,7 @@ impl WireDetails {
         let copy = self.copy.as_ref().map_or(0, |copy| {
             copy.data.len() + copy.failed.as_ref().map_or(0, |reason| reason.len())
         });
-        let row = self.first_row.as_ref().map_or(0, |row| {
+        let row = self.first_rows.as_ref().map_or(0, |row| {
             let names: usize = row.columns.iter().map(|name| 16 + name.len()).sum();
             let value = |value: &Option<Parameter>| {
                 size_of_val(value) + value.as_ref().map_or(0, |value| value.as_bytes().len())
@@ -192,13 +192,27 @@ pub struct CopyIn {
     pub failed: Option<Box<str>>,
 }
 
-/// The first row of a result.
+/// The first rows of a result: the first one alone, or those of a result whose rows have a known order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FirstRow {
+pub struct FirstRows {
     /// Names of the columns.
     pub columns: Vec<Box<str>>,
-    /// A value for each column; `None` for NULL.
+    /// A value for each column, row by row; `None` for NULL.
     pub values: Vec<Option<Parameter>>,
+}
+
+impl FirstRows {
+    /// Iterates over the values of all rows, each with the index of its column.
+    pub fn with_columns(&self) -> impl Iterator<Item = (usize, &Option<Parameter>)> {
+        let columns = self.columns.len().max(1);
+        let values = self.values.iter().enumerate();
+        values.map(move |(index, value)| (index % columns, value))
+    }
+
+    /// Returns the number of rows.
+    pub fn count(&self) -> usize {
+        self.values.len() / self.columns.len().max(1)
+    }
 }
 
 /// Checksum of one row of a result: 64-bit XXH3 over the row as the server sends it. That is the body of a

@@ -154,6 +154,16 @@ fn replayed_part(
         engine.workload_name = Some(options.workload.display().to_string());
         engine.part = part.options.clone();
     }
+    engine.order = match options.pace.order {
+        Some(options::ReplayOrder::Session) => SendOrder::Session,
+        Some(options::ReplayOrder::Commit) => SendOrder::Commit,
+        Some(options::ReplayOrder::Dependencies) => SendOrder::Dependencies,
+        Some(options::ReplayOrder::Global) => SendOrder::Global,
+        // What reads alone depends on nothing that this replay does. Of transactions that share connections, one may wait
+        // for another that has none.
+        None if engine.read_only.is_on() || engine.connections_max.is_some() => SendOrder::Session,
+        None => SendOrder::suited_to(&part.reader)?,
+    };
     if let Some(address) = &options.safety.allow_captured_server {
         let name = "allow_captured_server".to_owned();
         engine.part.insert(name, address.clone());
@@ -255,12 +265,6 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,
             startup_options: startup_options(&options.startup_options)?,
-        },
-        order: match pace.order {
-            options::ReplayOrder::Session => SendOrder::Session,
-            options::ReplayOrder::Commit => SendOrder::Commit,
-            options::ReplayOrder::Dependencies => SendOrder::Dependencies,
-            options::ReplayOrder::Global => SendOrder::Global,
         },
         connections_max: options.max_connections,
         spin_us: options.spin_us,

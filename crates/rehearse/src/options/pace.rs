@@ -23,14 +23,12 @@ pub struct PaceArgs {
     /// scales it [default: send each statement at its captured time].
     #[arg(long, value_name = "keep|drop|FACTOR", value_parser = think_time)]
     pub think_time: Option<Factor>,
-    /// Keep this order: that of each session, or with `commit` also of the commits that a
-    /// statement followed in the capture, in any session.
-    #[arg(
-        long,
-        value_name = "session|commit|dependencies|global",
-        default_value = "session"
-    )]
-    pub order: ReplayOrder,
+    /// Keep this order between sessions: none (`session`), of the commits that a statement
+    /// followed in the capture (`commit`), or of what it depends on (`dependencies`) [default:
+    /// dependencies if several sessions wrote and the capture has their results (proxy, pcap),
+    /// otherwise session].
+    #[arg(long, value_name = "session|commit|dependencies|global")]
+    pub order: Option<ReplayOrder>,
     /// Shorten periods without traffic to this much captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub max_idle: Option<Duration>,

@@ -1,13 +1,9 @@
-//! Sets of rows that a statement reads or writes, and the executions that did so last.
+//! Ways in which statements use sets of rows, and the executions that used each set last.
 
 use std::collections::HashMap;
 
-use sql::{PlaceRole, StatementClass, TableUse, ValuePlaces};
-use workload::Event;
-
 use super::row_effect::RowEffect;
-use crate::generated::{KeyColumns, result_texts, text_at};
-use crate::statement_cache::hash;
+use super::row_sets::RowSet;
 
 /// Most executions of each mode that are kept for one set of rows, one for each session. The earliest are forgotten
 /// first.
@@ -25,10 +21,6 @@ pub(super) struct Access {
     pub(super) has_failed: bool,
     pub(super) effect: RowEffect,
 }
-
-/// Set of rows: those with a key, or those of a table, by the hash of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct RowSet(u64);
 
 /// Way in which a statement uses a set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,186 +153,4 @@ impl Accesses {
         }
         own.push(access);
     }
-}
-
-/// Returns the sets of rows that a statement reads and writes.
-pub(super) fn row_sets(
-    event: &Event,
-    sql: &str,
-    class: StatementClass,
-    places: &ValuePlaces,
-    keys: &KeyColumns,
-) -> Vec<(RowSet, Mode)> {
-    let mut sets = Vec::new();
-    let copied = (class == StatementClass::Copy)
-        .then(|| copied_table(sql))
-        .flatten();
-    for (table, of) in places.tables.iter().chain(&copied) {
-        let whole = RowSet(hash(table.as_str()));
-        let values = key_values(event, places, table, keys);
-        let writes = *of != TableUse::Read;
-        let adds = class == StatementClass::Insert && places.written_table() == Some(table);
-        let is_compared = |(.., role): &ColumnValue| *role == PlaceRole::Compared;
-        let finds_by_key = !places.has_alternatives && values.iter().any(is_compared);
-        let mode = match (writes, adds || finds_by_key) {
-            (false, true) => Mode::ReadByKey,
-            (true, true) => Mode::WriteByKey,
-            (false, false) => Mode::Read,
-            (true, false) => Mode::Write,
-        };
-        sets.push((whole, mode));
-        add_keys(
-            table,
-            if writes { Mode::Write } else { Mode::Read },
-            &values,
-            keys,
-            &mut sets,
-        );
-    }
-    add_referenced(event, places, keys, &mut sets);
-    if sql.contains("advisory") {
-        add_advisory_lock(event, places, &mut sets);
-    }
-    sets
-}
-
-/// Value of a column, as text.
-type ColumnValue = (String, Vec<u8>, PlaceRole);
-
-/// Returns the values of key columns of a table that a statement names.
-fn key_values(
-    event: &Event,
-    places: &ValuePlaces,
-    table: &str,
-    keys: &KeyColumns,
-) -> Vec<ColumnValue> {
-    let mut values = Vec::new();
-    for place in &places.places {
-        if let (Some(of), Some(column)) = (&place.table, &place.column)
-            && of == table
-            && keys.is_key_column(table, column)
-            && let Some(text) = text_at(event, &place.token)
-        {
-            values.push((column.clone(), text.into_owned(), place.role));
-        }
-    }
-    // Keys that the server generated.
-    if places.written_table() == Some(table) {
-        for (column, text) in result_texts(event) {
-            if keys.is_key_column(table, column)
-                && !values.iter().any(|(known, ..)| known == column)
-            {
-                values.push((column.to_owned(), text, PlaceRole::Inserted));
-            }
-        }
-    }
-    values
-}
-
-fn add_keys(
-    table: &str,
-    mode: Mode,
-    values: &[ColumnValue],
-    keys: &KeyColumns,
-    sets: &mut Vec<(RowSet, Mode)>,
-) {
-    // With all columns of a key, a statement that only finds rows finds one row.
-    let mut whole_key = false;
-    for key in keys.composite_keys(table) {
-        for row in rows_of(key, values) {
-            whole_key = true;
-            sets.push((RowSet(hash(&(table, key, row))), mode));
-        }
-    }
-    for (column, text, role) in values {
-        let is_found_by_another =
-            *role == PlaceRole::Compared && whole_key && !keys.is_key(table, column);
-        if !is_found_by_another {
-            let mode = match role {
-                PlaceRole::Inserted | PlaceRole::Assigned if keys.is_key(table, column) => {
-                    Mode::Write
-                }
-                // Other rows may have the same value.
-                PlaceRole::Inserted | PlaceRole::Assigned => Mode::WriteByKey,
-                PlaceRole::Compared | PlaceRole::Other => mode,
-            };
-            sets.push((key_set(table, column, text), mode));
-        }
-    }
-}
-
-/// Returns the values of a key's columns by row; none if a column has no value. One value of a column holds for all rows.
-fn rows_of<'v>(key: &[String], values: &'v [ColumnValue]) -> Vec<Vec<&'v [u8]>> {
-    let of_column = |column: &String| {
-        let found = values.iter().filter(|(known, ..)| known == column);
-        found.map(|(_, text, _)| &text[..]).collect::<Vec<_>>()
-    };
-    let columns: Vec<Vec<&[u8]>> = key.iter().map(of_column).collect();
-    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    if !columns
-        .iter()
-        .all(|column| column.len() == 1 || column.len() == rows)
-        || rows == 0
-    {
-        return Vec::new();
-    }
-    let value = |column: &Vec<&'v [u8]>, row: usize| column[row.min(column.len() - 1)];
-    (0..rows)
-        .map(|row| columns.iter().map(|column| value(column, row)).collect())
-        .collect()
-}
-
-fn key_set(table: &str, column: &str, text: &[u8]) -> RowSet {
-    RowSet(hash(&(table, column, text)))
-}
-
-/// Adds the rows that new values of foreign keys reference.
-fn add_referenced(
-    event: &Event,
-    places: &ValuePlaces,
-    keys: &KeyColumns,
-    sets: &mut Vec<(RowSet, Mode)>,
-) {
-    for place in &places.places {
-        if let (Some(table), Some(column)) = (&place.table, &place.column)
-            && matches!(place.role, PlaceRole::Inserted | PlaceRole::Assigned)
-            && let Some((other, key)) = keys.referenced(table, column)
-            && let Some(text) = text_at(event, &place.token)
-        {
-            sets.push((key_set(other, key, &text), Mode::Reference));
-        }
-    }
-}
-
-/// Adds the lock that a function like `pg_advisory_xact_lock` takes.
-fn add_advisory_lock(event: &Event, places: &ValuePlaces, sets: &mut Vec<(RowSet, Mode)>) {
-    let values = places.places.iter().filter(|place| place.column.is_none());
-    let texts: Vec<Vec<u8>> = values
-        .filter_map(|place| Some(text_at(event, &place.token)?.into_owned()))
-        .collect();
-    sets.push((RowSet(hash(&("advisory lock", texts))), Mode::Write));
-}
-
-/// Returns the table of a COPY, and its use.
-fn copied_table(sql: &str) -> Option<(String, TableUse)> {
-    let statements = sql::split_statements(sql);
-    let words = &statements
-        .iter()
-        .find(|one| one.words.first().is_some_and(|word| word.is("copy")))?
-        .words;
-    let mut name = words.get(1)?.name()?;
-    let mut at = 2;
-    while words.get(at).is_some_and(|word| word.is_symbol(".")) {
-        name = words.get(at + 1)?.name()?;
-        at += 2;
-    }
-    let writes = words.iter().any(|word| word.is("from"));
-    Some((
-        name,
-        if writes {
-            TableUse::Written
-        } else {
-            TableUse::Read
-        },
-    ))
 }

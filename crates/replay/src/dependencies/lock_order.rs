@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 
-use sql::classify;
-use workload::{Event, EventKind};
+use workload::Event;
 
-use super::access::{self, RowSet};
+use super::access::Mode;
 use super::row_effect::RowEffect;
+use super::row_sets::{RowPlanCache, RowSet};
 use crate::event_id::EventId;
 use crate::event_stream::COPY_SESSION_OFFSET;
-use crate::generated::{KeyColumns, PlacesCache};
+use crate::generated::{KeyColumns, StatementPlaces};
 
 /// Most sets of rows with running statements, after which those that are over are forgotten.
 const SETS_MAX: usize = 10_000;
@@ -50,7 +50,9 @@ struct Running {
 /// Pass over a workload that learns the order.
 #[derive(Default)]
 pub(crate) struct LockOrderPass {
-    places: PlacesCache,
+    plans: RowPlanCache,
+    sets: Vec<(RowSet, Mode)>,
+    texts: Vec<u8>,
     running: HashMap<RowSet, Vec<Running>>,
     order: LockOrder,
 }
@@ -62,26 +64,23 @@ impl LockOrderPass {
     }
 
     /// Takes the next event.
-    pub(crate) fn add(&mut self, event: &Event, keys: &KeyColumns) {
-        let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }) = &event.kind else {
+    pub(crate) fn add(&mut self, event: &Event, places: &StatementPlaces, keys: &KeyColumns) {
+        let places = &places.values;
+        if places.tables.is_empty() {
+            return;
+        }
+        let Some(plan) = self.plans.get(event, places, keys) else {
             return;
         };
         let duration_us = event.outcome.duration_us.unwrap_or(0);
-        let Some(places) = self
-            .places
-            .get(event, keys)
-            .filter(|places| !places.tables.is_empty())
-        else {
-            return;
-        };
-        let class = classify(sql);
         let this = Running {
             id: (event.session, event.sequence),
             end_us: event.due_us.saturating_add_unsigned(duration_us),
-            effect: RowEffect::of(event, class),
+            effect: RowEffect::of(event, plan.class),
         };
         let has_failed = event.outcome.sqlstate.is_some();
-        for (rows, mode) in access::row_sets(event, sql, class, &places, keys) {
+        plan.add_sets(event, &mut self.texts, &mut self.sets);
+        for (rows, mode) in self.sets.drain(..) {
             if !mode.locks_rows() {
                 continue;
             }
@@ -107,6 +106,7 @@ impl LockOrderPass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::PlacesCache;
     use crate::test_events::simple;
     use workload::Sqlstate;
 
@@ -117,11 +117,13 @@ mod tests {
     fn before_first(script: &[(u64, i64, i64, &str, Rows)]) -> Vec<EventId> {
         let keys = KeyColumns::default().with_key("a", "id");
         let mut pass = LockOrderPass::default();
+        let mut cache = PlacesCache::default();
         for (session, due_us, end_us, sql, rows) in script {
             let mut event = simple(*session, 0, *due_us, (end_us - due_us) as u64, sql);
             event.outcome.rows = rows.ok();
             event.outcome.sqlstate = rows.err().map(Sqlstate);
-            pass.add(&event, &keys);
+            let places = cache.get(&event, None, &keys).unwrap();
+            pass.add(&event, &places, &keys);
         }
         let copy = 3 * COPY_SESSION_OFFSET;
         let found = pass.order.before((copy + script[0].0, 0));

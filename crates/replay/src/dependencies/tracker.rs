@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use sql::{StatementClass, TwoPhaseCommit, ValuePlaces, classify};
+use sql::{StatementClass, TwoPhaseCommit};
 use workload::{Event, EventKind};
 
-use super::access::{self, Access, Accesses, Conflict, Precedence};
+use super::access::{Access, Accesses, Conflict, Mode, Precedence};
 use super::lock_order::LockOrder;
 use super::row_effect::RowEffect;
+use super::row_sets::{RowPlan, RowPlanCache, RowSet};
 use crate::event_id::EventId;
-use crate::generated::{KeyColumns, PlacesCache, Value, ValueSource};
+use crate::generated::{KeyColumns, StatementPlaces, Value, ValueSource};
 use crate::job::Job;
 
 #[derive(Debug, Default)]
@@ -28,7 +29,10 @@ struct SessionState {
 pub(crate) struct DependencyTracker<'k> {
     keys: &'k KeyColumns,
     locks: &'k LockOrder,
-    places: PlacesCache,
+    plans: RowPlanCache,
+    /// Space for the sets of rows of one statement, and for values.
+    sets: Vec<(RowSet, Mode)>,
+    texts: Vec<u8>,
     sessions: HashMap<u64, SessionState>,
     ends: TransactionEnds,
     accesses: Accesses,
@@ -68,7 +72,9 @@ impl<'k> DependencyTracker<'k> {
         DependencyTracker {
             keys,
             locks,
-            places: PlacesCache::default(),
+            plans: RowPlanCache::default(),
+            sets: Vec::new(),
+            texts: Vec::new(),
             sessions: HashMap::new(),
             ends: TransactionEnds::default(),
             accesses: Accesses::default(),
@@ -94,12 +100,14 @@ impl<'k> DependencyTracker<'k> {
     pub(crate) fn track(
         &mut self,
         event: &Event,
+        places: Option<&StatementPlaces>,
         job: &Job,
         sources: &[ValueSource],
     ) -> Vec<EventId> {
         let end_us = event
             .due_us
             .saturating_add_unsigned(event.outcome.duration_us.unwrap_or(0));
+        let plan = places.and_then(|places| self.plans.get(event, &places.values, self.keys));
         let state = self.sessions.entry(event.session).or_default();
         let access = Access {
             session: event.session,
@@ -107,9 +115,9 @@ impl<'k> DependencyTracker<'k> {
             sequence: event.sequence,
             end_us,
             has_failed: event.outcome.sqlstate.is_some(),
-            effect: event.kind.sql().map_or(RowEffect::Unknown, |sql| {
-                RowEffect::of(event, classify(sql))
-            }),
+            effect: plan
+                .as_ref()
+                .map_or(RowEffect::Unknown, |plan| RowEffect::of(event, plan.class)),
         };
         let mut found = Found {
             due_us: event.due_us,
@@ -139,10 +147,8 @@ impl<'k> DependencyTracker<'k> {
                 }
             }
         }
-        if let (EventKind::Simple { sql } | EventKind::Execute { sql, .. }, Some(places)) =
-            (&event.kind, self.places.get(event, self.keys))
-        {
-            self.add_statement(event, sql, &places, access, &mut found);
+        if let (Some(sql), Some(plan)) = (event.kind.sql(), plan) {
+            self.add_statement(event, sql, &plan, access, &mut found);
         }
         for id in self.locks.before((event.session, event.sequence)) {
             found.add_id(id, event.due_us);
@@ -155,19 +161,18 @@ impl<'k> DependencyTracker<'k> {
         &mut self,
         event: &Event,
         sql: &str,
-        places: &ValuePlaces,
+        plan: &RowPlan,
         access: Access,
         found: &mut Found,
     ) {
         if let Some(ddl) = self.ddl {
             found.add(ddl, Conflict::Visibility, &self.ends);
         }
-        let class = classify(sql);
         let ends_prepared = TwoPhaseCommit::of(sql) == Some(TwoPhaseCommit::Finish);
         if ends_prepared && event.outcome.sqlstate.is_none() {
             self.finish_prepared(sql, access, found);
         }
-        if class == StatementClass::Ddl && changes_schema(sql) {
+        if plan.class == StatementClass::Ddl && changes_schema(sql) {
             // It follows what was over in all sessions.
             for state in self.sessions.values() {
                 if let Some(last) = state.last {
@@ -176,7 +181,8 @@ impl<'k> DependencyTracker<'k> {
             }
             self.ddl = Some(access);
         }
-        for (rows, mode) in access::row_sets(event, sql, class, places, self.keys) {
+        plan.add_sets(event, &mut self.texts, &mut self.sets);
+        for (rows, mode) in self.sets.drain(..) {
             self.accesses.add(rows, mode, access, |one, conflict| {
                 found.add(one, conflict, &self.ends)
             });

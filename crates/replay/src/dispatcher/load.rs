@@ -114,7 +114,7 @@ impl Dispatcher<'_> {
             };
             dispatch.summary.statements += u64::from(event.kind.is_statement());
             let worker = self.worker_of(event.session);
-            let job = dispatch.encoder.job(event, fingerprint, due_ns);
+            let job = dispatch.encoder.job(&event, fingerprint, due_ns);
             let planned_ns = &self.counters.planned_ns;
             planned_ns.fetch_max(due_ns, Ordering::Relaxed);
             waiting.fetch_add(1, Ordering::Relaxed);

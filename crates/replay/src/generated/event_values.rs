@@ -1,41 +1,72 @@
 //! Values that an event sends, with their places in the statement.
 
-use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use protocol::Format;
-use sql::{Lexer, LexicalRules, Spelling, Token, ValuePlaces, ValueToken};
+use sql::{Fingerprint, Lexer, LexicalRules, Spelling, Token, ValuePlace, ValuePlaces, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
 use super::key_columns::KeyColumns;
+use super::provenance::Place;
 use super::value::{Value, of_parameter};
 use crate::statement_cache::TextCache;
 
 /// Longest text whose places are looked for, in bytes. Longer ones are dumps and generated lists.
 const SQL_BYTES_MAX: usize = 64 << 10;
 
+/// Places of the values of a statement's text.
+#[derive(Debug, Default)]
+pub(crate) struct StatementPlaces {
+    pub(crate) values: ValuePlaces,
+    /// Identity of each place; empty if the text has no fingerprint.
+    ids: Box<[Place]>,
+}
+
+impl StatementPlaces {
+    fn of(sql: &str, fingerprint: Option<Fingerprint>, keys: &KeyColumns) -> Self {
+        if sql.len() > SQL_BYTES_MAX {
+            return StatementPlaces::default();
+        }
+        let values = find_places(sql, keys);
+        let places = values.places.iter().enumerate();
+        let ids = fingerprint.map(|fingerprint| {
+            let of = |(index, place)| Place::of(fingerprint, index, place);
+            places.map(of).collect()
+        });
+        StatementPlaces {
+            values,
+            ids: ids.unwrap_or_default(),
+        }
+    }
+
+    /// Iterates over the places with their identities.
+    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (Place, &ValuePlace)> {
+        self.ids.iter().copied().zip(&self.values.places)
+    }
+}
+
 /// Cache of the places of statement texts.
 #[derive(Debug, Default)]
-pub(crate) struct PlacesCache(TextCache<Arc<ValuePlaces>>);
+pub(crate) struct PlacesCache(TextCache<Arc<StatementPlaces>>);
 
 impl PlacesCache {
     /// Returns the places of an event's text; `None` if it is no statement. It must be called with the same keys.
-    pub(crate) fn get(&mut self, event: &Event, keys: &KeyColumns) -> Option<Arc<ValuePlaces>> {
-        let (EventKind::Simple { sql }
-        | EventKind::Prepare { sql, .. }
-        | EventKind::Execute { sql, .. }) = &event.kind
-        else {
-            return None;
-        };
-        let find = |sql: &str| match sql.len() > SQL_BYTES_MAX {
-            true => Arc::default(),
-            false => Arc::new(find_places(sql, keys)),
-        };
-        // A simple statement with literals seldom repeats.
-        Some(match &event.kind {
-            EventKind::Simple { sql } => find(sql),
-            _ => self.0.get(sql, find).clone(),
-        })
+    pub(crate) fn get(
+        &mut self,
+        event: &Event,
+        fingerprint: Option<Fingerprint>,
+        keys: &KeyColumns,
+    ) -> Option<Arc<StatementPlaces>> {
+        let find = |sql: &str| Arc::new(StatementPlaces::of(sql, fingerprint, keys));
+        match &event.kind {
+            // A simple statement with literals seldom repeats.
+            EventKind::Simple { sql } => Some(find(sql)),
+            EventKind::Prepare { sql, .. } | EventKind::Execute { sql, .. } => {
+                Some(self.0.get(sql, find).clone())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -49,24 +80,28 @@ fn find_places(sql: &str, keys: &KeyColumns) -> ValuePlaces {
     found
 }
 
-/// Returns the text form of the value at a place, as sent; `None` for NULL and binary values of other types.
-pub(crate) fn text_at<'e>(event: &'e Event, token: &ValueToken) -> Option<Cow<'e, [u8]>> {
+/// Appends the text form of the value at a place, as sent, and returns where it is; `None` for NULL. A binary value of
+/// another type than numbers and UUIDs is appended as it is.
+pub(crate) fn add_text_at(
+    event: &Event,
+    token: &ValueToken,
+    texts: &mut Vec<u8>,
+) -> Option<Range<usize>> {
+    let start = texts.len();
     match token {
         ValueToken::Parameter(index) => match parameters(event).get(*index)?.as_ref()? {
-            Parameter::Text(text) => Some(text.as_bytes().into()),
-            Parameter::Binary(bytes) => Some(match value_at(event, token) {
-                Some(value) => value.text().into(),
-                None => bytes[..].into(),
-            }),
+            Parameter::Text(text) => texts.extend_from_slice(text.as_bytes()),
+            Parameter::Binary(bytes) => match value_at(event, token) {
+                Some(value) => value.add_text(texts),
+                None => texts.extend_from_slice(bytes),
+            },
         },
         ValueToken::Literal(range) => {
             let (spelling, inner) = Spelling::of(event.kind.sql()?.get(range.clone())?);
-            Some(match spelling.read(inner) {
-                Cow::Borrowed(text) => text.as_bytes().into(),
-                Cow::Owned(text) => text.into_bytes().into(),
-            })
+            texts.extend_from_slice(spelling.read(inner).as_bytes());
         }
     }
+    Some(start..texts.len())
 }
 
 /// Returns the value at a place, if it may have been generated.
@@ -100,48 +135,54 @@ fn parameters(event: &Event) -> &[Option<Parameter>] {
     }
 }
 
-/// Returns the result's columns whose values the server may have generated, with their values.
-pub(crate) fn result_values<'e>(
-    event: &'e Event,
-) -> impl Iterator<Item = (usize, &'e str, Value)> + 'e {
+/// Returns the values of a result that the server may have generated. Each has its place among all values of the known
+/// rows, its column's number, and its name.
+pub(crate) fn result_values(event: &Event) -> impl Iterator<Item = (usize, usize, &str, Value)> {
     let row = event
         .wire_details
         .as_ref()
-        .and_then(|details| details.first_row.as_ref());
+        .and_then(|details| details.first_rows.as_ref());
     let row = row.filter(|_| event.outcome.sqlstate.is_none());
     row.into_iter().flat_map(|row| {
-        row.values.iter().enumerate().filter_map(|(index, value)| {
-            let value = match value.as_ref()? {
-                Parameter::Text(text) => Value::of_text(text.as_bytes()),
-                Parameter::Binary(bytes) => Value::of_binary(bytes),
-            }?;
-            Some((index, row.columns.get(index).map_or("", |name| name), value))
-        })
+        row.with_columns()
+            .enumerate()
+            .filter_map(|(index, (column, value))| {
+                let value = match value.as_ref()? {
+                    Parameter::Text(text) => Value::of_text(text.as_bytes()),
+                    Parameter::Binary(bytes) => Value::of_binary(bytes),
+                }?;
+                let name = row.columns.get(column).map_or("", |name| name);
+                Some((index, column, name, value))
+            })
     })
 }
 
-/// Returns the texts of a result's first row by column, without NULLs and binary values of other types.
-pub(crate) fn result_texts(event: &Event) -> impl Iterator<Item = (&str, Vec<u8>)> {
-    let row = event
-        .wire_details
-        .as_ref()
-        .and_then(|details| details.first_row.as_ref());
+/// Appends the text forms of a result's known rows, and calls `found` with each column's name and where its text is; not
+/// for NULLs.
+pub(crate) fn add_result_texts(
+    event: &Event,
+    texts: &mut Vec<u8>,
+    mut found: impl FnMut(&str, Range<usize>),
+) {
+    let details = event.wire_details.as_ref();
+    let row = details.and_then(|details| details.first_rows.as_ref());
     let row = row.filter(|_| event.outcome.sqlstate.is_none());
-    row.into_iter().flat_map(|row| {
-        row.columns
-            .iter()
-            .zip(&row.values)
-            .filter_map(|(name, value)| {
-                let text = match value.as_ref()? {
-                    Parameter::Text(text) => text.as_bytes().to_vec(),
-                    Parameter::Binary(bytes) => {
-                        let value = Value::of_binary(bytes);
-                        value.map_or_else(|| bytes.to_vec(), Value::text)
-                    }
-                };
-                Some((&**name, text))
-            })
-    })
+    let values = row.into_iter().flat_map(|row| {
+        let values = row.with_columns();
+        values.filter_map(|(column, value)| Some((row.columns.get(column)?, value)))
+    });
+    for (name, value) in values {
+        let start = texts.len();
+        match value {
+            None => continue,
+            Some(Parameter::Text(text)) => texts.extend_from_slice(text.as_bytes()),
+            Some(Parameter::Binary(bytes)) => match Value::of_binary(bytes) {
+                Some(value) => value.add_text(texts),
+                None => texts.extend_from_slice(bytes),
+            },
+        }
+        found(name, start..texts.len());
+    }
 }
 
 /// Returns the sequence that a text asks for its next value, without its schema.

@@ -157,6 +157,17 @@ impl KeyColumns {
         }) || !self.unknown.is_empty() && column == "id"
     }
 
+    /// Returns the columns that are keys of a table alone.
+    pub(crate) fn single_keys(&self, table: &str) -> impl Iterator<Item = &str> {
+        let keys = self.keys.get(table).into_iter().flatten();
+        let single = keys.filter_map(|key| match &key[..] {
+            [column] => Some(column.as_str()),
+            _ => None,
+        });
+        // What is a key by its name, if the database could not be asked.
+        single.chain((!self.unknown.is_empty()).then_some("id"))
+    }
+
     /// Returns the keys of a table with several columns.
     pub(crate) fn composite_keys(&self, table: &str) -> impl Iterator<Item = &Vec<String>> {
         let keys = self.keys.get(table).into_iter().flatten();

@@ -16,7 +16,7 @@ use std::collections::{BinaryHeap, HashMap};
 use sql::{Fingerprint, ValuePlace, ValuePlaces, ValueToken};
 use workload::Event;
 
-use super::event_values::{PlacesCache, next_value_of, result_values, value_at};
+use super::event_values::{StatementPlaces, next_value_of, result_values, value_at};
 use super::key_columns::{ColumnName, KeyColumns};
 use super::value::Value;
 use crate::statement_cache::hash;
@@ -50,11 +50,11 @@ pub(crate) type Origin = (Fingerprint, usize);
 
 /// Identity of a place: a column of a statement, otherwise a parameter or literal of it, by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place(u64);
+pub(crate) struct Place(u64);
 
 impl Place {
     /// Returns the identity. `index`: number of the statement's values before it.
-    fn of(fingerprint: Fingerprint, index: usize, place: &ValuePlace) -> Self {
+    pub(super) fn of(fingerprint: Fingerprint, index: usize, place: &ValuePlace) -> Self {
         let number = match (&place.column, &place.token) {
             (Some(_), _) => None,
             (None, ValueToken::Parameter(number)) => Some((false, *number)),
@@ -108,14 +108,8 @@ impl Provenance {
     }
 
     /// Returns the origins whose numbers a place takes.
-    pub(crate) fn allowed(
-        &self,
-        fingerprint: Fingerprint,
-        index: usize,
-        place: &ValuePlace,
-    ) -> &[usize] {
-        let found = self.allowed.get(&Place::of(fingerprint, index, place));
-        found.map_or(&[], |origins| origins)
+    pub(crate) fn allowed(&self, place: Place) -> &[usize] {
+        self.allowed.get(&place).map_or(&[], |origins| origins)
     }
 }
 
@@ -125,7 +119,6 @@ type Pending = Reverse<(i64, u64, usize, Value)>;
 /// Pass over a workload that learns the origins.
 #[derive(Default)]
 pub(crate) struct ProvenancePass {
-    places_of: PlacesCache,
     origins: HashMap<Origin, usize>,
     names: Vec<OriginName>,
     places: HashMap<Place, PlaceEvidence>,
@@ -139,30 +132,32 @@ pub(crate) struct ProvenancePass {
 
 impl ProvenancePass {
     /// Takes the next event.
-    pub(crate) fn add(&mut self, event: &Event, fingerprint: Fingerprint, keys: &KeyColumns) {
+    pub(crate) fn add(
+        &mut self,
+        event: &Event,
+        fingerprint: Fingerprint,
+        places: &StatementPlaces,
+    ) {
         while let Some(&Reverse((end_us, session, origin, value))) = self.pending.peek()
             && end_us <= event.due_us
         {
             self.pending.pop();
             self.end(session, origin, value);
         }
-        let Some(places) = self.places_of.get(event, keys) else {
-            return;
-        };
-        for (index, place) in places.places.iter().enumerate() {
+        for (id, place) in places.with_ids() {
             if let Some(value @ Value::Integer(number)) = value_at(event, &place.token) {
-                let place_of_value = Place::of(fingerprint, index, place);
-                self.use_number(event.session, place_of_value, place, value, number);
+                self.use_number(event.session, id, place, value, number);
             }
         }
+        let places = &places.values;
         let end_us = event
             .due_us
             .saturating_add_unsigned(event.outcome.duration_us.unwrap_or(0));
-        for (column, name, value) in result_values(event) {
+        for (_, column, name, value) in result_values(event) {
             let Value::Integer(number) = value else {
                 continue;
             };
-            if is_aggregate(name) || was_given(event, &places, name, value, number) {
+            if is_aggregate(name) || was_given(event, places, name, value, number) {
                 continue;
             }
             let count = self.origins.len();

@@ -6,9 +6,9 @@ use protocol::backend::{DataRow, RowDescription, data_row};
 use protocol::frontend::{Bind, Parse, Query, tag};
 use protocol::next_frame;
 use sql::{Fingerprint, Fingerprinter, ValueToken};
-use workload::{Event, EventKind, FirstRow, Parameter, WireDetails};
+use workload::{Event, EventKind, FirstRows, Parameter, WireDetails};
 
-use super::expected_row::ReplayedValue;
+use super::expected_rows::ReplayedValue;
 use super::tracker::Tracked;
 use super::*;
 use crate::test_events::simple;
@@ -54,7 +54,7 @@ impl Script {
                 parameters: parameters.iter().map(|value| text(value)).collect(),
             },
         };
-        let first_row = (!row.is_empty()).then(|| FirstRow {
+        let first_rows = (!row.is_empty()).then(|| FirstRows {
             columns: row.iter().map(|(name, _)| Box::from(*name)).collect(),
             values: row.iter().map(|(_, value)| text(value)).collect(),
         });
@@ -66,7 +66,7 @@ impl Script {
         let mut event = simple(session, sequence, 2_000 * count, 1_000, sql);
         event.kind = kind;
         let details = WireDetails {
-            first_row,
+            first_rows,
             ..WireDetails::default()
         };
         event.wire_details = Some(details.into());
@@ -77,8 +77,10 @@ impl Script {
 
     fn provenance(&self, keys: &KeyColumns) -> Provenance {
         let mut pass = ProvenancePass::default();
+        let mut cache = PlacesCache::default();
         for (event, fingerprint) in &self.events {
-            pass.add(event, fingerprint.unwrap(), keys);
+            let places = cache.get(event, *fingerprint, keys).unwrap();
+            pass.add(event, fingerprint.unwrap(), &places);
         }
         pass.decide(keys)
     }
@@ -86,10 +88,14 @@ impl Script {
     /// Returns what each event has to do with generated values.
     fn track(&self, keys: &KeyColumns) -> Vec<Tracked> {
         let provenance = self.provenance(keys);
-        let mut tracker = ValueTracker::new(&provenance, keys);
+        let mut tracker = ValueTracker::new(&provenance);
+        let mut cache = PlacesCache::default();
         let events = self.events.iter();
         events
-            .map(|(event, fingerprint)| tracker.track(event, *fingerprint, 0))
+            .map(|(event, fingerprint)| {
+                let places = cache.get(event, *fingerprint, keys).unwrap();
+                tracker.track(event, *fingerprint, &places, 0)
+            })
             .collect()
     }
 }
@@ -220,8 +226,9 @@ fn parameters_of_generated_numbers_hold_any_number() {
     let (mut update, fingerprint) = (update.clone(), *fingerprint);
     let keys = KeyColumns::default();
     let provenance = script.provenance(&keys);
-    let mut tracker = ValueTracker::new(&provenance, &keys);
-    tracker.widen_numbers(&mut update, fingerprint);
+    let mut tracker = ValueTracker::new(&provenance);
+    let places = PlacesCache::default().get(&update, fingerprint, &keys);
+    tracker.widen_numbers(&mut update, &places.unwrap());
     assert_eq!(update.wire_details.unwrap().parameter_types, [21, INT8]);
     let EventKind::Execute { parameters, .. } = update.kind else {
         unreachable!()
@@ -313,7 +320,7 @@ fn pairs(
         .iter()
         .zip(0..)
         .map(|(value, number)| Some((*value, number)));
-    let mut expected = ExpectedRow::new(numbered.collect());
+    let mut expected = ExpectedRows::new(captured.len(), numbered.collect());
     let fields = fields.iter().map(|&(type_oid, format)| FieldDescription {
         name: b"id",
         table_oid: 0,
@@ -328,9 +335,40 @@ fn pairs(
     expected.set_formats(&RowDescription::decode(&out[5..]).unwrap());
     out.clear();
     data_row::encode(row.iter().copied(), &mut out).unwrap();
-    let pairs = expected.pairs(&DataRow::decode(&out[5..]).unwrap());
+    let mut pairs = Vec::new();
+    expected.pair_row(&DataRow::decode(&out[5..]).unwrap(), &mut pairs);
     let pair = |one: ReplayedValue| (one.captured, one.replayed);
     pairs.into_iter().map(pair).collect()
+}
+
+#[test]
+fn rows_are_paired_in_their_order() {
+    let values = [1001, 1002, 1003].map(|number| Some((Value::Integer(number), number as u64)));
+    let mut expected = ExpectedRows::new(1, values.into());
+    let field = FieldDescription {
+        name: b"id",
+        table_oid: 0,
+        column_number: 0,
+        type_oid: INT8,
+        type_bytes: 8,
+        type_modifier: -1,
+        format: Format::Text,
+    };
+    let mut out = Vec::new();
+    row_description::encode([field], &mut out).unwrap();
+    expected.set_formats(&RowDescription::decode(&out[5..]).unwrap());
+    let mut pairs = Vec::new();
+    for text in ["6001", "6002", "6003"] {
+        assert!(!expected.is_over());
+        out.clear();
+        data_row::encode([Some(text.as_bytes())], &mut out).unwrap();
+        assert_eq!(expected.expects_one_row(), text == "6003");
+        expected.pair_row(&DataRow::decode(&out[5..]).unwrap(), &mut pairs);
+    }
+    assert!(expected.is_over());
+    let found: Vec<_> = pairs.iter().map(|one| (one.number, one.replayed)).collect();
+    let number = |at: i64| (1000 + at as u64, Value::Integer(6000 + at));
+    assert_eq!(found, [number(1), number(2), number(3)]);
 }
 
 #[test]

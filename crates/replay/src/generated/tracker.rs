@@ -6,9 +6,8 @@ use std::sync::Arc;
 use sql::{Fingerprint, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
-use super::event_values::{PlacesCache, result_values, value_at};
-use super::expected_row::ExpectedRow;
-use super::key_columns::KeyColumns;
+use super::event_values::{StatementPlaces, result_values, value_at};
+use super::expected_rows::ExpectedRows;
 use super::provenance::Provenance;
 use super::replayed_values::ValueNumber;
 use super::value::{INT8, Value, is_smaller_integer};
@@ -47,8 +46,6 @@ type SourceKey = (u64, Value, Option<usize>);
 /// Follows the generated values of a workload, in the order of its events.
 pub(crate) struct ValueTracker<'p> {
     provenance: &'p Provenance,
-    keys: &'p KeyColumns,
-    places: PlacesCache,
     /// Sources of each value, the latest last.
     sources: HashMap<SourceKey, Vec<ValueSource>>,
     order: VecDeque<SourceKey>,
@@ -59,7 +56,7 @@ pub(crate) struct ValueTracker<'p> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracked {
     /// Values of its result that may be used later.
-    pub(crate) expected: Option<Box<ExpectedRow>>,
+    pub(crate) expected: Option<Box<ExpectedRows>>,
     /// Values that it uses.
     pub(crate) used: Vec<UsedValue>,
     /// Executions of other sessions that these come from.
@@ -67,11 +64,9 @@ pub(crate) struct Tracked {
 }
 
 impl<'p> ValueTracker<'p> {
-    pub(crate) fn new(provenance: &'p Provenance, keys: &'p KeyColumns) -> Self {
+    pub(crate) fn new(provenance: &'p Provenance) -> Self {
         ValueTracker {
             provenance,
-            keys,
-            places: PlacesCache::default(),
             sources: HashMap::new(),
             order: VecDeque::new(),
             next: 0,
@@ -80,27 +75,20 @@ impl<'p> ValueTracker<'p> {
 
     /// Declares parameters that take generated numbers as bigint. Drivers choose the smallest type of a number, which
     /// another number may not fit.
-    pub(crate) fn widen_numbers(&mut self, event: &mut Event, fingerprint: Option<Fingerprint>) {
-        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event, self.keys))
-        else {
-            return;
-        };
+    pub(crate) fn widen_numbers(&mut self, event: &mut Event, places: &StatementPlaces) {
         let (EventKind::Execute { parameters, .. }, Some(details)) =
             (&mut event.kind, &mut event.wire_details)
         else {
             return;
         };
-        for (index, place) in places.places.iter().enumerate() {
+        for (id, place) in places.with_ids() {
             let ValueToken::Parameter(number) = place.token else {
                 continue;
             };
             let declared = details.parameter_types.get(number).copied();
             if place.column.is_none()
                 || !declared.is_some_and(is_smaller_integer)
-                || self
-                    .provenance
-                    .allowed(fingerprint, index, place)
-                    .is_empty()
+                || self.provenance.allowed(id).is_empty()
             {
                 continue;
             }
@@ -118,20 +106,20 @@ impl<'p> ValueTracker<'p> {
         &mut self,
         event: &Event,
         fingerprint: Option<Fingerprint>,
+        places: &StatementPlaces,
         transaction: u64,
     ) -> Tracked {
-        let (Some(fingerprint), Some(places)) = (fingerprint, self.places.get(event, self.keys))
-        else {
+        let Some(fingerprint) = fingerprint else {
             return Tracked::default();
         };
         let mut tracked = Tracked::default();
         let copy = event.session / COPY_SESSION_OFFSET;
         if !self.sources.is_empty() {
-            for (index, place) in places.places.iter().enumerate() {
+            for (id, place) in places.with_ids() {
                 let Some(value) = value_at(event, &place.token) else {
                     continue;
                 };
-                let allowed = self.provenance.allowed(fingerprint, index, place);
+                let allowed = self.provenance.allowed(id);
                 if let Some(source) = self.find_source(event, value, allowed) {
                     tracked.used.push(UsedValue {
                         token: place.token.clone(),
@@ -155,14 +143,14 @@ impl<'p> ValueTracker<'p> {
         fingerprint: Fingerprint,
         transaction: u64,
         copy: u64,
-    ) -> Option<Box<ExpectedRow>> {
+    ) -> Option<Box<ExpectedRows>> {
         let details = event.wire_details.as_ref()?;
-        let columns = details.first_row.as_ref()?.values.len();
+        let rows = details.first_rows.as_ref()?;
         let end_us = event
             .due_us
             .saturating_add_unsigned(event.outcome.duration_us.unwrap_or(0));
-        let mut values = vec![None; columns];
-        for (column, _, value) in result_values(event) {
+        let mut values = vec![None; rows.values.len()];
+        for (index, column, _, value) in result_values(event) {
             let origin = match value {
                 Value::Integer(_) => match self.provenance.origin((fingerprint, column)) {
                     Some(origin) => Some(origin),
@@ -172,7 +160,7 @@ impl<'p> ValueTracker<'p> {
             };
             let number = self.next;
             self.next += 1;
-            values[column] = Some((value, number));
+            values[index] = Some((value, number));
             self.remember(
                 (copy, value, origin),
                 ValueSource {
@@ -186,7 +174,7 @@ impl<'p> ValueTracker<'p> {
             );
         }
         let any = values.iter().any(Option::is_some);
-        any.then(|| Box::new(ExpectedRow::new(values.into())))
+        any.then(|| Box::new(ExpectedRows::new(rows.columns.len(), values.into())))
     }
 
     fn remember(&mut self, key: SourceKey, source: ValueSource) {

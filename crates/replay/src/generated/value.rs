@@ -1,5 +1,7 @@
 //! Values that a server generates: sequence numbers, UUIDs and names of exported snapshots, in text and binary format.
 
+use std::io::Write;
+
 use protocol::Format;
 
 /// Length of a UUID's text format, in bytes: 32 digits and four hyphens.
@@ -10,6 +12,9 @@ const SNAPSHOT_BYTES_MIN: usize = 19;
 
 /// Offsets of a UUID's hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// Hexadecimal digits of a UUID's text format.
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Type OIDs (`pg_type.dat`).
 pub(super) const INT8: u32 = 20;
@@ -112,24 +117,30 @@ impl Value {
 
     /// Returns the text format.
     pub(crate) fn text(self) -> Vec<u8> {
-        match self {
-            Value::Integer(number) => number.to_string().into_bytes(),
+        let mut text = Vec::with_capacity(UUID_BYTES);
+        self.add_text(&mut text);
+        text
+    }
+
+    /// Appends the text format.
+    pub(super) fn add_text(self, text: &mut Vec<u8>) {
+        let written = match self {
+            Value::Integer(number) => write!(text, "{number}"),
             Value::Snapshot([first, second, number]) => {
-                format!("{first:08X}-{second:08X}-{number}").into_bytes()
+                write!(text, "{first:08X}-{second:08X}-{number}")
             }
             Value::Uuid(bytes) => {
-                let mut text = String::with_capacity(UUID_BYTES);
+                let start = text.len();
                 for byte in bytes {
-                    if HYPHENS.contains(&text.len()) {
-                        text.push('-');
+                    if HYPHENS.contains(&(text.len() - start)) {
+                        text.push(b'-');
                     }
-                    for digit in [byte >> 4, byte & 15] {
-                        text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-                    }
+                    text.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
                 }
-                text.into_bytes()
+                Ok(())
             }
-        }
+        };
+        written.expect("writing to memory does not fail");
     }
 
     /// Returns the binary format of `bytes` bytes, for a UUID also that of its text; `None` if it does not fit.

@@ -1,4 +1,4 @@
-//! Learns generated values from answers: decodes the row description and the first row of an answer whose
+//! Learns generated values from answers: decodes the row description and the first rows of an answer whose
 //! captured result had such values. All other rows are only counted.
 
 use protocol::backend::{DataRow, RowDescription, tag};
@@ -7,7 +7,7 @@ use protocol::{DecodeError, Header, Scanner, TagSet};
 use super::{DECODED_BODIES, InFlight, Session};
 use crate::generated::READ_BYTES_MAX;
 
-/// Bodies that are decoded up to the first row, if there are values to learn.
+/// Bodies that are decoded up to the last expected row, if there are values to learn.
 const DECODED_BODIES_TO_LEARN: TagSet = TagSet::of(&[
     tag::COMMAND_COMPLETE,
     tag::ERROR_RESPONSE,
@@ -29,14 +29,16 @@ impl Session {
     }
 }
 
-/// Restricts decoding to the first row, and skips long bodies.
-pub(super) fn limit_to_first_row(scanner: &mut Scanner, flight: &mut InFlight, header: Header) {
+/// Restricts decoding to the expected rows, and skips long bodies.
+pub(super) fn limit_to_expected_rows(scanner: &mut Scanner, flight: &mut InFlight, header: Header) {
     let is_row = header.tag == tag::DATA_ROW;
     if !is_row && header.tag != tag::ROW_DESCRIPTION {
         return;
     }
     let is_long = header.body_bytes > READ_BYTES_MAX;
-    if is_row || is_long {
+    let expected = flight.job.expected.as_ref();
+    let is_last = is_row && expected.is_none_or(|expected| expected.expects_one_row());
+    if is_last || is_long {
         scanner.want(DECODED_BODIES);
     }
     if is_long {
@@ -45,7 +47,7 @@ pub(super) fn limit_to_first_row(scanner: &mut Scanner, flight: &mut InFlight, h
     }
 }
 
-/// Takes a row description or a first row.
+/// Takes a row description or an expected row.
 pub(super) fn learn_from_body(
     flight: &mut InFlight,
     message_tag: u8,
@@ -57,9 +59,12 @@ pub(super) fn learn_from_body(
         }
         return Ok(());
     }
-    let Some(expected) = flight.job.expected.take() else {
+    let Some(expected) = &mut flight.job.expected else {
         return Ok(());
     };
-    flight.replayed = expected.pairs(&DataRow::decode(body)?);
+    expected.pair_row(&DataRow::decode(body)?, &mut flight.replayed);
+    if expected.is_over() {
+        flight.job.expected = None;
+    }
     Ok(())
 }

@@ -5,7 +5,6 @@
 //! transaction, and has no state that is bound to its connection. The state of the previous session is discarded
 //! and that of the new one is restored, so that no session sees the settings of another.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -151,8 +150,8 @@ impl Worker {
         found
     }
 
-    /// Releases a statement if all connections belong to sessions that wait for commits. The awaited commits may
-    /// be of sessions without a connection. The statement that waits for the fewest commits is released.
+    /// Releases a statement if all connections belong to sessions that wait for others, since what they wait for may be of
+    /// sessions without a connection. The statement that waits for the fewest commits, or the longest, is released.
     fn release_one_for_connection(&self) {
         let (Some(pool), Some(order)) = (&self.pool, &self.context.order) else {
             return;
@@ -162,14 +161,17 @@ impl Worker {
         if !all_wait {
             return;
         }
-        let waiting = self.commit_waits.iter().map(|Reverse(waiting)| *waiting);
+        let number = self.context.number;
+        let waiting = order.waiting().into_iter();
         let first = waiting
-            .filter(|(_, slot, generation)| {
-                pool.owners.contains(slot) && self.slots[*slot].generation == *generation
+            .filter(|((worker, slot), one)| {
+                *worker == number
+                    && pool.owners.contains(slot)
+                    && self.slots[*slot].generation == one.generation
             })
-            .min();
-        if let Some((_, slot, _)) = first {
-            order.release_early((self.context.number, slot));
+            .min_by_key(|(_, one)| (one.after, one.since_ns));
+        if let Some((at, _)) = first {
+            order.release_early(at);
         }
     }
 

@@ -4,7 +4,7 @@ use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Execution, Outcome, RunInfo};
 use sandbox::Endpoint;
-use workload::{Boundary, EventKind, FirstRow, Parameter, ResultFormat, WireDetails};
+use workload::{Boundary, EventKind, FirstRows, Parameter, ResultFormat, WireDetails};
 
 use crate::traffic::{Traffic, server, statements};
 
@@ -24,7 +24,7 @@ fn captured(values: Vec<Option<Parameter>>, formats: Vec<ResultFormat>) -> WireD
     let columns = ["id", "token", "payload"];
     WireDetails {
         result_formats: formats,
-        first_row: Some(FirstRow {
+        first_rows: Some(FirstRows {
             columns: columns.map(Box::from).to_vec(),
             values,
         }),

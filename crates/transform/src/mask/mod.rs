@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
-    CopyIn, EventRef, FirstRow, KindRef, LargeObjectFunction, PackedParameters, Parameter,
+    CopyIn, EventRef, FirstRows, KindRef, LargeObjectFunction, PackedParameters, Parameter,
     ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported,
 };
 
@@ -313,7 +313,7 @@ type RoleOf<'a> = dyn Fn(usize) -> ParameterRole + 'a;
 /// Returns whether details hold values of the client or of its results.
 fn holds_values(details: &WireDetails) -> bool {
     details.copy.is_some()
-        || details.first_row.is_some()
+        || details.first_rows.is_some()
         || details.result_digest.is_some()
         || !details.settings.is_empty()
 }
@@ -466,7 +466,7 @@ fn mask_details(
             text.into()
         }),
     });
-    masked.first_row = particulars.first_row.as_ref().map(|row| FirstRow {
+    masked.first_rows = particulars.first_rows.as_ref().map(|row| FirstRows {
         columns: row.columns.clone(),
         values: row
             .values

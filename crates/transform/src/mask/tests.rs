@@ -261,7 +261,7 @@ fn parameters_are_masked_by_their_place_and_type() {
             parameter_types: vec![0, 23],
             result_digest: Some(17),
             copy: None,
-            first_row: Some(FirstRow {
+            first_rows: Some(FirstRows {
                 columns: vec!["name".into()],
                 values: vec![Some("Smith".into()), None],
             }),
@@ -288,7 +288,7 @@ fn parameters_are_masked_by_their_place_and_type() {
     let particulars = masked.wire_details.unwrap();
     assert_eq!(particulars.result_digest, None);
     assert_eq!(
-        particulars.first_row.as_ref().unwrap().values,
+        particulars.first_rows.as_ref().unwrap().values,
         [Some(value("Smith").into()), None]
     );
     let account = masker.account();

@@ -58,10 +58,10 @@ pub(super) fn unprepare(event: &Event) -> Option<Result<Event, Reason>> {
                 .is_empty()
                 .then_some(one.result_digest)
                 .flatten(),
-            first_row: one
+            first_rows: one
                 .result_formats
                 .is_empty()
-                .then(|| one.first_row.clone())
+                .then(|| one.first_rows.clone())
                 .flatten(),
             ..one.clone()
         })

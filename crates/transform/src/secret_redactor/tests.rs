@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use workload::{FirstRow, Outcome};
+use workload::{FirstRows, Outcome};
 
 fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<WireDetails>>) -> EventRef<'a> {
     EventRef {
@@ -41,7 +41,7 @@ fn executed_after(
         .map(|value| Some(Parameter::from(*value)))
         .collect();
     let row = Arc::new(WireDetails {
-        first_row: Some(FirstRow {
+        first_rows: Some(FirstRows {
             columns: vec!["x".into()],
             values: vec![Some(Parameter::from("S3cret"))],
         }),
@@ -60,7 +60,7 @@ fn executed_after(
         unreachable!("it is executed still");
     };
     let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
-    let row_is_gone = event.wire_details.unwrap().first_row.is_none();
+    let row_is_gone = event.wire_details.unwrap().first_rows.is_none();
     assert_eq!(row_is_gone, marked, "{sql}");
     let values = parameters.iter().map(|value| {
         let value = value.expect("none is NULL").readable();

@@ -11,8 +11,8 @@ use workload::{Boundary, PackedParameters, Unreplayable};
 
 use super::connection::{BodyHandling, Connection, KEPT_BYTES_MAX, Output};
 use super::named_objects::{
-    Portal, PreparedStatement, Statement, UnexecutedMessage, UnexecutedRequest, decode_name,
-    decode_text, generates_values,
+    KeptRows, Portal, PreparedStatement, Statement, UnexecutedMessage, UnexecutedRequest,
+    decode_name, decode_text,
 };
 use super::pending_requests::{
     CloseTarget, EventRecording, PendingEvent, Preparation, Request, Step,
@@ -122,11 +122,11 @@ impl Connection {
             tag::QUERY => {
                 self.end_unexecuted();
                 let (text, unreplayable) = decode_text(Query::decode(body)?.sql);
-                let wants_row = generates_values(&text);
+                let kept_rows = KeptRows::of(&text);
                 let mut sql = self.buffers.take_text();
                 sql.push_str(&text);
                 let mut pending = self.new_event(Request::Simple { sql }, at_us, place);
-                pending.wants_row = wants_row;
+                pending.kept_rows = kept_rows;
                 pending.unreplayable = unreplayable;
                 pending.boundary = Boundary::Sync;
                 self.requests.add_event(pending, Step::Query);
@@ -169,7 +169,7 @@ impl Connection {
         let (sql, unreplayable) = decode_text(parse.sql);
         let statement = Rc::new(Statement {
             name: decode_name(parse.statement).into(),
-            makes_values: generates_values(&sql),
+            kept_rows: KeptRows::of(&sql),
             sql: sql.into(),
             types: parse.parameter_types.iter().collect(),
             unreplayable,
@@ -255,7 +255,7 @@ impl Connection {
         let mut pending = match self.names.portal(&named) {
             Some(portal) => {
                 let statement = portal.statement.clone();
-                let wants_row = statement.makes_values;
+                let kept_rows = statement.kept_rows;
                 let request = match portal.parameters.take() {
                     Some(parameters) => Request::Execute {
                         statement,
@@ -271,7 +271,7 @@ impl Connection {
                 let mut pending = PendingEvent::new(request, at_us, place);
                 pending.result_formats = Some(portal.result_formats.clone());
                 pending.unreplayable = portal.unreplayable;
-                pending.wants_row = wants_row;
+                pending.kept_rows = kept_rows;
                 pending
             }
             // A cursor that SQL declared, or a portal from before.

@@ -90,8 +90,8 @@ pub(super) struct RecordingState {
 pub(super) struct CurrentRow {
     pub(super) left: usize,
     pub(super) digest: Option<RowDigest>,
-    /// Set for the first row, if its values are wanted.
-    pub(super) first_row: Option<Vec<u8>>,
+    /// Set if it is kept.
+    pub(super) kept: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]

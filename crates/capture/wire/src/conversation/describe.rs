@@ -44,14 +44,14 @@ pub(super) fn describe_event(
             failed,
         })
     });
-    let first_row = pending.first_row.take().map(|row| *row);
+    let first_rows = pending.first_rows.take().map(|row| *row);
     let statement = pending.request.statement();
     let types = statement.map_or(&[][..], |statement| &statement.types);
     let formats = pending.result_formats.as_deref().unwrap_or_default();
     let parsed = pending.preparation == Preparation::SameGroup;
     let is_like = |other: &WireDetails| {
         copy.is_none()
-            && first_row.is_none()
+            && first_rows.is_none()
             && pending.digest == other.result_digest
             && pending.awaited == other.awaited
             && pending.boundary == other.boundary
@@ -61,7 +61,7 @@ pub(super) fn describe_event(
             && are_same(types, &other.parameter_types)
             && are_same(formats, &other.result_formats)
             && other.copy.is_none()
-            && other.first_row.is_none()
+            && other.first_rows.is_none()
     };
     if is_like(&before.common) {
         return before.common.clone();
@@ -84,7 +84,7 @@ pub(super) fn describe_event(
                 copy,
                 awaited: pending.awaited,
                 boundary: pending.boundary,
-                first_row,
+                first_rows,
                 result_digest: pending.digest,
                 settings: Vec::new(),
             });
@@ -105,7 +105,7 @@ pub(super) fn describe_event(
 
 /// Returns whether other events may have the same details.
 fn is_common(particulars: &WireDetails) -> bool {
-    particulars.copy.is_none() && particulars.first_row.is_none()
+    particulars.copy.is_none() && particulars.first_rows.is_none()
 }
 
 /// Compares two slices. Two empty ones are handled first, since they have no valid address:

@@ -6,11 +6,12 @@ use protocol::DecodeError;
 use protocol::backend::FunctionCallResponse;
 use protocol::frontend::FunctionCall;
 use workload::{
-    Boundary, FirstRow, LO_CREAT, LO_CREATE, LargeObjectFunction, Parameter, Unreplayable,
+    Boundary, FirstRows, LO_CREAT, LO_CREATE, LargeObjectFunction, Parameter, Unreplayable,
 };
 
 use super::connection::Connection;
-use super::pending_requests::{Request, Step};
+use super::named_objects::KeptRows;
+use super::pending_requests::{PendingEvent, Request, Step};
 
 /// First OID of user-defined objects (`FirstNormalObjectId`).
 pub(super) const FIRST_USER_OID: u32 = 16_384;
@@ -26,7 +27,10 @@ impl Connection {
             parameters,
         };
         let mut pending = self.new_event(request, at_us, place);
-        pending.wants_row = matches!(call.function, LO_CREAT | LO_CREATE);
+        pending.kept_rows = match call.function {
+            LO_CREAT | LO_CREATE => KeptRows::First,
+            _ => KeptRows::None,
+        };
         let format = self
             .names
             .formats([super::result_format(call.result_format)].into_iter());
@@ -40,7 +44,8 @@ impl Connection {
     /// Handles FunctionCallResponse: the result identifies a large object.
     pub(super) fn handle_function_result(&mut self, body: &[u8]) -> Result<(), DecodeError> {
         let response = FunctionCallResponse::decode(body)?;
-        let Some(pending) = self.requests.current_event().filter(|one| one.wants_row) else {
+        let is_kept = |one: &&mut PendingEvent| one.kept_rows != KeptRows::None;
+        let Some(pending) = self.requests.current_event().filter(is_kept) else {
             return Ok(());
         };
         let binary = pending.result_formats.as_deref() == Some(&[workload::ResultFormat::Binary]);
@@ -48,7 +53,7 @@ impl Connection {
             (false, Ok(text)) => Parameter::from(text),
             _ => Parameter::from(bytes),
         };
-        pending.first_row = Some(Box::new(FirstRow {
+        pending.first_rows = Some(Box::new(FirstRows {
             columns: vec!["result".into()],
             values: vec![response.result.map(value)],
         }));

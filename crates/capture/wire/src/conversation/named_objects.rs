@@ -11,9 +11,8 @@ use sql::may_have_pair;
 use workload::{PackedParameters, ResultFormat, Unreplayable, WireDetails};
 
 /// Returns whether a statement may return values that the server generates (RETURNING, nextval, currval, lastval, a
-/// uuid, a snapshot), or rows that it locks for later statements (FOR UPDATE). Its first row is kept, so that a replay
-/// can substitute its own values.
-pub(super) fn generates_values(sql: &str) -> bool {
+/// uuid, a snapshot), or rows that it locks for later statements (FOR UPDATE).
+fn generates_values(sql: &str) -> bool {
     let bytes = sql.as_bytes();
     if !may_have_pair(bytes, [*b"tv", *b"rv", *b"rn", *b"uu", *b"up", *b"xp"]) {
         return false;
@@ -37,6 +36,30 @@ pub(super) fn generates_values(sql: &str) -> bool {
             .any(|at| is(at.checked_sub(4), b"pg_export_snapshot"))
 }
 
+/// Rows of a result that are kept, so that a replay can substitute its own values for those that the server generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum KeptRows {
+    None,
+    First,
+    /// All, up to a limit. A replay returns them in the same order: those of `INSERT … RETURNING` come in the order in which
+    /// they are inserted.
+    All,
+}
+
+impl KeptRows {
+    /// Most rows that are kept of a result.
+    pub(super) const COUNT_MAX: usize = 1_000;
+
+    /// Chooses the rows of a statement's result.
+    pub(super) fn of(sql: &str) -> Self {
+        match generates_values(sql) {
+            false => KeptRows::None,
+            true if sql::classify(sql) == sql::StatementClass::Insert => KeptRows::All,
+            true => KeptRows::First,
+        }
+    }
+}
+
 /// A prepared statement, shared by its executions.
 #[derive(Debug)]
 pub(super) struct Statement {
@@ -44,7 +67,7 @@ pub(super) struct Statement {
     pub(super) sql: Arc<str>,
     pub(super) types: Box<[u32]>,
     pub(super) unreplayable: Option<Unreplayable>,
-    pub(super) makes_values: bool,
+    pub(super) kept_rows: KeptRows,
     /// Names of its result's columns, once the client has requested them.
     pub(super) columns: RefCell<Option<Arc<[Box<str>]>>>,
     /// Wire details of its last execution.
@@ -59,7 +82,7 @@ impl Statement {
             sql: "".into(),
             types: Box::default(),
             unreplayable: Some(unreplayable),
-            makes_values: false,
+            kept_rows: KeptRows::None,
             columns: RefCell::default(),
             last_details: RefCell::default(),
         }

@@ -15,8 +15,10 @@ use std::rc::Rc;
 
 use workload::{Boundary, Sqlstate};
 
-use super::named_objects::Statement;
-pub(super) use event::{CopyData, EventRecording, PendingEvent, Preparation, Request};
+use super::named_objects::{KeptRows, Statement};
+pub(super) use event::{
+    CopyData, EventRecording, PendingEvent, Preparation, READ_BYTES_MAX, Request,
+};
 
 /// A message that the server answers.
 #[derive(Debug, Clone)]

@@ -155,7 +155,7 @@ impl Connection {
         out.account.too_long += u64::from(pending.copy.as_ref().is_some_and(|copy| copy.cut));
         if pending.done_us.is_none() {
             // The answer is incomplete.
-            (pending.rows, pending.digest, pending.first_row) = (None, None, None);
+            (pending.rows, pending.digest, pending.first_rows) = (None, None, None);
         }
         let particulars = super::describe::describe_event(pending, out.details_cache);
         let outcome = Outcome {

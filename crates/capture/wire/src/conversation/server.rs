@@ -8,16 +8,14 @@ use protocol::backend::{
 };
 use protocol::{DecodeError, Header};
 use workload::{
-    FirstRow, Parameter, REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat,
-    STANDARD_CONFORMING_STRINGS, Sqlstate,
+    Parameter, REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, STANDARD_CONFORMING_STRINGS,
+    Sqlstate,
 };
 
 use super::connection::{BodyHandling, Connection, Output};
-use super::named_objects::removes_names;
+use super::named_objects::{KeptRows, removes_names};
+use super::pending_requests::READ_BYTES_MAX;
 use super::pending_requests::{DescribeTarget, EventRecording, PendingEvent, Step};
-
-/// Maximum length of a row description or first row that is decoded, in bytes.
-const READ_BYTES_MAX: usize = 64 << 10;
 
 impl Connection {
     /// Handles the header of a message; returns what to do with its body.
@@ -54,7 +52,7 @@ impl Connection {
                 && pending.recording == EventRecording::Recorded
                 && out.options.digest
             {
-                self.row.first_row = None;
+                self.row.kept = None;
                 return self.digest_row(header);
             }
         }
@@ -111,11 +109,12 @@ impl Connection {
         if let Some(Step::Describe(DescribeTarget::Statement(statement), _)) =
             self.requests.next_step()
         {
-            return (statement.as_ref()).is_some_and(|statement| statement.makes_values);
+            let statement = statement.as_ref();
+            return statement.is_some_and(|statement| statement.kept_rows != KeptRows::None);
         }
-        self.requests
-            .next_unanswered()
-            .is_some_and(|pending| pending.wants_row && pending.first_row.is_none())
+        self.requests.next_unanswered().is_some_and(|pending| {
+            pending.kept_rows != KeptRows::None && pending.first_rows.is_none()
+        })
     }
 
     /// Handles a description of rows.
@@ -142,13 +141,13 @@ impl Connection {
         if pending.recording != EventRecording::Recorded {
             return BodyHandling::Pass;
         }
-        if pending.wants_row && header.body_bytes <= READ_BYTES_MAX {
+        if pending.kept_rows != KeptRows::None && header.body_bytes <= READ_BYTES_MAX {
             return BodyHandling::Usual;
         }
         if !out.options.digest {
             return BodyHandling::Pass;
         }
-        self.row.first_row = None;
+        self.row.kept = None;
         self.digest_row(header)
     }
 
@@ -157,14 +156,12 @@ impl Connection {
         let Some(pending) = self.requests.current_event() else {
             return BodyHandling::Usual;
         };
-        let is_first = pending.wants_row
-            && pending.first_row.is_none()
-            && (described || known_columns(pending).is_some())
-            && header.body_bytes <= READ_BYTES_MAX;
-        if pending.recording != EventRecording::Recorded || !(is_first || out.options.digest) {
+        let is_kept =
+            pending.keeps_row(header.body_bytes) && (described || known_columns(pending).is_some());
+        if pending.recording != EventRecording::Recorded || !(is_kept || out.options.digest) {
             return BodyHandling::Pass;
         }
-        self.row.first_row = is_first.then(Vec::new);
+        self.row.kept = is_kept.then(Vec::new);
         if out.options.digest {
             return self.digest_row(header);
         }
@@ -186,14 +183,14 @@ impl Connection {
             .digest
             .as_mut()
             .and_then(|digest| digest.add_bytes(piece));
-        if let Some(kept) = &mut row.first_row {
+        if let Some(kept) = &mut row.kept {
             kept.extend_from_slice(piece);
         }
         row.left = row.left.saturating_sub(piece.len());
         if row.left > 0 {
             return Ok(());
         }
-        let kept = row.first_row.take();
+        let kept = row.kept.take();
         let columns = self.columns.clone();
         let Some(pending) = self.requests.current_event() else {
             return Ok(());
@@ -204,8 +201,8 @@ impl Connection {
         }
         let columns = columns.or_else(|| known_columns(pending));
         if let (Some(body), Some(columns)) = (kept, columns) {
-            let row = decode_first_row(&columns, &DataRow::decode(&body)?, pending);
-            pending.first_row = row.map(Box::new);
+            let values = decode_row(&columns, &DataRow::decode(&body)?, pending);
+            pending.keep_row(&columns, body.len(), values);
         }
         Ok(())
     }
@@ -291,12 +288,12 @@ fn known_columns(pending: &PendingEvent) -> Option<Arc<[Box<str>]>> {
     pending.request.statement()?.columns.borrow().clone()
 }
 
-/// Decodes the first row of a result; `None` if it does not match the described columns.
-fn decode_first_row(
+/// Decodes a row of a result; `None` if it does not match the described columns.
+fn decode_row(
     columns: &[Box<str>],
     row: &DataRow<'_>,
     pending: &PendingEvent,
-) -> Option<FirstRow> {
+) -> Option<Vec<Option<Parameter>>> {
     if row.columns.len() != columns.len() {
         return None;
     }
@@ -311,8 +308,5 @@ fn decode_first_row(
             _ => Parameter::from(bytes),
         })
     };
-    Some(FirstRow {
-        columns: columns.to_vec(),
-        values: row.columns.iter().enumerate().map(value).collect(),
-    })
+    Some(row.columns.iter().enumerate().map(value).collect())
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::encode::Encoder;
+use crate::generated::PlacesCache;
 use crate::login::LoginMap;
 use crate::test_events::simple as event;
 use connect::Target;
@@ -23,14 +24,16 @@ fn dependencies_of(events: impl IntoIterator<Item = Event>) -> Vec<EventId> {
     let mut encoder = Encoder::new(&target, &logins, None);
     let locks = LockOrder::default();
     let mut tracker = DependencyTracker::new(&keys, &locks);
+    let mut cache = PlacesCache::default();
     let mut sequences: HashMap<u64, u64> = HashMap::new();
     let mut found = Vec::new();
     for mut event in events {
         let sequence = sequences.entry(event.session).or_default();
         event.sequence = *sequence;
         *sequence += 1;
-        let job = encoder.job(event.clone(), None, 0);
-        found = tracker.track(&event, &job, &[]);
+        let job = encoder.job(&event, None, 0);
+        let places = cache.get(&event, None, &keys);
+        found = tracker.track(&event, places.as_deref(), &job, &[]);
     }
     found.sort_unstable();
     found
@@ -186,4 +189,28 @@ fn prepared_transaction_is_visible_when_it_is_committed() {
     ];
     assert_eq!(dependencies(&script[..4]), [(1, 2)]);
     assert_eq!(dependencies(&script), [(2, 0)]);
+}
+
+#[test]
+fn who_takes_what_others_have_not_locked_follows_those_that_took_before() {
+    let take = "SELECT id FROM a WHERE n = 0 ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1";
+    let begin = (1, 0, 1, "BEGIN");
+    assert_eq!(
+        dependencies(&[begin, (1, 2, 3, take), (2, 10, 3, take)]),
+        [(1, 1)]
+    );
+    // The first to end took first.
+    assert_eq!(
+        dependencies(&[begin, (1, 2, 9, take), (2, 10, 3, take)]),
+        [(1, 1)]
+    );
+    assert_eq!(
+        dependencies(&[begin, (1, 2, 30, take), (2, 10, 3, take)]),
+        []
+    );
+    let waits = "SELECT id FROM a WHERE n = 0 ORDER BY id FOR UPDATE LIMIT 1";
+    assert_eq!(
+        dependencies(&[begin, (1, 2, 3, waits), (2, 10, 3, "SELECT 1")]),
+        []
+    );
 }

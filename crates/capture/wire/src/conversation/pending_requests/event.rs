@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use workload::{
-    Boundary, FirstRow, MessageSet, PackedParameters, ResultFormat, Sqlstate, Unreplayable,
+    Boundary, FirstRows, MessageSet, PackedParameters, Parameter, ResultFormat, Sqlstate,
+    Unreplayable,
 };
 
-use super::Statement;
+use super::{KeptRows, Statement};
 
 /// Request of a future event.
 #[derive(Debug)]
@@ -103,6 +104,9 @@ impl EventRecording {
     }
 }
 
+/// Maximum length of a row description, and of all kept rows of a result, in bytes.
+pub(in super::super) const READ_BYTES_MAX: usize = 64 << 10;
+
 /// A future event.
 #[derive(Debug)]
 pub(in super::super) struct PendingEvent {
@@ -134,9 +138,11 @@ pub(in super::super) struct PendingEvent {
     pub(in super::super) bytes: u64,
     pub(in super::super) sqlstate: Option<Sqlstate>,
     pub(in super::super) copy: Option<Box<CopyData>>,
-    /// Whether its first row may contain values that the server generated.
-    pub(in super::super) wants_row: bool,
-    pub(in super::super) first_row: Option<Box<FirstRow>>,
+    /// Rows that may contain values that the server generated.
+    pub(in super::super) kept_rows: KeptRows,
+    /// Bytes of the rows that were kept.
+    pub(in super::super) kept_bytes: usize,
+    pub(in super::super) first_rows: Option<Box<FirstRows>>,
     pub(in super::super) digest: Option<u64>,
 }
 
@@ -163,8 +169,9 @@ impl PendingEvent {
             bytes: 0,
             sqlstate: None,
             copy: None,
-            wants_row: false,
-            first_row: None,
+            kept_rows: KeptRows::None,
+            kept_bytes: 0,
+            first_rows: None,
             digest: None,
         }
     }
@@ -178,6 +185,36 @@ impl PendingEvent {
     pub(super) fn is_dropped(&self) -> bool {
         self.merged_into.is_some()
             || self.messages != MessageSet::Complete && self.sqlstate.is_none()
+    }
+
+    /// Whether the row that begins is kept. Kept rows are the first ones of one result.
+    pub(in super::super) fn keeps_row(&self, body_bytes: usize) -> bool {
+        let before = self.first_rows.as_ref().map_or(0, |rows| rows.count());
+        let is_next = before as u64 + 1 == self.rows_came;
+        let is_wanted = match self.kept_rows {
+            KeptRows::None => false,
+            KeptRows::First => before == 0,
+            KeptRows::All => before == 0 || before < KeptRows::COUNT_MAX && self.rows.is_none(),
+        };
+        is_wanted && is_next && self.kept_bytes + body_bytes <= READ_BYTES_MAX
+    }
+
+    /// Keeps a row of `body_bytes` bytes. No further ones are kept if it has no `values`.
+    pub(in super::super) fn keep_row(
+        &mut self,
+        columns: &[Box<str>],
+        body_bytes: usize,
+        values: Option<Vec<Option<Parameter>>>,
+    ) {
+        self.kept_bytes += body_bytes;
+        match (&mut self.first_rows, values) {
+            (Some(rows), Some(values)) => rows.values.extend(values),
+            (None, Some(values)) => {
+                let columns = columns.to_vec();
+                self.first_rows = Some(Box::new(FirstRows { columns, values }));
+            }
+            (_, None) => self.kept_rows = KeptRows::None,
+        }
     }
 
     /// Adds a portion of rows, at a command tag or a suspended portal.

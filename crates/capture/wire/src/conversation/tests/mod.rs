@@ -617,7 +617,7 @@ fn types_forms_and_made_up_values_are_kept() {
     let particulars = events[2].wire_details.as_ref().unwrap();
     assert_eq!(particulars.parameter_types, [23]);
     assert_eq!(particulars.result_formats, [ResultFormat::Binary]);
-    let row = particulars.first_row.as_ref().unwrap();
+    let row = particulars.first_rows.as_ref().unwrap();
     assert_eq!(row.columns, ["id".into()]);
     assert_eq!(
         row.values,
@@ -630,6 +630,45 @@ fn types_forms_and_made_up_values_are_kept() {
         parameters,
         &[Some(Parameter::Binary((*b"\0\0\0\x07").into()))]
     );
+}
+
+#[test]
+fn all_rows_of_an_insert_and_the_first_of_others_are_kept() {
+    for (sql, kept) in [
+        (
+            "INSERT INTO a VALUES (1), (2) RETURNING id",
+            &["7", "8"][..],
+        ),
+        ("UPDATE a SET n = 1 RETURNING id", &["7"]),
+        // The rows of the second one are not appended to those of the first.
+        (
+            "INSERT INTO a VALUES (1) RETURNING id; INSERT INTO a VALUES (2) RETURNING id",
+            &["7"],
+        ),
+    ] {
+        let row = |text: &str| [b"\0\x01\0\0\0\x01", text.as_bytes()].concat();
+        let (first, second) = (row("7"), row("8"));
+        let mut messages = vec![(b'T', ID), (b'D', &first[..])];
+        if sql.contains(';') {
+            messages.extend([
+                (b'C', &b"INSERT 0 1\0"[..]),
+                (b'T', ID),
+                (b'D', &first),
+                (b'D', &second),
+            ]);
+        } else {
+            messages.push((b'D', &second));
+        }
+        messages.extend([(b'C', &b"INSERT 0 2\0"[..]), (b'Z', b"I")]);
+        let talk = Talk::begun()
+            .client(|out| query(sql, out))
+            .server(&messages);
+        let events = talk.events();
+        let details = events[1].wire_details.as_ref().unwrap();
+        let rows = details.first_rows.as_ref().unwrap();
+        let kept = kept.iter().map(|text| Some(Parameter::from(*text)));
+        assert_eq!(rows.values, kept.collect::<Vec<_>>(), "{sql}");
+    }
 }
 
 #[test]
