@@ -11,7 +11,7 @@
 //! place of each statement, which origins its values have. [`ValueTracker`] finds the execution that a used value comes
 //! from, in any session. So a quantity of 1,001 stays as it is if the order number 1,001 became 6,001.
 //!
-//! Of a result, the first row is known, and of `INSERT … RETURNING` all rows. Values in arrays, documents and longer texts
+//! The first row of a result is known, and all rows of `INSERT … RETURNING`. Values in arrays, documents and longer texts
 //! are not followed.
 
 mod event_values;
