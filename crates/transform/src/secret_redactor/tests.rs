@@ -94,6 +94,21 @@ fn secrets_in_parameters_are_taken_out() {
             &[],
         ),
         ("set app.token = $1", &["S3cret"], &[]),
+        (
+            "select set_config(k, v, true) from unnest($1::text[], $2::text[]) x(k, v)",
+            &["{app.secret}", "{S3cret}"],
+            &[],
+        ),
+        (
+            "select format($1, $2::text)",
+            &["alter role u password %L", "S3cret"],
+            &[],
+        ),
+        (
+            "select http_header($1, $2)",
+            &["Authorization", "S3cret"],
+            &["Authorization"],
+        ),
         ("alter role a password $1", &["S3cret"], &[]),
         (
             "alter role a with encrypted password = $2",

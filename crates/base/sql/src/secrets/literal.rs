@@ -25,13 +25,19 @@ const IN_COMMANDS: [&str; 13] = [
 /// Maximum number of characters of a URL that are searched for a login.
 const URL_MAX: usize = 2_048;
 
-/// Whether a value has `password = …`, a URL with a password, a JSON web token, or the value of a header
+/// Whether a value has `password = …`, a URL with a password, a JSON web token, a private key, or the value of a header
 /// `Authorization`.
 pub fn holds_login(value: &str) -> bool {
     has_password_keyword(value)
         || has_url_login(value)
         || has_web_token(value)
+        || has_private_key(value)
         || has_authorization(value)
+}
+
+/// Whether a value has a private key in PEM format (RFC 7468).
+fn has_private_key(value: &str) -> bool {
+    value.contains("-----BEGIN ") && value.contains("PRIVATE KEY-----")
 }
 
 /// Whether a value has a JSON web token (RFC 7519): two or three parts in base64url, of which the first two are JSON
@@ -175,6 +181,20 @@ pub(super) fn is_template(value: &str) -> bool {
     })
 }
 
+/// Whether a value is a template of `format` with a placeholder for a password.
+pub(super) fn has_password_placeholder(value: &str) -> bool {
+    offsets_of(value, "password").any(|at| {
+        let rest = value[at + "password".len()..].trim_start_matches([' ', '\'', '=']);
+        let digits = rest.strip_prefix('%').map(|rest| {
+            rest.trim_start_matches(|character: char| {
+                character.is_ascii_digit() || character == '$'
+            })
+        });
+        // A pattern of LIKE (`%password%`) is not one.
+        digits.is_some_and(|kind| kind.starts_with(['s', 'L', 'I']))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +214,7 @@ mod tests {
             "x eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc y",
             "{\"authorization\": \"Bearer a1b2c3d4e5\"}",
             "Basic dXNlcjpwYXNz",
+            "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----",
         ] {
             assert!(holds_login(value), "{value}");
         }
@@ -210,6 +231,7 @@ mod tests {
             "mailto:a@b",
             "eyJust some text. eyJ",
             "basic information about bearer securities",
+            "-----BEGIN PUBLIC KEY-----",
         ] {
             assert!(!holds_login(value), "{value}");
         }
@@ -228,6 +250,12 @@ mod tests {
         }
         for value in ["password", "smtp_password", "the password is", "100%"] {
             assert!(!is_template(value), "{value}");
+        }
+        for value in ["alter role %I password %L", "PASSWORD = '%2$s'"] {
+            assert!(has_password_placeholder(value), "{value}");
+        }
+        for value in ["%password%", "password", "password '", "password % x"] {
+            assert!(!has_password_placeholder(value), "{value}");
         }
     }
 }

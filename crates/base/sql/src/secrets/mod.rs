@@ -5,6 +5,7 @@
 //! It works on text alone. An ordinary value, such as a row of a table of users, is not a secret here; masking
 //! hides it. Arguments of the database's own functions are not recognised (`set_pw('ann', 'x')`).
 
+mod findings;
 mod literal;
 mod names;
 mod text;
@@ -34,7 +35,7 @@ const PASSES_MAX: usize = 4;
 
 /// Substrings of which every text with a secret has one, in any case. Most texts have none, and are not
 /// searched further.
-const MENTIONS: [&str; 23] = [
+const MENTIONS: [&str; 25] = [
     "passw",
     "passphrase",
     "passcode",
@@ -58,12 +59,14 @@ const MENTIONS: [&str; 23] = [
     "hmac",
     "bearer ",
     "basic ",
+    "-----begin",
+    "http_header",
 ];
 
 /// Pairs of letters of which each of [`MENTIONS`] has one. Most texts have none.
-const PAIRS: [[u8; 2]; 17] = [
+const PAIRS: [[u8; 2]; 19] = [
     *b"ss", *b"pw", *b"cr", *b"ok", *b"fi", *b"nk", *b"nn", *b"og", *b"_k", *b"ik", *b"//", *b"jw",
-    *b"yj", *b"nf", *b"hm", *b"be", *b"c ",
+    *b"yj", *b"nf", *b"hm", *b"be", *b"c ", *b"--", *b"p_",
 ];
 
 /// A text without its secrets.

@@ -49,12 +49,19 @@ fn has_secret_part(name: &str) -> bool {
 
 /// Whether the value of a setting or option of this name is a secret: a password, a key, a token.
 pub fn names_a_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase().replace('-', "_");
     !HARMLESS.contains(&name.as_str())
         && (WORDS.iter().any(|word| name.contains(word))
             || has_secret_part(&name)
             // Commands of the server often hold a login.
             || name.ends_with("_command"))
+}
+
+/// Whether a value mentions a setting whose value is a secret: alone, in an array, or as a key of JSON.
+pub(super) fn mentions_secret_setting(value: &str) -> bool {
+    let in_name = |character: char| character.is_alphanumeric() || "._-".contains(character);
+    let mut words = value.split(|character| !in_name(character));
+    words.any(|word| word.contains('.') && names_a_secret(word))
 }
 
 #[cfg(test)]

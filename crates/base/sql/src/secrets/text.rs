@@ -6,9 +6,10 @@
 use std::ops::Range;
 
 use super::super::fingerprint::lexer::{Backslash, Lexer, LexicalRules, Token};
-use super::super::literal::Spelling;
+use super::super::literal::{Spelling, read_quoted_name};
+use super::findings::{NamePart, SecretFindings, SettingByParameter};
 use super::literal::{comment_gives_secret, holds_login, is_template, is_verifier, may_have_login};
-use super::names::names_a_secret;
+use super::names::{mentions_secret_setting, names_a_secret};
 use super::time_words::is_time;
 use super::{DEPTH_MAX, REDACTED_LITERAL, may_hold_secret};
 
@@ -62,60 +63,12 @@ const HARMLESS_OPTIONS: [&str; 24] = [
     "password_required",
 ];
 
-/// Secrets found in a text.
-#[derive(Debug, Default)]
-pub(super) struct SecretFindings {
-    /// Byte ranges to redact.
-    pub(super) secrets: Vec<Range<usize>>,
-    /// Comments that hold a secret.
-    pub(super) comments: Vec<Range<usize>>,
-    /// All comments. In a statement with a secret they are redacted, too, since they may repeat it (`-- was
-    /// 'x'`).
-    pub(super) all_comments: Vec<Range<usize>>,
-    /// Numbers of parameters (from 1) that are secrets.
-    pub(super) parameters: Vec<usize>,
-    /// A secret is concatenated from values. Each parameter may be a part of it.
-    pub(super) is_concatenated: bool,
-    /// The text is about a role's password, even if it gives none.
-    pub(super) concerns_role: bool,
-    /// Calls of `set_config` whose setting is named by parameters.
-    pub(super) settings_by_parameter: Vec<SettingByParameter>,
-}
-
-/// A call of `set_config` whose first argument has parameters.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SettingByParameter {
-    /// Texts and parameters that make the name.
-    pub(super) name: Vec<NamePart>,
-    /// Numbers of the parameters (from 1) in the value.
-    pub(super) values: Vec<usize>,
-}
-
-/// Part of a setting's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NamePart {
-    Text(String),
-    /// A parameter's number, from 1.
-    Parameter(usize),
-}
-
-impl SecretFindings {
-    /// Whether a secret covers this offset.
-    fn covers(&self, at: usize) -> bool {
-        self.secrets.iter().any(|secret| secret.contains(&at))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.comments.is_empty()
-    }
-}
-
 /// A token other than a comment. Adjacent string literals are one token.
 struct MergedToken<'a> {
     kind: MergedTokenKind,
     range: Range<usize>,
     text: &'a str,
-    /// Decoded value of a string.
+    /// Decoded value of a string or a quoted name.
     value: String,
 }
 
@@ -138,11 +91,19 @@ impl MergedToken<'_> {
         self.kind == MergedTokenKind::Symbol && self.text == symbol
     }
 
+    /// Whether it is a string or a parameter.
+    fn is_value(&self) -> bool {
+        matches!(
+            self.kind,
+            MergedTokenKind::Text | MergedTokenKind::Parameter
+        )
+    }
+
     /// Returns the token as a name, if it is one.
     fn name(&self) -> Option<&str> {
         match self.kind {
             MergedTokenKind::Word => Some(self.text),
-            MergedTokenKind::Quoted => Some(self.text.trim_matches('"')),
+            MergedTokenKind::Quoted => Some(&self.value),
             _ => None,
         }
     }
@@ -164,6 +125,7 @@ pub(super) fn find(sql: &str, depth: usize) -> SecretFindings {
         found.parameters.extend(other.parameters);
         found.is_concatenated |= other.is_concatenated;
         found.concerns_role |= other.concerns_role;
+        found.names_open_setting |= other.names_open_setting;
         found
             .settings_by_parameter
             .extend(other.settings_by_parameter);
@@ -275,6 +237,7 @@ fn read_tokens<'a>(
                 let (spelling, inner) = Spelling::of(text);
                 spelling.read(inner).into_owned()
             }
+            MergedTokenKind::Quoted => read_quoted_name(text),
             _ => String::new(),
         };
         match tokens.last_mut() {
@@ -364,6 +327,7 @@ impl Statement<'_> {
                         || holds_secret(&token.value, depth);
                     if secret {
                         found.secrets.push(token.range.clone());
+                        self.find_joined(at, found);
                     }
                 }
                 MergedTokenKind::Parameter if name.is_some_and(names_a_secret) => {
@@ -382,12 +346,34 @@ impl Statement<'_> {
             {
                 self.add_secret(value, found);
             }
-            if token.is("set_config") {
+            // `http_header` takes a name and its value, too.
+            if token.name().is_some_and(|name| {
+                ["set_config", "http_header"]
+                    .iter()
+                    .any(|function| name.eq_ignore_ascii_case(function))
+            }) {
                 self.find_set_config(at, found);
             }
             self.find_key_argument(at, found);
         }
         self.find_settings(found);
+        let is_open = found.names_open_setting || self.starts_with(&["execute"]);
+        let texts = || (self.statement.iter()).filter(|token| token.kind == MergedTokenKind::Text);
+        if is_open && texts().any(|token| mentions_secret_setting(&token.value)) {
+            for value in self.statement.iter().filter(|token| token.is_value()) {
+                self.add_secret(value, found);
+            }
+        }
+    }
+
+    /// Adds the texts that are concatenated to the secret at `at`.
+    fn find_joined(&self, at: usize, found: &mut SecretFindings) {
+        for pair in self.statement[at + 1..].chunks_exact(2) {
+            if !pair[0].is_symbol("||") || !pair[1].is_value() {
+                return;
+            }
+            self.add_secret(&pair[1], found);
+        }
     }
 
     fn starts_with(&self, words: &[&str]) -> bool {
@@ -508,6 +494,11 @@ impl Statement<'_> {
             NamePart::Parameter(_) => None,
         });
         let is_secret = names_a_secret(&texts.collect::<String>());
+        // The rows that give the name, or a secret value, are in the same statement. A call (`gen_random_uuid()`) is none.
+        let is_column = values.first().is_some_and(|value| {
+            !(value.iter()).any(|token| token.is_value() || token.is_symbol("("))
+        });
+        found.names_open_setting |= call.name.is_empty() || is_secret && is_column;
         for value in values.iter().take(1).copied().flatten() {
             match value.kind {
                 MergedTokenKind::Text | MergedTokenKind::Parameter if is_secret => {

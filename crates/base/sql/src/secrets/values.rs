@@ -1,9 +1,10 @@
 //! Secrets outside of a statement's text: parameters, and settings of a connection.
 
-use super::REDACTED;
-use super::literal::holds_login;
-use super::names::names_a_secret;
-use super::text::{NamePart, SecretFindings, SettingByParameter, find, value_holds_secret};
+use super::findings::{NamePart, SecretFindings, SettingByParameter};
+use super::literal::{has_password_placeholder, holds_login};
+use super::names::{mentions_secret_setting, names_a_secret};
+use super::text::{find, value_holds_secret};
+use super::{REDACTED, may_hold_secret};
 
 /// Returns whether a text may call `set_config` with the setting's name in a parameter.
 pub fn may_name_settings_by_parameter(sql: &str) -> bool {
@@ -20,13 +21,24 @@ where
     // Most values are numbers.
     let is_number = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
     let is_secret = |value: &str| !is_number(value) && value_holds_secret(value);
-    if sql.is_none() && !values().flatten().any(is_secret) {
+    let is_template = |value: &str| !is_number(value) && has_password_placeholder(value);
+    if sql.is_none()
+        && !values()
+            .flatten()
+            .any(|value| is_secret(value) || is_template(value))
+    {
         return Vec::new();
     }
     let found = sql.map_or_else(SecretFindings::default, |sql| find(sql, 0));
     let named = values_of_named_settings(&found, &values);
+    // Which value belongs to the name, or to the placeholder, is not known.
+    let is_any = |value: &str| {
+        found.names_open_setting && mentions_secret_setting(value)
+            || may_hold_secret(value) && has_password_placeholder(value)
+    };
+    let all = found.is_concatenated || values().flatten().any(is_any);
     let secrets = values().enumerate().filter(|(index, value)| {
-        let secret = found.is_concatenated
+        let secret = all
             || found.parameters.contains(&(index + 1))
             || named.contains(&(index + 1))
             || value.is_some_and(is_secret);
