@@ -100,10 +100,8 @@ fn untrusted_text_is_escaped() {
 
 #[test]
 fn page_states_whether_it_may_have_values() {
-    let shown = Comparison {
-        literals: Literals::Shown,
-        ..compared(false)
-    };
+    let mut shown = compared(false);
+    shown.literals = Literals::Shown;
     assert!(render_html(&shown).contains("--show-literals"));
     assert!(!render_html(&compared(false)).contains("--show-literals"));
 }
