@@ -7,7 +7,7 @@ mod shop_runs;
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod synthetic_runs;
 
-use compare::{Anomaly, Comparison, Side};
+use compare::{Anomaly, Side};
 use markup::{check_ids, check_nesting, check_self_contained, data};
 use plans::PlanSide;
 use report::compare_page::render_html;

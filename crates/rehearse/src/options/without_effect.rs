@@ -248,10 +248,8 @@ impl<'m> Given<'m> {
     /// Returns the first given option that is not one of these, as it is typed.
     fn first_but(&self, kept: &[&str]) -> Option<String> {
         let program = Program::command();
-        let names = self.command.split(' ');
-        let command = names.fold(Some(&program), |command, name| {
-            command?.find_subcommand(name)
-        });
+        let mut names = self.command.split(' ');
+        let command = names.try_fold(&program, |command, name| command.find_subcommand(name));
         let other = command?.get_arguments().find(|argument| {
             let id = argument.get_id().as_str();
             self.has(id) && !kept.contains(&id) && !GLOBAL.contains(&id)
