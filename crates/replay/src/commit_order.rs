@@ -327,7 +327,7 @@ mod tests {
         ];
         let mut found = Vec::new();
         for (event, _) in &script {
-            let mut job = encoder.job(&event, None, event.due_us * 1_000);
+            let mut job = encoder.job(event, None, event.due_us * 1_000);
             counter.assign(event, &mut job, &order);
             found.push(job.commits_before);
         }
