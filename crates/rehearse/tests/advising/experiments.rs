@@ -325,7 +325,7 @@ fn statements_are_executed_in_their_database_as_their_role_with_its_settings() {
     let scan = scan.unwrap_or_else(|| panic!("{account:#}"));
     // As the owner it would give all rows.
     let rows = scan["rows"].as_f64().unwrap();
-    assert!((1.0..=50.0).contains(&rows), "{account:#}");
+    assert!(rows <= 50.0, "{account:#}");
     // All rows qualify: only with the setting of the role the planner uses the index.
     assert!(
         account["measured"].to_string().contains("sale_amount_idx"),
