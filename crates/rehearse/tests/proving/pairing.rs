@@ -111,7 +111,10 @@ fn assert_pairs_without_sense_are_refused(fixture: &Fixture) {
             vec!["--against", url, "--against", same],
             "are one database",
         ),
-        (vec!["--target", url, "--against", &sandbox], "--restore"),
+        (
+            vec!["--target", url, "--against", &sandbox],
+            "are one server",
+        ),
         (
             vec![
                 "--set-role",
