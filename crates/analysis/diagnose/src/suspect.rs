@@ -58,6 +58,23 @@ pub struct Suspect {
     pub unknown: Vec<String>,
 }
 
+impl Suspect {
+    /// Creates a suspect of which nothing was seen.
+    pub(super) fn not_seen(pattern: &str, threshold: f64) -> Self {
+        Suspect {
+            pattern: pattern.to_owned(),
+            verdict: SuspectVerdict::NotSeen,
+            statements: Vec::new(),
+            calls: 0,
+            calls_share: 0.0,
+            shares: Vec::new(),
+            max_gain: 0.0,
+            threshold,
+            unknown: Vec::new(),
+        }
+    }
+}
+
 /// A suspect's share of a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SuspectShare {
@@ -200,17 +217,7 @@ pub fn suspect(
     let statements: Vec<&StatementEvidence> = evidence.statements.iter().filter(is).collect();
     let threshold = thresholds.of(&CLEARED);
     if statements.is_empty() {
-        return Suspect {
-            pattern: pattern.to_owned(),
-            verdict: SuspectVerdict::NotSeen,
-            statements: Vec::new(),
-            calls: 0,
-            calls_share: 0.0,
-            shares: Vec::new(),
-            max_gain: 0.0,
-            threshold,
-            unknown: Vec::new(),
-        };
+        return Suspect::not_seen(pattern, threshold);
     }
     let mut shares = Shares::default();
     shares.add(Ok(own_share(evidence, &statements)));

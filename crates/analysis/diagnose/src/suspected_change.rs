@@ -45,17 +45,7 @@ pub struct SuspectExperiment {
 impl Suspect {
     /// Creates a suspect of which nothing is known before an experiment.
     pub(super) fn of_change(pattern: &str, thresholds: &Thresholds) -> Self {
-        let mut suspect = Suspect {
-            pattern: pattern.to_owned(),
-            verdict: SuspectVerdict::NotSeen,
-            statements: Vec::new(),
-            calls: 0,
-            calls_share: 0.0,
-            shares: Vec::new(),
-            max_gain: 0.0,
-            threshold: thresholds.of(&CLEARED),
-            unknown: Vec::new(),
-        };
+        let mut suspect = Suspect::not_seen(pattern, thresholds.of(&CLEARED));
         suspect.cannot_decide(
             "only an experiment can clear an index or a setting: diagnose a workload with --prove",
         );

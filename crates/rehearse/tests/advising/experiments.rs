@@ -31,18 +31,7 @@ fn deletes(at: &dyn Fn(&str) -> String) -> String {
         )
         .unwrap();
     }
-    std::fs::write(at("deletes.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("deletes.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("deletes.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("deletes.workload")
+    captured(at, "deletes", &log)
 }
 
 #[test]
@@ -137,18 +126,7 @@ fn troubled(at: &dyn Fn(&str) -> String) -> String {
             number.to_string(),
         );
     }
-    std::fs::write(at("troubled.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("troubled.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("troubled.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("troubled.workload")
+    captured(at, "troubled", &log)
 }
 
 /// Returns the sum of the own times of a part and those below.
@@ -245,7 +223,7 @@ fn changes_that_remove_a_cause_are_confirmed_and_the_parts_of_the_time_add_up() 
 /// A second database whose rows a policy hides from the role that reads them.
 const SHOP: &str = "
     CREATE TABLE sale (id int PRIMARY KEY, clerk text NOT NULL, amount int NOT NULL);
-    INSERT INTO sale SELECT i, CASE WHEN i % 1000 = 0 THEN 'clerk' ELSE 'other' END, i % 100
+    INSERT INTO sale SELECT i, CASE WHEN i % 1000 = 0 THEN 'clerk' ELSE 'other' END, i / 200
         FROM generate_series(1, 20000) i;
     CREATE INDEX ON sale (amount);
     ALTER TABLE sale ENABLE ROW LEVEL SECURITY;
@@ -265,18 +243,7 @@ fn sales(at: &dyn Fn(&str) -> String) -> String {
         )
         .unwrap();
     }
-    std::fs::write(at("sales.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("sales.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("sales.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("sales.workload")
+    captured(at, "sales", &log)
 }
 
 #[test]
@@ -325,7 +292,7 @@ fn statements_are_executed_in_their_database_as_their_role_with_its_settings() {
     let scan = scan.unwrap_or_else(|| panic!("{account:#}"));
     // As the owner it would give all rows.
     let rows = scan["rows"].as_f64().unwrap();
-    assert!(rows <= 50.0, "{account:#}");
+    assert!((1.0..=50.0).contains(&rows), "{account:#}");
     // All rows qualify: only with the setting of the role the planner uses the index.
     assert!(
         account["measured"].to_string().contains("sale_amount_idx"),

@@ -34,6 +34,18 @@ const CLAIM: &str = "UPDATE image_links SET queued_at = now() FROM (SELECT id FR
     ORDER BY download_after LIMIT 100 FOR UPDATE SKIP LOCKED) due \
     WHERE image_links.id = due.id RETURNING image_links.id, image_links.image_link";
 
+/// Captures a log with the prefix `%m [%p] `. Returns the path of the workload.
+fn captured(at: &dyn Fn(&str) -> String, name: &str, log: &str) -> String {
+    let (file, workload) = (at(&format!("{name}.log")), at(&format!("{name}.workload")));
+    std::fs::write(&file, log).unwrap();
+    let command = [
+        "capture", "log", &file, "--prefix", "%m [%p] ", "-o", &workload,
+    ];
+    let made = rehearse(&command);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    workload
+}
+
 /// Creates three pollers that claim, and readers, within about a second.
 fn workload(at: &dyn Fn(&str) -> String) -> String {
     let mut log = String::new();
@@ -61,18 +73,7 @@ fn workload(at: &dyn Fn(&str) -> String) -> String {
         )
         .unwrap();
     }
-    std::fs::write(at("queue.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("queue.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("queue.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("queue.workload")
+    captured(at, "queue", &log)
 }
 
 fn queue(what: &str, links: u32) -> Named {

@@ -10,6 +10,9 @@ use super::access::Mode;
 use crate::generated::{KeyColumns, add_result_texts, add_text_at};
 use crate::statement_cache::{TextCache, hash};
 
+/// Words of a statement that takes the rows which others have not locked.
+const SKIP_LOCKED: &[u8] = b"skip locked";
+
 /// Set of rows: those with a key, or those of a table, by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RowSet(u64);
@@ -73,7 +76,8 @@ impl RowPlan {
                 references.push((place.token.clone(), hash(&(other, key))));
             }
         }
-        let takes = sql.to_ascii_lowercase().contains("skip locked");
+        let mut words = sql.as_bytes().windows(SKIP_LOCKED.len());
+        let takes = words.any(|words| words.eq_ignore_ascii_case(SKIP_LOCKED));
         let taken_from = places
             .tables
             .iter()
