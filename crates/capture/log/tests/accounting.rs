@@ -81,6 +81,8 @@ fn checked(bytes: Vec<u8>) -> Option<(EventCollector, LogReport)> {
             | LogError::Unsupported { .. }
             | LogError::PrefixUndecided { .. }
             | LogError::PrefixLacks { .. }
+            // A damaged letter of UTC.
+            | LogError::Zone { .. }
             | LogError::Binary { .. },
         ) => return None,
         Err(error) => panic!("{error}"),

@@ -162,6 +162,7 @@ fn planning_of_many_partitions_is_the_cause_and_not_an_estimate() {
     }
     schema.push_str(
         "CREATE INDEX ON meter (serial); CREATE INDEX ON meter (a); CREATE INDEX ON meter (id, serial);
+         CREATE INDEX ON meter (a, id); CREATE INDEX ON meter (a, serial); CREATE INDEX ON meter (id, a);
          INSERT INTO meter SELECT i, i, i FROM generate_series(1, 40000) i; ANALYZE;",
     );
     let settings = [
