@@ -23,7 +23,7 @@ use super::used_names::{UnrestrictedNames, UsedNames, readings};
 pub enum ReadOnlyTreatment {
     /// It is sent unchanged. The server refuses any write in it.
     Unchanged,
-    /// This text is sent instead: `READ WRITE` became `READ ONLY`.
+    /// This text is sent instead: `READ WRITE` became `READ ONLY`, and `PREPARE TRANSACTION` became `ROLLBACK`.
     Rewritten(Arc<str>),
     /// It is not sent.
     Withheld,
@@ -110,6 +110,8 @@ fn read_only_by(sql: &str, sets_by_parameter: bool, rules: LexicalRules) -> Read
     };
     match &statements[..] {
         [only] if opens(only) => ReadOnlyTreatment::Rewritten(make_read_only(only).into()),
+        // A prepared transaction outlives the replay: it keeps its locks, and holds back VACUUM.
+        [only] if prepares_transaction(only) => ReadOnlyTreatment::Rewritten("ROLLBACK".into()),
         // The server refuses several in one text.
         _ => ReadOnlyTreatment::Unchanged,
     }
@@ -124,13 +126,16 @@ fn ends_transaction(sql: &str) -> bool {
     })
 }
 
+fn prepares_transaction(statement: &SqlStatement<'_>) -> bool {
+    first(statement, "prepare") && second(statement, "transaction")
+}
+
 fn ends_own_transaction(statement: &SqlStatement<'_>) -> bool {
-    let prepares = first(statement, "prepare") && second(statement, "transaction");
     let ends = ["commit", "end", "rollback", "abort"]
         .iter()
         .any(|word| first(statement, word));
     // A rollback to a savepoint does not end the transaction.
-    prepares || ends && !statement.words.iter().any(|word| word.is("to"))
+    prepares_transaction(statement) || ends && !statement.words.iter().any(|word| word.is("to"))
 }
 
 fn first(statement: &SqlStatement<'_>, word: &str) -> bool {
@@ -281,6 +286,7 @@ mod tests {
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
             ),
+            ("prepare /* x */ transaction 'x'", "ROLLBACK"),
         ] {
             assert_eq!(
                 alone(sql),

@@ -46,7 +46,7 @@ pub fn render_text(view: &DryRun, style: &TextStyle) -> String {
             duration(view.idle_skipped_us as f64)
         ));
     }
-    lines.extend(super::run_text::options_line(&view.options));
+    lines.extend(super::run_options::options_line(&view.options));
     lines.push(String::new());
     lines.join("\n")
 }

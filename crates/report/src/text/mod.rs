@@ -31,6 +31,7 @@ pub mod proof_text;
 pub mod proxy_text;
 pub mod rewrite_text;
 pub(crate) mod rows_text;
+mod run_options;
 pub mod run_text;
 pub mod settings_text;
 pub mod slice_text;

@@ -22,7 +22,7 @@ const EXAMPLES_MAX: usize = 8;
 /// Renders the run, ending with a line feed.
 pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
-    lines.extend(options_line(&view.options));
+    lines.extend(super::run_options::options_line(&view.options));
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
     lines.extend(times(view, *style));
@@ -65,21 +65,6 @@ fn heading(view: &RunReport, style: TextStyle) -> String {
         style.paint(tone, status),
         one_line(&against, style.columns())
     )
-}
-
-/// Returns the options other than speed that shape the replay. Technical options and logins are
-/// only in the manifest.
-pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String> {
-    let quiet = |name: &str| {
-        let machinery = ["speed", "workers", "spin_us", "user", "database"];
-        machinery.contains(&name) || name.starts_with("map_")
-    };
-    let shown: Vec<String> = options
-        .iter()
-        .filter(|(name, _)| !quiet(name))
-        .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
-        .collect();
-    (!shown.is_empty()).then(|| format!("  with {}", one_line(&shown.join(", "), 400)))
 }
 
 fn outcomes(view: &RunReport, width: usize) -> Vec<String> {
