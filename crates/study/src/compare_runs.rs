@@ -113,6 +113,7 @@ fn require_executions(reader: RunReader) -> Result<RunReader, Failure> {
 pub fn compare_runs(request: &ComparisonRequest) -> Result<Comparison, Failure> {
     let mut comparison = compare_executions(request)?;
     enrich_comparison::add_targets_and_plans(&mut comparison, &request.before, &request.after)?;
+    enrich_comparison::add_earlier_replays(&mut comparison, &request.before, &request.after)?;
     if let Some(targets) = &request.plan_targets {
         enrich_comparison::add_queried_plans(&mut comparison, request, targets)?;
     }

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use archive::ArchiveError;
 use clock::SystemClock;
 use compare::targets::{TargetNote, compare_targets};
-use compare::{Comparison, Side};
+use compare::{Comparison, Side, Warning, WhichRun};
 use observe::Example;
 use plans::{StatementPlans, statement_plans};
 use replay::{LoginMap, Target};
-use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
+use run::{FactNote, Facts, Moment, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use sql::Fingerprint;
 use workload::WorkloadReader;
 
 use crate::compare_runs::ComparisonRequest;
+use crate::earlier_replay;
 use crate::failure::Failure;
 use crate::keys;
 use crate::notes;
@@ -74,6 +75,47 @@ pub fn add_targets_and_plans(
         let [before, after] = [&before, &after].map(|plans| plans.get(&statement.fingerprint));
         statement_plans(before, after, literals)
     });
+    Ok(())
+}
+
+/// Warns of runs at whose start the target still had the writes of an earlier one: of these runs, or one next to it.
+///
+/// # Errors
+/// If a run cannot be read.
+pub fn add_earlier_replays(
+    comparison: &mut Comparison,
+    before: &[PathBuf],
+    after: &[PathBuf],
+) -> Result<(), ArchiveError> {
+    let paths = before.iter().chain(after);
+    let runs: Vec<RunReader> = paths
+        .map(|path| RunReader::open(path))
+        .collect::<Result<_, _>>()?;
+    let mut found = Vec::new();
+    for (place, run) in runs.iter().enumerate() {
+        let Some(evidence) = run.evidence(Moment::Before)? else {
+            continue;
+        };
+        let started_us = run.info().started_wall_us;
+        let given = earlier_replay::find_among(&runs, &evidence, started_us)?;
+        let earlier =
+            given.or_else(|| earlier_replay::find_next_to(run.path(), &evidence, started_us));
+        let Some(earlier) = earlier else {
+            continue;
+        };
+        let (side, at, count) = match place.checked_sub(before.len()) {
+            None => (Side::Before, place, before.len()),
+            Some(at) => (Side::After, at, after.len()),
+        };
+        let number = (count > 1).then_some(at + 1);
+        found.push(Warning::TargetNotRestored {
+            run: WhichRun { side, number },
+            earlier: earlier.run.display().to_string(),
+            changed: earlier.tables,
+            tables: earlier.named,
+        });
+    }
+    comparison.warnings.splice(..0, found);
     Ok(())
 }
 

@@ -32,6 +32,7 @@ pub mod diagnosis;
 pub mod diagnosis_inputs;
 pub mod diagnosis_report;
 mod differing_rows;
+mod earlier_replay;
 pub mod encodings;
 mod enrich_comparison;
 mod environment;
@@ -78,6 +79,7 @@ pub mod wait_samples;
 
 pub use candidate_ranking::{expected_saving_ns, rank_candidates};
 pub use change_script::ChangeScript;
+pub use earlier_replay::{EarlierReplay, find_next_to};
 pub use enrich_comparison::PlanTargets;
 pub use environment::{
     AtEnd, Condition, DataSource, Environment, FindInstallation, LeasePurpose, NewServer,

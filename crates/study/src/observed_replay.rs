@@ -10,6 +10,7 @@ use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::connection_limit::note_connection_limit;
+use crate::earlier_replay::find_next_to;
 use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -111,6 +112,7 @@ pub fn replay_observed(
         );
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let started_wall_us = clock.wall_us();
     display.before_start(&ReplayStart {
         workload: reader,
         run: output,
@@ -118,7 +120,7 @@ pub fn replay_observed(
         options: engine,
         statements,
         span_ns,
-        started_wall_us: clock.wall_us(),
+        started_wall_us,
     })?;
     let watch = asked.watch.clone();
     let mut observation = ReplayObserver {
@@ -133,6 +135,8 @@ pub fn replay_observed(
             clock: clock.clone(),
             earlier_evidence: Vec::new(),
         },
+        output,
+        started_wall_us,
         profiling: None,
         machine: None,
         meter: None,
@@ -228,6 +232,9 @@ pub fn describe_missing(info: &workload::WorkloadInfo) -> Option<String> {
 /// Observer of a replay that collects data from the target and updates the display.
 struct ReplayObserver<'m> {
     asking: TargetQuestions<'m>,
+    /// Path of the run, and the time at which it starts, in microseconds since 1970-01-01 UTC.
+    output: &'m Path,
+    started_wall_us: i64,
     profiling: Option<Profiling>,
     machine: Option<MachineWatch>,
     meter: Option<Arc<Metrics>>,
@@ -269,6 +276,10 @@ impl Observer for ReplayObserver<'_> {
 
     fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.asking.begin(run)?;
+        let evidence = &self.asking.earlier_evidence;
+        if let Some(earlier) = find_next_to(self.output, evidence, self.started_wall_us) {
+            note(&earlier.describe());
+        }
         // The profile starts first, so that the watch does not observe its trial.
         self.profiling = self.asking.start_profile(run)?;
         if let Some(watch) = &mut self.target_watch {

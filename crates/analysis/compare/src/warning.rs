@@ -50,6 +50,17 @@ impl fmt::Display for WhichRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
+    /// The target still had the writes of an earlier replay when a run started.
+    TargetNotRestored {
+        /// The run.
+        run: WhichRun,
+        /// Path of the earlier run.
+        earlier: String,
+        /// Number of tables that the earlier replay changed, and that nothing changed since.
+        changed: usize,
+        /// Names of the first tables.
+        tables: Vec<String>,
+    },
     /// Tables of one side have no statistics, or much older ones, so that its plans may be bad for that reason alone.
     ForgottenStatistics {
         /// The side.

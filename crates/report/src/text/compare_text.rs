@@ -200,9 +200,9 @@ fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
 /// Describes a warning in a sentence without a full stop.
 pub(crate) fn warning_text(warning: &Warning) -> String {
     match warning {
-        Warning::ForgottenStatistics { .. } | Warning::UnequalBuilds { .. } => {
-            first_text(warning).unwrap_or_default()
-        }
+        Warning::TargetNotRestored { .. }
+        | Warning::ForgottenStatistics { .. }
+        | Warning::UnequalBuilds { .. } => first_text(warning).unwrap_or_default(),
         Warning::DifferentWorkloads { before, after } => {
             format!(
                 "the runs replayed different workloads, {before} and {after}; differences may be theirs"

@@ -1,4 +1,4 @@
-//! Text on what must be read before a verdict: forgotten statistics and unequal builds.
+//! Text on what must be read before a verdict: targets that were not restored, forgotten statistics and unequal builds.
 
 use compare::targets::Detail;
 use compare::{Side, Warning};
@@ -20,6 +20,22 @@ pub(crate) fn first_text(warning: &Warning) -> Option<String> {
             tables,
         } => Some(forgotten_text(*side, *missing, *outdated, tables)),
         Warning::UnequalBuilds { differences } => Some(builds_text(differences)),
+        Warning::TargetNotRestored {
+            run,
+            earlier,
+            changed,
+            tables,
+        } => Some(format!(
+            "the target of the run {run} was not restored: it still had what the replay {earlier} wrote to {} ({}{}). Rows \
+             that the workload inserts may have been there, and rows that it deletes gone; restore the target before each \
+             replay",
+            counted(*changed as u64, "table"),
+            tables.join(", "),
+            match changed.saturating_sub(tables.len()) {
+                0 => "",
+                _ => ", …",
+            },
+        )),
         _ => None,
     }
 }

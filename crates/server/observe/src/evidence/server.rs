@@ -1,6 +1,8 @@
 //! Catalogue queries for evidence. Results are rows as JSON, so that additional columns of a version need no
 //! code (PostgreSQL documentation, chapters 27, 51 and 52, of the versions 10 to 18).
 
+use std::time::Duration;
+
 use run::{Artefact, Moment};
 
 use super::{ArtefactList, reason};
@@ -21,6 +23,11 @@ enum QueryTimes {
 use QueryTimes::{Before, BeforeAndAfter};
 
 const ANY: u32 = 0;
+
+/// Sum of the counters that [`wait_for_counters`] reads.
+const COUNTERS_SQL: &str = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables";
+/// Maximum number of readings. On a server with other writers no two may be equal.
+const COUNTER_READINGS: usize = 6;
 
 const SERVER: &[Question] = &[
     Question(
@@ -276,7 +283,7 @@ const DATABASE: &[Question] = &[
         "stat-tables",
         ANY,
         BeforeAndAfter,
-        "* FROM pg_stat_user_tables ORDER BY schemaname, relname",
+        "s.*, pg_relation_filenode(relid) AS filenode FROM pg_stat_user_tables s ORDER BY schemaname, relname",
     ),
     Question(
         "stat-indexes",
@@ -422,9 +429,28 @@ pub(super) fn gather_database(
     database: &str,
     moment: Moment,
 ) {
+    wait_for_counters(connection);
     for question in DATABASE {
         let name = format!("database/{database}/{}", question.0);
         ask(artefacts, connection, question, &name, moment);
+    }
+}
+
+/// Waits until two readings of the counters of rows are equal. Sessions report when they end, and before version 15
+/// another process writes the counters twice a second at most (documentation, 28.2).
+fn wait_for_counters(connection: &mut ProbeConnection<'_>) {
+    let pause = match connection.server().version {
+        150_000.. => Duration::from_millis(100),
+        _ => Duration::from_millis(600),
+    };
+    let mut earlier = None;
+    for _ in 0..COUNTER_READINGS {
+        let counters = connection.query(COUNTERS_SQL).ok();
+        if counters.is_none() || counters == earlier {
+            return;
+        }
+        earlier = counters;
+        std::thread::sleep(pause);
     }
 }
 
