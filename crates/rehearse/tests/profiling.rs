@@ -280,6 +280,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     assert!(phases["samples"].as_u64().unwrap() >= 5, "{phases}");
     processor_time_adds_up(&profiled, &phases);
     statements_have_their_samples(&phases);
+    shares_are_those_of_the_account(&profiled, &phases);
     let parts = profiled.view["time"]["whole"]["parts"].as_array().unwrap();
     assert!(
         parts
@@ -427,6 +428,22 @@ fn statements_have_their_samples(phases: &Value) {
     let known = phases["statement_samples"].as_u64().unwrap();
     assert!(of("md5") >= 5 && of("md5") <= known, "{phases}");
     assert!(of("pg_sleep") <= of("md5") / 2, "{phases}");
+}
+
+/// `cpu` gives each statement the share that `show` gives it.
+fn shares_are_those_of_the_account(profiled: &Profiled, phases: &Value) {
+    let account = &profiled.view["time"]["processor"];
+    let whole_ns = account["whole"]["cpu_ns"].as_f64().unwrap();
+    let all = account["statements"].as_array().unwrap();
+    let statements = phases["statements"].as_array().unwrap();
+    assert!(!statements.is_empty(), "{phases}");
+    for one in statements {
+        let is_it = |other: &&Value| other["fingerprint"] == one["fingerprint"];
+        let shown = all.iter().find(is_it).unwrap();
+        let share = shown["cpu_ns"].as_f64().unwrap() / whole_ns;
+        let share_of_cpu = one["processor_share"].as_f64().unwrap();
+        assert!((share - share_of_cpu).abs() < 1e-9, "{one} {shown}");
+    }
 }
 
 /// All phases of all processes, to what the kernel's counters of tasks counted; where samples are not weighed, to what they

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::notes;
 use crate::observation;
 use crate::profile_samples::{ProfileSamples, SampleFilter};
+use crate::run_time;
 use crate::stalled_share::{STALLED_SHARE_MAX, stalled_share};
 
 /// Facts and plans that were queried from a server for the diagnosis alone. They take precedence over those of the
@@ -106,6 +107,7 @@ pub fn read_run_evidence(run: &RunReader, asked: QueriedFacts) -> Result<Evidenc
         facts,
         plans,
         stacks: read_stacks(run)?,
+        processor: run_time::break_down_processor(run)?,
         log: unavailable("only a workload from a server's log has what the log said"),
     }))
 }
@@ -146,6 +148,7 @@ pub fn read_workload_evidence(workload: &WorkloadReader) -> Result<Evidence, Fai
         facts: Err(only("schema and settings")),
         plans: Err(only("plans")),
         stacks: Err(only("CPU profile")),
+        processor: None,
         log: match has_server_events {
             true => Ok(log),
             false => {

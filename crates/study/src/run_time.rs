@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use run::{RunReader, SampleWindow, SampledStatement};
 use time_breakdown::observed::{Observed, ObservedChange};
 use time_breakdown::time_model::{
-    PlanningShare, ResponseTotals, ServerObservations, TimeBreakdown, TimeChange,
-    break_down_processor_time, match_truncated_queries,
+    PlanningShare, ProcessorBreakdown, ResponseTotals, ServerObservations, TimeBreakdown,
+    TimeChange, break_down_processor_time, match_truncated_queries,
 };
 
 use crate::failure::Failure;
@@ -55,6 +55,22 @@ pub fn break_down_time(
     model.planning = PlanningShare::new(model.planned_and_executed_ns, stacks.planned_and_executed);
     model.name_statements(&texts);
     Ok(Some(model))
+}
+
+/// Breaks down the processor time of the server, as `show` does. Returns `None` if it was neither counted nor sampled.
+///
+/// # Errors
+/// If the run cannot be read.
+pub fn break_down_processor(run: &RunReader) -> Result<Option<ProcessorBreakdown>, Failure> {
+    let stacks = processor_time::read_stacks(run, CpuTimeSource::TaskClock)?.processor;
+    // Without stacks, the time of statements is inferred from the breakdown of their response times.
+    if !stacks.stacks.is_empty() || !run.is_observed() {
+        return Ok(break_down_processor_time(&stacks));
+    }
+    let windows: Vec<SampleWindow> = run.sample_windows()?.collect::<Result<_, _>>()?;
+    let sums = ResponseTotals::with_windows(&windows).collect(run.executions()?)?;
+    let time = break_down_time(run, &sums, CpuTimeSource::TaskClock)?;
+    Ok(time.and_then(|time| time.processor))
 }
 
 /// Compares the time breakdown of both sides of a comparison. Returns `None` unless all runs were observed.

@@ -13,6 +13,7 @@ use super::statement_text;
 use cpu_profile::phases::{Phase, SpinLocks};
 use plans::{Plan, read_plan};
 use time_breakdown::observed::{CounterChange, Observed, StatementTotals, Wait};
+use time_breakdown::time_model::ProcessorBreakdown;
 
 /// Minimum number of samples of running backends for estimating shares of processor time. With 200
 /// samples, a share of 5 % has an error of 3 % (1.96 √(0.05 · 0.95 / 200)).
@@ -152,6 +153,8 @@ pub struct EvidenceInputs {
     pub plans: Available<Vec<PlanFact>>,
     /// Stack samples.
     pub stacks: Available<StackEvidence>,
+    /// Processor time of the server, if it was counted or sampled.
+    pub processor: Option<ProcessorBreakdown>,
     /// Facts from the server's log.
     pub log: Available<ServerLog>,
 }
@@ -271,6 +274,8 @@ pub struct Evidence {
     pub plans: Available<()>,
     /// Stack samples.
     pub stacks: Available<StackEvidence>,
+    /// Processor time of the server, if it was counted or sampled.
+    pub processor: Option<ProcessorBreakdown>,
     /// Facts from the server's log.
     pub log: Available<ServerLog>,
     /// Transaction statistics.
@@ -295,6 +300,7 @@ impl Evidence {
             facts,
             plans,
             stacks,
+            processor,
             log,
         } = gathered;
         let counted = observed.as_ref().map_err(Clone::clone).and_then(counted);
@@ -356,6 +362,7 @@ impl Evidence {
             facts,
             plans: plans.and(planned),
             stacks,
+            processor,
             log,
             transactions,
             sessions,
@@ -395,21 +402,18 @@ impl Evidence {
         }
     }
 
-    /// Returns a statement's share of processor time, from stack samples or else from samples of
-    /// running backends.
+    /// Returns the processor share of a statement ([`ProcessorBreakdown::processor_share`]). Without stacks it is inferred from
+    /// samples of running backends, of which there must be enough.
     pub fn cpu_share(&self, statement: &StatementEvidence) -> Option<f64> {
-        if let Ok(stacks) = &self.stacks {
-            let own: u64 = statement.phases.iter().map(|(_, samples)| samples).sum();
-            let all = stacks.samples();
-            return (all > 0).then(|| own as f64 / all as f64);
+        let processor = self.processor.as_ref()?;
+        if processor.samples == 0 {
+            let waits = &self.observed.as_ref().ok()?.waits;
+            let running = waits.iter().filter(|wait| wait.kind.is_none());
+            if running.map(|wait| wait.samples).sum::<u64>() < RUNNING_MIN {
+                return None;
+            }
         }
-        let observed = self.observed.as_ref().ok()?;
-        let running = |waits: &[Wait]| -> u64 {
-            let all = waits.iter().filter(|wait| wait.kind.is_none());
-            all.map(|wait| wait.samples).sum()
-        };
-        let all = running(&observed.waits);
-        (all >= RUNNING_MIN).then(|| running(&statement.waits) as f64 / all as f64)
+        Some(processor.processor_share(statement.fingerprint))
     }
 
     /// Returns the evidence of a statement.

@@ -334,7 +334,7 @@ fn processor_share(
     let share =
         share.ok_or("processor time: no stacks were taken, and no samples or too few of them")?;
     Ok(SuspectShare {
-        of: "processor time of clients' backends",
+        of: "processor time of the server",
         ns: None,
         share,
         source: match evidence.stacks {

@@ -152,6 +152,7 @@ impl EvidenceBuilder {
                 facts: Ok(Facts::default()),
                 plans: Ok(()),
                 stacks: Err(Unavailable::because("no profile was taken")),
+                processor: None,
                 log: Err(Unavailable::because("only a workload from a log has it")),
                 transactions: Ok(TransactionAccount::default()),
                 sessions: Ok(SessionAccount::default()),

@@ -11,6 +11,7 @@ use crate::options::profiling::Cpu;
 use crate::terminal;
 use study::Failure;
 use study::profile_samples::{ProfileSamples, SampleFilter};
+use study::run_time::break_down_processor;
 
 /// Reads the profile and shows its phases.
 pub fn run(options: &Cpu) -> Result<ExitStatus, Failure> {
@@ -32,7 +33,10 @@ pub fn show(path: &Path, choice: &SampleFilter, top: usize, json: bool) -> Resul
     let (account, others) = profiled.phases()?;
     let name = path.display().to_string();
     let info = profiled.profile.info();
-    let view = PhaseReport::new(&name, info, &account, others, &profiled.read_texts()?, top);
+    let processor = break_down_processor(&RunReader::open(path)?)?;
+    let share = |fingerprint| Some(processor.as_ref()?.processor_share(fingerprint));
+    let texts = profiled.read_texts()?;
+    let view = PhaseReport::new(&name, info, &account, others, &texts, top, share);
     if json {
         terminal::say_line(&to_document(&view));
     } else {

@@ -46,7 +46,7 @@ pub(crate) fn lines(account: &DecoderAccount, width: usize) -> Vec<String> {
     }
     if account.statements_unknown > 0 {
         said.push(format!(
-            "{} without a text: it was prepared or sent in what was lost, or before the capture began",
+            "{} without a text: it was prepared by SQL, in what was lost, or before the capture began",
             counted(account.statements_unknown, "statement")
         ));
     }

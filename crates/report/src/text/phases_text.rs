@@ -21,7 +21,7 @@ pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
     if !view.statements.is_empty() {
         lines.push(String::new());
         let heading = format!(
-            "Statements: {} of {} are known to be one's",
+            "Statements: {} of {} are known to be one's; shares of the server's processor time",
             count(view.statement_samples),
             counted(view.samples, "sample")
         );
@@ -146,9 +146,11 @@ fn statement_lines(view: &PhaseReport, width: usize) -> Vec<String> {
                 format!("{} {share:.0} %", phase.phase.title())
             })
             .collect();
+        let share = one
+            .processor_share
+            .map_or_else(|| "?".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let line = format!(
-            "  {:>5.1} %  {:>8}  {}  {}",
-            percent(one.samples as f64, view.samples as f64),
+            "  {share:>7}  {:>8}  {}  {}",
             duration_ns(one.cpu_ns),
             one.fingerprint,
             one_line(one.sql.as_deref().unwrap_or("(text not known)"), 200)

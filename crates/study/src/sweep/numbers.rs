@@ -68,7 +68,7 @@ pub struct Numbers {
     pub client_cpu_us: Option<f64>,
     /// CPU time of the server's processes for each statement, in microseconds.
     pub server_cpu_us: Option<f64>,
-    /// Share of the machine's CPU time that was used by any process.
+    /// Share of the processors' time in use, stolen time included and waiting for disks not.
     pub machine_busy: Option<f64>,
     /// Counts of `pg_stat_statements`.
     pub counted: Option<Counted>,

@@ -97,7 +97,7 @@ pub struct SweepPoint {
     pub server_cpu_us: Option<Estimate>,
     /// CPU time of this program per statement.
     pub client_cpu_us: Option<Estimate>,
-    /// Share of the machine's CPU time in use, averaged over the trials.
+    /// Share of the processors' time in use, stolen time included and waiting for disks not, averaged over the trials.
     pub machine_busy: Option<f64>,
     /// Number of clients waiting for the server, averaged over the trials.
     pub busy: f64,

@@ -25,7 +25,7 @@ const QUEUE: &str = "queue";
 pub struct Machine {
     /// Number of processors.
     pub processors: f64,
-    /// Share of the processors' time that was busy, from 0 to 1; waiting for disks does not count.
+    /// Share of the processors' time in use, stolen time included and waiting for disks not.
     pub busy: f64,
     /// Share of the processors' time that was idle while waiting for a disk.
     pub waiting_for_disk: f64,

@@ -102,6 +102,23 @@ pub struct ProcessorBreakdown {
     pub remarks: Vec<ProcessorRemark>,
 }
 
+impl ProcessorBreakdown {
+    /// Returns the *processor share* of a statement: its time, of the processor time of all processes of the server. `show`,
+    /// `cpu` and `diagnose` all have this share. It is 0 for a statement without processor time.
+    pub fn processor_share(&self, fingerprint: Fingerprint) -> f64 {
+        let is_it = |one: &&StatementCpuTime| one.fingerprint == Some(fingerprint);
+        let own_ns = self
+            .statements
+            .iter()
+            .find(is_it)
+            .map_or(0.0, |one| one.cpu_ns);
+        match self.whole.cpu_ns > 0.0 {
+            true => own_ns / self.whole.cpu_ns,
+            false => 0.0,
+        }
+    }
+}
+
 /// Counter of processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -398,6 +415,8 @@ mod tests {
             .map(|one| (one.fingerprint.unwrap().0, one.cpu_ns))
             .collect();
         assert_eq!(statements, [(1, 400.0), (2, 300.0)]);
+        let shares = [1, 2, 3].map(|one| model.processor_share(Fingerprint(one)));
+        assert_eq!(shares, [400.0 / 1_250.0, 300.0 / 1_250.0, 0.0]);
         assert_eq!(model.unassigned.cpu_ns, 100.0);
         assert_eq!(
             (model.counted_by, model.samples),

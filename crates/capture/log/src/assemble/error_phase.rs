@@ -43,6 +43,10 @@ impl<'a> ErrorPhase<'a> {
         {
             return ErrorPhase::Parse(name);
         }
+        // Parameters in the text of a PREPARE are its statement's.
+        if starts_with_word(sql, "prepare") {
+            return ErrorPhase::Simple;
+        }
         if message.starts_with("cannot insert multiple commands into a prepared statement")
             || message.starts_with("could not determine data type of parameter $")
         {

@@ -12,6 +12,9 @@ use super::connection::{Connection, Output, RecordingState};
 use super::pending_requests::{EventRecording, PendingEvent, Request};
 use capture_sink::SinkError;
 
+/// Codes of names that do not exist: of a prepared statement, of a cursor or portal.
+const UNKNOWN_NAME: [&str; 2] = ["26000", "34000"];
+
 impl Connection {
     /// Begins to record the connection, if everything is recorded and no request is in progress.
     pub(super) fn begin_recording(&mut self, out: &mut Output<'_>) -> Result<(), SinkError> {
@@ -149,9 +152,11 @@ impl Connection {
                 return Ok(());
             }
         };
-        if pending.unreplayable == Some(workload::Unreplayable::StatementUnknown) {
-            out.account.statements_unknown += 1;
-        }
+        // What never existed has no text to lose: its PREPARE or DECLARE failed, or there was none.
+        let is_unknown = pending.unreplayable == Some(workload::Unreplayable::StatementUnknown);
+        let code = pending.sqlstate.as_ref();
+        let never_existed = code.is_some_and(|code| UNKNOWN_NAME.contains(&code.as_str()));
+        out.account.statements_unknown += u64::from(is_unknown && !never_existed);
         out.account.too_long += u64::from(pending.copy.as_ref().is_some_and(|copy| copy.cut));
         if pending.done_us.is_none() {
             // The answer is incomplete.

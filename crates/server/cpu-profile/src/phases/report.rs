@@ -68,12 +68,15 @@ pub struct StatementSamples {
     pub samples: u64,
     /// CPU time that they represent.
     pub cpu_ns: f64,
+    /// Processor share: the statement's time, of the processor time of all processes of the server; `null` if it is not known.
+    pub processor_share: Option<f64>,
     /// Phases, those with the most samples first.
     pub phases: Vec<PhaseSamples>,
 }
 
 impl PhaseReport {
-    /// Creates a report of an account with the `most` statements that have the most samples.
+    /// Creates a report of an account with the `most` statements that have the most samples. `processor_share` returns their
+    /// shares.
     pub fn new(
         run: &str,
         info: &ProfileInfo,
@@ -81,6 +84,7 @@ impl PhaseReport {
         others: u64,
         texts: &HashMap<Fingerprint, StatementText>,
         most: usize,
+        processor_share: impl Fn(Fingerprint) -> Option<f64>,
     ) -> Self {
         let each = SampleTime::of(info);
         let statements = account.statements();
@@ -89,6 +93,7 @@ impl PhaseReport {
             sql: texts.get(&one.fingerprint).map(|text| text.sql.clone()),
             samples: one.sums.total(),
             cpu_ns: one.sums.total() as f64 * each.ns,
+            processor_share: processor_share(one.fingerprint),
             phases: phases(&one.sums, each),
         };
         let spin_locks = account.spin_locks().into_iter();

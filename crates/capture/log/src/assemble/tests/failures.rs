@@ -403,3 +403,30 @@ fn error_about_a_cached_plan_in_an_execute_is_of_a_simple_query() {
         assert_eq!(event.unreplayable, unreplayable, "{sql}");
     }
 }
+
+#[test]
+fn prepare_that_failed_and_its_executions_are_replayed_as_they_were() {
+    let (collected, account) = log("
+        10.000 1 ERROR:  relation \"nix\" does not exist at character 28
+        10.000 1 STATEMENT:  PREPARE p AS SELECT * FROM nix WHERE id = $1
+        11.000 1 ERROR:  could not determine data type of parameter $1
+        11.000 1 STATEMENT:  PREPARE q AS SELECT $2
+        12.000 1 ERROR:  prepared statement \"p\" does not exist
+        12.000 1 STATEMENT:  EXECUTE p(1)
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 simple 10000 PREPARE p AS SELECT * FROM nix WHERE id = $1 ?????",
+            "0 simple 11000 PREPARE q AS SELECT $2 ?????",
+            "0 simple 12000 EXECUTE p(1) 26000",
+        ]
+    );
+    assert!(
+        collected
+            .events
+            .iter()
+            .all(|event| event.unreplayable.is_none())
+    );
+    assert!(account.adds_up());
+}

@@ -698,3 +698,31 @@ fn what_cannot_be_sent_again_says_why() {
     assert_eq!(talk.hear().1.statements_unknown, 1);
     assert_eq!(Unreplayable::ALL.len(), 14);
 }
+
+#[test]
+fn executions_of_a_name_whose_prepare_failed_are_not_counted_as_lost() {
+    let unknown = b"SERROR\0C26000\0Mprepared statement \"p\" does not exist\0\0";
+    let talk = Talk::begun()
+        .client(|out| {
+            Query {
+                sql: b"PREPARE p AS SELECT * FROM nix WHERE id = $1",
+            }
+            .encode(out)
+            .unwrap()
+        })
+        .server(&[(b'E', b"SERROR\0C42P01\0Mno\0\0"), (b'Z', b"I")])
+        .client(|out| {
+            bound("", "p", &["1"], out);
+            execute("", 0, out);
+            Sync.encode(out);
+        })
+        .server(&[(b'E', unknown), (b'Z', b"I")]);
+    assert_eq!(
+        talk.statements(),
+        [
+            "simple PREPARE p AS SELECT * FROM nix WHERE id = $1 42P01",
+            "execute p/(1)  26000 statement_unknown",
+        ]
+    );
+    assert_eq!(talk.hear().1.statements_unknown, 0);
+}
