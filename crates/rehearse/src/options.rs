@@ -21,6 +21,7 @@ pub mod lab;
 pub mod masking;
 pub mod observing;
 pub mod pace;
+pub mod packaging;
 pub mod pairing;
 pub mod pcap;
 pub mod profiling;
@@ -59,9 +60,18 @@ pub use sweep::Sweep;
 use watching::{Observe, WatchArgs};
 pub use without_effect::find_without_effect;
 
+/// Version with the commit that the program was built from, and the system that it was built for.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit ",
+    env!("REHEARSE_COMMIT"),
+    "\nbuilt for ",
+    env!("REHEARSE_TARGET"),
+);
+
 /// Replay a PostgreSQL database's real traffic against a change, and report what got slower.
 #[derive(Debug, Parser)]
-#[command(name = "rehearse", version, arg_required_else_help = true)]
+#[command(name = "rehearse", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(
     after_help = "Start with `rehearse demo`. Exit codes: 0 success, 1 success with findings, 2 usage error, 3 failure."
 )]
@@ -132,6 +142,12 @@ pub enum Command {
     Demo(Demo),
     /// Reproduce published cases of slow databases on private servers.
     Lab(Lab),
+    /// Check what works on this machine: PostgreSQL, perf, limits, disk.
+    Doctor,
+    /// Print the completion script of a shell.
+    Completions(packaging::Completions),
+    /// Write a manual page for each command.
+    Man(packaging::Man),
 }
 
 /// Options of `rehearse capture`.

@@ -39,6 +39,7 @@ mod environment;
 mod error;
 pub mod export_evidence;
 mod failure;
+pub mod host_check;
 pub mod index_advice;
 mod interrupt;
 mod journal;

@@ -16,6 +16,7 @@ pub(crate) mod first_text;
 mod fitness_finding_text;
 pub mod fitness_text;
 pub mod history_text;
+pub mod host_text;
 pub mod inspect_text;
 pub(crate) mod line;
 pub mod live_text;

@@ -27,4 +27,5 @@ pub mod stacks;
 mod task_clock;
 
 pub use cpu_usage::{CpuUsage, postmaster_of};
+pub use processes::{may_watch_all, paranoid};
 pub use profiling::{FREQUENCY_HZ, ProfileOptions, Profiling, server_cpu_ns};
