@@ -1,4 +1,4 @@
-//! What a package installs beside the program: manual pages, completions; and the check of a machine.
+//! Manual pages and completion scripts that a package installs, and the check of a machine.
 
 use std::process::{Command, Output};
 

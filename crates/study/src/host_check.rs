@@ -8,13 +8,13 @@ use cpu_profile::{may_watch_all, paranoid};
 use event_loop::{address_space_limit, raise_fd_limit};
 use sandbox::{Dirs, Source};
 
-/// Least free space, in bytes, for which nothing is said: a capture of some minutes fits.
+/// Least free space, in bytes, that is not reported as a limit: a capture of some minutes fits.
 const FREE_BYTES_MIN: u64 = 2 << 30;
 
-/// Number of connections that are asked for. The limit of open files is said if it allows less.
+/// Number of connections that are asked for. The limit of open files is reported if it allows less.
 const CONNECTIONS_WANTED: u64 = 10_000;
 
-/// What was found.
+/// State of one thing that commands use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
     /// It works.
@@ -28,13 +28,13 @@ pub enum HostState {
 /// One thing that commands use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCheck {
-    /// What it is, in at most 20 characters.
+    /// Name, in at most 20 characters.
     pub name: &'static str,
     /// Whether it works.
     pub state: HostState,
-    /// What was found, in a sentence without a full stop.
+    /// Finding, a sentence without a full stop.
     pub found: String,
-    /// What to do about it, if it does not work.
+    /// Remedy, if it does not work.
     pub remedy: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub fn check_host() -> Vec<HostCheck> {
         program(
             "psql, pgbench",
             &["psql", "pgbench", "pg_dump"],
-            "No command needs them: they are convenient beside a sandbox",
+            "No command needs them: they are convenient with a sandbox",
         ),
         perf(),
         packets(),
@@ -299,7 +299,7 @@ fn pressure(is_there: bool) -> HostCheck {
             NAME,
             HostState::Missing,
             "the kernel does not report how long processes waited".to_owned(),
-            "Boot with psi=1; without it a busy machine is told by its processors' load alone",
+            "Boot with psi=1; without it only the processors' load shows a busy machine",
         ),
     }
 }

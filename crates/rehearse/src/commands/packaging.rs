@@ -1,4 +1,4 @@
-//! `rehearse completions` and `rehearse man`: what a package installs beside the program.
+//! `rehearse completions` and `rehearse man`: files that a package installs with the program.
 
 use std::fs;
 

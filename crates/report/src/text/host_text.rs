@@ -1,4 +1,4 @@
-//! What a machine has of what the commands use, as text.
+//! Checks of the machine, as text.
 
 use study::host_check::{HostCheck, HostState};
 
