@@ -10,7 +10,7 @@ use crate::environment::{LeasePurpose, SandboxLease};
 use ::sandbox::Dirs;
 use observe::MonitorOptions;
 use replay::Options;
-use run::{RunReader, RunStatus};
+use run::{RunInfo, RunReader, RunStatus};
 use workload::WorkloadReader;
 
 use crate::failure::Failure;
@@ -59,13 +59,22 @@ pub fn replay_baseline(
         watch: Some(MonitorOptions::default()),
     };
     let info = replay_observed(workload, &target, engine, asked, output, interrupt, display)?;
-    if info.status != RunStatus::Complete {
-        return Err(Failure::could_not(format!(
-            "the replay that was to be looked at did not come to its end ({}); nothing was measured",
-            info.given_up.unwrap_or_else(|| "it was stopped".to_owned())
-        )));
-    }
+    require_complete(&info)?;
     Ok(RunReader::open(output)?)
+}
+
+/// Refuses a replay that was given up or stopped.
+///
+/// # Errors
+/// If it was.
+pub(crate) fn require_complete(info: &RunInfo) -> Result<(), Failure> {
+    if info.status == RunStatus::Complete {
+        return Ok(());
+    }
+    let reason = info.given_up.as_deref().unwrap_or("it was stopped");
+    Err(Failure::could_not(format!(
+        "the replay that was to be looked at did not come to its end ({reason}); nothing was measured"
+    )))
 }
 
 /// Returns the given database, or else the one that receives most of the workload's statements.

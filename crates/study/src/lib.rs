@@ -70,6 +70,7 @@ mod screened_candidate;
 mod screening;
 pub mod slice_workload;
 mod stalled_share;
+pub mod suspect_replay;
 pub mod sweep;
 pub mod target_snapshot;
 pub mod target_watch;

@@ -30,7 +30,7 @@ use crate::runner::EndReason;
 use crate::sweep::Setting;
 
 /// Replay that was diagnosed, in the output directory.
-const BASELINE_RUN: &str = "look.run";
+pub(crate) const BASELINE_RUN: &str = "look.run";
 /// Longest name of a change, in characters of its SQL.
 const NAME_MAX: usize = 100;
 

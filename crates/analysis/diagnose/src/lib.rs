@@ -31,6 +31,7 @@ mod proposed_indexes;
 mod rules;
 mod statement_text;
 mod suspect;
+mod suspect_shares;
 mod suspected_change;
 #[cfg(test)]
 mod synthetic;

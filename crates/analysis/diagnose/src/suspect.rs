@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 
-use super::evidence::{Basis, Evidence, StatementEvidence, Unavailable};
+use super::evidence::{Evidence, StatementEvidence};
 use super::finding::Subject;
 use super::history::SessionStep;
+use super::suspect_shares::{max_gain, suspect_shares};
 use super::suspected_change::SuspectedChange;
 use super::threshold::{CLEARED, Thresholds};
 
@@ -85,6 +86,8 @@ pub struct SuspectShare {
     pub ns: Option<f64>,
     /// Share from 0 to 1.
     pub share: f64,
+    /// Whether it counts for the maximum gain. Times of clients include the way to them, and do not count where the server's are known.
+    pub counts: bool,
     /// Origin of the numbers.
     pub source: &'static str,
 }
@@ -219,13 +222,7 @@ pub fn suspect(
     if statements.is_empty() {
         return Suspect::not_seen(pattern, threshold);
     }
-    let mut shares = Shares::default();
-    shares.add(Ok(own_share(evidence, &statements)));
-    shares.add(response_share(response));
-    shares.add_known(server_share(evidence, &statements));
-    shares.add(processor_share(evidence, &statements));
-    shares.add(blocking_share(evidence, pattern));
-    let Shares { shares, unknown } = shares;
+    let (shares, unknown) = suspect_shares(evidence, pattern, &statements, response);
     let max_gain = max_gain(&shares);
     let calls: u64 = statements.iter().map(|one| one.calls).sum();
     let all_calls: u64 = evidence.statements.iter().map(|one| one.calls).sum();
@@ -248,144 +245,10 @@ pub fn suspect(
     }
 }
 
-/// Known shares, and the reasons for unknown ones.
-#[derive(Default)]
-struct Shares {
-    shares: Vec<SuspectShare>,
-    unknown: Vec<String>,
-}
-
-impl Shares {
-    fn add(&mut self, share: Result<SuspectShare, String>) {
-        self.add_known(share.map(Some));
-    }
-
-    /// Adds a share, unless there is no time that it could be a share of.
-    fn add_known(&mut self, share: Result<Option<SuspectShare>, String>) {
-        match share {
-            Ok(share) => self.shares.extend(share),
-            Err(reason) => self.unknown.push(reason),
-        }
-    }
-}
-
-/// Name of the share of [`blocking_share`].
-const BLOCKING: &str = "time that others waited for locks that it held";
-
-/// Returns the statements' share of the whole.
-fn own_share(evidence: &Evidence, statements: &[&StatementEvidence]) -> SuspectShare {
-    let ns: f64 = statements.iter().map(|one| one.ns).sum();
-    SuspectShare {
-        of: evidence.basis.whole(),
-        ns: Some(ns),
-        share: evidence.share(ns),
-        source: match (evidence.basis, &evidence.counted) {
-            // Without counted calls, the number comes from samples.
-            (Basis::Observation, Err(_)) => "samples that met it",
-            _ => "its own calls",
-        },
-    }
-}
-
-/// Returns the share of response time, given the suspects' and the total time.
-fn response_share(response: Option<(f64, f64)>) -> Result<SuspectShare, String> {
-    match response {
-        Some((own_ns, all_ns)) if all_ns > 0.0 => Ok(SuspectShare {
-            of: "response time of all statements (due → done)",
-            ns: Some(own_ns),
-            share: own_ns / all_ns,
-            source: "its own calls, and statements that waited for them in their sessions",
-        }),
-        _ => Err(
-            "response time: only a run has it whose sessions waited for nothing else".to_owned(),
-        ),
-    }
-}
-
-/// Returns the share of planning and execution time that the server counted; `None` if it counted no
-/// time.
-fn server_share(
-    evidence: &Evidence,
-    statements: &[&StatementEvidence],
-) -> Result<Option<SuspectShare>, String> {
-    if let Err(missing) = &evidence.counted {
-        return Err(format!("time in the server: {missing}"));
-    }
-    let time = |one: &StatementEvidence| {
-        one.counted
-            .map_or(0.0, |one| (one.exec_ns + one.plan_ns.unwrap_or(0)) as f64)
-    };
-    let own_ns: f64 = statements.iter().map(|one| time(one)).sum();
-    let all_ns: f64 = evidence.statements.iter().map(time).sum();
-    Ok((all_ns > 0.0).then(|| SuspectShare {
-        of: "planning and execution time in the server",
-        ns: Some(own_ns),
-        share: own_ns / all_ns,
-        source: "pg_stat_statements",
-    }))
-}
-
-/// Returns the share of processor time.
-fn processor_share(
-    evidence: &Evidence,
-    statements: &[&StatementEvidence],
-) -> Result<SuspectShare, String> {
-    let share: Option<f64> = statements.iter().map(|one| evidence.cpu_share(one)).sum();
-    let share =
-        share.ok_or("processor time: no stacks were taken, and no samples or too few of them")?;
-    Ok(SuspectShare {
-        of: "processor time of the server",
-        ns: None,
-        share,
-        source: match evidence.stacks {
-            Ok(_) => "stacks",
-            Err(_) => "samples that met a backend not waiting",
-        },
-    })
-}
-
-/// Returns the time for which the suspects blocked other statements, relative to the whole.
-fn blocking_share(evidence: &Evidence, pattern: &str) -> Result<SuspectShare, String> {
-    let unknown = |missing: &Unavailable| format!("locks that it held: {missing}");
-    evidence.sample_ns.as_ref().map_err(unknown)?;
-    let observed = evidence.observed.as_ref().map_err(unknown)?;
-    // Blocking sessions are attributed by their last statement.
-    let held: u64 = observed
-        .blocking
-        .iter()
-        .filter(|one| {
-            let blocker = one.blocker.as_deref();
-            let is_other = |sql: &str| !matches_like_pattern(pattern, sql);
-            blocker.is_some_and(|sql| matches_like_pattern(pattern, sql))
-                && one.blocked.as_deref().is_none_or(is_other)
-        })
-        .map(|one| one.samples)
-        .sum();
-    // Blocking is sampled once a second.
-    let ns = held as f64 * 1e9;
-    Ok(SuspectShare {
-        of: BLOCKING,
-        ns: Some(ns),
-        share: evidence.share(ns),
-        source: "pg_blocking_pids, looked at once a second",
-    })
-}
-
-/// Returns the maximum gain of removing the statements: the greatest share. The waits of others end with
-/// them, so the share of the whole includes these. The share of the whole comes first.
-fn max_gain(shares: &[SuspectShare]) -> f64 {
-    let (blocking, own): (Vec<&SuspectShare>, Vec<&SuspectShare>) =
-        shares.iter().partition(|one| one.of == BLOCKING);
-    let blocking: f64 = blocking.iter().map(|one| one.share).sum();
-    let whole = own.first().map_or(0.0, |one| one.share);
-    let shares = own.iter().map(|one| one.share);
-    shares.fold(whole + blocking, f64::max).min(1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Unavailable;
+    use crate::evidence::{Basis, Unavailable};
     use crate::synthetic::{EvidenceBuilder, statement};
 
     #[test]

@@ -61,15 +61,12 @@ impl Suspect {
 
     /// Decides by the experiment. What was not executed may have been slow by the suspect.
     pub fn decide(&mut self, experiment: SuspectExperiment) {
-        self.max_gain = (experiment.gain_share + experiment.missing_share).min(1.0);
-        self.verdict = match self.max_gain < self.threshold {
-            true => SuspectVerdict::Cleared,
-            false => SuspectVerdict::CouldMatter,
-        };
+        self.set_max_gain(experiment.gain_share + experiment.missing_share);
         self.shares = vec![SuspectShare {
             of: "time of all statements",
             ns: Some(experiment.gain_ns),
             share: experiment.gain_share,
+            counts: true,
             source: "statements that were clearly faster without it in the sandbox",
         }];
         self.unknown = vec![format!(
@@ -79,6 +76,27 @@ impl Suspect {
             experiment.missing_share * 100.0
         )];
         self.statements = experiment.faster;
+    }
+
+    /// Adds what a replay without the suspected statements showed: the time that other statements took less, if they were clearly
+    /// faster, in nanoseconds and as a share of the whole.
+    pub fn add_replay_without(&mut self, gain_ns: f64, gain_share: f64) {
+        self.set_max_gain(self.max_gain + gain_share);
+        self.shares.push(SuspectShare {
+            of: "time of other statements, which were clearly faster without it",
+            ns: Some(gain_ns),
+            share: gain_share,
+            counts: true,
+            source: "a replay without it",
+        });
+    }
+
+    fn set_max_gain(&mut self, share: f64) {
+        self.max_gain = share.min(1.0);
+        self.verdict = match self.max_gain < self.threshold {
+            true => SuspectVerdict::Cleared,
+            false => SuspectVerdict::CouldMatter,
+        };
     }
 }
 
@@ -117,5 +135,16 @@ mod tests {
         assert_eq!(decided(0.01, 0.01), SuspectVerdict::Cleared);
         assert_eq!(decided(0.2, 0.0), SuspectVerdict::CouldMatter);
         assert_eq!(decided(0.0, 0.2), SuspectVerdict::CouldMatter);
+    }
+
+    #[test]
+    fn what_others_gain_without_a_suspect_is_added_to_its_own_time() {
+        let mut suspect = Suspect::not_seen("update links%", 0.05);
+        suspect.max_gain = 0.02;
+        suspect.add_replay_without(0.0, 0.0);
+        assert_eq!(suspect.verdict, SuspectVerdict::Cleared);
+        suspect.add_replay_without(4e6, 0.04);
+        assert_eq!(suspect.verdict, SuspectVerdict::CouldMatter);
+        assert!((suspect.max_gain - 0.06).abs() < 1e-9);
     }
 }

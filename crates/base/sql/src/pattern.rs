@@ -34,6 +34,18 @@ impl Pattern {
         })
     }
 
+    /// Creates a pattern that matches this normalised statement as a whole. Its `*` match anything, as well as themselves.
+    pub fn whole_statement(normal: &str) -> Self {
+        let words: Vec<&str> = normal.split_whitespace().collect();
+        Pattern {
+            pieces: folded(&words.join(" "))
+                .split('*')
+                .map(str::to_owned)
+                .collect(),
+            given: normal.to_owned(),
+        }
+    }
+
     /// Returns the pattern as the user wrote it.
     pub fn given(&self) -> &str {
         &self.given
@@ -84,6 +96,13 @@ fn folded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pattern_of_a_whole_statement_matches_no_longer_one() {
+        let pattern = Pattern::whole_statement("select count(*) from t where a = $1");
+        assert!(pattern.matches_statement("select count(*) from t where a = $2"));
+        assert!(!pattern.matches_statement("select count(*) from t where a = $1 and b = $2"));
+    }
 
     #[test]
     fn pattern_for_a_name_matches_the_whole_name() {

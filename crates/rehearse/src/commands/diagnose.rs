@@ -14,6 +14,7 @@ use study::diagnosis::{DiagnosisInput, DiagnosisOptions, thresholds};
 use study::diagnosis_report::DiagnosisReport;
 use study::proof::{ProofDisplay, ProofJournal, ProofReport};
 use study::prove_findings::{FindingProofs, FindingsRequest, prove_findings, read_input};
+use study::suspect_replay::replay_without_suspects;
 use study::{EndReason, Failure, Interrupt, keys};
 use workload::{Literals, WorkloadReader};
 
@@ -110,6 +111,13 @@ fn prove(options: &Diagnose, criteria: DiagnosisOptions<'_>) -> Result<ExitStatu
     let (input, workload) = made?;
     let mut report = input.diagnose(criteria.thresholds);
     let (evidence, thresholds) = (input.evidence(), criteria.thresholds);
+    replay_without_suspects(
+        &request,
+        &workload,
+        evidence,
+        &mut report.suspects,
+        &mut Display::on_terminal(),
+    )?;
     find_causes(
         &request,
         &workload,

@@ -3,12 +3,12 @@
 use compare::proof::Verdict;
 use diagnose::{
     CauseStatus, Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject,
-    SubjectKind, Suspect, SuspectVerdict, SuspectedChange, ThresholdSetting,
+    SubjectKind, Suspect, SuspectVerdict, SuspectedChange, ThresholdSetting, TrialOutcome,
 };
 
 use crate::text::account_text::{measured_lines, trial_lines};
 use crate::text::line::{cut, one_line, wrapped};
-use crate::text::proof_text::with_interval;
+use crate::text::proof_text::{BY_PROCESSOR, with_interval};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{count, counted, duration, percent, quantity};
@@ -144,19 +144,32 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
         }
         lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
     } else {
+        let first = one.changes.first().and_then(|change| change.trial.as_ref());
+        let is_measured = first.is_some_and(|trial| trial.total().is_some());
         let facts: Vec<String> = one
             .evidence
             .iter()
+            // The line of the measurement says these.
+            .filter(|fact| !(is_measured && fact.what.ends_with(" the change")))
             .take(FACTS_MAX)
             .map(|fact| format!("{}: {}", fact.what, quantity(fact.number, fact.unit)))
             .collect();
-        lines.push(cut(&format!("  {}", facts.join("; ")), width));
+        lines.extend(wrapped(&facts.join("; "), "  ", "    ", width));
         if let Some(change) = one.changes.first() {
             // It is never cut: half a change cannot be copied.
             let line = format!("try: {}", suggestion(change));
             lines.extend(wrapped(&line, "  ", "    ", width));
             let trial = change.trial.iter();
             lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
+        }
+        for change in one.changes.iter().skip(1) {
+            let removing = change.trial.as_ref();
+            let removing = removing.filter(|trial| trial.outcome == TrialOutcome::RemovesCause);
+            if let Some(trial) = removing {
+                let line = format!("or: {}", suggestion(change));
+                lines.extend(wrapped(&line, "  ", "    ", width));
+                lines.extend(trial_lines(trial, width));
+            }
         }
     }
     lines
@@ -166,6 +179,10 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
 fn suggestion(change: &Change) -> String {
     match (&change.form, change.option()) {
         (Form::Sql(sql), _) => one_line(sql, usize::MAX),
+        (Form::Setting(name, value), _) => format!(
+            "ALTER SYSTEM SET {name} = '{value}'; SELECT pg_reload_conf(); ({})",
+            change.words
+        ),
         (_, Some(option)) => format!("{} ({option})", change.words),
         (_, None) => change.words.clone(),
     }
@@ -242,13 +259,21 @@ fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<
                 || "too few blocks to say anything".to_owned(),
                 |effect| format!("× {}", with_interval(effect)),
             );
-            let slower = match change.slower {
+            let others = match change.slower {
                 0 if change.is_worse => "; something else got worse".to_owned(),
+                0 if change.verdict.is_clear() => "; no statement got slower".to_owned(),
                 0 => String::new(),
                 some => format!("; {} got slower", counted(some, "statement")),
             };
+            let is_wide = change
+                .effect
+                .is_some_and(|effect| effect.low <= 1.0 && effect.high >= 1.0);
+            let by_work = match change.verdict {
+                Verdict::Won | Verdict::Lost if is_wide => BY_PROCESSOR,
+                _ => "",
+            };
             let line = format!(
-                "{}: {effect}  {}{slower}",
+                "{}{by_work}: {effect}  {}{others}",
                 change.verdict.name(),
                 one_line(&change.name, 160)
             );
@@ -322,10 +347,14 @@ fn suspect_lines(one: &Suspect, verbose: bool, style: TextStyle) -> Vec<String> 
             .ns
             .map_or_else(String::new, |ns| format!(", {}", duration(ns / 1e3)));
         let line = format!(
-            "{} of the {}{time} (from {})",
+            "{} of the {}{time} (from {}{})",
             percent(share.share, 1.0),
             share.of,
-            share.source
+            share.source,
+            match share.counts {
+                true => "",
+                false => "; with the way to the client, so that it does not count",
+            }
         );
         lines.extend(wrapped(&line, "  ", "    ", width));
     }

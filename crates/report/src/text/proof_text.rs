@@ -297,7 +297,7 @@ fn basis_text(side: &ProofSideReport) -> &'static str {
             ": every run with it was far worse than all unchanged ones, so it had no further runs"
         }
         _ if is_by_processor && matches!(side.verdict, Verdict::Won | Verdict::Lost) => {
-            ": by its work and the server's CPU time, which are clear; the times that clients waited vary too much to show it"
+            BY_PROCESSOR
         }
         Some(last)
             if side.verdict == Verdict::NotProven
@@ -437,6 +437,9 @@ fn other_statements(side: &ProofSideReport) -> String {
     }
     rest.join("; ")
 }
+
+/// Reason for a verdict that the interval alone does not show.
+pub(crate) const BY_PROCESSOR: &str = ": by its work and the server's CPU time, which are clear; the times that clients waited vary too much to show it";
 
 /// Formats an effect with its interval: `0.43 (0.41 – 0.46)`.
 pub(crate) fn with_interval(effect: &Effect) -> String {

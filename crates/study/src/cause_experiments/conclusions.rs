@@ -10,13 +10,13 @@ use plans::{PartKind, TimePart};
 use super::intervention::{Intervention, MeasuredStatement};
 
 /// Name that stands in place of a rule in findings of experiments.
-const EXPERIMENT: &str = "experiment";
+pub(super) const EXPERIMENT: &str = "experiment";
 /// Rule whose findings may take indexes that it did not suggest.
 const MISSING_INDEX: &str = "missing-index";
 /// Part of another trial's time that one leaves at most if it is clearly better.
 const CLEARLY_BETTER: f64 = 0.7;
 /// Difference of two parts that are left, of the time without a change, that is within the noise.
-const NOISE: f64 = 0.01;
+const NOISE: f64 = 0.02;
 /// Part of a statement's time that a finding must promise at least if a trial can refute it.
 const VISIBLE: f64 = 0.15;
 /// Largest number of parts of the time in the evidence.
@@ -79,9 +79,8 @@ pub(super) fn conclude(conclusion: Conclusion<'_>, findings: &mut Vec<Finding>) 
         let mut changes = one.changes.iter();
         changes.any(|change| change.form == intervention.change.form && change.form != Form::ByHand)
     };
-    let is_index = |form: &Form| matches!(form, Form::Sql(sql) if sql.contains("CREATE INDEX"));
     let mut place = findings.iter().position(|one| own(one) && has_change(one));
-    if place.is_none() && is_index(&intervention.change.form) {
+    if place.is_none() && kind_of(&intervention.change.form) == ChangeKind::Index {
         place = findings
             .iter()
             .position(|one| own(one) && one.rule == MISSING_INDEX);
@@ -91,6 +90,7 @@ pub(super) fn conclude(conclusion: Conclusion<'_>, findings: &mut Vec<Finding>) 
         findings.len() - 1
     });
     conclusion.decide(&mut findings[place], intervention, trial);
+    conclusion.add_alternatives(&mut findings[place], intervention);
     let decided = findings[place].clone();
     let gain = decided.max_gain.unwrap_or(0.0);
     for (other, finding) in findings.iter_mut().enumerate() {
@@ -216,6 +216,32 @@ impl Conclusion<'_> {
         finding.evidence = evidence;
     }
 
+    /// Adds the best change of each other kind that removed the cause as well: an index, a setting, other SQL. Only one of them is needed.
+    fn add_alternatives(&self, finding: &mut Finding, chosen: &Intervention) {
+        let mut kinds = vec![kind_of(&chosen.change.form)];
+        let mut others: Vec<&(Intervention, ChangeTrial)> = self
+            .trials
+            .iter()
+            .filter(|(other, trial)| {
+                trial.outcome == TrialOutcome::RemovesCause && !other.is_diagnostic()
+            })
+            .collect();
+        others.sort_by(|(_, a), (_, b)| a.left().total_cmp(&b.left()));
+        for (other, trial) in others {
+            let kind = kind_of(&other.change.form);
+            if kinds.contains(&kind) {
+                continue;
+            }
+            kinds.push(kind);
+            finding
+                .changes
+                .retain(|one| one.form != other.change.form || one.form == Form::ByHand);
+            let mut change = other.change.clone();
+            change.trial = Some(trial.clone());
+            finding.changes.insert(kinds.len() - 1, change);
+        }
+    }
+
     /// Adds a finding if only an intervention that is no advice made the statement faster.
     fn name_cause(&self, findings: &mut Vec<Finding>) {
         let forced = self.trials.iter().filter(|(intervention, trial)| {
@@ -228,6 +254,24 @@ impl Conclusion<'_> {
         let mut finding = self.finding(intervention);
         self.decide(&mut finding, intervention, trial);
         findings.push(finding);
+    }
+}
+
+/// Kind of a change. Changes of one kind are variants of each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChangeKind {
+    Index,
+    Setting,
+    OtherSql,
+    ByHand,
+}
+
+fn kind_of(form: &Form) -> ChangeKind {
+    match form {
+        Form::Sql(sql) if sql.contains("CREATE INDEX") => ChangeKind::Index,
+        Form::Sql(_) => ChangeKind::OtherSql,
+        Form::Setting(..) => ChangeKind::Setting,
+        Form::Rewrite(_) | Form::ByHand => ChangeKind::ByHand,
     }
 }
 

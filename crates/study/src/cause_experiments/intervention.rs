@@ -22,6 +22,8 @@ pub(super) enum Action {
     OnPlan,
     /// It may help with the same plan.
     OnExecution,
+    /// These statements have the effect of the change, which no transaction can make.
+    StandIn(Vec<String>),
     /// These statements, which are no advice, change the plan to find the cause.
     Diagnostic(Vec<String>),
     /// These statements, which are no advice, take away what is suspected.
@@ -53,7 +55,9 @@ impl Intervention {
     pub(super) fn setup(&self) -> Option<Vec<String>> {
         match &self.action {
             Action::Rewrite(_) => Some(Vec::new()),
-            Action::Diagnostic(setup) | Action::Removal(setup) => Some(setup.clone()),
+            Action::Diagnostic(setup) | Action::Removal(setup) | Action::StandIn(setup) => {
+                Some(setup.clone())
+            }
             _ => setup(&self.change.form),
         }
     }

@@ -14,6 +14,7 @@ mod generators;
 mod intervention;
 mod outside_effects;
 mod screen;
+mod shared_settings;
 mod statement_account;
 mod statement_trial;
 mod suspects;
@@ -43,6 +44,7 @@ use crate::prove_findings::FindingsRequest;
 use conclusions::{Conclusion, conclude};
 use intervention::{Action, Intervention, MeasuredStatement, acts_on_statement};
 use screen::try_intervention;
+use shared_settings::join_shared_settings;
 use statement_account::{measured_account, tried_change};
 use statement_trial::{PlanningMode, TrialConnection, is_executable};
 use suspects::examine_suspects;
@@ -72,8 +74,6 @@ const HEAVY_MS: f64 = 0.3;
 const BUSY: f64 = 0.01;
 /// Time of an execution, in milliseconds, from which it is not repeated.
 const LONG_MS: f64 = 1_000.0;
-/// Part of the time that is left from which on no further settings are tried.
-const REMOVED_MOST: f64 = 0.1;
 /// First version in which `plan_cache_mode` exists.
 const VERSION_12: u32 = 120_000;
 
@@ -180,6 +180,7 @@ fn try_all(
     diagnosis.accounts = accounts;
     diagnosis.account_again(evidence, thresholds);
     conclusions::describe_unexplained(diagnosis);
+    join_shared_settings(diagnosis, thresholds);
     Ok(())
 }
 
@@ -227,6 +228,7 @@ impl<'a> Experiments<'a> {
             || findings.iter().any(|one| {
                 one.subject.fingerprint == Some(account.fingerprint)
                     && one.severity != Severity::Note
+                    && !one.is_unexplained()
             });
         // One whose work fits its rows may still be twice as fast, such as by an index with all its columns.
         let is_heavy = account.share >= HEAVY_SHARE
@@ -408,11 +410,9 @@ impl<'a> Experiments<'a> {
         for intervention in proposed {
             let least = trials.iter().filter(|(_, trial)| trial.outcome.is_gain());
             let least = least.map(|(_, trial)| trial.left()).fold(1.0, f64::min);
-            let is_setting = matches!(intervention.change.form, Form::Setting(..));
             let is_needless = match intervention.action {
                 Action::Diagnostic(_) | Action::Removal(_) => least <= screen::REMOVED,
-                Action::OnPlan if is_setting => least <= REMOVED_MOST,
-                _ => false,
+                _ => is_more_than_new_statistics(&intervention, &trials),
             };
             if is_needless {
                 continue;
@@ -442,6 +442,26 @@ impl<'a> Experiments<'a> {
         }
         (trials, untried)
     }
+}
+
+/// Whether a change includes an ANALYZE that removed the cause alone.
+fn is_more_than_new_statistics(
+    intervention: &Intervention,
+    trials: &[(Intervention, ChangeTrial)],
+) -> bool {
+    let sql = |one: &Intervention| match &one.change.form {
+        Form::Sql(sql) => Some(sql.clone()),
+        _ => None,
+    };
+    let Some(own) = sql(intervention) else {
+        return false;
+    };
+    let removing = trials
+        .iter()
+        .filter(|(_, trial)| trial.outcome == TrialOutcome::RemovesCause);
+    removing
+        .filter_map(|(other, _)| sql(other))
+        .any(|other| other.starts_with("ANALYZE ") && own != other && own.contains(&other))
 }
 
 /// Whether the server may plan the executions for any values. If that is forced, it holds for unnamed statements, too.

@@ -165,7 +165,14 @@ impl SandboxLease {
             Some(value) if value.contains("pg_stat_statements") => value.to_owned(),
             Some(value) => format!("{value}, pg_stat_statements"),
         };
-        let target = self.restart_clean(&[(LIBRARIES.to_owned(), libraries)])?;
+        // Planning counts as time in the server. Servers before 13 do not know the setting, and ignore it.
+        let target = self.restart_clean(&[
+            (LIBRARIES.to_owned(), libraries),
+            (
+                "pg_stat_statements.track_planning".to_owned(),
+                "on".to_owned(),
+            ),
+        ])?;
         // Without the extension the counts are reported as missing.
         let _ = ask(&target, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
         Ok(target)

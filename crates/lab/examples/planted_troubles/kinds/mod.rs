@@ -135,6 +135,7 @@ pub const KINDS: &[Kind] = &[
     kind("random-keys", writes::random_keys),
     kind("one-row-commits", writes::commit_flush).flushed(),
     kind("dead-rows", writes::dead_rows),
+    kind("bloated-table", writes::bloated_table),
     kind("hot-row", locks::hot_row),
     kind("ddl-queue", locks::ddl_queue),
     kind("claim-without-skip", locks::claim_without_skip),

@@ -48,30 +48,33 @@ pub fn jit(draw: &mut Draw, app: &mut Application) {
     app.truth = Truth::new(&[&["jit|compil"]]);
 }
 
-/// A bitmap that does not fit into `work_mem`, so that all rows of its pages are checked again.
+/// A bitmap that does not fit into `work_mem`, so that all rows of its pages are checked again. A GIN index has no other scan, and
+/// comparing arrays takes long. With 250,000 rows 1,548 of 2,083 blocks were lossy: 17.5 ms, and 1.7 ms with 1 MB (15.18, 2026-11-27).
 pub fn lossy_bitmap(draw: &mut Draw, app: &mut Application) {
-    let groups = draw.number(30, 50);
-    let (table, group, text) = (
+    let groups = draw.number(180, 240);
+    let (table, tags, amount) = (
         draw.table(),
-        draw.column(Role::Reference),
-        draw.column(Role::Text),
+        draw.column(Role::Document),
+        draw.column(Role::Amount),
     );
-    let rows = draw.number(150_000, 200_000);
+    let rows = draw.number(230_000, 280_000);
     app.table(
         table,
-        &format!("id int PRIMARY KEY, {group} int NOT NULL, {text} text NOT NULL"),
+        &format!("id int PRIMARY KEY, {tags} int[] NOT NULL, {amount} int NOT NULL"),
         rows,
-        &format!("i, (i * 7919::bigint) % {groups}, repeat(md5(i::text), 3)"),
+        &format!(
+            "i, ARRAY[(i * 7919::bigint) % {groups}, (i * 104729::bigint) % {groups}]::int[], i % 1000"
+        ),
     );
-    app.sql(format!("CREATE INDEX ON {table} ({group})"));
+    app.sql(format!("CREATE INDEX ON {table} USING gin ({tags})"));
     app.settings.push(("work_mem", "64kB".to_owned()));
-    let sql = format!("SELECT count(*) FROM {table} WHERE {group} = $1 AND {text} LIKE '%0%'");
+    let sql = format!("SELECT count(*), sum({amount}) FROM {table} WHERE {tags} && $1");
     app.sessions.push(Sessions::troubled(
         2,
-        60,
-        vec![prepared(sql, vec![Value::number(0, groups)])],
+        40,
+        vec![prepared(sql, vec![Value::text(0, groups, "{{}}")])],
     ));
-    app.truth = Truth::new(&[&["work_mem"]]).leaving(0.7);
+    app.truth = Truth::new(&[&["work_mem"]]);
 }
 
 /// Index scans that are thought too costly, although everything is cached.

@@ -158,3 +158,30 @@ pub fn dead_rows(draw: &mut Draw, app: &mut Application) {
     app.truth = Truth::new(&[&["snapshot|transaction|dead", "open|long|old|idle"]])
         .or_by_hand(&[&["transaction|snapshot"]]);
 }
+
+/// A table from which most rows were deleted. VACUUM leaves its pages, since each has a row.
+pub fn bloated_table(draw: &mut Draw, app: &mut Application) {
+    let (table, group, amount) = (
+        draw.table(),
+        draw.column(Role::State),
+        draw.column(Role::Amount),
+    );
+    let (rows, kept) = (draw.number(80_000, 120_000), draw.number(18, 25));
+    app.table(
+        table,
+        &format!(
+            "id int PRIMARY KEY, {group} int NOT NULL, {amount} int NOT NULL, body text NOT NULL"
+        ),
+        rows,
+        "i, i % 7, i % 1000, repeat(md5(i::text), 12)",
+    );
+    app.sql(format!("DELETE FROM {table} WHERE id % {kept} <> 0"));
+    let sql =
+        format!("SELECT {group}, sum({amount}) FROM {table} WHERE {amount} >= $1 GROUP BY {group}");
+    app.sessions.push(Sessions::troubled(
+        2,
+        30,
+        vec![prepared(sql, vec![Value::number(0, 50)])],
+    ));
+    app.truth = Truth::new(&[&["vacuum", "full", table]]);
+}

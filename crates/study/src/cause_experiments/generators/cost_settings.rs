@@ -7,8 +7,58 @@ use super::super::intervention::{Action, EXPENSIVE, Intervention, MeasuredStatem
 
 const RISK: &str = "it changes the plans of all statements: prove it on the whole traffic before it is set for all";
 
-/// Proposes them for scans of whole tables and of bitmaps.
-pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
+/// `random_page_cost` of PostgreSQL's own configuration.
+const RANDOM_PAGE_COST: f64 = 4.0;
+/// The same of data that are cached or on flash storage.
+const CACHED_PAGE_COST: f64 = 1.1;
+/// `effective_cache_size` of PostgreSQL's own configuration, in blocks: 4 GB.
+const CACHE_BLOCKS: f64 = 524_288.0;
+
+/// Proposes them for scans of whole tables and of bitmaps. Those come first whose present value is worse than PostgreSQL's own; the
+/// others come second.
+pub(super) fn propose(statement: &MeasuredStatement<'_>) -> (Vec<Intervention>, Vec<Intervention>) {
+    let (mut worsened, mut usual) = (Vec::new(), Vec::new());
+    if !has_expensive_scan(statement) {
+        return (worsened, usual);
+    }
+    let cost = statement.setting("random_page_cost");
+    let cost = cost.unwrap_or(RANDOM_PAGE_COST);
+    if cost > CACHED_PAGE_COST * 1.3 {
+        let all = match cost > RANDOM_PAGE_COST {
+            true => &mut worsened,
+            false => &mut usual,
+        };
+        all.push(Intervention {
+            cause: format!(
+                "random_page_cost is {cost}, so that the planner takes reads in any order for expensive and avoids an index that is faster"
+            ),
+            change: Change::setting("costs of cached data or of flash storage", "random_page_cost", "1.1"),
+            action: Action::OnPlan,
+            risk: RISK.to_owned(),
+        });
+    }
+    let blocks = statement.setting("effective_cache_size");
+    let blocks = blocks.unwrap_or(CACHE_BLOCKS);
+    if blocks < CACHE_BLOCKS {
+        worsened.push(Intervention {
+            cause: format!(
+                "effective_cache_size is {:.0} MB, so that the planner takes the cache for smaller than it is and avoids an index that is \
+                 faster",
+                blocks * 8.0 / 1_024.0
+            ),
+            change: Change::setting(
+                "the size of the cache: about three quarters of the memory",
+                "effective_cache_size",
+                "4GB",
+            ),
+            action: Action::OnPlan,
+            risk: RISK.to_owned(),
+        });
+    }
+    (worsened, usual)
+}
+
+fn has_expensive_scan(statement: &MeasuredStatement<'_>) -> bool {
     // A join takes time by the rows that a scan gives it.
     let mut joins = 0.0;
     statement.plan().root.each(&mut |node: &PlanNode, _| {
@@ -26,32 +76,5 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
             || node.kind == "Index Only Scan";
         is_expensive |= reads_all && statement.scan_share(node) >= least;
     });
-    if !is_expensive {
-        return Vec::new();
-    }
-    let mut all = Vec::new();
-    if statement.setting("random_page_cost").unwrap_or(4.0) > 1.5 {
-        all.push(Intervention {
-            cause: "the planner takes reads in any order for expensive, and avoids an index that is faster".to_owned(),
-            change: Change::setting("costs of cached data or of flash storage", "random_page_cost", "1.1"),
-            action: Action::OnPlan,
-            risk: RISK.to_owned(),
-        });
-    }
-    let blocks = statement
-        .setting("effective_cache_size")
-        .unwrap_or(524_288.0);
-    if blocks < 524_288.0 {
-        all.push(Intervention {
-            cause: "the planner takes the cache for smaller than it is, and avoids an index that is faster".to_owned(),
-            change: Change::setting(
-                "the size of the cache: about three quarters of the memory",
-                "effective_cache_size",
-                "4GB",
-            ),
-            action: Action::OnPlan,
-            risk: RISK.to_owned(),
-        });
-    }
-    all
+    is_expensive
 }

@@ -20,11 +20,15 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Option<Intervention>
     let now_kb = statement.setting("work_mem").unwrap_or(4_096.0);
     let mib = (needed_kb * IN_MEMORY).max(now_kb * 2.0) / 1_024.0;
     let mib = mib.max(1.0).log2().ceil().exp2().min(MOST_MIB);
+    let is_lossy = first.actual.as_ref().is_some_and(|work| work.lossy > 0.0);
+    let instead = match is_lossy {
+        true => "checks all rows of pages of which it could only keep the number",
+        false => "uses temporary files",
+    };
     (mib * 1_024.0 > now_kb).then(|| Intervention {
         cause: format!(
-            "the {} needs more memory than work_mem ({:.0} kB), and uses temporary files",
+            "the {} needs more memory than work_mem ({now_kb:.0} kB), and {instead}",
             first.name(),
-            now_kb
         ),
         change: Change::setting(
             "more memory for sorts and hashes; better for the role or the transaction that needs it than for all",

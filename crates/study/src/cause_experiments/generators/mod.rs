@@ -1,6 +1,7 @@
 //! Generators of interventions, each in its own file. A generator looks at the expensive parts of a statement and proposes
 //! what could remove them; the trials decide.
 
+mod bloat;
 mod compilation;
 mod cost_settings;
 mod exclusion;
@@ -25,6 +26,7 @@ pub(super) fn propose_all(
     statement: &MeasuredStatement<'_>,
 ) -> Vec<Intervention> {
     let mut all = foreign_keys::propose(connection, statement);
+    all.extend(bloat::propose(connection, statement));
     all.extend(compilation::propose(statement));
     all.extend(volatility::propose(connection, statement));
     all.extend(plan_cache::propose(statement));
@@ -33,9 +35,12 @@ pub(super) fn propose_all(
     all.extend(materialization::propose(statement));
     all.extend(exclusion::propose(statement));
     all.extend(parallelism::propose(statement));
+    // A setting that was made worse than PostgreSQL's own comes before new indexes, which would only hide it.
+    let (worsened, usual) = cost_settings::propose(statement);
+    all.extend(worsened);
     all.extend(indexes::propose(statement));
     all.extend(hidden_scans::propose(connection, statement));
-    all.extend(cost_settings::propose(statement));
+    all.extend(usual);
     all.extend(written_rows::propose(connection, statement));
     all.extend(plan_choice::propose(statement));
     all

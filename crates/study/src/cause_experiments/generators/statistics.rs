@@ -1,5 +1,5 @@
-//! Proposes statistics for nodes whose rows the planner estimates wrongly: ANALYZE if they are stale, extended statistics
-//! of several columns, a greater target for one.
+//! Proposes statistics for nodes whose rows the planner estimates wrongly: ANALYZE, extended statistics of several columns, a greater
+//! target for one. The last two include ANALYZE, so that it is tried alone before.
 
 use diagnose::{Change, condition_columns};
 use plans::PlanNode;
@@ -14,7 +14,8 @@ const ROWS: f64 = 50.0;
 /// Statistics target that is tried.
 const TARGET: u32 = 1_000;
 
-/// Proposes statistics for the tables of the scans that are estimated wrongly, and ANALYZE for stale ones anywhere.
+/// Proposes statistics for the tables of the scans that are estimated wrongly, and ANALYZE for those that are stale by the server's
+/// counters.
 pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
     let mut all: Vec<Intervention> = Vec::new();
     let mut add = |intervention: Intervention| {
@@ -30,15 +31,21 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> Vec<Intervention> {
             return;
         };
         let name = diagnose::qualified_name(&table.schema, &table.name);
-        if statement.evidence.has_stale_statistics(table) {
+        let is_stale = statement.evidence.has_stale_statistics(table);
+        let is_wrong = is_wrong(node);
+        if is_stale || is_wrong {
+            let cause = match is_stale {
+                true => format!("the planner's statistics of {name} are stale"),
+                false => format!("the planner's statistics of {name} do not fit its rows, although few were changed since"),
+            };
             add(Intervention {
-                cause: format!("the planner's statistics of {name} are stale"),
+                cause,
                 change: Change::sql("new statistics", format!("ANALYZE {name};")),
                 action: Action::OnPlan,
                 risk: "the plans of other statements may change too".to_owned(),
             });
         }
-        if !is_wrong(node) {
+        if !is_wrong {
             return;
         }
         let columns = condition_columns(node, table);
