@@ -58,9 +58,8 @@ pub use measured_account::{
 pub use proposed_indexes::{ProposedIndex, proposed_indexes};
 pub use rules::{RULES, Rule};
 pub use statement_text::qualified_name;
-pub use suspect::{
-    Suspect, SuspectResponseTime, SuspectShare, SuspectVerdict, matches_like_pattern, suspect,
-};
+pub use suspect::{Suspect, SuspectResponseTime, SuspectVerdict, suspect};
+pub use suspect_shares::{SuspectShare, matches_like_pattern};
 pub use suspected_change::{SuspectExperiment, SuspectedChange};
 pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
 pub use usual_work::is_fast_alone;

@@ -9,7 +9,7 @@ use sql::Fingerprint;
 use super::evidence::{Evidence, StatementEvidence};
 use super::finding::Subject;
 use super::history::SessionStep;
-use super::suspect_shares::{max_gain, suspect_shares};
+use super::suspect_shares::{SuspectShare, matches_like_pattern, max_gain, suspect_shares};
 use super::suspected_change::SuspectedChange;
 use super::threshold::{CLEARED, Thresholds};
 
@@ -74,74 +74,6 @@ impl Suspect {
             unknown: Vec::new(),
         }
     }
-}
-
-/// A suspect's share of a time.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct SuspectShare {
-    /// Name of the time.
-    #[serde(rename = "whole")]
-    pub of: &'static str,
-    /// The suspect's part in nanoseconds; `null` if only the share is known.
-    pub ns: Option<f64>,
-    /// Share from 0 to 1.
-    pub share: f64,
-    /// Whether it counts for the maximum gain. Times of clients include the way to them, and do not count where the server's are known.
-    pub counts: bool,
-    /// Origin of the numbers.
-    pub source: &'static str,
-}
-
-/// Whether normalised SQL matches a LIKE pattern: `%` is any text, `_` any character, a backslash
-/// escapes the next character. Case, lengths of white space and the numbers of parameters are
-/// ignored.
-pub fn matches_like_pattern(pattern: &str, normal: &str) -> bool {
-    fn folded(text: &str) -> Vec<char> {
-        let mut out = Vec::new();
-        let mut after_dollar = false;
-        for c in text.trim().chars() {
-            if after_dollar && c.is_ascii_digit() {
-                continue;
-            }
-            after_dollar = c == '$';
-            if c.is_whitespace() {
-                if out.last() != Some(&' ') {
-                    out.push(' ');
-                }
-            } else {
-                out.extend(c.to_lowercase());
-            }
-        }
-        out
-    }
-    let (pattern, text) = (folded(pattern), folded(normal));
-    // Greedy with backtracking to the last `%`; otherwise linear.
-    let (mut p, mut t) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
-    while t < text.len() {
-        let (literal, width) = match pattern.get(p) {
-            Some('\\') if p + 1 < pattern.len() => (Some(pattern[p + 1]), 2),
-            Some('%') => {
-                back = Some((p + 1, t));
-                p += 1;
-                continue;
-            }
-            Some('_') => (Some(text[t]), 1),
-            Some(c) => (Some(*c), 1),
-            None => (None, 0),
-        };
-        if literal == Some(text[t]) {
-            p += width;
-            t += 1;
-        } else if let Some((after, from)) = back {
-            p = after;
-            t = from + 1;
-            back = Some((after, from + 1));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '%')
 }
 
 /// Sums the response time of suspect statements and the time that others waited for them in their
@@ -250,26 +182,7 @@ mod tests {
     use super::*;
     use crate::evidence::{Basis, Unavailable};
     use crate::synthetic::{EvidenceBuilder, statement};
-
-    #[test]
-    fn like_patterns_match_as_in_sql() {
-        let normal = "update image_links set download_after = now() + random() * $1 where id = $2";
-        assert!(matches_like_pattern(
-            "update image_links set download_after%",
-            normal
-        ));
-        assert!(matches_like_pattern(
-            "UPDATE  image_links SET%where id = $7",
-            normal
-        ));
-        assert!(matches_like_pattern("%random()%", normal));
-        assert!(!matches_like_pattern("update image_links", normal));
-        assert!(!matches_like_pattern("select%", normal));
-        assert!(matches_like_pattern(r"100\%", "100%") && !matches_like_pattern(r"100\%", "1000"));
-        assert!(
-            matches_like_pattern("a%b%c", "a b b c") && !matches_like_pattern("a%b%c", "a b b")
-        );
-    }
+    use time_breakdown::observed::StatementTotals;
 
     #[test]
     fn waits_for_a_suspect_are_counted_with_it() {
@@ -327,5 +240,33 @@ mod tests {
         let held = suspect(&held, "update links set download_after%", None, &thresholds);
         assert_eq!(held.verdict, SuspectVerdict::CouldMatter);
         assert!(held.max_gain > 0.3, "{held:?}");
+    }
+
+    #[test]
+    fn time_on_the_way_to_the_client_does_not_count_if_the_server_counted_its_own() {
+        let touch = "update links set download_after = $1";
+        let made_up = EvidenceBuilder::new()
+            .statement(statement(1, touch).took(10, 10.0))
+            .statement(statement(2, "select $1").took(90, 90.0));
+        let mut evidence = made_up.evidence();
+        let of = |evidence: &Evidence| suspect(evidence, touch, None, &Thresholds::default());
+        assert_eq!(of(&evidence).verdict, SuspectVerdict::CouldMatter);
+        for one in &mut evidence.statements {
+            one.counted = Some(StatementTotals {
+                calls: one.calls,
+                exec_ns: if one.sql == touch { 10_000 } else { 2_000_000 },
+                plan_ns: Some(0),
+                ..StatementTotals::default()
+            });
+        }
+        evidence.counted = Ok(());
+        evidence.sample_ns = Err(Unavailable::because("nobody looked"));
+        // Its commits may have waited for their flush.
+        assert_eq!(of(&evidence).verdict, SuspectVerdict::CouldMatter);
+        evidence.sample_ns = Ok(1e7);
+        let cleared = of(&evidence);
+        assert_eq!(cleared.verdict, SuspectVerdict::Cleared, "{cleared:?}");
+        assert!((cleared.max_gain - 10.0 / 2_010.0).abs() < 1e-9);
+        assert!((cleared.shares[0].share - 0.1).abs() < 1e-9 && !cleared.shares[0].counts);
     }
 }

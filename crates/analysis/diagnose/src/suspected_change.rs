@@ -1,7 +1,8 @@
 //! Suspects that are no statements: an index or the value of a setting. Only an experiment can clear these.
 
 use super::finding::Subject;
-use super::suspect::{Suspect, SuspectShare, SuspectVerdict};
+use super::suspect::{Suspect, SuspectVerdict};
+use super::suspect_shares::SuspectShare;
 use super::threshold::{CLEARED, Thresholds};
 
 /// Index or setting that is suspected to cost time.

@@ -2,6 +2,7 @@
 //! claim query lacks an index, and the two possible indexes have different costs.
 
 mod experiments;
+mod settings_and_space;
 
 use std::fmt::Write as _;
 use std::path::Path;

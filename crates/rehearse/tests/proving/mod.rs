@@ -25,9 +25,18 @@ pub(super) struct Named {
 impl Named {
     /// Creates a sandbox. `what` is unique for each test.
     pub(super) fn up(what: &str) -> Self {
+        Self::keep(what, test_support::server())
+    }
+
+    /// Creates a sandbox with a setting.
+    pub(super) fn up_with(what: &str, name: &str, value: &str) -> Self {
+        Self::keep(what, test_support::server().settings(&[(name, value)]))
+    }
+
+    fn keep(what: &str, server: test_support::ServerBuilder) -> Self {
         let places = Dirs::from_environment().unwrap();
         let name = format!("{what}-{}", std::process::id());
-        let (made, endpoint) = test_support::server().start();
+        let (made, endpoint) = server.start();
         let url = endpoint.url("postgres");
         made.keep(&name, &places).unwrap();
         Named { name, url }
