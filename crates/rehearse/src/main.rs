@@ -15,8 +15,10 @@ mod options;
 mod signals;
 mod terminal;
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::exit_status::ExitStatus;
@@ -60,6 +62,13 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut text = error.render().to_string();
+    if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
+        && Path::new(given).exists()
+    {
+        text.push_str(&format!(
+            "{given} is no command; `rehearse capture log {given} -o NAME.workload` captures a log, `rehearse inspect {given}` describes it\n"
+        ));
+    }
     for argument in std::env::args_os().skip(1) {
         let argument = argument.to_string_lossy().into_owned();
         let value = argument.split_once('=').map(|(_, value)| value.to_owned());

@@ -3,10 +3,11 @@
 //! The types here are what clap parses. Commands turn them into the options of the libraries,
 //! which do not depend on clap.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::sandbox::ServerRequirements;
+use ::sandbox::{Origin, ServerRequirements};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
@@ -328,8 +329,8 @@ impl From<Format> for capture_log::LogFormat {
 /// Options of `rehearse inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// Inspect this workload.
-    #[arg(value_name = "NAME.workload")]
+    /// Inspect this workload, or this log (as `capture log` reads it, without options).
+    #[arg(value_name = "NAME.workload|LOG")]
     pub workload: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -525,6 +526,30 @@ pub enum SandboxAction {
         #[arg(long, value_name = "NAME", default_value = "postgres")]
         database: String,
     },
+    /// Stop a private server and start it again, so that settings which need a restart take effect.
+    Restart {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+    },
+    /// Open psql on a private server.
+    Psql {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+        /// Database to connect to.
+        #[arg(long, value_name = "NAME", default_value = "postgres")]
+        database: String,
+        /// Arguments of psql, such as -- -c 'SELECT 1'.
+        #[arg(last = true, value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
+    },
+    /// Print the log of a private server.
+    Logs {
+        /// Name of the server.
+        #[arg(default_value = "rehearse", value_name = "NAME")]
+        name: String,
+    },
     /// List the private servers.
     List {
         /// Print JSON.
@@ -563,6 +588,10 @@ pub struct Server {
     /// Use the PostgreSQL installation in this directory (or its bin directory).
     #[arg(long = "postgres", value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    /// Use a downloaded server even if one is installed, so that servers of several versions are of
+    /// one kind of build.
+    #[arg(long, conflicts_with = "directory")]
+    pub fetched: bool,
 }
 
 impl Server {
@@ -571,7 +600,10 @@ impl Server {
         ServerRequirements {
             major: self.version,
             dir: self.directory.clone(),
-            offline: false,
+            origin: match self.fetched {
+                true => Origin::Fetched,
+                false => Origin::Any,
+            },
         }
     }
 }

@@ -186,6 +186,53 @@ fn what_is_no_log_is_refused_and_leaves_nothing() {
         &room.text("x.workload"),
     ]);
     refused(&wrong_prefix, 2, &["%t|%u|%p|", "look as if"]);
+    refused(
+        &room.capture("a.workload", "x.workload"),
+        2,
+        &["a.workload is no log", "rehearse inspect"],
+    );
+    let log = room.text("a.log");
+    let forgotten = rehearse(&["capture", &log]);
+    refused(&forgotten, 2, &["unrecognized"]);
+    let text = String::from_utf8_lossy(&forgotten.stderr).into_owned();
+    assert!(
+        text.contains(&format!("rehearse capture log {log}")),
+        "{text}"
+    );
+    assert_eq!(room.names(), before);
+}
+
+#[test]
+fn log_without_statements_ends_with_the_next_step() {
+    let room = Room::new(1);
+    std::fs::write(
+        room.path("none.log"),
+        "2026-03-01 09:00:00.000 UTC [7] LOG:  checkpoint starting: time\n",
+    )
+    .unwrap();
+    let output = room.capture("none.log", "none.workload");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("rehearse capture settings"), "{text}");
+}
+
+#[test]
+fn log_is_inspected_without_a_workload() {
+    let room = Room::new(1);
+    let before = room.names();
+    let of_workload = rehearse(&["inspect", &room.text("a.workload"), "--json"]);
+    let of_log = rehearse(&["inspect", &room.text("a.log"), "--json"]);
+    assert_eq!(of_log.status.code(), Some(0), "{of_log:?}");
+    let statements = |output: &Output| {
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["by_statement"].clone()
+    };
+    assert!(
+        statements(&of_log)
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+    );
+    assert_eq!(statements(&of_log), statements(&of_workload));
     assert_eq!(room.names(), before);
 }
 
@@ -203,7 +250,7 @@ fn what_is_no_workload_is_refused() {
         ])
     };
     refused(&replay("none.workload"), 2, &["does not exist"]);
-    refused(&replay("a.log"), 2, &["is a file"]);
+    refused(&replay("a.log"), 2, &["is a file", "rehearse capture log"]);
     std::fs::create_dir(room.path("foreign.workload")).unwrap();
     refused(&replay("foreign.workload"), 2, &["manifest.json"]);
     let events = room.path("a.workload/events-00000.parquet");

@@ -50,7 +50,7 @@ fn major() -> String {
     let wanted = sandbox::ServerRequirements {
         major: None,
         dir: None,
-        offline: false,
+        origin: sandbox::Origin::Any,
     };
     let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
     found.major.to_string()

@@ -93,7 +93,7 @@ fn find(major: Option<u16>, places: &Dirs) -> Installation {
     let wanted = ServerRequirements {
         major,
         dir: None,
-        offline: false,
+        origin: Default::default(),
     };
     sandbox::find(&wanted, places, &mut |_| ()).expect("a server")
 }

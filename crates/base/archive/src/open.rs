@@ -63,7 +63,7 @@ impl Archive {
         };
         if !metadata.is_dir() {
             return Err(foreign(format!(
-                "it is a file, and a {kind} is a directory"
+                "it is a file, and a {kind} is a directory; capture a log first, with `rehearse capture log`"
             )));
         }
         let manifest = Manifest::read(path).map_err(foreign);

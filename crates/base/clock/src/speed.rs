@@ -25,7 +25,7 @@ impl fmt::Display for SpeedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "'{}' is not a speed; give a number above 0 with at most 6 decimals (2 is twice as fast, 0.5 half), or 'max'",
+            "'{}' is not a speed; give a number above 0 with at most 6 decimals (2 or 2x is twice as fast, 0.5 half), or 'max'",
             self.0
         )
     }
@@ -66,7 +66,8 @@ impl FromStr for Speed {
         if text.eq_ignore_ascii_case("max") {
             return Ok(Speed::Max);
         }
-        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let number = text.strip_suffix(['x', '×']).unwrap_or(text);
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() && decimals.is_empty()
             || !digits(whole)

@@ -41,9 +41,16 @@ fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     if options.follow && captured.report.reconciliation.lines == 0 {
         terminal::note("nothing was written to the log while it was followed");
     }
+    let is_empty = captured.statements == 0 && captured.slice.is_none() && !options.follow;
+    if is_empty {
+        terminal::note(
+            "the log holds no statement, so there is nothing to replay: apply what `rehearse capture settings` prints, and capture the log that is written then",
+        );
+    }
     let damaged = |source: &SourceReport| source.damage.is_some();
     let found = captured.report.reconciliation.unreadable.lines > 0
-        || captured.report.sources.iter().any(damaged);
+        || captured.report.sources.iter().any(damaged)
+        || is_empty;
     Ok(if found {
         ExitStatus::Findings
     } else {

@@ -1,5 +1,7 @@
 //! `rehearse inspect`: describes the contents of a workload.
 
+use std::path::Path;
+
 use inspect::{Inspection, StatementOrder};
 use report::inspect_text;
 use report::inspect_text::InspectTextOptions;
@@ -14,13 +16,26 @@ use crate::terminal;
 use report::output_file;
 use study::Failure;
 use study::keys;
+use tempfile::TempDir;
 
 /// Default limit of statements on a page, so that it opens within a second.
 const PAGE_STATEMENTS: usize = 5_000;
 
+/// Name of the workload in a temporary directory.
+const CAPTURED: &str = "log.workload";
+
 /// Reads the workload once and shows its contents.
 pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
-    let reader = keys::open_workload(&options.workload)?;
+    // A log is captured into a directory that is deleted at the end.
+    let captured = options
+        .workload
+        .is_file()
+        .then(|| captured_log(&options.workload));
+    let captured = captured.transpose()?;
+    let reader = match &captured {
+        Some(directory) => keys::open_workload(&directory.path().join(CAPTURED))?,
+        None => keys::open_workload(&options.workload)?,
+    };
     if options.verify {
         reader.verify()?;
     }
@@ -58,6 +73,26 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
         terminal::say(&text);
     }
     Ok(ExitStatus::Success)
+}
+
+/// Captures a log into a temporary directory.
+fn captured_log(log: &Path) -> Result<TempDir, Failure> {
+    let directory = TempDir::with_prefix("rehearse-inspect-").map_err(|error| {
+        Failure::could_not(format!(
+            "a temporary directory cannot be made: {error}; set TMPDIR"
+        ))
+    })?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let output = directory.path().join(CAPTURED);
+    let captured = study::capture_log::capture_files(&[log.to_owned()], &output, &interrupt)?;
+    let unreadable = captured.report.reconciliation.unreadable.lines;
+    if unreadable > 0 {
+        let log = log.display();
+        terminal::note(&format!(
+            "{unreadable} lines of {log} could not be read; `rehearse capture log {log} --dry-run` says why"
+        ));
+    }
+    Ok(directory)
 }
 
 /// Reads a workload once.

@@ -1,6 +1,12 @@
 //! `rehearse sandbox`: manages the user's private servers.
 
-use ::sandbox::{Dirs, Installation, NamedSandbox, Options, Port, ServerRequirements};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use ::sandbox::{Dirs, Installation, NamedSandbox, Options, Port, ServerRequirements, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_status::ExitStatus;
@@ -28,6 +34,16 @@ pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
             }
             terminal::say_line(&named.endpoint.url_to_show(&database));
         }
+        SandboxAction::Restart { name } => {
+            ::sandbox::open(&name, &places)?.stop(Stop::Fast)?;
+            start(&name, &places)?;
+        }
+        SandboxAction::Psql {
+            name,
+            database,
+            arguments,
+        } => return run_psql(&name, &database, &arguments, &places),
+        SandboxAction::Logs { name } => print_log(&::sandbox::find_named(&name, &places)?)?,
         SandboxAction::List { json } => list(&places, json),
     }
     Ok(ExitStatus::Success)
@@ -104,6 +120,46 @@ fn restore(name: &str, places: &Dirs) -> Result<(), Failure> {
             }
         ))),
     }
+}
+
+/// Replaces this process by psql, so that the terminal and its signals are psql's.
+fn run_psql(
+    name: &str,
+    database: &str,
+    arguments: &[OsString],
+    places: &Dirs,
+) -> Result<ExitStatus, Failure> {
+    let named = running(name, places)?;
+    let error = Command::new("psql")
+        .arg(named.endpoint.url_to_show(database))
+        .args(arguments)
+        .exec();
+    Err(Failure::could_not(format!(
+        "psql cannot be started: {error}; install the package postgresql-client, or connect another client to `rehearse sandbox url {name}`"
+    )))
+}
+
+fn running(name: &str, places: &Dirs) -> Result<NamedSandbox, Failure> {
+    let named = ::sandbox::find_named(name, places)?;
+    match named.is_running() {
+        true => Ok(named),
+        false => Err(Failure::could_not(format!(
+            "{name} is stopped; start it with `rehearse sandbox start {name}`"
+        ))),
+    }
+}
+
+fn print_log(named: &NamedSandbox) -> Result<(), Failure> {
+    let unreadable =
+        |error| Failure::could_not(format!("{} cannot be read: {error}", named.log.display()));
+    let mut log = BufReader::new(File::open(&named.log).map_err(unreadable)?);
+    let mut line = Vec::new();
+    while !terminal::lost() && log.read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
+        let text = String::from_utf8_lossy(line.trim_ascii_end());
+        terminal::say_line(&report::safe_text(&text, false));
+        line.clear();
+    }
+    Ok(())
 }
 
 fn list(places: &Dirs, json: bool) {

@@ -29,6 +29,16 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
                 "standard input (-) was given twice; it can be read once",
             ));
         }
+        if let Some(made) = options
+            .files
+            .iter()
+            .find(|file| file.join("manifest.json").is_file())
+        {
+            let made = made.display();
+            return Err(Failure::usage(format!(
+                "{made} is no log: it was captured already; show it with `rehearse inspect {made}`, or a run with `rehearse show {made}`"
+            )));
+        }
         return Ok(Sources::Files(log::select(&options.files)?));
     }
     let [what] = options.files.as_slice() else {

@@ -67,8 +67,20 @@ pub struct ServerRequirements {
     pub major: Option<u16>,
     /// The only directory to search: one with the programs, or one whose `bin` has them.
     pub dir: Option<PathBuf>,
-    /// Never fetch a server.
-    pub offline: bool,
+    /// Where it may come from.
+    pub origin: Origin,
+}
+
+/// Origin that is required of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Any: it is fetched if none is installed.
+    #[default]
+    Any,
+    /// Installed or fetched earlier.
+    Present,
+    /// Fetched by this program, so that servers of several versions are of one kind of build.
+    Fetched,
 }
 
 impl ServerRequirements {
@@ -146,6 +158,7 @@ pub fn find(
     let mut suiting: Vec<_> = installed(places)
         .into_iter()
         .filter(|found| wanted.major.is_none_or(|major| major == found.major))
+        .filter(|found| wanted.origin != Origin::Fetched || found.source == Source::Cache)
         .collect();
     // An installation on the PATH is the user's choice. Of the others the newest is used.
     suiting.sort_by_key(|found| (found.source != Source::Path, Reverse(found.major)));
@@ -153,7 +166,7 @@ pub fn find(
         return Ok(found);
     }
     let major = wanted.major.unwrap_or(NEWEST_MAJOR);
-    if wanted.offline {
+    if wanted.origin == Origin::Present {
         return Err(Error::NotInstalled {
             wanted: format!("PostgreSQL {major}"),
         });

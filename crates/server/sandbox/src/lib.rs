@@ -47,7 +47,9 @@ pub use dirs::Dirs;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch::{MIRROR, Progress, fetch_from};
-pub use installation::{Installation, ServerRequirements, Source, find, installed, server_major};
+pub use installation::{
+    Installation, Origin, ServerRequirements, Source, find, installed, server_major,
+};
 pub use named::{NamedSandbox, down, find_named, list, open, reap, up};
 pub use password::Password;
 pub use ports::Port;

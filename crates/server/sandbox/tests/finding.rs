@@ -2,7 +2,7 @@
 
 mod support;
 
-use sandbox::{Dirs, Error, Progress, ServerRequirements, Source, fetch_from};
+use sandbox::{Dirs, Error, Origin, Progress, ServerRequirements, Source, fetch_from};
 use sha2::{Digest, Sha512};
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -247,7 +247,7 @@ fn a_wrong_directory_is_refused() {
         let wanted = ServerRequirements {
             dir: Some(dir),
             major,
-            offline: false,
+            origin: Origin::Any,
         };
         sandbox::find(&wanted, &places, &mut |_| panic!("nothing is fetched"))
     };
@@ -269,14 +269,14 @@ fn a_wrong_directory_is_refused() {
 #[test]
 fn old_or_offline_server_is_refused() {
     let (_top, places) = places();
-    let wanted = |major, offline| ServerRequirements {
+    let wanted = |major, origin| ServerRequirements {
         major: Some(major),
         dir: None,
-        offline,
+        origin,
     };
-    let error = sandbox::find(&wanted(9, false), &places, &mut |_| ()).unwrap_err();
+    let error = sandbox::find(&wanted(9, Origin::Any), &places, &mut |_| ()).unwrap_err();
     assert!(matches!(error, Error::TooOld { .. }), "{error}");
     // No such version exists.
-    let error = sandbox::find(&wanted(999, true), &places, &mut |_| ()).unwrap_err();
+    let error = sandbox::find(&wanted(999, Origin::Present), &places, &mut |_| ()).unwrap_err();
     assert!(matches!(error, Error::NotInstalled { .. }), "{error}");
 }

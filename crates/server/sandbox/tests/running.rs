@@ -255,7 +255,7 @@ fn a_sandbox_runs_from_a_given_directory() {
     let wanted = ServerRequirements {
         dir: Some(usual.bin_dir.clone()),
         major: Some(17),
-        offline: true,
+        origin: sandbox::Origin::Present,
     };
     let given = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
     assert_eq!(given.bin_dir, usual.bin_dir);
