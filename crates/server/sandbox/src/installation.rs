@@ -67,7 +67,7 @@ pub struct ServerRequirements {
     pub major: Option<u16>,
     /// The only directory to search: one with the programs, or one whose `bin` has them.
     pub dir: Option<PathBuf>,
-    /// Where it may come from.
+    /// Required origin.
     pub origin: Origin,
 }
 
