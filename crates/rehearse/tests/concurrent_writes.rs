@@ -153,6 +153,56 @@ fn values_of_other_sessions_and_sequences_are_followed() {
     );
 }
 
+#[test]
+fn generated_values_in_arrays_and_documents_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let (_source, source) = server().password("writes").tcp().start();
+    let (_target, target) = server().password("writes").tcp().start();
+    for endpoint in [&source, &target] {
+        let log = "CREATE TABLE log (entry jsonb)";
+        connect(endpoint).batch_execute(SCHEMA).unwrap();
+        connect(endpoint).batch_execute(log).unwrap();
+    }
+    connect(&target).batch_execute(AHEAD).unwrap();
+    capture(&source, &workload, |proxy| {
+        let (mut shop, mut worker) = (client(proxy), client(proxy));
+        for n in 0..20 {
+            let insert =
+                "INSERT INTO orders (customer) VALUES ($1), ($1) RETURNING id, ref::text AS ref";
+            let rows = shop.query(insert, &[&n]).unwrap();
+            let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+            let refs: Vec<String> = rows.iter().map(|row| row.get(1)).collect();
+            let by_id = "UPDATE orders SET customer = customer + 100 WHERE id = ANY($1)";
+            assert_eq!(worker.execute(by_id, &[&ids]).unwrap(), 2);
+            let by_ref =
+                "UPDATE orders SET customer = customer + 1000 WHERE ref = ANY($1::text[]::uuid[])";
+            assert_eq!(worker.execute(by_ref, &[&refs]).unwrap(), 2);
+            // A number that is equal by chance stays as it is.
+            let entry = format!(
+                r#"{{"order_id": {}, "pieces": {}, "ref": "{}"}}"#,
+                ids[1], ids[1], refs[1]
+            );
+            let log = "INSERT INTO log (entry) VALUES ($1::text::jsonb)";
+            worker.execute(log, &[&entry]).unwrap();
+        }
+    });
+    let run = replay(&workload, &target, &["--order", "dependencies"]);
+    let differences = differences(&run);
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert_eq!(count(run.info(), "generated_unknown"), "0");
+    let counted = |sql: &str| -> Vec<i64> {
+        let row = connect(&target).query_one(sql, &[]).unwrap();
+        (0..row.len()).map(|column| row.get(column)).collect()
+    };
+    let changed = "SELECT count(*) FILTER (WHERE customer BETWEEN 1100 AND 1119) FROM orders";
+    assert_eq!(counted(changed), [40]);
+    let logged = "SELECT count(*), count(*) FILTER (WHERE o.ref::text = entry ->> 'ref'),
+            count(*) FILTER (WHERE (entry ->> 'pieces')::bigint < 100)
+        FROM log JOIN orders o ON o.id = (entry ->> 'order_id')::bigint";
+    assert_eq!(counted(logged), [20, 20, 20]);
+}
+
 /// One of several workers of a shop, which leave orders for one another.
 fn work(proxy: &Endpoint, worker: u64, tasks: &AtomicI64, orders: &Mutex<VecDeque<(i64, String)>>) {
     let mut client = client(proxy);

@@ -11,12 +11,14 @@
 //! place of each statement, which origins its values have. [`ValueTracker`] finds the execution that a used value comes
 //! from, in any session. So a quantity of 1,001 stays as it is if the order number 1,001 became 6,001.
 //!
-//! The first row of a result is known, and all rows of `INSERT … RETURNING`. Values in arrays, documents and longer texts
-//! are not followed.
+//! The first row of a result is known, and all rows of `INSERT … RETURNING`. Values are followed into the elements of arrays
+//! and the members of JSON documents that are parameters ([`parts`]), not into longer texts, and not into literals of arrays
+//! and documents.
 
 mod event_values;
 mod expected_rows;
 mod key_columns;
+mod parts;
 mod provenance;
 mod replayed_values;
 mod rewrite;

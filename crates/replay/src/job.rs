@@ -186,11 +186,13 @@ pub(crate) mod test_jobs {
                     Box::new(ExpectedRows::new(2, Box::new(values)))
                 }),
                 used: [
-                    sql::ValueToken::Parameter(2),
-                    sql::ValueToken::Literal(5..7),
+                    (sql::ValueToken::Parameter(2), None),
+                    (sql::ValueToken::Parameter(3), Some(1..4)),
+                    (sql::ValueToken::Literal(5..7), None),
                 ]
-                .map(|token| UsedValue {
+                .map(|(token, part)| UsedValue {
                     token,
+                    part,
                     captured: Value::Integer(sequence as i64),
                     number: sequence,
                 })

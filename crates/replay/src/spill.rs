@@ -352,13 +352,19 @@ fn encode_used(used: &UsedValue, out: &mut Vec<u8>) {
     };
     put_number(out, start);
     put_number(out, end);
+    // No value is empty.
+    let part = used.part.clone().unwrap_or_default();
+    put_number(out, part.start as u64);
+    put_number(out, part.end as u64);
     encode_value(used.captured, out);
     put_number(out, used.number);
 }
 
 fn decode_used(rest: &mut &[u8]) -> Option<UsedValue> {
     let (start, end) = (number(rest)?, number(rest)? as usize);
+    let part = number(rest)? as usize..number(rest)? as usize;
     Some(UsedValue {
+        part: (!part.is_empty()).then_some(part),
         token: match start {
             u64::MAX => ValueToken::Parameter(end),
             start => ValueToken::Literal(start as usize..end),

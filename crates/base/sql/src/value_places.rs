@@ -24,6 +24,8 @@ pub enum ValueToken {
 pub enum PlaceRole {
     /// The rows with this value of the column are selected (`column = value`, `column IN (value, …)`).
     Compared,
+    /// The value is an array, and rows with one of its elements in the column are selected (`column = ANY (value)`).
+    ComparedElements,
     /// `SET column = value`.
     Assigned,
     /// Value of the column in a new row.
@@ -347,13 +349,19 @@ impl<'p> Parser<'p> {
         list: Option<usize>,
         assigns: bool,
     ) -> ValuePlace {
+        let elements = match list {
+            None => self.column_of_elements(at),
+            Some(_) => None,
+        };
+        let has_elements = elements.is_some();
         let found = match list {
             Some(list) if self.is_word(list.wrapping_sub(1), "not") => None,
             Some(list) => self.column_before(list),
-            None => self.compared_column(at),
+            None => elements.or_else(|| self.compared_column(at)),
         };
         let role = match (&found, assigns) {
             (None, _) => PlaceRole::Other,
+            (Some(_), _) if has_elements => PlaceRole::ComparedElements,
             (Some(_), true) => PlaceRole::Assigned,
             (Some(_), false) => PlaceRole::Compared,
         };
@@ -496,6 +504,19 @@ impl<'p> Parser<'p> {
         None
     }
 
+    /// Returns the column in `column = ANY (value)`, whose value is the whole array, possibly with a cast.
+    fn column_of_elements(&self, at: usize) -> Option<(Option<String>, String)> {
+        let is_any = at >= 4
+            && self.is_symbol(at - 1, "(")
+            && (self.is_word(at - 2, "any") || self.is_word(at - 2, "some"))
+            && self.is_symbol(at - 3, "=");
+        let ends = self.is_symbol(at + 1, ")") || self.is_symbol(at + 1, "::");
+        match is_any && ends {
+            true => self.column_before(at - 3),
+            false => None,
+        }
+    }
+
     /// Returns the column whose last word is before a place.
     fn column_before(&self, at: usize) -> Option<(Option<String>, String)> {
         let name = self.word(at.checked_sub(1)?)?.lexeme.name()?;
@@ -578,6 +599,22 @@ mod tests {
                 ("10", Other, "?.?"),
             ],
         );
+    }
+
+    #[test]
+    fn arrays_that_a_column_is_compared_with_have_its_place() {
+        use PlaceRole::{ComparedElements, Other};
+        expect(
+            "UPDATE o SET n = abs($3) WHERE o.id = ANY($1::int8[]) AND ref = SOME ('{a}') AND x <> ALL ($2)",
+            &[
+                ("$3", Other, "?.?"),
+                ("$1", ComparedElements, "o.id"),
+                ("'{a}'", ComparedElements, "o.ref"),
+                ("$2", Other, "?.?"),
+            ],
+        );
+        let others = "SELECT * FROM o WHERE id = ANY(f($1)) OR id::text = ANY($2)";
+        expect(others, &[("$1", Other, "?.?"), ("$2", Other, "?.?")]);
     }
 
     #[test]

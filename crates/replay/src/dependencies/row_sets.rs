@@ -156,6 +156,9 @@ impl TablePlan {
         for place in &places.places {
             if let (Some(of), Some(column)) = (&place.table, &place.column)
                 && of == table
+                // The array is no key of a row. A statement that finds rows by one depends on the table, and on the
+                // executions that generated the elements.
+                && place.role != PlaceRole::ComparedElements
                 && keys.is_key_column(table, column)
             {
                 let index = plan.column(table, column, keys);
@@ -235,7 +238,9 @@ impl TablePlan {
                 PlaceRole::Inserted | PlaceRole::Assigned if column.is_key => Mode::Write,
                 // Other rows may have the same value.
                 PlaceRole::Inserted | PlaceRole::Assigned => Mode::WriteByKey,
-                PlaceRole::Compared | PlaceRole::Other => self.key_mode,
+                PlaceRole::Compared | PlaceRole::ComparedElements | PlaceRole::Other => {
+                    self.key_mode
+                }
             };
             sets.push((RowSet::of(column.hash, &texts[text]), mode));
         }

@@ -7,7 +7,8 @@ use protocol::Format;
 use sql::{Fingerprint, Lexer, LexicalRules, Spelling, Token, ValuePlace, ValuePlaces, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
-use super::key_columns::KeyColumns;
+use super::key_columns::{ColumnName, KeyColumns};
+use super::parts::parts_of;
 use super::provenance::Place;
 use super::value::{Value, of_parameter};
 use crate::statement_cache::TextCache;
@@ -40,9 +41,64 @@ impl StatementPlaces {
         }
     }
 
+    /// Calls `found` with each value of an event that may have been generated: the values of its places, and those within
+    /// arrays and documents.
+    pub(crate) fn for_each_value(&self, event: &Event, mut found: impl FnMut(PlacedValue<'_>)) {
+        for (id, place) in self.with_ids() {
+            let placed = |value: Value| PlacedValue {
+                id,
+                place,
+                member: None,
+                part: None,
+                value,
+            };
+            if let Some(value) = value_at(event, &place.token) {
+                found(placed(value));
+                continue;
+            }
+            let ValueToken::Parameter(index) = place.token else {
+                continue;
+            };
+            let Some(Some(parameter)) = parameters(event).get(index) else {
+                continue;
+            };
+            for part in parts_of(declared_type(event, index), parameter) {
+                let mut placed = placed(part.value);
+                placed.part = Some(part.range);
+                if let Some(member) = part.member {
+                    placed.id = id.member(member.path);
+                    placed.member = Some(member.name);
+                }
+                found(placed);
+            }
+        }
+    }
+
     /// Iterates over the places with their identities.
     pub(crate) fn with_ids(&self) -> impl Iterator<Item = (Place, &ValuePlace)> {
         self.ids.iter().copied().zip(&self.values.places)
+    }
+}
+
+/// Value of an event at a place, or within an array or a document there.
+#[derive(Debug, Clone)]
+pub(crate) struct PlacedValue<'p> {
+    pub(crate) id: Place,
+    pub(crate) place: &'p ValuePlace,
+    /// Name of the member of a document.
+    pub(crate) member: Option<String>,
+    /// Bytes within the parameter; `None` if it is the whole parameter or a literal.
+    pub(crate) part: Option<Range<usize>>,
+    pub(crate) value: Value,
+}
+
+impl PlacedValue<'_> {
+    /// Returns the table and column that the value belongs to, as far as names tell; a document has no table.
+    pub(super) fn column(&self) -> Option<ColumnName> {
+        match &self.member {
+            Some(name) => Some((String::new(), name.clone())),
+            None => self.place.table.clone().zip(self.place.column.clone()),
+        }
     }
 }
 
@@ -108,11 +164,7 @@ pub(crate) fn add_text_at(
 pub(crate) fn value_at(event: &Event, token: &ValueToken) -> Option<Value> {
     match token {
         ValueToken::Parameter(index) => {
-            let types = event
-                .wire_details
-                .as_ref()
-                .map_or(&[][..], |details| &details.parameter_types);
-            let declared = types.get(*index).copied().unwrap_or(0);
+            let declared = declared_type(event, *index);
             match parameters(event).get(*index)?.as_ref()? {
                 Parameter::Text(text) => of_parameter(declared, Format::Text, text.as_bytes()),
                 Parameter::Binary(bytes) => of_parameter(declared, Format::Binary, bytes),
@@ -126,6 +178,13 @@ pub(crate) fn value_at(event: &Event, token: &ValueToken) -> Option<Value> {
             }
         }
     }
+}
+
+/// Returns the type that the client declared for a parameter; 0 if it declared none.
+fn declared_type(event: &Event, index: usize) -> u32 {
+    let details = event.wire_details.as_ref();
+    let types = details.map_or(&[][..], |details| &details.parameter_types);
+    types.get(index).copied().unwrap_or(0)
 }
 
 fn parameters(event: &Event) -> &[Option<Parameter>] {

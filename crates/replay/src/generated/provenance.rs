@@ -16,7 +16,7 @@ use std::collections::{BinaryHeap, HashMap};
 use sql::{Fingerprint, ValuePlace, ValuePlaces, ValueToken};
 use workload::Event;
 
-use super::event_values::{StatementPlaces, next_value_of, result_values, value_at};
+use super::event_values::{PlacedValue, StatementPlaces, next_value_of, result_values, value_at};
 use super::key_columns::{ColumnName, KeyColumns};
 use super::value::Value;
 use crate::statement_cache::hash;
@@ -62,6 +62,11 @@ impl Place {
         };
         let table = place.column.as_ref().and(place.table.as_ref());
         Place(hash(&(fingerprint, table, &place.column, number)))
+    }
+
+    /// Returns the identity of a member of the document at this place, by the hash of its path.
+    pub(super) fn member(self, path: u64) -> Self {
+        Place(hash(&(self.0, path)))
     }
 }
 
@@ -144,11 +149,11 @@ impl ProvenancePass {
             self.pending.pop();
             self.end(session, origin, value);
         }
-        for (id, place) in places.with_ids() {
-            if let Some(value @ Value::Integer(number)) = value_at(event, &place.token) {
-                self.use_number(event.session, id, place, value, number);
+        places.for_each_value(event, |placed| {
+            if let Value::Integer(number) = placed.value {
+                self.use_number(event.session, &placed, number);
             }
-        }
+        });
         let places = &places.values;
         let end_us = event
             .due_us
@@ -179,16 +184,10 @@ impl ProvenancePass {
         }
     }
 
-    fn use_number(
-        &mut self,
-        session: u64,
-        place: Place,
-        named: &ValuePlace,
-        value: Value,
-        number: i64,
-    ) {
+    fn use_number(&mut self, session: u64, placed: &PlacedValue<'_>, number: i64) {
+        let (place, value) = (placed.id, placed.value);
         let evidence = self.places.entry(place).or_insert_with(|| PlaceEvidence {
-            column: named.table.clone().zip(named.column.clone()),
+            column: placed.column(),
             ..PlaceEvidence::default()
         });
         evidence.values += 1;

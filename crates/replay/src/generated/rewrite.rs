@@ -112,20 +112,29 @@ fn replace_parameters(
     values: &[(&UsedValue, Value)],
     out: &mut Vec<u8>,
 ) -> Option<u64> {
+    let mut count = 0;
     let replaced: Vec<Option<Vec<u8>>> = bind
         .parameters
         .iter()
         .enumerate()
         .map(|(index, parameter)| {
-            let is_here = |token: &ValueToken| *token == ValueToken::Parameter(index);
-            let (_, value) = values.iter().find(|(used, _)| is_here(&used.token))?;
-            match bind.parameter_formats.of(index)? {
+            let is_here = |used: &UsedValue| used.token == ValueToken::Parameter(index);
+            let mut here = values.iter().filter(|(used, _)| is_here(used)).peekable();
+            let format = bind.parameter_formats.of(index)?;
+            let (first, value) = here.peek()?;
+            if first.part.is_some() {
+                let (bytes, replaced) = replace_parts(parameter?, format, here);
+                count += replaced;
+                return (replaced > 0).then_some(bytes);
+            }
+            let replaced = match format {
                 Format::Binary => value.binary(parameter?.len()),
                 _ => Some(value.text()),
-            }
+            }?;
+            count += 1;
+            Some(replaced)
         })
         .collect();
-    let count = replaced.iter().flatten().count() as u64;
     if count == 0 {
         return None;
     }
@@ -140,4 +149,41 @@ fn replace_parameters(
     )
     .ok()?;
     Some(count)
+}
+
+/// Replaces values within an array or a document. Returns the parameter, and the number of values that fitted.
+fn replace_parts<'v>(
+    parameter: &[u8],
+    format: Format,
+    values: impl Iterator<Item = &'v (&'v UsedValue, Value)>,
+) -> (Vec<u8>, u64) {
+    let mut parts: Vec<(&Range<usize>, Value)> = values
+        .filter_map(|(used, value)| Some((used.part.as_ref()?, *value)))
+        .collect();
+    parts.sort_by_key(|(range, _)| range.start);
+    let is_document = matches!(parameter, [1, b'{' | b'[', ..] | [b'{' | b'[', ..]);
+    let mut bytes = Vec::with_capacity(parameter.len() + 16);
+    let (mut at, mut count) = (0, 0);
+    for (range, value) in parts {
+        let Some(before) = parameter.get(at..range.start) else {
+            continue;
+        };
+        let replaced = match format {
+            // The length of an element stands before it.
+            Format::Binary if !is_document => {
+                let replaced = value.binary(range.len());
+                replaced.filter(|replaced| replaced.len() == range.len())
+            }
+            _ => Some(value.text()),
+        };
+        let Some(replaced) = replaced else {
+            continue;
+        };
+        bytes.extend_from_slice(before);
+        bytes.extend_from_slice(&replaced);
+        at = range.end;
+        count += 1;
+    }
+    bytes.extend_from_slice(parameter.get(at..).unwrap_or_default());
+    (bytes, count)
 }

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use proptest::prelude::*;
 use protocol::Format;
 use protocol::backend::row_description;
@@ -295,6 +297,89 @@ fn uuids_and_snapshots_are_followed_anywhere() {
 }
 
 #[test]
+fn elements_of_arrays_and_members_of_documents_are_followed() {
+    let keys = KeyColumns::default().with_key("orders", "id");
+    let mut script = Script::default();
+    let insert = "INSERT INTO orders (note) VALUES ('n') RETURNING id";
+    let find = "SELECT note FROM orders WHERE id = ANY($1)";
+    let log = "INSERT INTO log (entry) VALUES ($1)";
+    script.add(1, insert, &[], &[("id", "1001")]);
+    script.add(1, insert, &[], &[("id", "1002")]);
+    script.add(2, find, &["{1002,7,1001}"], &[]);
+    // The same number as a quantity is none of an order.
+    let entry = r#"{"order_id": 1001, "quantity": 1001, "orders": [{"order_id": 1002}]}"#;
+    script.add(2, log, &[entry], &[]);
+    script.add(2, log, &["1001 orders"], &[]);
+    let tracked = script.track(&keys);
+    let parts = |at: usize| -> Vec<(Value, Range<usize>, u64)> {
+        let used = tracked[at].used.iter();
+        used.map(|one| (one.captured, one.part.clone().unwrap(), one.number))
+            .collect()
+    };
+    let [first, second] = [1001, 1002].map(Value::Integer);
+    assert_eq!(parts(2), [(second, 1..5, 1), (first, 8..12, 0)]);
+    assert_eq!(tracked[2].sources.len(), 2);
+    let at = |text: &str, from: usize| entry[from..].find(text).unwrap() + from;
+    let (one, other) = (at("1001", 0), at("1002", 0));
+    assert_eq!(
+        parts(3),
+        [(first, one..one + 4, 0), (second, other..other + 4, 1)]
+    );
+    assert_eq!(tracked[4].used, []);
+}
+
+#[test]
+fn smaller_integers_of_arrays_are_widened() {
+    let keys = KeyColumns::default().with_key("orders", "id");
+    let mut script = Script::default();
+    script.add(
+        1,
+        "INSERT INTO orders (note) VALUES ('n') RETURNING id",
+        &[],
+        &[("id", "1001")],
+    );
+    script.add(
+        1,
+        "SELECT 1 FROM orders WHERE id = ANY($1)",
+        &["{1001}"],
+        &[],
+    );
+    let provenance = script.provenance(&keys);
+    let mut tracker = ValueTracker::new(&provenance);
+    let (mut event, fingerprint) = script.events[1].clone();
+    let of = |elements: &[i64], bytes: usize, type_oid: u32| {
+        let mut array = Vec::new();
+        for number in [1, 0, type_oid, elements.len() as u32, 1] {
+            array.extend(number.to_be_bytes());
+        }
+        for element in elements {
+            array.extend((bytes as u32).to_be_bytes());
+            array.extend(&element.to_be_bytes()[8 - bytes..]);
+        }
+        array
+    };
+    let mut details = WireDetails::clone(event.wire_details.as_ref().unwrap());
+    details.parameter_types = vec![1005];
+    event.wire_details = Some(details.into());
+    let EventKind::Execute { parameters, .. } = &mut event.kind else {
+        panic!("{event:?}");
+    };
+    parameters[0] = Some(Parameter::from(&of(&[1001, -3], 2, 21)[..]));
+    let places = PlacesCache::default()
+        .get(&event, fingerprint, &keys)
+        .unwrap();
+    tracker.widen_numbers(&mut event, &places);
+    assert_eq!(event.wire_details.unwrap().parameter_types[..], [1016]);
+    let EventKind::Execute { parameters, .. } = &event.kind else {
+        panic!("{:?}", event.kind);
+    };
+    assert_eq!(
+        parameters[0],
+        Some(Parameter::from(&of(&[1001, -3], 8, 20)[..]))
+    );
+}
+
+#[test]
 fn copies_of_a_workload_are_kept_apart() {
     let copy = crate::event_stream::COPY_SESSION_OFFSET;
     let mut script = Script::default();
@@ -434,6 +519,7 @@ fn execution(name: &str, sql: &str, parameters: Vec<Option<Parameter>>) -> Event
 
 fn used(token: ValueToken) -> UsedValue {
     UsedValue {
+        part: None,
         token,
         captured: Value::Integer(1001),
         number: 0,
@@ -500,6 +586,42 @@ fn parameters_keep_their_formats() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn values_within_parameters_leave_the_rest_as_it_is() {
+    let header = |type_oid: u32| [1, 0, type_oid, 1, 1].map(u32::to_be_bytes).concat();
+    let element = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    let array = |number: i64| [header(20), element(&number.to_be_bytes())].concat();
+    let small = [header(21), element(&1001i16.to_be_bytes())].concat();
+    let document = |text: &str| [&[1][..], text.as_bytes()].concat();
+    for (given, part, expected) in [
+        (text("{1001,1001}"), 6..10, Some(b"{1001,60001}".to_vec())),
+        (
+            text(r#"{"id": 1001, "n": 1001}"#),
+            7..11,
+            Some(br#"{"id": 60001, "n": 1001}"#.to_vec()),
+        ),
+        (
+            Some(Parameter::from(&document("[1001]")[..])),
+            2..6,
+            Some(document("[60001]")),
+        ),
+        (
+            Some(Parameter::from(&array(1001)[..])),
+            24..32,
+            Some(array(60_001)),
+        ),
+        // 60,001 is no int2.
+        (Some(Parameter::from(&small[..])), 24..26, None),
+    ] {
+        let bytes = messages(execution("s", "SELECT $1", vec![given.clone()]));
+        let mut used = used(ValueToken::Parameter(0));
+        used.part = Some(part);
+        let replaced = replace_values(&bytes, &[(&used, Value::Integer(60_001))]);
+        let sent = replaced.map(|replaced| sent(&replaced.bytes).1);
+        assert_eq!(sent, expected.map(|one| vec![Some(one)]), "{given:?}");
     }
 }
 

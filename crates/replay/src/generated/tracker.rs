@@ -1,16 +1,17 @@
 //! Finds, for the dispatcher, the execution that each used value comes from.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use sql::{Fingerprint, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
-use super::event_values::{StatementPlaces, result_values, value_at};
+use super::event_values::{StatementPlaces, result_values};
 use super::expected_rows::ExpectedRows;
 use super::provenance::Provenance;
 use super::replayed_values::ValueNumber;
-use super::value::{INT8, Value, is_smaller_integer};
+use super::value::{INT8, INT8_ARRAY, Value, is_smaller_integer, is_smaller_integer_array};
 use crate::event_stream::COPY_SESSION_OFFSET;
 
 /// Most values that are remembered; the oldest are forgotten first.
@@ -23,6 +24,8 @@ const SOURCES_MAX: usize = 8;
 pub(crate) struct UsedValue {
     /// Its place in the statement.
     pub(crate) token: ValueToken,
+    /// Its bytes within a parameter that is an array or a document.
+    pub(crate) part: Option<Range<usize>>,
     pub(crate) captured: Value,
     pub(crate) number: ValueNumber,
 }
@@ -85,18 +88,23 @@ impl<'p> ValueTracker<'p> {
             let ValueToken::Parameter(number) = place.token else {
                 continue;
             };
-            let declared = details.parameter_types.get(number).copied();
-            if place.column.is_none()
-                || !declared.is_some_and(is_smaller_integer)
-                || self.provenance.allowed(id).is_empty()
-            {
+            let declared = details.parameter_types.get(number).copied().unwrap_or(0);
+            if place.column.is_none() || self.provenance.allowed(id).is_empty() {
                 continue;
             }
-            Arc::make_mut(details).parameter_types[number] = INT8;
-            if let Some(Some(Parameter::Binary(bytes))) = parameters.get_mut(number)
-                && let Some(wide) = widen(bytes)
+            if is_smaller_integer(declared) {
+                Arc::make_mut(details).parameter_types[number] = INT8;
+                if let Some(Some(Parameter::Binary(bytes))) = parameters.get_mut(number)
+                    && let Some(wide) = widen(bytes)
+                {
+                    *bytes = Box::new(wide.to_be_bytes());
+                }
+            } else if is_smaller_integer_array(declared)
+                && let Some(Some(parameter)) = parameters.get_mut(number)
+                && let Some(wide) = widen_elements(parameter)
             {
-                *bytes = Box::new(wide.to_be_bytes());
+                Arc::make_mut(details).parameter_types[number] = INT8_ARRAY;
+                *parameter = wide;
             }
         }
     }
@@ -115,22 +123,20 @@ impl<'p> ValueTracker<'p> {
         let mut tracked = Tracked::default();
         let copy = event.session / COPY_SESSION_OFFSET;
         if !self.sources.is_empty() {
-            for (id, place) in places.with_ids() {
-                let Some(value) = value_at(event, &place.token) else {
-                    continue;
-                };
-                let allowed = self.provenance.allowed(id);
-                if let Some(source) = self.find_source(event, value, allowed) {
+            places.for_each_value(event, |placed| {
+                let allowed = self.provenance.allowed(placed.id);
+                if let Some(source) = self.find_source(event, placed.value, allowed) {
                     tracked.used.push(UsedValue {
-                        token: place.token.clone(),
-                        captured: value,
+                        token: placed.place.token.clone(),
+                        part: placed.part,
+                        captured: placed.value,
                         number: source.number,
                     });
                     if source.session != event.session {
                         tracked.sources.push(source);
                     }
                 }
-            }
+            });
         }
         tracked.expected = self.expect(event, fingerprint, transaction, copy);
         tracked
@@ -215,6 +221,32 @@ impl<'p> ValueTracker<'p> {
             .or_else(|| over().min_by_key(|one| one.number))
             .copied()
     }
+}
+
+/// Returns an array of smallint or integer as one of bigint; `None` if it is none.
+fn widen_elements(parameter: &Parameter) -> Option<Parameter> {
+    let Parameter::Binary(bytes) = parameter else {
+        return Some(parameter.clone());
+    };
+    // Zero and negative numbers are elements, too.
+    let mut wide = bytes.get(..8)?.to_vec();
+    wide.extend(INT8.to_be_bytes());
+    let dimensions = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    let mut at = 12 + 8 * dimensions;
+    wide.extend_from_slice(bytes.get(12..at)?);
+    while at < bytes.len() {
+        let length = u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
+        at += 4;
+        if length == u32::MAX {
+            wide.extend(length.to_be_bytes());
+            continue;
+        }
+        let element = widen(bytes.get(at..at.checked_add(length as usize)?)?)?;
+        wide.extend(8_u32.to_be_bytes());
+        wide.extend(element.to_be_bytes());
+        at += length as usize;
+    }
+    (at == bytes.len()).then(|| Parameter::Binary(wide.into()))
 }
 
 /// Reads a binary smallint or integer.

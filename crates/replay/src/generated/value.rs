@@ -26,6 +26,15 @@ const BPCHAR: u32 = 1042;
 const VARCHAR: u32 = 1043;
 const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
+const INT2_ARRAY: u32 = 1005;
+const INT4_ARRAY: u32 = 1007;
+const TEXT_ARRAY: u32 = 1009;
+const BPCHAR_ARRAY: u32 = 1014;
+const VARCHAR_ARRAY: u32 = 1015;
+pub(super) const INT8_ARRAY: u32 = 1016;
+const OID_ARRAY: u32 = 1028;
+const NUMERIC_ARRAY: u32 = 1231;
+const UUID_ARRAY: u32 = 2951;
 
 /// Value that may have been generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,6 +115,19 @@ impl Value {
             let digit = char::from(letter).to_digit(16)? as u8;
             bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
             digits += 1;
+        }
+        Some(Value::Uuid(bytes))
+    }
+
+    /// Parses the digits of a UUID without hyphens, as some clients send a value of that type.
+    pub(super) fn of_uuid_digits(text: &[u8]) -> Option<Value> {
+        let mut bytes = [0; 16];
+        if text.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, digits) in bytes.iter_mut().zip(text.chunks(2)) {
+            let digit = |at: usize| char::from(digits[at]).to_digit(16);
+            *byte = (digit(0)? << 4 | digit(1)?) as u8;
         }
         Some(Value::Uuid(bytes))
     }
@@ -192,6 +214,56 @@ impl Form {
     }
 }
 
+/// Arrays whose elements may have been generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArrayType {
+    Numbers,
+    Uuids,
+    /// Only UUIDs and snapshots in texts are followed.
+    Texts,
+    /// No type was declared.
+    Unknown,
+}
+
+impl ArrayType {
+    /// Returns the kind of a declared type; `None` for other types.
+    pub(super) fn of(type_oid: u32) -> Option<Self> {
+        Some(match type_oid {
+            0 => ArrayType::Unknown,
+            INT2_ARRAY | INT4_ARRAY | INT8_ARRAY | OID_ARRAY | NUMERIC_ARRAY => ArrayType::Numbers,
+            UUID_ARRAY => ArrayType::Uuids,
+            TEXT_ARRAY | VARCHAR_ARRAY | BPCHAR_ARRAY => ArrayType::Texts,
+            _ => return None,
+        })
+    }
+
+    /// Returns the kind of the binary format with elements of this type. That of numeric has no plain numbers.
+    pub(super) fn with_elements(type_oid: u32) -> Option<Self> {
+        Some(match type_oid {
+            INT2 | INT4 | INT8 | OID => ArrayType::Numbers,
+            UUID => ArrayType::Uuids,
+            TEXT | VARCHAR | BPCHAR => ArrayType::Texts,
+            _ => return None,
+        })
+    }
+
+    /// Whether a value may be an element.
+    pub(super) fn has(self, value: Value) -> bool {
+        match (self, value) {
+            (ArrayType::Unknown, _) => true,
+            (ArrayType::Numbers, Value::Integer(_)) => true,
+            (ArrayType::Uuids, Value::Uuid(_)) => true,
+            (ArrayType::Texts, Value::Uuid(_) | Value::Snapshot(_)) => true,
+            (ArrayType::Numbers | ArrayType::Uuids | ArrayType::Texts, _) => false,
+        }
+    }
+}
+
+/// Whether a type is an array of smallint or integer.
+pub(super) fn is_smaller_integer_array(type_oid: u32) -> bool {
+    matches!(type_oid, INT2_ARRAY | INT4_ARRAY)
+}
+
 /// Whether a type is smallint or integer.
 pub(super) fn is_smaller_integer(type_oid: u32) -> bool {
     matches!(type_oid, INT2 | INT4)
@@ -200,7 +272,8 @@ pub(super) fn is_smaller_integer(type_oid: u32) -> bool {
 /// Decodes a parameter of a declared type; 0 means that none was declared.
 pub(super) fn of_parameter(type_oid: u32, format: Format, bytes: &[u8]) -> Option<Value> {
     match (type_oid, format) {
-        (0 | INT2 | INT4 | INT8 | OID | NUMERIC | UUID | TEXT | VARCHAR | BPCHAR, Format::Text) => {
+        (UUID, Format::Text) => Value::of_uuid_text(bytes).or_else(|| Value::of_uuid_digits(bytes)),
+        (0 | INT2 | INT4 | INT8 | OID | NUMERIC | TEXT | VARCHAR | BPCHAR, Format::Text) => {
             Value::of_text(bytes)
         }
         // Two letters of text would also decode as a number.
