@@ -100,30 +100,24 @@ impl TargetQuestions<'_> {
         if self.plan.facts {
             self.gather(run, Moment::After)?;
         }
-        let Some(most) = self.plan.plans else {
-            return Ok(());
-        };
-        let costliest = run.most_expensive_statements(most);
-        let requested: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
-        // A failure to collect plans does not discard the run: it is completed without them.
-        let mut examples = match observe::examples(self.reader, &requested) {
-            Ok(examples) => examples,
+        match self.plan.plans {
+            Some(most) => self.end_with_plans(run, most),
+            None => Ok(()),
+        }
+    }
+
+    fn end_with_plans(&self, run: &mut RunWriter, most: usize) -> Result<(), ArchiveError> {
+        let place = (&self.target, self.logins);
+        match collect_plans(run, self.reader, place, &*self.clock, most) {
+            Ok(answers) => {
+                notes::note(&summarize_plans(&answers));
+                run.plans(&answers.plans)
+            }
             Err(error) => {
                 notes::note(&format!("There are no plans: {error}."));
-                return Ok(());
+                Ok(())
             }
-        };
-        let requested: Vec<_> = costliest
-            .into_iter()
-            .map(|time| {
-                let example = examples.remove(&time.fingerprint);
-                (time, example)
-            })
-            .collect();
-        let login_of = |example: &Example| example_login(&self.target, self.logins, example);
-        let answers = observe::plans(&self.target, &requested, &login_of, &*self.clock);
-        notes::note(&summarize_plans(&answers));
-        run.plans(&answers.plans)
+        }
     }
 
     /// Returns each login once, ordered by the number of statements of its sessions, greatest first.
@@ -140,6 +134,32 @@ impl TargetQuestions<'_> {
         logins.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
         Ok(logins.into_iter().map(|(login, _)| login).collect())
     }
+}
+
+/// Asks the target for the plans of the statements with the most time. `place` is the target, with the logins of sessions.
+///
+/// # Errors
+/// If the examples cannot be read from the workload.
+pub(crate) fn collect_plans(
+    run: &RunWriter,
+    reader: &WorkloadReader,
+    place: (&Target, &LoginMap),
+    clock: &dyn Clock,
+    most: usize,
+) -> Result<PlanResults, ArchiveError> {
+    let (target, logins) = place;
+    let costliest = run.most_expensive_statements(most);
+    let requested: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
+    let mut examples = observe::examples(reader, &requested)?;
+    let requested: Vec<_> = costliest
+        .into_iter()
+        .map(|time| {
+            let example = examples.remove(&time.fingerprint);
+            (time, example)
+        })
+        .collect();
+    let login_of = |example: &Example| example_login(target, logins, example);
+    Ok(observe::plans(target, &requested, &login_of, clock))
 }
 
 /// Returns the login that the session of an example has at the target.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use clock::Clock;
 use connect::login::{Dialer, Login, QueryConnection};
 use replay::{Observer, Options, Target};
-use run::{ArchiveError, RunInfo, RunWriter, TargetInfo};
+use run::{ArchiveError, PlanFact, RunInfo, RunWriter, TargetInfo};
 use workload::WorkloadReader;
 
 use crate::error::ExperimentError;
+use crate::target_snapshot::collect_plans;
 
 /// Reason why the CPU time of a server is missing.
 pub(crate) const SERVER_UNSEEN: &str =
@@ -101,6 +102,17 @@ impl<'a> TrialReplay<'a> {
             &logins,
             &**self.context.clock,
         ))
+    }
+
+    /// Asks the target for the plans of the statements with the most time, which must have been summed.
+    pub(crate) fn collect_plans(
+        &self,
+        run: &RunWriter,
+        most: usize,
+    ) -> Result<Vec<PlanFact>, ArchiveError> {
+        let place = (&self.target, &self.options.logins);
+        let clock = &**self.context.clock;
+        Ok(collect_plans(run, self.reader, place, clock, most)?.plans)
     }
 
     /// Returns the first process of the server, if it is known or the server runs on this machine.

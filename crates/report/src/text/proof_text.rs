@@ -292,12 +292,16 @@ fn basis_text(side: &ProofSideReport) -> &'static str {
         last.support == WorkSupport::SupportedByProcessor && !is_clear
     });
     let unsupported = last.filter(|last| last.support == WorkSupport::Unsupported);
+    let is_by_plans = last.is_some_and(|last| last.support == WorkSupport::SupportedByPlans);
     match unsupported {
         _ if side.is_harmful => {
             ": every run with it was far worse than all unchanged ones, so it had no further runs"
         }
         _ if is_by_processor && matches!(side.verdict, Verdict::Won | Verdict::Lost) => {
             BY_PROCESSOR
+        }
+        _ if is_by_plans && matches!(side.verdict, Verdict::Won | Verdict::Lost) => {
+            ": the plans of statements with half of the time changed with it, and chance is ruled out"
         }
         Some(last)
             if side.verdict == Verdict::NotProven

@@ -148,7 +148,10 @@ impl Experiment for Proof {
         trial: &ProofTrial,
         context: &TrialContext<'_>,
     ) -> Result<Option<ProofNumbers>, ExperimentError> {
-        trial::perform(&self.workloads[trial.side], &self.options, context)
+        // Once for each side, since a plan hangs on the server's state and not on the load.
+        let asks_for_plans = trial.block == 1;
+        let workload = &self.workloads[trial.side];
+        trial::perform(workload, &self.options, context, asks_for_plans)
     }
 
     fn stalls(numbers: &mut ProofNumbers) -> &mut TrialStalls {

@@ -40,6 +40,17 @@ pub struct RelationSize {
     pub bytes: u64,
 }
 
+/// Plan of a statement, by its shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatementShape {
+    /// Fingerprint of the statement, in hexadecimal.
+    pub fingerprint: String,
+    /// Hash of the plan's operations, in hexadecimal.
+    pub shape: String,
+    /// Part of the service time of all statements with a plan.
+    pub share: f64,
+}
+
 /// Measurements of a run, from its first connection to its last answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofNumbers {
@@ -98,6 +109,9 @@ pub struct ProofNumbers {
     /// Sizes of tables and indexes after the run, the largest first; in the database of most sessions.
     #[serde(default)]
     pub sizes: Vec<RelationSize>,
+    /// Plans of the statements with the most time, if they were asked for.
+    #[serde(default)]
+    pub plans: Vec<StatementShape>,
     /// Stalls of this program during the run.
     #[serde(default)]
     pub stalls: TrialStalls,
@@ -107,6 +121,26 @@ pub struct ProofNumbers {
 }
 
 impl ProofNumbers {
+    /// Returns the part of the service time in this run that statements had whose plan is another one in `other`. `None` if a
+    /// run has no plans.
+    pub fn replanned_share(&self, other: &ProofNumbers) -> Option<f64> {
+        if self.plans.is_empty() || other.plans.is_empty() {
+            return None;
+        }
+        let is_replanned = |one: &&StatementShape| {
+            let mut others = other.plans.iter();
+            let same = others.find(|same| same.fingerprint == one.fingerprint);
+            same.is_some_and(|same| same.shape != one.shape)
+        };
+        Some(
+            self.plans
+                .iter()
+                .filter(is_replanned)
+                .map(|one| one.share)
+                .sum(),
+        )
+    }
+
     /// Returns the measurement of a goal, or `None` if it was not measured. `statements` is the size of the unchanged
     /// workload, because a rewritten one does the same work in another number of statements.
     pub fn of(&self, goal: Goal, statements: u64) -> Option<f64> {
@@ -240,5 +274,30 @@ impl Sums {
             tool_lag_p99_us: us(self.tool_lag.latency_summary().map(|marks| marks.p99_ns)),
             ..ProofNumbers::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replanned_share_counts_statements_with_another_shape() {
+        let run = |shapes: [(&str, f64); 3]| ProofNumbers {
+            plans: (1..)
+                .zip(shapes)
+                .map(|(number, (shape, share))| StatementShape {
+                    fingerprint: format!("{number:016x}"),
+                    shape: shape.to_owned(),
+                    share,
+                })
+                .collect(),
+            ..ProofNumbers::default()
+        };
+        let before = run([("a", 0.6), ("b", 0.3), ("c", 0.1)]);
+        let after = run([("x", 0.1), ("b", 0.5), ("y", 0.4)]);
+        assert_eq!(before.replanned_share(&after), Some(0.6 + 0.1));
+        assert_eq!(before.replanned_share(&before), Some(0.0));
+        assert_eq!(before.replanned_share(&ProofNumbers::default()), None);
     }
 }

@@ -10,6 +10,9 @@ use compare::proof::{
 use super::numbers::{ProofNumbers, WorkCounter};
 use super::{ProofJournal, ProofRecord, RUNS};
 
+/// Share of the time of the unchanged side that statements with other plans must have, to support an effect on times.
+const REPLANNED_SHARE_MIN: f64 = 0.5;
+
 /// Interim analysis, and what its verdict rests on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Look {
@@ -95,6 +98,18 @@ impl ProofJournal {
             effect(all.get(..blocks)?, ERROR)
         };
         WorkCounter::ALL.into_iter().filter_map(effect_on).collect()
+    }
+
+    /// Whether statements with at least half of the time have other plans on a side.
+    fn has_other_plans(&self, side: usize) -> bool {
+        let planned = |wanted: usize| {
+            let mut runs = self.records().filter(|one| one.trial.side == wanted);
+            runs.find(|one| !one.numbers.plans.is_empty())
+        };
+        let share = planned(0)
+            .zip(planned(side))
+            .and_then(|(before, after)| before.numbers.replanned_share(&after.numbers));
+        share.is_some_and(|share| share >= REPLANNED_SHARE_MIN)
     }
 
     /// Returns the effect on the server's processor time, if every run has it.
@@ -203,10 +218,18 @@ impl ProofJournal {
                 let work = self.work_effects(side, at as usize);
                 let processor = self.processor_effect(side, at as usize, error);
                 let support =
-                    support_by_work(goal, effect.ratio, &work, processor.as_ref(), margin);
-                let is_inconclusive = !goal.is_work()
-                    && support == WorkSupport::Unsupported
-                    && self.has_disturbed_run(side, at);
+                    match support_by_work(goal, effect.ratio, &work, processor.as_ref(), margin) {
+                        WorkSupport::Unsupported if self.has_other_plans(side) => {
+                            WorkSupport::SupportedByPlans
+                        }
+                        support => support,
+                    };
+                let is_by_times = matches!(
+                    support,
+                    WorkSupport::Unsupported | WorkSupport::SupportedByPlans
+                );
+                let is_inconclusive =
+                    !goal.is_work() && is_by_times && self.has_disturbed_run(side, at);
                 let verdict = match is_inconclusive {
                     true => Verdict::NotProven,
                     false => verdict(&effect, goal, margin, support),

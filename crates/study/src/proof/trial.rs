@@ -1,13 +1,17 @@
 //! One run of a proof: a replay with warm caches, and the resources it used.
 
+use std::sync::Arc;
+
 use connect::login::{Login, QueryConnection};
 use cpu_profile::CpuUsage;
-use replay::{Observer, Options, Snapshot};
-use run::{ArchiveError, MachineLoad, RunReader, RunStatus, RunWriter};
+use observe::{Monitor, MonitorOptions, MonitorScope};
+use plans::{PlanShape, read_plan};
+use replay::{Metrics, Observer, Options, Snapshot};
+use run::{ArchiveError, MachineLoad, PlanFact, PlanOutcome, RunReader, RunStatus, RunWriter};
 use workload::WorkloadReader;
 
 use super::load_probe::probe_load_s;
-use super::numbers::{ProofNumbers, RelationSize, Sums};
+use super::numbers::{ProofNumbers, RelationSize, StatementShape, Sums};
 use super::table_counters::{TableCounters, read_settled};
 use crate::cache_warming::{open_own_connection, own_login, warm_caches};
 use crate::error::ExperimentError;
@@ -16,11 +20,15 @@ use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
 /// Limit of tables and indexes whose sizes are kept.
 const SIZES_MAX: usize = 300;
 
-/// Warms caches, replays, and measures. Returns `None` if the user interrupted it.
+/// Maximum number of statements whose plans are asked for.
+const PLANS_MAX: usize = 100;
+
+/// Warms caches, replays, and measures; then asks for plans if `asks_for_plans`. Returns `None` if the user interrupted it.
 pub(super) fn perform(
     workload: &WorkloadReader,
     options: &Options,
     context: &TrialContext<'_>,
+    asks_for_plans: bool,
 ) -> Result<Option<ProofNumbers>, ExperimentError> {
     let replay = TrialReplay::new(workload, options, context)?;
     let mut watch = Watch {
@@ -30,6 +38,9 @@ pub(super) fn perform(
         begun: None,
         ended: None,
         sizes: Vec::new(),
+        asks_for_plans,
+        plans: Vec::new(),
+        statistics: None,
     };
     let opened = watch.connect().map(|mut questions| {
         let warmed = warm_caches(&mut questions, context.is_private());
@@ -71,6 +82,7 @@ pub(super) fn perform(
     let mut numbers = sums.finish(&info);
     numbers.machine = watch.machine_load();
     numbers.sizes = watch.sizes;
+    numbers.plans = watch.plans;
     numbers.load_probes_s = Some((probe_before_s, probe_after_s));
     if let (Some(begun), Some(ended)) = (&watch.begun, &watch.ended) {
         add_usage(&mut numbers, begun, ended);
@@ -109,6 +121,22 @@ fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     }
 }
 
+/// Returns the shapes of the plans that could be read.
+fn shapes(plans: &[PlanFact]) -> Vec<StatementShape> {
+    let planned = plans.iter().filter_map(|plan| match &plan.outcome {
+        PlanOutcome::Planned(text) => Some((plan, read_plan(text).ok()?.shape())),
+        PlanOutcome::Refused { .. } | PlanOutcome::Unasked(_) => None,
+    });
+    let planned: Vec<_> = planned.collect();
+    let all_ns: u64 = planned.iter().map(|(plan, _)| plan.service_ns).sum();
+    let shape = |(plan, shape): (&PlanFact, PlanShape)| StatementShape {
+        fingerprint: plan.fingerprint.to_string(),
+        shape: shape.to_string(),
+        share: plan.service_ns as f64 / all_ns.max(1) as f64,
+    };
+    planned.into_iter().map(shape).collect()
+}
+
 /// Readings of counters at one time.
 struct Reading {
     used: CpuUsage,
@@ -126,6 +154,10 @@ struct Watch<'a> {
     begun: Option<Reading>,
     ended: Option<Reading>,
     sizes: Vec<RelationSize>,
+    asks_for_plans: bool,
+    plans: Vec<StatementShape>,
+    /// Reads statement statistics before and after, and once a minute.
+    statistics: Option<Monitor>,
 }
 
 impl Watch<'_> {
@@ -174,7 +206,18 @@ impl Watch<'_> {
 
 impl Observer for Watch<'_> {
     fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        if self.asks_for_plans {
+            run.sum_up_service_times();
+        }
         self.replay.write_facts(run)?;
+        let options = MonitorOptions {
+            scope: MonitorScope::Statistics,
+            ..MonitorOptions::default()
+        };
+        let (target, clock) = (&self.replay.target, self.replay.context.clock);
+        let logins = [self.login.clone(), self.replay.session.clone()];
+        let monitor = Monitor::begin(target, &logins, &options, clock, run.observed()?);
+        self.statistics = Some(monitor);
         // By then the backend that warmed the caches has reported its counts.
         let tables = self.tables();
         self.begun = Some(Reading {
@@ -192,11 +235,26 @@ impl Observer for Watch<'_> {
             wal_bytes: self.wal_bytes(),
             tables: self.tables(),
         });
+        if let Some(statistics) = self.statistics.take() {
+            run.take_observed(statistics.end()?)?;
+        }
         if let Some(load) = self.machine_load() {
             run.machine_load(load);
         }
         self.sizes = self.sizes().unwrap_or_default();
+        if self.asks_for_plans && !(self.replay.context.stop)() {
+            let plans = self.replay.collect_plans(run, PLANS_MAX)?;
+            run.plans(&plans)?;
+            self.plans = shapes(&plans);
+        }
         Ok(())
+    }
+
+    fn on_metrics(&mut self, metrics: &Arc<Metrics>) {
+        if let Some(statistics) = &self.statistics {
+            let metrics = metrics.clone();
+            statistics.start(Arc::new(move || metrics.now_ns()));
+        }
     }
 
     fn on_progress(&mut self, _: &Snapshot) {}

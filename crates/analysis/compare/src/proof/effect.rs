@@ -229,6 +229,7 @@ pub fn half_width(
 ) -> Option<f64> {
     let (blocks_min, error) = match support {
         WorkSupport::Supported | WorkSupport::SupportedByProcessor => (BLOCKS_MIN, error),
+        WorkSupport::SupportedByPlans => (BLOCKS_MIN_UNSUPPORTED, error),
         WorkSupport::Unsupported => (BLOCKS_MIN_UNSUPPORTED, error * UNSUPPORTED_ERROR),
     };
     if blocks < blocks_min {

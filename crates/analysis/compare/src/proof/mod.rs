@@ -71,6 +71,9 @@ pub enum WorkSupport {
     /// A counter of work and the server's processor time both changed clearly in the same direction. Times of clients on a
     /// busy machine may be too noisy to show what these do.
     SupportedByProcessor,
+    /// No counter of work changed in the same direction, and statements with at least half of the time have other plans. A
+    /// plan tells no direction, so that chance must be ruled out, but it makes a change of times likely.
+    SupportedByPlans,
     /// No counter of work changed in the same direction, or none is known.
     Unsupported,
 }
@@ -88,7 +91,8 @@ const UNSUPPORTED_ERROR: f64 = 0.2;
 
 /// Judges an effect. Differences up to the share `margin` are ignored: 0.05 is from 1/1.05 to 1.05.
 ///
-/// If work supports it, the interval decides. Otherwise a hump of the load may have met one side of each block. Then
+/// If work supports it, the interval decides. If only plans do, *won* and *lost* need the blocks and the test below, and the
+/// ordinary interval. Otherwise a hump of the load may have met one side of each block. Then
 /// *won* and *lost* need [`BLOCKS_MIN_UNSUPPORTED`] blocks, the permutation test, and an interval with a fifth of the
 /// error.
 pub fn verdict(effect: &Effect, goal: Goal, margin: f64, support: WorkSupport) -> Verdict {
@@ -97,10 +101,15 @@ pub fn verdict(effect: &Effect, goal: Goal, margin: f64, support: WorkSupport) -
         WorkSupport::Supported => return found,
         WorkSupport::SupportedByProcessor if found != Verdict::NotProven => return found,
         WorkSupport::SupportedByProcessor => return verdict_by_estimate(effect, goal, margin),
-        WorkSupport::Unsupported if found == Verdict::Same => return found,
-        WorkSupport::Unsupported => {}
+        WorkSupport::SupportedByPlans | WorkSupport::Unsupported if found == Verdict::Same => {
+            return found;
+        }
+        WorkSupport::SupportedByPlans | WorkSupport::Unsupported => {}
     }
-    let strict = effect.with_error(effect.error * UNSUPPORTED_ERROR);
+    let strict = match support {
+        WorkSupport::SupportedByPlans => *effect,
+        _ => effect.with_error(effect.error * UNSUPPORTED_ERROR),
+    };
     let is_proven = effect.blocks >= BLOCKS_MIN_UNSUPPORTED
         && effect.p_value.is_some_and(|p| p <= P_VALUE_MAX)
         && verdict_by_interval(&strict, goal, margin) == found;

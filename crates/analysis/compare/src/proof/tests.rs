@@ -228,6 +228,7 @@ fn half_width_is_that_of_the_interval_that_decides() {
         let strict = found.with_error(ERROR * UNSUPPORTED_ERROR);
         for (support, interval) in [
             (WorkSupport::Supported, found),
+            (WorkSupport::SupportedByPlans, found),
             (WorkSupport::Unsupported, strict),
         ] {
             let width = half_width(found.deviation, 3, ERROR, support, is_load_adjusted).unwrap();
@@ -284,6 +285,28 @@ fn right_and_harmful_changes_under_humps_are_found() {
     }
 }
 
+/// Other plans make a smaller effect on times provable, and need as many blocks and as much luck ruled out.
+#[test]
+fn other_plans_support_an_effect_that_is_clear_by_the_ordinary_interval() {
+    let block = |before, after| PairedBlock {
+        before,
+        after,
+        loads: None,
+    };
+    let blocks = [
+        block([100.0, 112.0], [86.0, 94.0]),
+        block([104.0, 98.0], [93.0, 84.0]),
+        block([97.0, 109.0], [88.0, 82.0]),
+    ];
+    let found = effect(&blocks, ERROR).unwrap();
+    let judge = |support| verdict(&found, Goal::Total, 0.05, support);
+    assert_eq!(judge(WorkSupport::SupportedByPlans), Verdict::Won);
+    assert_eq!(judge(WorkSupport::Unsupported), Verdict::NotProven);
+    let of_two = effect(&blocks[..2], ERROR).unwrap();
+    let judged = verdict(&of_two, Goal::Total, 0.05, WorkSupport::SupportedByPlans);
+    assert_eq!(judged, Verdict::NotProven);
+}
+
 /// The numbers of the case: a setting that changed no plan and no block. In mirrored blocks of four sides its runs were
 /// at the ends of a hump, and then in a trough.
 #[test]
@@ -301,6 +324,7 @@ fn useless_setting_in_the_recorded_hump_and_trough_is_not_won() {
     assert!((found.ratio - 0.44).abs() < 0.01, "{found:?}");
     let judge = |support| verdict(&found, Goal::Total, 0.05, support);
     assert_eq!(judge(WorkSupport::Supported), Verdict::Won);
+    assert_eq!(judge(WorkSupport::SupportedByPlans), Verdict::NotProven);
     assert_eq!(judge(WorkSupport::Unsupported), Verdict::NotProven);
     let same_blocks = [block([1_000.0, 1_002.0], [1_001.0, 1_000.0]); 2];
     let work = [effect(&same_blocks, ERROR).unwrap()];
