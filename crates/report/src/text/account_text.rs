@@ -149,6 +149,14 @@ fn tree_lines(
     }
 }
 
+/// Formats the part of a time that is left.
+fn factor(left: f64) -> String {
+    match left < 0.01 {
+        true => format!("{left:.4}"),
+        false => format!("{left:.2}"),
+    }
+}
+
 /// Describes the experiment with a change: the times with and without it, and what it costs others.
 pub(super) fn trial_lines(trial: &ChangeTrial, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -158,16 +166,18 @@ pub(super) fn trial_lines(trial: &ChangeTrial, width: usize) -> Vec<String> {
         (Some(total), _) => {
             let range = match trial.range() {
                 Some((least, most)) if trial.sets.len() > 1 => format!(
-                    "; × {least:.2} to {most:.2} over {} parameter sets",
+                    "; × {} to {} over {} parameter sets",
+                    factor(least),
+                    factor(most),
                     trial.sets.len()
                 ),
                 _ => String::new(),
             };
             add(format!(
-                "measured on a copy: {} → {} (× {:.2}{range}), {:.0} → {:.0} blocks",
+                "measured on a copy: {} → {} (× {}{range}), {:.0} → {:.0} blocks",
                 duration(total.before_ms / sets * 1e3),
                 duration(total.after_ms / sets * 1e3),
-                total.left(),
+                factor(total.left()),
                 total.before_blocks / sets,
                 total.after_blocks / sets,
             ));
