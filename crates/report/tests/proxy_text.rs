@@ -116,14 +116,14 @@ shop.workload: 1,234 statements of 2 sessions over 1 min 00 s
   lost          977 KiB  recording could not keep up; what passed was not touched
   passed over    1000 B  of replication connections, which are not read
   incomplete from 2026-03-01 09:00:05 UTC to 2026-03-01 09:00:09 UTC: 1,000,000 bytes
-  17 statements without a text: it was prepared or sent in what was lost, or before the capture
+  17 statements without a text: it was prepared by SQL, in what was lost, or before the capture
     began
 shop-2.workload: 1,234 statements of 2 sessions over 1 min 00 s
   passed       8.58 MiB  9,000,000 bytes
   read         8.58 MiB  1,240 events of 3 new connections
   lost              0 B
   passed over    1000 B  of replication connections, which are not read
-  17 statements without a text: it was prepared or sent in what was lost, or before the capture
+  17 statements without a text: it was prepared by SQL, in what was lost, or before the capture
     began
   it ended early, at 2026-03-01 09:01:00 UTC: No space left on device; keep the recorded part with:
     rehearse recover shop-2.workload.partial
