@@ -19,6 +19,7 @@ use serde::Serialize;
 use sql::Fingerprint;
 use workload::{Sqlstate, StatementText};
 
+use crate::divergence_roots::{FOREIGN_KEY, SessionVotes, link_roots};
 use crate::explanation::explanation;
 use workload::{Literals, redact_message};
 
@@ -148,6 +149,22 @@ pub struct Difference {
     pub rows: Option<RowsDifference>,
     /// First occurrence, in order of completion.
     pub first: FirstDifference,
+    /// Position in `differences` of the first difference from which this one followed; `null` if it is a root itself.
+    pub root: Option<usize>,
+    /// Number of the first occurrence, in order of completion.
+    #[serde(skip)]
+    pub(crate) order: u64,
+}
+
+impl Difference {
+    pub(crate) fn key(&self) -> Key {
+        (
+            self.kind,
+            self.fingerprint,
+            self.sqlstate,
+            self.captured_sqlstate,
+        )
+    }
 }
 
 /// Differences of row counts, summed over a statement's executions.
@@ -197,6 +214,18 @@ impl FirstDifference {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_message(message: Option<&str>) -> Self {
+        Self {
+            session: 0,
+            sequence: 0,
+            source: None,
+            line: None,
+            place: None,
+            message: message.map(str::to_owned),
+        }
+    }
+
     fn finish(&mut self, sqlstate: Option<Sqlstate>, info: &RunInfo, literals: Literals) {
         let source =
             |place: SourceLocation| info.workload.sources.get(place.source as usize).cloned();
@@ -221,7 +250,7 @@ impl Divergence {
     }
 }
 
-type Key = (
+pub(crate) type Key = (
     DifferenceKind,
     Option<Fingerprint>,
     Option<Sqlstate>,
@@ -258,6 +287,9 @@ pub struct DivergenceFinder {
     found: Divergence,
     differences: HashMap<Key, Difference>,
     broken: HashMap<u64, FailedTransaction>,
+    /// First difference of each live session.
+    first_of_session: HashMap<u64, Key>,
+    votes: SessionVotes,
 }
 
 impl DivergenceFinder {
@@ -269,6 +301,8 @@ impl DivergenceFinder {
             found: Divergence::default(),
             differences: HashMap::new(),
             broken: HashMap::new(),
+            first_of_session: HashMap::new(),
+            votes: SessionVotes::new(),
         }
     }
 
@@ -279,6 +313,7 @@ impl DivergenceFinder {
             StatementKind::Connect | StatementKind::Disconnect
         ) {
             self.broken.remove(&execution.session);
+            self.first_of_session.remove(&execution.session);
         }
         if !execution.is_statement() {
             return;
@@ -287,6 +322,15 @@ impl DivergenceFinder {
         let before = before.unwrap_or_default();
         let class = self.class(execution, before);
         self.count(execution, class);
+        if let StatementClassification::Differs(key) = class {
+            let first = *self
+                .first_of_session
+                .entry(execution.session)
+                .or_insert(key);
+            if key.2 == Some(FOREIGN_KEY) && first != key {
+                *self.votes.entry((key, first)).or_default() += 1;
+            }
+        }
         let after = broken_after(execution, class, before);
         if after.here.is_some() || after.captured.is_some() {
             self.broken.insert(execution.session, after);
@@ -374,6 +418,8 @@ impl DivergenceFinder {
                     following: 0,
                     rows: None,
                     first: FirstDifference::of(execution),
+                    root: None,
+                    order: found.statements,
                 });
                 difference.count += 1;
                 if let (DifferenceKind::Rows, Some(there)) = (key.0, execution.captured.rows) {
@@ -431,6 +477,7 @@ impl DivergenceFinder {
             let by_kind = a.kind.cmp(&b.kind);
             by_kind.then(by_count).then(rest(a).cmp(&rest(b)))
         });
+        link_roots(&mut differences, &self.votes);
         Ok(Divergence {
             verdict: match (found.differing(), found.same) {
                 (0, 0) => DivergenceVerdict::Unknown,

@@ -5,6 +5,7 @@
 //! its start to its end. Memory is bounded by the number of fingerprints.
 
 mod divergence;
+mod divergence_roots;
 mod explanation;
 mod inspect;
 mod summary;
@@ -13,6 +14,7 @@ pub use divergence::{
     Difference, DifferenceKind, Divergence, DivergenceFinder, DivergenceVerdict, ErrorExplanation,
     FirstDifference, RowsDifference,
 };
+pub use divergence_roots::DivergenceRoot;
 pub use inspect::{
     Breakdown, CallExample, Checkpoints, CodeCount, DURATION_BOUNDS_US, DurationBin, Durations,
     ErrorCount, Inspection, Literal, LongestWait, NOTABLE_MAX, NameTotals, Notable, OverTime,

@@ -1,11 +1,13 @@
 //! Text on the divergence of a replay from its capture.
 
-use inspect::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstDifference};
+use inspect::{
+    Difference, DifferenceKind, Divergence, DivergenceRoot, DivergenceVerdict, FirstDifference,
+};
 use workload::Sqlstate;
 
 use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::style::{TextStyle, Tone};
-use crate::text::units::{count, counted};
+use crate::text::units::{count, counted, percent};
 
 /// Maximum number of differences.
 const DIFFERENCES_MAX: usize = 8;
@@ -23,10 +25,11 @@ pub(super) fn lines(view: &Divergence, style: TextStyle) -> Vec<String> {
     for line in wrapped(&rows_line(view), "  ", "  ", style.columns()) {
         lines.push(line);
     }
-    for one in view.differences.iter().take(DIFFERENCES_MAX) {
-        lines.extend(difference(one, style));
+    let roots = view.roots();
+    for root in roots.iter().take(DIFFERENCES_MAX) {
+        lines.extend(difference(root, style));
     }
-    let rest = view.differences.len().saturating_sub(DIFFERENCES_MAX);
+    let rest = roots.len().saturating_sub(DIFFERENCES_MAX);
     if rest > 0 {
         lines.push(format!("  and {} more; --json has all", count(rest as u64)));
     }
@@ -122,8 +125,38 @@ fn rows_line(view: &Divergence) -> String {
     }
 }
 
-/// Returns two lines: kind, count and statement; then the first place and message.
-fn difference(one: &Difference, style: TextStyle) -> Vec<String> {
+/// Share of statements above which new failures lead the summary: one in a hundred.
+const LEADING_SHARE: u64 = 100;
+
+/// Returns the lines that lead the summary if more than one in a hundred statements failed that did not fail in the
+/// capture: how many, and the root of most of them.
+pub(super) fn leading_lines(view: &Divergence, style: TextStyle) -> Vec<String> {
+    let failed = view.failed_here_only();
+    if failed * LEADING_SHARE <= view.statements {
+        return Vec::new();
+    }
+    let head = format!(
+        "{} of the statements failed that did not fail in the capture: {} of {}.",
+        percent(failed as f64, view.statements as f64),
+        count(failed),
+        count(view.statements)
+    );
+    let mut lines = vec![style.paint(Tone::Bad, &head)];
+    let roots = view.roots();
+    let Some(root) = roots.iter().max_by_key(|root| root.failed_here_only) else {
+        return lines;
+    };
+    let of = format!("Root of {} of them:", count(root.failed_here_only));
+    lines.push(style.paint(Tone::Bad, &of));
+    lines.extend(difference(root, style));
+    lines.push("  The times below are of another load than the captured one. Check the copy first (docs/how-to/make-the-copy.md).".to_owned());
+    lines.push(String::new());
+    lines
+}
+
+/// Returns two or three lines: kind, count and statement; the first place and message; what followed.
+fn difference(root: &DivergenceRoot<'_>, style: TextStyle) -> Vec<String> {
+    let one: &Difference = root.first;
     let code = |code: Option<Sqlstate>| code.map_or_else(String::new, |code| code.to_string());
     let (sqlstate, captured) = (code(one.sqlstate), code(one.captured_sqlstate));
     let what = match one.kind {
@@ -163,14 +196,22 @@ fn difference(one: &Difference, style: TextStyle) -> Vec<String> {
         ));
         second.insert(0, sums.join("; "));
     }
-    if one.following > 0 {
-        second.push(format!("{} only followed", count(one.following)));
+    if root.refused > 0 {
+        second.push(format!("{} only followed", count(root.refused)));
     }
     second.extend(one.first.message.clone());
-    vec![
+    let mut lines = vec![
         format!("  {painted}  {}", one_line(&sql, room)),
         format!("    {}", one_line(&second.join("; "), width - 4)),
-    ]
+    ];
+    if root.executions > 0 {
+        lines.push(format!(
+            "    {} of {} follow from it",
+            counted(root.executions, "execution"),
+            counted(root.statements, "other statement")
+        ));
+    }
+    lines
 }
 
 /// Formats a place: `file:line`, or session and sequence.

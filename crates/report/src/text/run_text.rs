@@ -21,7 +21,8 @@ const EXAMPLES_MAX: usize = 8;
 
 /// Renders the run, ending with a line feed.
 pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
-    let mut lines = vec![heading(view, *style)];
+    let mut lines = divergence_text::leading_lines(&view.divergence, *style);
+    lines.push(heading(view, *style));
     lines.extend(super::run_options::options_line(&view.options));
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
