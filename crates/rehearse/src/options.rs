@@ -33,6 +33,7 @@ pub mod schema;
 pub mod sending;
 pub mod session;
 pub mod slice;
+pub mod starting_point;
 pub mod sweep;
 pub mod watching;
 mod without_effect;
@@ -57,6 +58,7 @@ use rewrite::RewriteWorkload;
 use schema::Schema;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
+use starting_point::{CaptureStartingPoint, StartingPointArgs};
 pub use sweep::Sweep;
 use watching::{Observe, WatchArgs};
 pub use without_effect::find_without_effect;
@@ -172,6 +174,9 @@ pub enum Source {
     Pcap(Box<CapturePcap>),
     /// Print the logging settings that a replay needs.
     Settings(CaptureSettings),
+    /// Note the state of a server, for a copy that is to be at the start of a capture, and print the commands that make
+    /// the copy.
+    StartingPoint(CaptureStartingPoint),
 }
 
 /// Options of `rehearse capture log`.
@@ -216,6 +221,9 @@ pub struct CaptureLog {
     /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Starting point.
+    #[command(flatten)]
+    pub starting_point: StartingPointArgs,
     /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
@@ -350,6 +358,13 @@ pub struct Inspect {
     /// Verify the checksum of every file first.
     #[arg(long)]
     pub verify: bool,
+    /// Print only the starting point of the capture, and all commands that bring a copy to it.
+    #[arg(long, conflicts_with_all = ["json", "html", "top", "sort", "show_literals", "sequences"])]
+    pub copy_commands: bool,
+    /// Print only SQL for psql that sets the sequences of a copy to their values at the starting point; if none was noted,
+    /// to the largest values of their columns in the database that psql connects to.
+    #[arg(long, conflicts_with_all = ["json", "html", "top", "sort", "show_literals"])]
+    pub sequences: bool,
 }
 
 /// Sort keys of statements, in descending order.

@@ -261,7 +261,7 @@ fn what_cannot_be_sliced_is_said_in_a_sentence() {
     for (options, sentence) in [
         (
             &[][..],
-            "rehearse: nothing says which part to keep; give --from, --to,",
+            "rehearse: nothing says which part to keep; give --from, --from-dump, --to,",
         ),
         (
             &["--from", "yesterday"],

@@ -36,7 +36,8 @@ pub use text::{
     TextStyle, capture_text, case_text, compare_text, conversation_text, diagnose_text,
     dry_run_text, evidence_text, fitness_text, history_text, host_text, inspect_text, live_text,
     mask_text, metrics_text, observed_text, pcap_text, phases_text, proof_progress, proof_text,
-    proxy_text, rewrite_text, run_text, settings_text, slice_text, sweep_progress, sweep_text,
+    proxy_text, rewrite_text, run_text, settings_text, slice_text, starting_point_text,
+    sweep_progress, sweep_text,
 };
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 pub use view::dry_run::DryRun;

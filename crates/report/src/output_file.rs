@@ -46,6 +46,12 @@ pub const HISTORY_CSV: Form = Form {
     start: "time,run,",
 };
 
+/// Starting point of a capture.
+pub const STARTING_POINT: Form = Form {
+    option: "--output",
+    start: "{\n  \"server_time_us\"",
+};
+
 /// File to write.
 #[derive(Debug)]
 pub struct Output {

@@ -9,6 +9,7 @@ use transform::Slicer;
 use transform::mask::Masker;
 use workload::{
     EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
+    StartingPoint,
 };
 
 use crate::failure::Failure;
@@ -30,6 +31,8 @@ pub struct LogCapture<'c> {
     pub slice_options: BTreeMap<String, Vec<String>>,
     /// Masks the values.
     pub masker: Option<Masker>,
+    /// State of the server at the start, if it was noted.
+    pub starting_point: Option<StartingPoint>,
     /// Ends the capture without a workload. A log that is followed ends by its own condition.
     pub interrupt: Option<&'c Interrupt>,
 }
@@ -115,6 +118,9 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
     let mut output = WorkloadOutput::create(output, is_stream, request.recipients)?;
     let followed = request.log.follow.iter().map(|follow| &follow.path);
     output.writer.note_servers(servers_of_logs(followed))?;
+    if let Some(point) = request.starting_point {
+        output.writer.note_starting_point(point)?;
+    }
     let mut sink = InterruptibleSink {
         sink: SliceSink::new(MaskSink::new(output, request.masker), request.slicer),
         interrupt: request.interrupt,
@@ -158,6 +164,7 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
             .collect(),
         rewrites: Vec::new(),
         servers,
+        ..Provenance::default()
     };
     let info = writer.finish(provenance)?;
     Ok(CapturedLog {

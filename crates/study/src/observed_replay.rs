@@ -9,13 +9,13 @@ use replay::{ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot,
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
-use crate::connection_limit::note_connection_limit;
 use crate::earlier_replay::find_next_to;
 use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::machine_watch::MachineWatch;
 use crate::notes::note;
+use crate::preflight;
 use crate::target_snapshot::{ObservationPlan, TargetQuestions};
 use crate::target_watch::TargetWatch;
 
@@ -97,12 +97,12 @@ pub fn replay_observed(
     interrupt: &Interrupt,
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunInfo, Failure> {
+    preflight::check(reader, target, engine)?;
     let target_info =
         replay::check_target(reader, &engine.target_with_settings(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
     note_plan(reader, engine, &target_info, statements);
     encodings::note_encodings(reader, target, &target_info)?;
-    note_connection_limit(reader, target, engine)?;
     if let Some(text) = describe_missing(reader.info()) {
         note(&text);
     }

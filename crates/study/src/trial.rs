@@ -10,6 +10,7 @@ use run::{ArchiveError, PlanFact, RunInfo, RunWriter, TargetInfo};
 use workload::WorkloadReader;
 
 use crate::error::ExperimentError;
+use crate::preflight;
 use crate::target_snapshot::collect_plans;
 
 /// Reason why the CPU time of a server is missing.
@@ -62,6 +63,7 @@ impl<'a> TrialReplay<'a> {
         context: &'a TrialContext<'a>,
     ) -> Result<Self, ExperimentError> {
         let target = options.target_with_settings(&context.target);
+        preflight::check_once(reader, &context.target, options)?;
         let info = replay::check_target(reader, &target, &options.logins)?;
         let first = reader.sessions()?.next().transpose()?;
         let (user, database) = first

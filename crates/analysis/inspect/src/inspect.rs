@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 use workload::{
-    Event, EventKind, ServerEvent, Session, Sqlstate, StatementText, Unreplayable, WorkloadInfo,
+    Event, EventKind, ServerEvent, Session, Sqlstate, StartingPoint, StatementText, Unreplayable,
+    WorkloadInfo,
 };
 
 use statement::StatementCounter;
@@ -45,6 +46,8 @@ pub struct Inspection {
     pub recovered: bool,
     /// Names of the sources that it was read from.
     pub sources: Vec<String>,
+    /// State of the server at the start of the capture; `null` if it was not noted.
+    pub starting_point: Option<StartingPoint>,
     /// Counts of sessions.
     pub sessions: SessionCounts,
     /// Number of statements.
@@ -184,6 +187,7 @@ impl Inspection {
                 .iter()
                 .map(|source| source.name.clone())
                 .collect(),
+            starting_point: info.provenance.starting_point.clone(),
             sessions: SessionCounts::default(),
             statements: 0,
             prelude: 0,

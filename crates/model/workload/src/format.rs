@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lineage::{MaskNote, RewriteNote, SliceNote};
+use crate::starting_point::StartingPoint;
 
 /// Value of `kind` in the manifest.
 pub const KIND: &str = "workload";
@@ -42,6 +43,9 @@ pub struct Provenance {
     /// Servers that the traffic went to, as far as the source identifies them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<CapturedServer>,
+    /// State of the captured server at the start of the capture, if a connection for it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting_point: Option<StartingPoint>,
 }
 
 impl WorkloadInfo {

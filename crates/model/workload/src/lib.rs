@@ -33,6 +33,7 @@ mod server_event;
 mod server_event_sort;
 mod session;
 pub mod session_state;
+mod starting_point;
 mod statements;
 mod table;
 mod wire_details;
@@ -62,6 +63,10 @@ pub use session_state::SessionState;
 pub use sql::{
     Fingerprint, Fingerprinter, STANDARD_CONFORMING_STRINGS, StatementClass, classify,
     holds_several, may_have_pair,
+};
+pub use starting_point::{
+    Archiving, DatabaseState, ExportedSnapshot, Hosting, OpenTransaction, SequenceValue,
+    StartingPoint, TableRows,
 };
 pub use table::StatementText;
 pub use wire_details::{

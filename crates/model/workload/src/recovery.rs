@@ -62,6 +62,10 @@ fn finish(
         let noted = serde_json::from_value(unended.body["servers"].clone());
         provenance.servers = noted.unwrap_or_default();
     }
+    if provenance.starting_point.is_none() {
+        let noted = serde_json::from_value(unended.body["starting_point"].clone());
+        provenance.starting_point = noted.unwrap_or_default();
+    }
     let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
     let files = recover_tables(partial, &["events", "late"], keyring)?;
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =

@@ -19,6 +19,7 @@ use crate::redactor::Redactor;
 use crate::server_event::ServerEvent;
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
+use crate::starting_point::StartingPoint;
 use crate::statements::StatementWriter;
 use crate::table::{SESSION, STATEMENT, write_session};
 
@@ -69,6 +70,7 @@ pub struct WorkloadWriter {
     sessions_open: u64,
     redactor: Box<dyn Redactor>,
     keep_unfinished: bool,
+    starting_point: Option<StartingPoint>,
     pub(crate) info: WorkloadInfo,
 }
 
@@ -88,6 +90,8 @@ enum WriterMessage {
     },
     /// Note these servers for a recovery.
     Servers(Vec<CapturedServer>),
+    /// Note this state of the captured server for a recovery.
+    StartingPoint(Box<StartingPoint>),
     /// No more events follow; write everything for a recovery.
     Abandon,
 }
@@ -146,6 +150,7 @@ impl WorkloadWriter {
             archive: archive.clone(),
             statements: StatementWriter::new(statements),
             servers: Vec::new(),
+            starting_point: None,
             noted_base: false,
         };
         let thread = std::thread::Builder::new()
@@ -160,6 +165,10 @@ impl WorkloadWriter {
                         }
                         WriterMessage::Servers(servers) => {
                             events.servers = servers;
+                            continue;
+                        }
+                        WriterMessage::StartingPoint(point) => {
+                            events.starting_point = Some(point);
                             continue;
                         }
                         WriterMessage::Abandon => {
@@ -191,6 +200,7 @@ impl WorkloadWriter {
             sessions_open: 0,
             redactor,
             keep_unfinished: options.keep_unfinished,
+            starting_point: None,
             info: WorkloadInfo::default(),
         })
     }
@@ -271,6 +281,16 @@ impl WorkloadWriter {
     /// If the writing thread has failed.
     pub fn note_servers(&mut self, servers: Vec<CapturedServer>) -> Result<(), ArchiveError> {
         self.send(WriterMessage::Servers(servers))
+    }
+
+    /// Notes the state of the captured server, for a recovery and the finished workload. To be called before the first
+    /// event.
+    ///
+    /// # Errors
+    /// If the writing thread has failed.
+    pub fn note_starting_point(&mut self, point: StartingPoint) -> Result<(), ArchiveError> {
+        self.starting_point = Some(point.clone());
+        self.send(WriterMessage::StartingPoint(Box::new(point)))
     }
 
     /// Waits for the writing thread and returns its error.
@@ -357,8 +377,10 @@ impl WorkloadWriter {
         files.extend(statements);
         self.info.writes = writes;
         self.info.span_us = sorted.span_us;
+        let noted = self.starting_point.take();
         self.info.provenance = Provenance {
             start_wall_us: sorted.start_wall_us,
+            starting_point: noted.or(provenance.starting_point),
             ..provenance
         };
         let body = serde_json::to_value(&self.info).expect("plain data");
@@ -385,6 +407,7 @@ struct EventWriter {
     order: EventSorter,
     statements: StatementWriter,
     servers: Vec<CapturedServer>,
+    starting_point: Option<Box<StartingPoint>>,
     noted_base: bool,
 }
 
@@ -409,6 +432,7 @@ impl EventWriter {
             self.archive.note(serde_json::json!({
                 "start_wall_us": base_us,
                 "servers": self.servers,
+                "starting_point": self.starting_point,
             }))?;
         }
         Ok(())

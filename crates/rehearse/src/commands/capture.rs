@@ -4,6 +4,7 @@ mod control;
 mod control_token;
 mod pcap;
 mod proxy;
+mod starting_point;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use crate::commands::sources::{Sources, sources};
 use crate::exit_status::ExitStatus;
 use crate::options::{Capture, CaptureLog, Source};
 use crate::terminal;
+use starting_point::StartingPointTaker;
 use study::Failure;
 use study::Interrupt;
 use study::capture_log;
@@ -31,6 +33,7 @@ pub fn run(options: Capture) -> Result<ExitStatus, Failure> {
         Source::Proxy(options) => proxy::run(&options),
         Source::Pcap(options) => pcap::run(&options),
         Source::Settings(options) => settings::run(&options),
+        Source::StartingPoint(options) => starting_point::run(&options),
     }
 }
 
@@ -87,6 +90,11 @@ fn capture(
     if let Some(output) = &options.output {
         check_workload_name(output)?;
     }
+    let given = options.starting_point.starting_point.as_deref();
+    let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
+    if follow.is_some() || given.is_some() {
+        starting_point.take();
+    }
     // A log that is followed ends in order where the user stops it.
     let interrupt = follow.is_none().then_some(interrupt);
     let bar = progress_bar();
@@ -108,6 +116,7 @@ fn capture(
         slicer: slice.map(|slice| Slicer::new(slice, None)),
         slice_options: options.slice.given(),
         masker,
+        starting_point: starting_point.taken(),
         interrupt,
     });
     bar.finish_and_clear();

@@ -5,6 +5,8 @@ use std::path::Path;
 use inspect::{Inspection, StatementOrder};
 use report::inspect_text;
 use report::inspect_text::InspectTextOptions;
+use report::starting_point_text;
+use report::starting_point_text::Recipes;
 use report::{inspect_page, to_document};
 use workload::Literals;
 use workload::{ArchiveError, WorkloadReader};
@@ -38,6 +40,9 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     };
     if options.verify {
         reader.verify()?;
+    }
+    if options.copy_commands || options.sequences {
+        return show_starting_point(options, &reader);
     }
     if let Some(note) = study::observed_replay::describe_missing(reader.info()) {
         terminal::note(&note);
@@ -93,6 +98,30 @@ fn captured_log(log: &Path) -> Result<TempDir, Failure> {
         ));
     }
     Ok(directory)
+}
+
+/// Shows the starting point of the capture, or sets the sequences to it.
+fn show_starting_point(options: &Inspect, reader: &WorkloadReader) -> Result<ExitStatus, Failure> {
+    let name = options.workload.display().to_string();
+    let point = reader.info().provenance.starting_point.as_ref();
+    if options.sequences && point.is_none() {
+        terminal::note(
+            "The capture noted no starting point: each sequence of a column is set to the column's largest value in the copy.",
+        );
+        terminal::say(starting_point_text::SEQUENCES_FROM_DATA_SQL);
+        return Ok(ExitStatus::Success);
+    }
+    let Some(point) = point else {
+        return Err(Failure::usage(format!(
+            "{name} has no starting point: it was captured without --starting-point URL"
+        )));
+    };
+    let text = match options.sequences {
+        true => starting_point_text::sequences_sql(point),
+        false => starting_point_text::render_text(point, &name, Recipes::All, &terminal::style()),
+    };
+    terminal::say(&text);
+    Ok(ExitStatus::Success)
 }
 
 /// Reads a workload once.

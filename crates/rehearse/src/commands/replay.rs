@@ -22,13 +22,13 @@ use crate::metrics::MetricsServer;
 use crate::options;
 use crate::terminal;
 use study::captured_server::refuse_captured_server;
-use study::connection_limit::note_connection_limit;
 use study::encodings;
 use study::keys;
 use study::observed_replay::replay_observed;
 use study::partial_replay::{ReplayedWorkload, write_part};
+use study::preflight;
 use study::target_snapshot::ObservationPlan;
-use study::{Failure, Interrupt};
+use study::{Failure, Interrupt, run_shell_command};
 
 /// Replays with a progress display, and shows the run's summary.
 pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
@@ -66,6 +66,10 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         engine.read_only.is_on(),
     )?;
     let part = replayed_part(options, whole, &mut engine, &interrupt)?;
+    if let Some(command) = &options.pairs.restore {
+        terminal::note("Restoring the target's data (--restore).");
+        run_shell_command(command, &target, "--restore")?;
+    }
     if let Some(run) = &options.safety.resume {
         engine.previous_run = Some(Arc::new(earlier(run, &part.reader, &engine)?));
     }
@@ -292,9 +296,9 @@ fn dry_run(
     engine: &Options,
     options: &options::Replay,
 ) -> Result<ExitStatus, Failure> {
+    let preflight = preflight::check(reader, target, engine)?;
     let target_info = replay::check_target(reader, target, &engine.logins)?;
     encodings::note_encodings(reader, target, &target_info)?;
-    note_connection_limit(reader, target, engine)?;
     let forecast = replay::dry_run(reader, target, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
     let view = DryRun {
@@ -311,6 +315,7 @@ fn dry_run(
         skipped: forecast.skipped,
         span_ns: forecast.span_ns,
         idle_skipped_us: forecast.cut_us,
+        preflight,
     };
     if options.json {
         terminal::say_line(&to_json(&view));

@@ -20,7 +20,7 @@ pub struct PairArgs {
     pub seed: Option<u64>,
     /// Restore the data of a server with this shell command before each replay. It is given
     /// PGHOST, PGPORT and so on.
-    #[arg(long, value_name = "COMMAND", requires = "against")]
+    #[arg(long, visible_alias = "restore-command", value_name = "COMMAND", help_heading = "Safety", conflicts_with_all = ["resume", "dry_run"])]
     pub restore: Option<String>,
     /// Continue pairs that were interrupted: keep the complete ones in -o, and make those that are missing. Give the
     /// same options.

@@ -9,6 +9,7 @@ use crate::options::sending::Digest;
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::slice::SliceArgs;
+use super::starting_point::StartingPointArgs;
 
 /// Options of `rehearse capture pcap`.
 #[derive(Debug, Args)]
@@ -38,6 +39,9 @@ pub struct CapturePcap {
     /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Starting point.
+    #[command(flatten)]
+    pub starting_point: StartingPointArgs,
     /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,

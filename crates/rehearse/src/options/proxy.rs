@@ -11,6 +11,7 @@ use crate::options::sending::Digest;
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::observing::{AllowHostArgs, address};
+use super::starting_point::{ExportSnapshotArgs, StartingPointArgs};
 
 /// Options of `rehearse capture proxy`.
 #[derive(Debug, Args)]
@@ -75,6 +76,12 @@ pub struct CaptureProxy {
     /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Starting point.
+    #[command(flatten)]
+    pub starting_point: StartingPointArgs,
+    /// Export of a snapshot.
+    #[command(flatten)]
+    pub export: ExportSnapshotArgs,
     /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,

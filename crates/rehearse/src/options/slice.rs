@@ -20,6 +20,10 @@ pub struct SliceWorkload {
     /// Write the part to this directory, NAME.workload.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
+    /// Begin at the snapshot of the pg_dump that the workload contains, and leave out the sessions of pg_dump: what is
+    /// kept follows from a restored dump. Transactions in progress at the snapshot are kept whole.
+    #[arg(long, conflicts_with = "from")]
+    pub from_dump: bool,
     /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,

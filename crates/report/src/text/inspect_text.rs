@@ -15,6 +15,7 @@ use workload::Sqlstate;
 use crate::text::chart::bars;
 use crate::text::line::{listed, one_line};
 use crate::text::run_text::codes;
+use crate::text::starting_point_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{bytes, count, duration, duration_ns, percent, rate};
@@ -83,6 +84,11 @@ fn facts(view: &Inspection, width: usize) -> Vec<String> {
         "statements",
         format!("{}{per_s}; {writes} may write", count(view.statements)),
     );
+    if let Some(point) = &view.starting_point {
+        let text = starting_point_text::describe(point);
+        let text = text.trim_start_matches("Starting point: ");
+        row("starting point", format!("{text} (--copy-commands)"));
+    }
     if view.prelude > 0 {
         let what = "done before this slice and put at its start, to bring sessions to it";
         row("of these", format!("{} {what}", count(view.prelude)));

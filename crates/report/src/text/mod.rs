@@ -37,6 +37,7 @@ pub mod run_text;
 pub mod settings_text;
 pub mod slice_text;
 mod sources_text;
+pub mod starting_point_text;
 mod style;
 pub mod sweep_progress;
 pub mod sweep_text;

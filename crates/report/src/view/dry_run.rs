@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use run::SkipReason;
 use schemars::JsonSchema;
 use serde::Serialize;
+use study::preflight::Preflight;
 
 /// Result of a dry run. `sent` + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -35,4 +36,6 @@ pub struct DryRun {
     pub span_ns: Option<i64>,
     /// Idle time that would be cut, in microseconds of captured time.
     pub idle_skipped_us: i64,
+    /// Checks of the target.
+    pub preflight: Preflight,
 }

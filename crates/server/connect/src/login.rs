@@ -154,6 +154,12 @@ impl QueryConnection<'_> {
         &self.conversation.facts().server_version
     }
 
+    /// Returns the process id that was announced with the cancel key. A pooler announces another one than that of the
+    /// process that serves.
+    pub fn process_id(&self) -> i32 {
+        self.conversation.facts().process_id
+    }
+
     /// Sets the time limit for all further queries together. The default is the connect timeout.
     pub fn limit(&mut self, time: Duration) {
         self.conversation.limit(time);
@@ -187,6 +193,16 @@ impl QueryConnection<'_> {
     ) -> Result<Vec<Row>, LoginError> {
         self.conversation
             .query_with(question, types, values)
+            .map_err(|failure| failure.error)
+    }
+
+    /// Has the server parse a single statement, which it does not execute. `types` are as in [`Self::query_with`].
+    ///
+    /// # Errors
+    /// As [`Self::query_with`]; also if the statement names something that does not exist.
+    pub fn parse(&mut self, sql: &str, types: &[u32]) -> Result<(), LoginError> {
+        self.conversation
+            .parse(sql, types)
             .map_err(|failure| failure.error)
     }
 }

@@ -24,6 +24,7 @@ mod plans;
 mod probe;
 mod probe_connection;
 mod secrets;
+mod starting_point;
 
 pub use evidence::evidence;
 pub use example_sets::example_sets;
@@ -35,3 +36,4 @@ pub use observation_log::{LatestActivity, RunTime};
 pub use plans::{PLANS_MAX, PLANS_TIME, PlanResults, plans};
 pub use probe::locks::WEAK_MODES;
 pub use secrets::may_be_secret;
+pub use starting_point::{SnapshotHold, database_state, starting_point};

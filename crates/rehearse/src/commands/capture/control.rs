@@ -5,17 +5,18 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use capture_proxy::{RecordingControl, StatusReader};
+use capture_proxy::StatusReader;
 use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
+use super::starting_point::RecordingSwitch;
 use http_server as http;
 use http_server::{HttpServer, ListenerOptions, Method, Reply, Request, Site, StatusCode, header};
 use study::Failure;
 
 /// Starts or stops a recording.
-type Action = fn(&RecordingControl) -> Result<String, String>;
+type Action = fn(&RecordingSwitch) -> Result<String, String>;
 
 /// Listener that answers until it is dropped.
 pub struct ControlServer(HttpServer);
@@ -28,7 +29,7 @@ impl ControlServer {
     pub fn start(
         (wanted, options): (SocketAddr, ListenerOptions),
         token: ControlToken,
-        control: RecordingControl,
+        control: RecordingSwitch,
         watch: StatusReader,
     ) -> Result<Self, Failure> {
         let site = ControlSite {
@@ -55,7 +56,7 @@ impl ControlServer {
 /// Status of a proxy, and control of its recordings.
 struct ControlSite {
     token: ControlToken,
-    control: RecordingControl,
+    control: RecordingSwitch,
     watch: StatusReader,
 }
 
@@ -65,10 +66,8 @@ impl Site for ControlSite {
             (&Method::GET | &Method::HEAD, "/") => {
                 json_reply(StatusCode::OK, to_document(&self.watch.status()))
             }
-            (&Method::POST, "/start") => {
-                self.run_action(request, RecordingControl::start_recording)
-            }
-            (&Method::POST, "/stop") => self.run_action(request, RecordingControl::stop_recording),
+            (&Method::POST, "/start") => self.run_action(request, RecordingSwitch::start_recording),
+            (&Method::POST, "/stop") => self.run_action(request, RecordingSwitch::stop_recording),
             _ => self.refuse(
                 StatusCode::NOT_FOUND,
                 "there are GET /, POST /start and POST /stop",

@@ -13,9 +13,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use report::{CaptureReport, conversation_text, pcap_text, to_json};
 use transform::Slicer;
-use workload::{CapturedServer, Provenance, SliceAccount, SliceNote};
+use workload::{CapturedServer, Provenance, SliceAccount, SliceNote, StartingPoint};
 
 use super::check_workload_name;
+use super::starting_point::StartingPointTaker;
 use crate::exit_status::ExitStatus;
 use crate::options::pcap::CapturePcap;
 use crate::terminal;
@@ -36,7 +37,13 @@ pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
     let size = |file: &PathBuf| std::fs::metadata(file).ok().map(|found| found.len());
     let total: Option<u64> = options.files.iter().map(size).sum();
     let bar = bar();
-    let captured = capture(options, streams > 0, &interrupt, |sink| {
+    let given = options.starting_point.starting_point.as_deref();
+    let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
+    if streams > 0 || given.is_some() {
+        starting_point.take();
+    }
+    let start = (streams > 0, starting_point.taken());
+    let captured = capture(options, start, &interrupt, |sink| {
         if streams > 0 {
             bar.suspend(|| {
                 terminal::note("reading standard input; Ctrl-C ends the capture in order");
@@ -83,7 +90,7 @@ fn tell(bar: &ProgressBar, progress: Progress) {
 
 fn capture(
     options: &CapturePcap,
-    has_stream: bool,
+    (has_stream, starting_point): (bool, Option<StartingPoint>),
     interrupt: &Interrupt,
     read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
 ) -> Result<CaptureReport<PcapReport>, Failure> {
@@ -101,7 +108,10 @@ fn capture(
         }
         Some(output) => {
             check_workload_name(output)?;
-            let output_writer = WorkloadOutput::create(output, has_stream, &recipients)?;
+            let mut output_writer = WorkloadOutput::create(output, has_stream, &recipients)?;
+            if let Some(point) = starting_point {
+                output_writer.writer.note_starting_point(point)?;
+            }
             let partial = archive::partial_path(output);
             if has_stream {
                 interrupt.set_partial(partial.clone());
@@ -192,6 +202,7 @@ fn provenance(
                 ..CapturedServer::default()
             })
             .collect(),
+        ..Provenance::default()
     }
 }
 

@@ -25,6 +25,7 @@ use workload::{
 use super::check_workload_name;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
+use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
 use crate::terminal;
@@ -66,7 +67,20 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         .iter()
         .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
     let source = upstream.address();
-    let proxy = start(options, upstream, protection)?;
+    let starting_point = Arc::new(StartingPointTaker::new(
+        options.starting_point.starting_point.as_deref(),
+        options.export.export_snapshot,
+        Some(&options.output),
+    )?);
+    if !options.paused {
+        // Before the first client can connect, so that everything captured comes later.
+        starting_point.take();
+    }
+    let proxy = start(options, upstream, protection, starting_point.clone())?;
+    let switch = RecordingSwitch {
+        control: proxy.control(),
+        starting_point,
+    };
     let control = match options.admin_listen {
         Some(address) => {
             // Recording has not started yet, so that an error leaves nothing to undo.
@@ -75,7 +89,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             let server = ControlServer::start(
                 (address, options.hosts.listener_options(terminal::complain)),
                 token,
-                proxy.control(),
+                switch.clone(),
                 proxy.status_reader(),
             )?;
             Some((server, file))
@@ -107,7 +121,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         std::thread::sleep(LOOK_EVERY);
         narrator.tell(proxy.take_events());
         if toggled.swap(false, Ordering::Relaxed) {
-            toggle(&proxy);
+            toggle(&proxy, switch.clone());
         }
     }
     drop(control);
@@ -156,6 +170,7 @@ fn start(
     options: &CaptureProxy,
     upstream: Target,
     protection: RecordingProtection,
+    starting_point: Arc<StartingPointTaker>,
 ) -> Result<Proxy, Failure> {
     let listen = options
         .listen
@@ -184,7 +199,7 @@ fn start(
             conversation: DecoderOptions { digest },
             options: shaping,
         },
-        open_recordings(options.output.clone(), protection),
+        open_recordings(options.output.clone(), protection, starting_point),
     )
     .map_err(failure)
 }
@@ -264,13 +279,13 @@ fn exit_status(status: &ProxyStatus) -> ExitStatus {
 }
 
 /// Starts or stops recording on a separate thread, since a disk may be slow.
-fn toggle(proxy: &Proxy) {
-    let (control, watch) = (proxy.control(), proxy.status_reader());
+fn toggle(proxy: &Proxy, switch: RecordingSwitch) {
+    let watch = proxy.status_reader();
     std::thread::spawn(move || {
         let recording = watch.status().capture.recording.is_some();
         let result = match recording {
-            true => control.stop_recording(),
-            false => control.start_recording(),
+            true => switch.stop_recording(),
+            false => switch.start_recording(),
         };
         if let Err(error) = result {
             terminal::note(&error);
@@ -353,7 +368,11 @@ struct RecordingProtection {
 
 /// Opens NAME.workload, then NAME-2.workload and so on. Existing names are skipped, since
 /// clients must not wait for the user.
-fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenRecording {
+fn open_recordings(
+    output: PathBuf,
+    protection: RecordingProtection,
+    starting_point: Arc<StartingPointTaker>,
+) -> OpenRecording {
     let mut passed_over = 0;
     Box::new(move |number, servers| {
         let is_taken = |path: &Path| path.exists() || partial(path).exists();
@@ -376,6 +395,9 @@ fn open_recordings(output: PathBuf, protection: RecordingProtection) -> OpenReco
         writer
             .note_servers(servers.to_vec())
             .map_err(SinkError::new)?;
+        if let Some(point) = starting_point.taken() {
+            writer.note_starting_point(point).map_err(SinkError::new)?;
+        }
         let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
         Ok(Box::new(WorkloadRecording { path, sink }))
     })

@@ -81,6 +81,14 @@ impl StartUp<'_> {
         self.read_rows()
     }
 
+    /// Has a single statement parsed.
+    pub(super) fn parse(&mut self, sql: &str, types: &[u32]) -> Result<(), Failure> {
+        let encoded = parse::encode(b"", sql.as_bytes(), types.iter().copied(), &mut self.out);
+        encoded.map_err(encoding_error)?;
+        Sync.encode(&mut self.out);
+        self.read_rows().map(drop)
+    }
+
     /// Sends the encoded messages, and reads up to ReadyForQuery, even after an error.
     fn read_rows(&mut self) -> Result<Vec<Row>, Failure> {
         let mut refused = None;
