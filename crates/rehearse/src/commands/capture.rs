@@ -92,7 +92,7 @@ fn capture(
     }
     let given = options.starting_point.starting_point.as_deref();
     let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
-    if follow.is_some() || given.is_some() {
+    if given.is_some() {
         starting_point.take();
     }
     // A log that is followed ends in order where the user stops it.

@@ -39,7 +39,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
     let bar = bar();
     let given = options.starting_point.starting_point.as_deref();
     let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
-    if streams > 0 || given.is_some() {
+    if given.is_some() {
         starting_point.take();
     }
     let start = (streams > 0, starting_point.taken());
