@@ -205,7 +205,7 @@ impl FindingsProver<'_> {
     fn obstacle(&self, left: u32) -> Option<String> {
         if left == 0 {
             return Some(match self.request.max_findings {
-                0 => "no finding was to be proved; --max-findings N proves N".to_owned(),
+                0 => "--max-findings was 0; --max-findings N proves N findings".to_owned(),
                 1 => "one finding was proved before it; --max-findings N proves more".to_owned(),
                 most => {
                     format!("{most} findings were proved before it; --max-findings N proves more")

@@ -90,7 +90,8 @@ pub struct SafetyArgs {
     /// Allow a replay on the server that the workload was captured on; repeat its address here.
     #[arg(long, value_name = "HOST:PORT")]
     pub allow_captured_server: Option<String>,
-    /// Plan the replay, test the logins, report what would be sent, and send nothing.
+    /// Plan the replay, test the logins, have the target parse the statements, report what would be sent,
+    /// and execute nothing.
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -103,7 +103,9 @@ fn account_lines(measured: &MeasuredAccount, verbose: bool, width: usize) -> Vec
     }
     if measured.unmeasured_share >= 0.1 {
         let unmeasured = percent(measured.unmeasured_share, 1.0);
-        waits.push(format!("{unmeasured} not measured by this"));
+        waits.push(format!(
+            "{unmeasured} outside of the server's execution: network, waits, a busy machine"
+        ));
     }
     if !waits.is_empty() {
         let line = format!("of its time in the traffic {}", waits.join(", "));

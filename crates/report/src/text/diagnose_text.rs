@@ -1,5 +1,7 @@
 //! Text on a diagnosis, on one screen or in full.
 
+use std::collections::BTreeMap;
+
 use compare::proof::Verdict;
 use diagnose::{
     CauseStatus, Change, Finding, Form, Outcome, RuleResult, Severity, StatementAccount, Subject,
@@ -64,7 +66,7 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
             count(notes as u64)
         ));
     }
-    lines.extend(proof_lines(&report.proofs, verbose, *style));
+    lines.extend(proof_lines(&report.proofs, *style));
     lines.extend(measured_lines(&report.diagnosis.accounts, verbose, width));
     if verbose {
         lines.extend(account_lines(&report.diagnosis.accounts, width));
@@ -86,7 +88,10 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
         (None, _) => "what it can win is not known".to_owned(),
         (Some(share), CauseStatus::Hypothesis) => format!("at most {} to win", percent(share, 1.0)),
         (Some(share), CauseStatus::Confirmed) => {
-            format!("confirmed by experiment, wins {}", percent(share, 1.0))
+            format!(
+                "confirmed by experiment, wins up to {} of the time",
+                percent(share, 1.0)
+            )
         }
     };
     let title = one_line(&one.title, 400);
@@ -157,7 +162,14 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
         lines.extend(wrapped(&facts.join("; "), "  ", "    ", width));
         if let Some(change) = one.changes.first() {
             // It is never cut: half a change cannot be copied.
-            let line = format!("try: {}", suggestion(change));
+            let is_useless = (change.trial.as_ref())
+                .is_some_and(|trial| trial.outcome == TrialOutcome::NoEffect);
+            let verb = if is_useless {
+                "tried, no effect"
+            } else {
+                "try"
+            };
+            let line = format!("{verb}: {}", suggestion(change));
             lines.extend(wrapped(&line, "  ", "    ", width));
             let trial = change.trial.iter();
             lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
@@ -170,6 +182,10 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
                 lines.extend(wrapped(&line, "  ", "    ", width));
                 lines.extend(trial_lines(trial, width));
             }
+        }
+        let has_risk = !one.risk.is_empty() && !one.risk.starts_with("none");
+        if has_risk && one.severity != Severity::Note {
+            lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
         }
     }
     lines
@@ -225,9 +241,9 @@ fn account_lines(accounts: &[StatementAccount], width: usize) -> Vec<String> {
 }
 
 /// Lists measured gains, and findings that were not measured.
-fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<String> {
+fn proof_lines(proofs: &[FindingProof], style: TextStyle) -> Vec<String> {
     let width = style.columns();
-    let believed: Vec<_> = proofs.iter().filter(|one| one.verdict.is_none()).collect();
+    let unproved: Vec<_> = proofs.iter().filter(|one| one.verdict.is_none()).collect();
     let measured: Vec<_> = proofs
         .iter()
         .filter_map(|one| Some((one, one.verdict?)))
@@ -246,7 +262,7 @@ fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<
             Verdict::NotProven => Tone::Care,
         };
         let most = one.max_gain.map_or_else(String::new, |share| {
-            format!(" (believed: at most {} to win)", percent(share, 1.0))
+            format!(" (expected: at most {})", percent(share, 1.0))
         });
         let first = format!("{}  {}{most}  [{}]", verdict.name(), one.title, one.rule);
         lines.extend(
@@ -288,18 +304,28 @@ fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<
             lines.push(format!("    {proof}"));
         }
     }
-    if !believed.is_empty() {
+    lines.extend(unproved_lines(&unproved, width));
+    lines
+}
+
+/// Lists the findings that were not proved, by the reason.
+fn unproved_lines(unproved: &[&FindingProof], width: usize) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in unproved {
+        let reason = one.not_measured_reason.as_deref().unwrap_or_default();
+        let titles = by_reason.entry(reason).or_default();
+        if !titles.contains(&one.title.as_str()) {
+            titles.push(&one.title);
+        }
+    }
+    let mut lines = Vec::new();
+    if !by_reason.is_empty() {
         lines.push(String::new());
-        lines.push("Believed, and not measured".to_owned());
+        lines.push("Not proved with the whole traffic".to_owned());
     }
-    let shown = if verbose { believed.len() } else { SHOWN_MAX };
-    for one in believed.iter().take(shown) {
-        let because = one.not_measured_reason.as_deref().unwrap_or_default();
-        let line = format!("{}: {because}  [{}]", one.title, one.rule);
+    for (reason, titles) in by_reason {
+        let line = format!("{reason}: {}", titles.join("; "));
         lines.extend(wrapped(&line, "  ", "    ", width));
-    }
-    if believed.len() > shown {
-        lines.push(format!("  and {} more", believed.len() - shown));
     }
     lines
 }

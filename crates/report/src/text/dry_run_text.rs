@@ -11,7 +11,7 @@ use crate::view::dry_run::DryRun;
 /// Renders the dry run, ending with a line feed.
 pub fn render_text(view: &DryRun, style: &TextStyle) -> String {
     let heading = format!(
-        "Dry run of {} against {}, PostgreSQL {}: the logins work, nothing was sent.",
+        "Dry run of {} against {}, PostgreSQL {}: the logins work, nothing was executed.",
         one_line(&view.workload, 60),
         one_line(&view.target, 60),
         view.server_version

@@ -30,7 +30,7 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> (Vec<Intervention>, 
         };
         all.push(Intervention {
             cause: format!(
-                "random_page_cost is {cost}, so that the planner takes reads in any order for expensive and avoids an index that is faster"
+                "random_page_cost is {cost}, which makes index scans look more expensive than they are: the planner avoids an index that is faster"
             ),
             change: Change::setting("costs of cached data or of flash storage", "random_page_cost", "1.1"),
             action: Action::OnPlan,
@@ -42,7 +42,7 @@ pub(super) fn propose(statement: &MeasuredStatement<'_>) -> (Vec<Intervention>, 
     if blocks < CACHE_BLOCKS {
         worsened.push(Intervention {
             cause: format!(
-                "effective_cache_size is {:.0} MB, so that the planner takes the cache for smaller than it is and avoids an index that is \
+                "effective_cache_size is {:.0} MB, less than the cache: the planner expects reads from disk, and avoids an index that is \
                  faster",
                 blocks * 8.0 / 1_024.0
             ),
