@@ -105,88 +105,101 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
     if one.subject.kind == SubjectKind::Statement {
         lines.push(statement_line(&one.subject, width));
     }
-    if verbose {
-        if let Some(cost) = one.cost {
-            let cpu = cost.cpu_share.map_or_else(String::new, |share| {
-                format!(", {} of processor time", percent(share, 1.0))
-            });
-            lines.push(format!(
-                "  costs {} ({}){cpu}",
-                duration(cost.ns / 1e3),
-                percent(cost.share, 1.0)
-            ));
-        }
-        for fact in &one.evidence {
-            let what = format!(
-                "{}: {} (from {})",
-                fact.what,
-                quantity(fact.number, fact.unit),
-                fact.source
-            );
-            lines.extend(wrapped(&what, "  - ", "    ", width));
-            if let Some(check) = &fact.check {
-                lines.extend(wrapped(
-                    &format!("check: {check}"),
-                    "      ",
-                    "      ",
-                    width,
-                ));
-            }
-        }
-        for change in &one.changes {
+    lines.extend(match verbose {
+        true => full_lines(one, width),
+        false => brief_lines(one, width),
+    });
+    lines
+}
+
+/// Describes a finding with its cost, all facts with their sources, and all changes.
+fn full_lines(one: &Finding, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(cost) = one.cost {
+        let cpu = cost.cpu_share.map_or_else(String::new, |share| {
+            format!(", {} of processor time", percent(share, 1.0))
+        });
+        lines.push(format!(
+            "  costs {} ({}){cpu}",
+            duration(cost.ns / 1e3),
+            percent(cost.share, 1.0)
+        ));
+    }
+    for fact in &one.evidence {
+        let what = format!(
+            "{}: {} (from {})",
+            fact.what,
+            quantity(fact.number, fact.unit),
+            fact.source
+        );
+        lines.extend(wrapped(&what, "  - ", "    ", width));
+        if let Some(check) = &fact.check {
             lines.extend(wrapped(
-                &format!("try: {}", change.words),
-                "  ",
-                "    ",
+                &format!("check: {check}"),
+                "      ",
+                "      ",
                 width,
             ));
-            let text = change.form.text().unwrap_or_default();
-            lines.extend(text.lines().map(|line| format!("      {line}")));
-            let option = change.option();
-            lines.extend(option.map(|option| format!("      rehearse prove … {option}")));
-            let trial = change.trial.iter();
-            lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
         }
-        lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
-    } else {
-        let first = one.changes.first().and_then(|change| change.trial.as_ref());
-        let is_measured = first.is_some_and(|trial| trial.total().is_some());
-        let facts: Vec<String> = one
-            .evidence
-            .iter()
-            // The line of the measurement says these.
-            .filter(|fact| !(is_measured && fact.what.ends_with(" the change")))
-            .take(FACTS_MAX)
-            .map(|fact| format!("{}: {}", fact.what, quantity(fact.number, fact.unit)))
-            .collect();
-        lines.extend(wrapped(&facts.join("; "), "  ", "    ", width));
-        if let Some(change) = one.changes.first() {
-            // It is never cut: half a change cannot be copied.
-            let is_useless = (change.trial.as_ref())
-                .is_some_and(|trial| trial.outcome == TrialOutcome::NoEffect);
-            let verb = if is_useless {
-                "tried, no effect"
-            } else {
-                "try"
-            };
-            let line = format!("{verb}: {}", suggestion(change));
+    }
+    for change in &one.changes {
+        lines.extend(wrapped(
+            &format!("try: {}", change.words),
+            "  ",
+            "    ",
+            width,
+        ));
+        let text = change.form.text().unwrap_or_default();
+        lines.extend(text.lines().map(|line| format!("      {line}")));
+        let option = change.option();
+        lines.extend(option.map(|option| format!("      rehearse prove … {option}")));
+        let trial = change.trial.iter();
+        lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
+    }
+    lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
+    lines
+}
+
+/// Describes a finding with its first facts, and the changes to make.
+fn brief_lines(one: &Finding, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let first = one.changes.first().and_then(|change| change.trial.as_ref());
+    let is_measured = first.is_some_and(|trial| trial.total().is_some());
+    let facts: Vec<String> = one
+        .evidence
+        .iter()
+        // The line of the measurement says these.
+        .filter(|fact| !(is_measured && fact.what.ends_with(" the change")))
+        .take(FACTS_MAX)
+        .map(|fact| format!("{}: {}", fact.what, quantity(fact.number, fact.unit)))
+        .collect();
+    lines.extend(wrapped(&facts.join("; "), "  ", "    ", width));
+    if let Some(change) = one.changes.first() {
+        // It is never cut: half a change cannot be copied.
+        let is_useless =
+            (change.trial.as_ref()).is_some_and(|trial| trial.outcome == TrialOutcome::NoEffect);
+        let verb = if is_useless {
+            "tried, no effect"
+        } else {
+            "try"
+        };
+        let line = format!("{verb}: {}", suggestion(change));
+        lines.extend(wrapped(&line, "  ", "    ", width));
+        let trial = change.trial.iter();
+        lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
+    }
+    for change in one.changes.iter().skip(1) {
+        let removing = change.trial.as_ref();
+        let removing = removing.filter(|trial| trial.outcome == TrialOutcome::RemovesCause);
+        if let Some(trial) = removing {
+            let line = format!("or: {}", suggestion(change));
             lines.extend(wrapped(&line, "  ", "    ", width));
-            let trial = change.trial.iter();
-            lines.extend(trial.flat_map(|trial| trial_lines(trial, width)));
+            lines.extend(trial_lines(trial, width));
         }
-        for change in one.changes.iter().skip(1) {
-            let removing = change.trial.as_ref();
-            let removing = removing.filter(|trial| trial.outcome == TrialOutcome::RemovesCause);
-            if let Some(trial) = removing {
-                let line = format!("or: {}", suggestion(change));
-                lines.extend(wrapped(&line, "  ", "    ", width));
-                lines.extend(trial_lines(trial, width));
-            }
-        }
-        let has_risk = !one.risk.is_empty() && !one.risk.starts_with("none");
-        if has_risk && one.severity != Severity::Note {
-            lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
-        }
+    }
+    let has_risk = !one.risk.is_empty() && !one.risk.starts_with("none");
+    if has_risk && one.severity != Severity::Note {
+        lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
     }
     lines
 }
