@@ -164,6 +164,10 @@ pub fn check(
             Err(NoConnection::Unreachable) => break,
         }
     }
+    if accepted.is_empty() && result.findings.is_empty() {
+        // It does not answer, which the replay reports itself.
+        return Ok(result);
+    }
     names.finish(&mut result);
     data::check(&context, &dialer, &accepted, &mut result);
     result

@@ -50,7 +50,7 @@ impl LoginUse {
         Ok(uses)
     }
 
-    /// Tries the login. Adds a finding if it fails.
+    /// Tries the login. Adds a finding if it is refused.
     pub(super) fn connect<'d>(
         &self,
         context: &Context<'_>,
@@ -62,6 +62,10 @@ impl LoginUse {
             Ok(questions) => return Ok(questions),
             Err(error) => error,
         };
+        // A server that does not answer is reported by the replay. With 08P01 a pooler refuses a parameter.
+        if error.sqlstate.starts_with(b"08") && error.sqlstate != *b"08P01" {
+            return Err(NoConnection::Unreachable);
+        }
         let Login { user, database, .. } = &self.login;
         let message = format!(
             "the target refuses {user} at database {database} ({} sessions): {error}",
@@ -69,10 +73,7 @@ impl LoginUse {
         );
         let remedy = remedy(context, self, &error);
         result.add(Severity::Fails, self.statements, message, remedy);
-        Err(match error.sqlstate.starts_with(b"08") {
-            true => NoConnection::Unreachable,
-            false => NoConnection::Refused,
-        })
+        Err(NoConnection::Refused)
     }
 }
 
