@@ -2,5 +2,6 @@
 //!
 //! No crate uses this one.
 
+pub mod dist;
 pub mod tasks;
 pub mod tidy;

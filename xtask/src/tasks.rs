@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::dist::dist;
+
 /// A command, with its line of `cargo xtask --help`.
 #[derive(Debug)]
 pub struct Task {
@@ -15,7 +17,7 @@ pub struct Task {
 }
 
 /// All commands.
-pub const TASKS: [Task; 6] = [
+pub const TASKS: [Task; 7] = [
     Task {
         name: "check",
         help: "Check format, lints, links in doc comments, and the rules of the sources",
@@ -40,6 +42,11 @@ pub const TASKS: [Task; 6] = [
         name: "docs",
         help: "Build the guides (mdBook, if installed) and the documentation of the crates",
         duration: "1 min",
+    },
+    Task {
+        name: "dist",
+        help: "Build an archive, a Debian package and their checksums in target/dist",
+        duration: "5 min",
     },
     Task {
         name: "tidy",
@@ -68,6 +75,9 @@ pub fn run(root: &Path, name: &str, arguments: &[String]) -> Option<bool> {
         "test-full" => execute(cargo_test(root, arguments).env("REHEARSE_TEST_FULL", "1")),
         "bench" => bench(root, arguments),
         "docs" => docs(root),
+        "dist" => dist(root, arguments)
+            .inspect_err(|why| eprintln!("{why}"))
+            .is_ok(),
         _ => return None,
     };
     Some(succeeded)
