@@ -228,7 +228,8 @@ fn throttled_trial_of_a_sweep_is_repeated() {
         "-o",
         &output,
     ];
-    let (told, view) = throttled_at(&arguments, |line| line.contains("Trial 1 "));
+    // The first trial begins after the checks.
+    let (told, view) = throttled_at(&arguments, |line| line.contains("Checks of the target"));
     assert!(told.contains("Repeating it"), "{told}");
     assert_repeated(&view["trials"][0]["numbers"]["stalls"], &told);
 }
