@@ -19,6 +19,25 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// Captures the log of [`write_log`].
+const CAPTURE: [&str; 7] = [
+    "capture",
+    "log",
+    "a.log",
+    "--prefix",
+    "%m [%p] %c %l %e %q%r ",
+    "-o",
+    "a.workload",
+];
+
+/// Writes a log of one statement.
+fn write_log(directory: &Path, statement: &str) {
+    let line = format!(
+        "2026-03-01 09:30:05.250 UTC [100] a.64 1 00000 ::1(5000) LOG:  duration: 0.5 ms  statement: {statement}\n"
+    );
+    std::fs::write(directory.join("a.log"), line).unwrap();
+}
+
 #[test]
 fn capture_log_takes_a_starting_point_that_a_role_without_rights_noted() {
     let (_server, endpoint) = server().password("point").start();
@@ -61,21 +80,10 @@ fn capture_log_takes_a_starting_point_that_a_role_without_rights_noted() {
     assert_eq!(sequences[0]["last_value"], 41, "{sequences}");
     assert_eq!(point["databases"][0]["small_tables"][0]["rows"], 1);
 
-    let line = "2026-03-01 09:30:05.250 UTC [100] a.64 1 00000 ::1(5000) LOG:  duration: 0.5 ms  statement: SELECT 1\n";
-    std::fs::write(directory.path().join("a.log"), line).unwrap();
-    let prefix = "%m [%p] %c %l %e %q%r ";
-    let log = [
-        "capture",
-        "log",
-        "a.log",
-        "--prefix",
-        prefix,
-        "-o",
-        "a.workload",
-    ];
+    write_log(directory.path(), "SELECT 1");
     let output = rehearse(
         directory.path(),
-        &[&log[..], &["--starting-point", "start.json"]].concat(),
+        &[&CAPTURE[..], &["--starting-point", "start.json"]].concat(),
     );
     assert!(output.status.success(), "{}", said(&output));
     let reader = WorkloadReader::open(&directory.path().join("a.workload")).unwrap();
@@ -159,19 +167,8 @@ fn starting_point_of_a_file_that_is_none_is_refused() {
 fn replay_runs_the_restore_command_first_and_sends_nothing_if_it_fails() {
     let (_server, endpoint) = server().password("point").start();
     let directory = tempfile::tempdir().unwrap();
-    let line = "2026-03-01 09:30:05.250 UTC [100] a.64 1 00000 ::1(5000) LOG:  duration: 0.5 ms  statement: CREATE TABLE made ()\n";
-    std::fs::write(directory.path().join("a.log"), line).unwrap();
-    let prefix = "%m [%p] %c %l %e %q%r ";
-    let log = [
-        "capture",
-        "log",
-        "a.log",
-        "--prefix",
-        prefix,
-        "-o",
-        "a.workload",
-    ];
-    assert!(rehearse(directory.path(), &log).status.success());
+    write_log(directory.path(), "CREATE TABLE made ()");
+    assert!(rehearse(directory.path(), &CAPTURE).status.success());
     let target = endpoint.url("postgres");
     let replay = |command: &str, run: &str| {
         let arguments = ["replay", "a.workload", "--target", &target, "-o", run];
