@@ -110,7 +110,7 @@ fn read_only_by(sql: &str, sets_by_parameter: bool, rules: LexicalRules) -> Read
     };
     match &statements[..] {
         [only] if opens(only) => ReadOnlyTreatment::Rewritten(make_read_only(only).into()),
-        // A prepared transaction outlives the replay: it keeps its locks, and holds back VACUUM.
+        // A prepared transaction stays after the replay: it keeps its locks, and its rows from VACUUM.
         [only] if prepares_transaction(only) => ReadOnlyTreatment::Rewritten("ROLLBACK".into()),
         // The server refuses several in one text.
         _ => ReadOnlyTreatment::Unchanged,
