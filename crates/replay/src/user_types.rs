@@ -10,13 +10,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use connect::Target;
-use workload::{ArchiveError, WorkloadReader};
+use workload::{ArchiveError, FIRST_USER_OID, WorkloadReader};
 
 use crate::connect::Dialer;
 use crate::login::{Login, LoginMap, is_from_wire};
-
-/// First OID of user-defined objects (`FirstNormalObjectId`).
-const FIRST_USER_OID: u32 = 16_384;
 
 const TYPES_SQL: &str = "SELECT oid FROM pg_catalog.pg_type WHERE oid >= 16384";
 

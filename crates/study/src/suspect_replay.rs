@@ -23,7 +23,7 @@ use crate::target_snapshot::ObservationPlan;
 const BUDGET_SHARE: f64 = 0.25;
 
 /// Confirms that suspected statements may be cleared: the workload is replayed without each, and what other statements clearly gain
-/// is added to its own time. It needs the replay that was diagnosed. Where there is none, or it took too long to be repeated,
+/// is added to its own time. It needs the replay that was diagnosed. If there is none, or it took too long to be repeated,
 /// suspects are judged by their own time, and list the reason.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ pub struct SuspectShare {
     pub ns: Option<f64>,
     /// Share from 0 to 1.
     pub share: f64,
-    /// Whether it counts for the maximum gain. Times of clients include the way to them, and do not count where the server's are known.
+    /// Whether it counts for the maximum gain. Times of clients include the way to them, and do not count if the server's are known.
     pub counts: bool,
     /// Origin of the numbers.
     pub source: &'static str,

@@ -1,5 +1,8 @@
 //! Names and binary forms of built-in types (`pg_type.dat`, and the `send` function of each type).
 
+/// First OID of user-defined objects (`FirstNormalObjectId` in `transam.h`).
+pub const FIRST_USER_OID: u32 = 16_384;
+
 /// Returns the name of a built-in type by its OID; `None` for types that are not listed here.
 pub fn type_name(oid: u32) -> Option<&'static str> {
     Some(match oid {

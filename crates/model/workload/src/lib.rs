@@ -43,7 +43,7 @@ pub use archive::{
     ArchiveError, Identity, KeyError, Keyring, Recipient, UnfinishedDirectory, key_file,
     parse_identities, parse_recipients,
 };
-pub use builtin_types::{binary_value_text, hex_digits, type_name};
+pub use builtin_types::{FIRST_USER_OID, binary_value_text, hex_digits, type_name};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{CapturedServer, FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosting_is_told_by_roles_functions_and_the_archive_command() {
+    fn hosting_is_inferred_from_roles_functions_and_the_archive_command() {
         assert_eq!(hosting(false, "", "cp %p /wal/%f"), Hosting::SelfManaged);
         assert_eq!(hosting(true, "rds_superuser", ""), Hosting::Aurora);
         assert_eq!(hosting(false, "rds_superuser", ""), Hosting::Rds);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn archiving_is_told_by_mode_and_command() {
+    fn archiving_is_inferred_from_mode_and_command() {
         let command = "pgbackrest --stanza=main archive-push %p";
         assert_eq!(archiving("on", command), Archiving::PgBackRest);
         assert_eq!(archiving("off", command), Archiving::Off);

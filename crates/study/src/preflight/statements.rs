@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use connect::login::{Login, LoginError, QueryConnection, Value};
 use sql::{Fingerprint, StatementClass};
-use workload::{ArchiveError, EventKind, Sqlstate};
+use workload::{ArchiveError, EventKind, FIRST_USER_OID, Sqlstate};
 
 use super::{Context, Preflight, Severity};
 
@@ -138,8 +138,6 @@ fn creates_relations(class: StatementClass, lower: &str) -> bool {
 
 /// Returns the types that the client declared, without those that the target may number otherwise.
 fn parameter_types(details: Option<&workload::WireDetails>) -> Vec<u32> {
-    /// First OID of user-defined objects (`FirstNormalObjectId`).
-    const FIRST_USER_OID: u32 = 16_384;
     let types = details.map_or_else(Vec::new, |known| known.parameter_types.clone());
     let known = |oid: u32| if oid < FIRST_USER_OID { oid } else { 0 };
     types.into_iter().map(known).collect()

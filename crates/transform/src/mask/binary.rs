@@ -10,13 +10,11 @@ use super::calendar::{mask_days, mask_time, mask_timestamp};
 use super::codes::{mask_bits, mask_bytes, mask_hex, mask_ip, mask_uuid_bytes};
 use super::key::MaskKey;
 use super::outcome::MaskOutcome;
-use workload::KeepReason;
+use workload::{FIRST_USER_OID, KeepReason};
 
 /// PostgreSQL's epoch, 2000-01-01, in days since 1970-01-01.
 const EPOCH_DAYS: i64 = 10_957;
 const DAY_US: i64 = 86_400_000_000;
-/// First OID of user-defined types.
-const FIRST_USER_OID: u32 = 16_384;
 
 impl Mask {
     /// Masks a value in binary form; `oid` is its type, 0 if unknown.

@@ -6,15 +6,13 @@ use protocol::DecodeError;
 use protocol::backend::FunctionCallResponse;
 use protocol::frontend::FunctionCall;
 use workload::{
-    Boundary, FirstRows, LO_CREAT, LO_CREATE, LargeObjectFunction, Parameter, Unreplayable,
+    Boundary, FIRST_USER_OID, FirstRows, LO_CREAT, LO_CREATE, LargeObjectFunction, Parameter,
+    Unreplayable,
 };
 
 use super::connection::Connection;
 use super::named_objects::KeptRows;
 use super::pending_requests::{PendingEvent, Request, Step};
-
-/// First OID of user-defined objects (`FirstNormalObjectId`).
-pub(super) const FIRST_USER_OID: u32 = 16_384;
 
 impl Connection {
     /// Handles FunctionCall.
