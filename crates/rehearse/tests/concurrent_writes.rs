@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use run::{Outcome, RunInfo, RunReader};
@@ -36,7 +37,8 @@ const STATE: &str = "SELECT string_agg(concat_ws('/', customer, items, amount), 
 
 /// Replays onto the target. Returns the run.
 fn replay(workload: &Path, target: &Endpoint, options: &[&str]) -> RunReader {
-    let run = workload.with_extension(format!("{}.run", options.join("").replace('-', "")));
+    let name = options.join("").replace(['-', '/'], "");
+    let run = workload.with_extension(format!("{name}.run"));
     let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
         .arg("replay")
         .arg(workload)
@@ -287,4 +289,85 @@ fn concurrent_writes_are_replayed_as_they_were() {
         let found: String = connect(&target).query_one(STATE, &[]).unwrap().get(0);
         assert_eq!(found, expected, "{options:?}");
     }
+}
+
+/// Two halves of work with a pause of four seconds between them. A transaction is open in the pause, and the second half
+/// uses what the first half and the transaction made.
+fn work_with_a_pause(proxy: &Endpoint) {
+    let orders = Mutex::default();
+    let half = || {
+        let tasks = AtomicI64::new(200);
+        std::thread::scope(|scope| {
+            for worker in 1..=4 {
+                let (tasks, orders) = (&tasks, &orders);
+                scope.spawn(move || work(proxy, worker, tasks, orders));
+            }
+        });
+    };
+    let mut keeper = client(proxy);
+    let own: i64 = keeper
+        .query_one(
+            "INSERT INTO orders (customer) VALUES (-1) RETURNING id",
+            &[],
+        )
+        .unwrap()
+        .get(0);
+    half();
+    let mut transaction = keeper.transaction().unwrap();
+    let insert = "INSERT INTO orders (customer) VALUES (-2) RETURNING id, ref::text AS ref";
+    let order = transaction.query_one(insert, &[]).unwrap();
+    let (id, token): (i64, String) = (order.get(0), order.get(1));
+    client(proxy).batch_execute(PAUSE).unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let item = "INSERT INTO items (order_id, no, product_id, pieces) VALUES ($1, 1, 1, 1)";
+    assert_eq!(transaction.execute(item, &[&id]).unwrap(), 1);
+    assert_eq!(transaction.execute(item, &[&own]).unwrap(), 1);
+    transaction.commit().unwrap();
+    orders.lock().unwrap().push_front((id, token));
+    half();
+}
+
+/// Marks the pause.
+const PAUSE: &str = "INSERT INTO accounts VALUES ('pause')";
+
+#[test]
+fn killed_replay_is_resumed_with_the_values_that_it_generated() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let (_source, source) = server().password("writes").tcp().start();
+    connect(&source).batch_execute(SCHEMA).unwrap();
+    capture(&source, &workload, work_with_a_pause);
+    let expected: String = connect(&source).query_one(STATE, &[]).unwrap().get(0);
+    let options = &["--order", "dependencies"][..];
+    let (_target, target) = server().password("writes").tcp().start();
+    connect(&target).batch_execute(SCHEMA).unwrap();
+    connect(&target).batch_execute(AHEAD).unwrap();
+    let killed = directory.path().join("killed.run");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("replay")
+        .arg(&workload)
+        .args(["--target", &target.url("postgres"), "--no-facts"])
+        .args(["--checkpoint", "50ms", "-o"])
+        .arg(&killed)
+        .args(options)
+        .spawn()
+        .unwrap();
+    let mut observer = connect(&target);
+    let is_paused = "SELECT FROM accounts WHERE name = 'pause'";
+    while observer.query(is_paused, &[]).unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Everything that is done reaches the disk.
+    std::thread::sleep(Duration::from_secs(2));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = killed.to_str().unwrap();
+    let resuming = [options, &["--resume", killed]].concat();
+    let run = replay(&workload, &target, &resuming);
+    assert!(run.info().options.contains_key("resumed"));
+    let differences = differences(&run);
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert_eq!(count(run.info(), "generated_unknown"), "0");
+    let found: String = observer.query_one(STATE, &[]).unwrap().get(0);
+    assert_eq!(found, expected);
 }

@@ -6,39 +6,37 @@
 //! one after the other would all connect together, and the target would refuse most of them.
 
 mod due_shift;
+mod job_builder;
 mod load;
+mod resumed_times;
+mod think_times;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clock::{Clock, Factor, Speed, duration_text};
-use run::SkipReason;
-use sql::{Fingerprint, UnrestrictedNames};
-use workload::{ArchiveError, Event, EventKind, WorkloadReader};
+use clock::{Clock, Speed, duration_text};
+use sql::UnrestrictedNames;
+use workload::{ArchiveError, EventKind, WorkloadReader};
 
-use crate::captured_deadlocks::replacement_of_victim;
-use crate::commit_order::CommitCounter;
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
-use crate::dependencies::DependencyTracker;
 use crate::encode::Encoder;
 use crate::epoll;
 use crate::event_stream::EventStream;
-use crate::generated::{
-    FollowedValues, KeyColumns, PlacesCache, Tracked, UsedValue, Value, ValueTracker,
-};
+use crate::generated::{FollowedValues, ReplayedValues};
 use crate::inbox::{Inbox, WorkerMessage};
-use crate::job::{Action, Job};
+use crate::job::Job;
 use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
-use crate::read_only_filter::ReadOnlyFilter;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
 use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use connect::Target;
 use due_shift::DueShift;
+use job_builder::JobBuilder;
+use resumed_times::ResumedTimes;
 
 /// Time by which a job is encoded before it is due.
 const AHEAD_NS: i64 = 1_000_000_000;
@@ -97,6 +95,8 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) order: Option<Arc<StatementOrder>>,
     /// Keys of the target, and origins of generated values, if these are followed.
     pub(crate) values: Option<&'a FollowedValues>,
+    /// Values that the target generated.
+    pub(crate) replayed_values: Arc<ReplayedValues>,
     /// Run to resume, and the clock that is paused while its events are skipped.
     pub(crate) resume_from: Option<(&'a PreviousRun, &'a PausedClock)>,
     pub(crate) stop: &'a AtomicBool,
@@ -139,10 +139,11 @@ impl Dispatcher<'_> {
         let rounds_wait = self.options.think_time.is_some() || self.options.speed == Speed::Max;
         let mut skip_completed =
             (self.resume_from).map(|(previous, _)| SkipCompleted::new(previous));
-        let mut clock_is_paused = self.resume_from.is_some();
+        let mut resumed_times = (self.resume_from)
+            .map(|(previous, clock)| ResumedTimes::new(previous, clock, self.start_ns));
         let (mut round, mut shift) = (0, DueShift::default());
         let mut limit = ReadAheadLimit::new();
-        let mut builder = self.job_builder()?;
+        let mut builder = JobBuilder::new(self)?;
         while let Some(step) = events.next()? {
             let event = step.event;
             let captured_due_ns = timeline.due_ns(event.due_us);
@@ -160,19 +161,14 @@ impl Dispatcher<'_> {
                 Some(skip) => skip.next_action(&event),
             };
             if matches!(action, ResumeAction::Skip) {
-                builder.skip(&event);
+                builder.skip(event, step.fingerprint);
                 if self.is_stopped() {
                     return Ok(self.flush_stopped(batches, builder.notes(), summary));
                 }
                 continue;
             }
-            if std::mem::take(&mut clock_is_paused)
-                && let Some((previous, clock)) = self.resume_from
-            {
-                // Time resumes at the end of the previous run, or when the first remaining event is due.
-                shift.not_before(captured_due_ns, previous.elapsed_ns());
-                due_ns = shift.shifted(captured_due_ns);
-                clock.resume_at(self.start_ns + due_ns - LEAD_NS);
+            if let Some(times) = &mut resumed_times {
+                due_ns = times.due_ns(&event, captured_due_ns, &mut shift);
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_room(due_ns, connects, &mut batches, &mut limit) {
@@ -210,29 +206,6 @@ impl Dispatcher<'_> {
         }
         summary.manifest_notes.extend(builder.notes());
         Ok(summary)
-    }
-
-    fn job_builder(&self) -> Result<JobBuilder<'_>, ArchiveError> {
-        Ok(JobBuilder {
-            read_only: (self.options.read_only.is_on())
-                .then(|| ReadOnlyFilter::new(self.unrestricted)),
-            order: self.order.as_deref(),
-            encoder: self.encoder()?,
-            think_times: self.options.think_time.map(ThinkTimes::new),
-            commits: CommitCounter::default(),
-            keys: self.values.map(|values| &values.keys),
-            places: PlacesCache::default(),
-            values: self
-                .values
-                .map(|values| ValueTracker::new(&values.provenance)),
-            deadlock_victims: 0,
-            dependencies: match self.order.as_deref() {
-                Some(StatementOrder::Dependencies(_)) => self
-                    .values
-                    .map(|values| DependencyTracker::new(&values.keys, &values.locks)),
-                _ => None,
-            },
-        })
     }
 
     fn encoder(&self) -> Result<Encoder<'_>, ArchiveError> {
@@ -356,124 +329,9 @@ impl Dispatcher<'_> {
     }
 }
 
-/// Builds the jobs of a workload's events.
-struct JobBuilder<'d> {
-    read_only: Option<ReadOnlyFilter<'d>>,
-    order: Option<&'d StatementOrder>,
-    /// Keys of the target, if generated values are followed.
-    keys: Option<&'d KeyColumns>,
-    places: PlacesCache,
-    values: Option<ValueTracker<'d>>,
-    dependencies: Option<DependencyTracker<'d>>,
-    /// Statements that were victims of deadlocks in the capture, and fail without one here.
-    deadlock_victims: u64,
-    encoder: Encoder<'d>,
-    think_times: Option<ThinkTimes>,
-    commits: CommitCounter,
-}
-
-impl JobBuilder<'_> {
-    /// Takes an event that the previous run completed.
-    fn skip(&mut self, event: &Event) {
-        if let Some(think_times) = &mut self.think_times {
-            think_times.before(event);
-        }
-    }
-
-    /// Returns entries for the run's manifest.
-    fn notes(&self) -> Vec<(String, String)> {
-        let mut notes: Vec<_> = self.encoder.user_types().notes().collect();
-        if self.deadlock_victims > 0 {
-            let count = self.deadlock_victims.to_string();
-            notes.push(("deadlock_victims".to_owned(), count));
-        }
-        notes
-    }
-
-    fn build(&mut self, mut event: Event, fingerprint: Option<Fingerprint>, due_ns: i64) -> Job {
-        let think_times = self.think_times.as_mut();
-        let think_ns = think_times.and_then(|think_times| think_times.before(&event));
-        let is_withheld =
-            (self.read_only.as_mut()).is_some_and(|filter| !filter.keep_from_writing(&mut event));
-        let dependencies = self.dependencies.as_ref();
-        let transaction = dependencies.map_or(0, |tracker| tracker.transaction(event.session));
-        let keys = self.keys;
-        let places = keys.and_then(|keys| self.places.get(&event, fingerprint, keys));
-        let mut tracked = Tracked::default();
-        if let (Some(values), Some(places)) = (&mut self.values, &places) {
-            values.widen_numbers(&mut event, places);
-            tracked = values.track(&event, fingerprint, places, transaction);
-        }
-        let has_victims = self.dependencies.is_some();
-        let replaced = has_victims.then(|| replacement_of_victim(&event)).flatten();
-        self.deadlock_victims += u64::from(replaced.is_some());
-        let uses_snapshot = |used: &UsedValue| matches!(used.captured, Value::Snapshot(_));
-        let snapshot_is_known = tracked.used.iter().any(uses_snapshot);
-        self.encoder.set_snapshot_known(snapshot_is_known);
-        let mut job = self
-            .encoder
-            .job(replaced.as_ref().unwrap_or(&event), fingerprint, due_ns);
-        job.think_ns = think_ns;
-        job.expected = tracked.expected;
-        job.used = tracked.used.into();
-        match self.order {
-            Some(StatementOrder::Commits(order)) => {
-                self.commits.assign(&event, &mut job, order);
-            }
-            Some(StatementOrder::Dependencies(order)) => {
-                if let Some(tracker) = &mut self.dependencies {
-                    if tracker.is_new(event.session) {
-                        order.begin_session(event.session);
-                    }
-                    let mut executions =
-                        tracker.track(&event, places.as_deref(), &job, &tracked.sources);
-                    order.remove_done(&mut executions);
-                    job.dependencies = executions.into();
-                }
-            }
-            None => {}
-        }
-        if is_withheld {
-            job.action = Action::Skip(SkipReason::ReadOnly);
-        }
-        job
-    }
-}
-
-/// Captured think times of a closed loop: from the server's answer to the client's next statement.
-struct ThinkTimes {
-    factor: Factor,
-    /// End of each open session's previous event, in captured time.
-    over_us: HashMap<u64, i64>,
-}
-
-impl ThinkTimes {
-    fn new(factor: Factor) -> Self {
-        ThinkTimes {
-            factor,
-            over_us: HashMap::new(),
-        }
-    }
-
-    /// Returns the think time before this event; `None` for the session's first event, which has its own due
-    /// time. The duration of a statement that the capture does not have counts as think time.
-    fn before(&mut self, event: &Event) -> Option<i64> {
-        let duration_us = event.outcome.duration_us.unwrap_or(0);
-        let over_us = event.due_us.saturating_add_unsigned(duration_us);
-        let before_us = match event.kind {
-            EventKind::Disconnect => self.over_us.remove(&event.session),
-            _ => self.over_us.insert(event.session, over_us),
-        };
-        // A client that did not wait for the answer has no think time.
-        let think_us = (event.due_us - before_us?).max(0);
-        Some(self.factor.of(think_us.saturating_mul(1_000)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::Outcome;
 
     #[test]
     fn read_ahead_limit_adapts_to_the_jobs_done() {
@@ -493,40 +351,5 @@ mod tests {
         assert_eq!(enough.low_watermark(1), LOW_WATERMARK_MAX);
         assert_eq!(enough.low_watermark(0), LOW_WATERMARK_MAX);
         assert_eq!(enough.low_watermark(10_000), LOW_WATERMARK_MIN);
-    }
-
-    #[test]
-    fn think_time_starts_at_the_end_of_the_answer() {
-        let event = |session, due_us, duration_us| Event {
-            session,
-            sequence: 0,
-            due_us,
-            kind: EventKind::Simple { sql: "".into() },
-            outcome: Outcome {
-                duration_us,
-                ..Outcome::default()
-            },
-            unreplayable: None,
-            source: 0,
-            line: 0,
-            prelude: false,
-            wire_details: None,
-        };
-        let mut half = ThinkTimes::new("0.5".parse().unwrap());
-        assert_eq!(half.before(&event(1, 100, Some(40))), None);
-        assert_eq!(half.before(&event(2, 110, None)), None);
-        assert_eq!(half.before(&event(1, 200, Some(500))), Some(30_000));
-        assert_eq!(half.before(&event(2, 200, None)), Some(45_000));
-        // Sent before the answer arrived, as far as the capture shows.
-        assert_eq!(half.before(&event(1, 300, None)), Some(0));
-        let end = Event {
-            kind: EventKind::Disconnect,
-            ..event(2, 202, None)
-        };
-        assert_eq!(half.before(&end), Some(1_000));
-        assert!(!half.over_us.contains_key(&2));
-        let mut none = ThinkTimes::new(Factor::ZERO);
-        none.before(&event(1, 0, None));
-        assert_eq!(none.before(&event(1, 1_000_000, None)), Some(0));
     }
 }

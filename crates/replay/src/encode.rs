@@ -99,6 +99,17 @@ impl<'a> Encoder<'a> {
         reason == SkipReason::SnapshotUnknown && self.snapshot_is_known
     }
 
+    /// Returns the effect of an event on the state and the transaction of its session.
+    pub(crate) fn session_effect(&mut self, event: &Event) -> SessionEffect {
+        match &event.kind {
+            // Simple statements seldom repeat, so the cache does not help.
+            EventKind::Simple { sql } => SessionEffect::of(sql),
+            kind => kind.sql().map_or(SessionEffect::default(), |sql| {
+                self.statements.get(sql).session_effect
+            }),
+        }
+    }
+
     /// Encodes an event as a job.
     pub(crate) fn job(
         &mut self,
@@ -115,13 +126,7 @@ impl<'a> Encoder<'a> {
         let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
             (particulars.awaited, particulars.boundary)
         });
-        let session_effect = match &event.kind {
-            // Simple statements seldom repeat, so the cache does not help.
-            EventKind::Simple { sql } => SessionEffect::of(sql),
-            kind => kind.sql().map_or(SessionEffect::default(), |sql| {
-                self.statements.get(sql).session_effect
-            }),
-        };
+        let session_effect = self.session_effect(event);
         let transaction_failed = self.transactions.follow(event, session_effect);
         let statements = &mut self.statements;
         let unknown = unknown_identifier(&event.kind, |kind, sql| match kind {

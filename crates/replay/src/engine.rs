@@ -174,6 +174,7 @@ pub fn replay(
         inboxes,
         order,
         values,
+        replayed_values: Arc::default(),
         stop: AtomicBool::new(false),
         finished: AtomicBool::new(false),
     };
@@ -287,6 +288,9 @@ fn copy_previous_run(
     for columns in previous.result_columns()? {
         writer.result_columns(&columns?)?;
     }
+    for value in previous.generated_values()? {
+        writer.generated_value(&value?)?;
+    }
     writer.flush()?;
     Ok(Some(Arc::new(PausedClock::new(clock.clone()))))
 }
@@ -335,6 +339,7 @@ struct Replay<'a> {
     order: Option<Arc<StatementOrder>>,
     /// Origins of generated values, if these are followed.
     values: Option<FollowedValues>,
+    replayed_values: Arc<ReplayedValues>,
     /// Whether the replay must stop.
     stop: AtomicBool,
     /// Whether all workers have ended.
@@ -358,7 +363,6 @@ impl Replay<'_> {
         spill_directory: &Path,
     ) -> io::Result<Vec<Worker>> {
         let options = self.options;
-        let replayed_values = Arc::new(ReplayedValues::default());
         let count = messages.len();
         let mut workers = Vec::new();
         for (number, messages) in messages.into_iter().enumerate() {
@@ -376,7 +380,7 @@ impl Replay<'_> {
                 patience_ns: self.patience_ns(),
                 spin_ns: i64::from(options.spin_us) * 1_000,
                 order: self.order.clone(),
-                replayed_values: replayed_values.clone(),
+                replayed_values: self.replayed_values.clone(),
                 connections_max: options.connections_max.map(|max| {
                     let max = max.max(1) as usize;
                     max / count + usize::from(number < max % count)
@@ -483,6 +487,7 @@ impl Replay<'_> {
             sessions_at_once: self.sessions_at_once,
             order: self.order.clone(),
             values: self.values.as_ref(),
+            replayed_values: self.replayed_values.clone(),
             resume_from: previous.zip(self.paused_clock.as_deref()),
             stop: &self.stop,
         }

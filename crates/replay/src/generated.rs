@@ -29,7 +29,7 @@ pub(crate) use event_values::{PlacesCache, StatementPlaces, add_result_texts, ad
 pub(crate) use expected_rows::{ExpectedRows, READ_BYTES_MAX, ReplayedValue};
 pub(crate) use key_columns::KeyColumns;
 pub(crate) use provenance::{Provenance, ProvenancePass};
-pub(crate) use replayed_values::ReplayedValues;
+pub(crate) use replayed_values::{ReplayedValues, VALUES_MAX};
 pub(crate) use rewrite::replace_values;
 pub(crate) use tracker::{Tracked, UsedValue, ValueSource, ValueTracker};
 pub(crate) use value::Value;

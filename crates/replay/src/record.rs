@@ -7,10 +7,14 @@ use std::time::Duration;
 use crate::epoll;
 use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use run::{ArchiveError, Execution, Outcome, ResultColumns, RunWriter, StatementKind};
+use run::{
+    ArchiveError, Execution, GeneratedValue, Outcome, ResultColumns, RunWriter, StatementKind,
+};
 
 use crate::connection_events::ConnectionEvent;
 use crate::connection_events::ConnectionEvents;
+use crate::event_id::EventId;
+use crate::generated::ReplayedValue;
 use crate::metrics::Metrics;
 use crate::row_sample::RowSample;
 
@@ -23,6 +27,8 @@ pub(crate) struct RecordBatch {
     pub(crate) records: Vec<(i64, Execution)>,
     /// Columns of the results of some of them.
     pub(crate) result_columns: Vec<ResultColumns>,
+    /// Generated values of their results.
+    pub(crate) generated: Vec<(EventId, ReplayedValue)>,
     /// Intervals in which the worker did not run.
     pub(crate) stalls: Vec<(i64, i64)>,
     /// No earlier record will follow from this worker; `i64::MAX`: none at all.
@@ -69,6 +75,14 @@ pub(crate) fn record(
                 for mut columns in std::mem::take(&mut batch.result_columns) {
                     sample.limit(&mut columns);
                     writer.result_columns(&columns)?;
+                }
+                for ((session, sequence), value) in std::mem::take(&mut batch.generated) {
+                    writer.generated_value(&GeneratedValue {
+                        session,
+                        sequence,
+                        position: value.position as u64,
+                        value: value.replayed.text_format().into(),
+                    })?;
                 }
                 order.take(batch);
             }

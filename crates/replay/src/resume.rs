@@ -3,16 +3,25 @@
 //! The previous run has the last event of each session. The dispatcher skips the completed events. A session
 //! with further events starts as one whose connection was lost: with its login and its state, to be connected when
 //! it has a statement to send.
+//!
+//! The server rolled back what was open at the stop. So transactions that were open are replayed again from their
+//! beginning, and the run's executions of them are dropped.
+
+mod open_transactions;
+mod recorded_values;
+
+pub(crate) use recorded_values::RecordedValues;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use run::{
-    ArchiveError, Execution, Outcome, ResultColumns, RunInfo, RunReader, SkipReason, Stream,
+    ArchiveError, Execution, GeneratedValue, Outcome, ResultColumns, RunInfo, RunReader, SkipReason,
 };
 use workload::{Event, EventKind, SessionState, WorkloadReader};
 
 use crate::error::ReplayError;
+use crate::event_id::EventId;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
@@ -48,6 +57,8 @@ pub struct PreviousRun {
     reader: RunReader,
     /// First sequence number of each session that is not in the run.
     next_sequence: HashMap<u64, u64>,
+    /// Sessions whose transaction was open, with the sequence number of the first event that is not repeated.
+    repeated_until: HashMap<u64, u64>,
     /// End of its last event, in nanoseconds from its start.
     elapsed_ns: i64,
     /// Statements in it that are not repeated.
@@ -114,33 +125,95 @@ impl PreviousRun {
         }
         let mut previous = PreviousRun {
             next_sequence: HashMap::new(),
+            repeated_until: HashMap::new(),
             elapsed_ns: 0,
             statements: 0,
             reader,
         };
-        for execution in previous.rows()? {
-            let execution = execution?;
-            let next = previous.next_sequence.entry(execution.session).or_default();
-            *next = (*next).max(execution.sequence + 1);
-            previous.elapsed_ns = previous.elapsed_ns.max(execution.done_ns.unwrap_or(0));
-            previous.statements += u64::from(execution.is_statement());
+        previous.read_progress()?;
+        let (shape, next) = (options.shape(), &previous.next_sequence);
+        let open = open_transactions::find(workload, shape, next)?;
+        for (session, first) in open {
+            let next = previous.next_sequence.insert(session, first);
+            previous
+                .repeated_until
+                .extend(next.map(|next| (session, next)));
         }
+        let mut statements = 0;
+        for execution in previous.rows()? {
+            statements += u64::from(execution?.is_statement());
+        }
+        previous.statements = statements;
         Ok(previous)
     }
 
-    /// Returns the executions to copy into the new run: all except those skipped by the stop.
+    /// Reads which executions each session did, and when the last of all was done.
+    fn read_progress(&mut self) -> Result<(), ArchiveError> {
+        for execution in self.reader.executions()? {
+            let execution = execution?;
+            if was_stopped(&execution) {
+                continue;
+            }
+            let next = self.next_sequence.entry(execution.session).or_default();
+            *next = (*next).max(execution.sequence + 1);
+            self.elapsed_ns = self.elapsed_ns.max(execution.done_ns.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Whether an event is in the run, and is not repeated.
+    fn has_completed(&self, session: u64, sequence: u64) -> bool {
+        let next = self.next_sequence.get(&session);
+        next.is_some_and(|next| sequence < *next)
+    }
+
+    /// Whether an event was done in a transaction that was open at the end of the run.
+    pub(crate) fn is_repeated(&self, event: &Event) -> bool {
+        let until = self.repeated_until.get(&event.session);
+        until.is_some_and(|until| event.sequence < *until)
+            && !self.has_completed(event.session, event.sequence)
+    }
+
+    /// Returns the executions to copy into the new run: all except those skipped by the stop, and those that are
+    /// repeated.
     pub(crate) fn rows(
         &self,
-    ) -> Result<impl Iterator<Item = Result<Execution, ArchiveError>> + use<>, ArchiveError> {
-        Ok(self.reader.executions()?.filter(|row| {
-            !row.as_ref()
-                .is_ok_and(|row| row.outcome == Outcome::Skipped(SkipReason::Stopped))
-        }))
+    ) -> Result<impl Iterator<Item = Result<Execution, ArchiveError>>, ArchiveError> {
+        let rows = self.reader.executions()?;
+        Ok(self
+            .completed(rows, |row| (row.session, row.sequence))
+            .filter(|row| !row.as_ref().is_ok_and(was_stopped)))
     }
 
     /// Returns the columns of results to copy into the new run.
-    pub(crate) fn result_columns(&self) -> Result<Stream<ResultColumns>, ArchiveError> {
-        self.reader.result_columns()
+    pub(crate) fn result_columns(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<ResultColumns, ArchiveError>>, ArchiveError> {
+        let rows = self.reader.result_columns()?;
+        Ok(self.completed(rows, |row| (row.session, row.sequence)))
+    }
+
+    /// Returns the generated values to copy into the new run. A killed run may have some of executions that it lacks.
+    pub(crate) fn generated_values(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<GeneratedValue, ArchiveError>>, ArchiveError> {
+        let rows = self.reader.generated_values()?;
+        Ok(self.completed(rows, |row| (row.session, row.sequence)))
+    }
+
+    /// Leaves out rows of executions that are repeated.
+    fn completed<R>(
+        &self,
+        rows: impl Iterator<Item = Result<R, ArchiveError>>,
+        id: impl Fn(&R) -> EventId,
+    ) -> impl Iterator<Item = Result<R, ArchiveError>> {
+        rows.filter(move |row| match row {
+            Ok(row) => {
+                let (session, sequence) = id(row);
+                self.has_completed(session, sequence)
+            }
+            Err(_) => true,
+        })
     }
 
     pub(crate) fn info(&self) -> &RunInfo {
@@ -158,6 +231,10 @@ impl PreviousRun {
     pub(crate) fn elapsed_ns(&self) -> i64 {
         self.elapsed_ns
     }
+}
+
+fn was_stopped(execution: &Execution) -> bool {
+    execution.outcome == Outcome::Skipped(SkipReason::Stopped)
 }
 
 /// Action for an event.
@@ -198,8 +275,8 @@ impl<'a> SkipCompleted<'a> {
 
     /// Takes the next event of the workload.
     pub(crate) fn next_action(&mut self, event: &Event) -> ResumeAction {
-        let next = self.previous.next_sequence.get(&event.session).copied();
-        if event.sequence >= next.unwrap_or(0) {
+        let previous = self.previous;
+        if !previous.has_completed(event.session, event.sequence) {
             return match self.positions.remove(&event.session) {
                 Some(left) => ResumeAction::ResumeSession(left),
                 None => ResumeAction::Replay,

@@ -34,7 +34,8 @@ use crate::connector::ConnectorRequest;
 use crate::counters::Counters;
 use crate::epoll;
 use crate::epoll::{Epoll, Interest};
-use crate::generated::ReplayedValues;
+use crate::event_id::EventId;
+use crate::generated::{ReplayedValue, ReplayedValues};
 use crate::idle_wait;
 use crate::idle_wait::Wait;
 use crate::inbox::{Inbox, WorkerMessage};
@@ -135,6 +136,8 @@ pub(crate) struct Worker {
     records: Vec<(i64, Execution)>,
     /// Columns of the results of these, if they are requested.
     result_columns: Vec<ResultColumns>,
+    /// Generated values of their results.
+    generated: Vec<(EventId, ReplayedValue)>,
     stalls: StallDetector,
     flushed_ns: i64,
     no_more_jobs: bool,
@@ -169,6 +172,7 @@ impl Worker {
             buffer: vec![0; READ_BYTES],
             records: Vec::new(),
             result_columns: Vec::new(),
+            generated: Vec::new(),
             stalls: StallDetector::default(),
             flushed_ns: 0,
             no_more_jobs: false,
@@ -350,6 +354,7 @@ impl Worker {
             worker: self.context.number,
             records: std::mem::take(&mut self.records),
             result_columns: std::mem::take(&mut self.result_columns),
+            generated: std::mem::take(&mut self.generated),
             stalls: self.stalls.take(),
             until_ns: if last { i64::MAX } else { now_ns },
         };

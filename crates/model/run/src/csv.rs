@@ -7,6 +7,7 @@ use workload::StatementText;
 
 use crate::evidence::{Artefact, TABLES as EVIDENCE};
 use crate::facts_table::Row;
+use crate::generated_value::{GeneratedValue, TABLE as GENERATED_VALUES};
 use crate::result_columns::{ResultColumns, TABLE as RESULT_COLUMNS};
 use crate::table::EXECUTION;
 use crate::{facts_table, observed_table, profiled_table};
@@ -16,6 +17,7 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         "executions" => Some(EXECUTION),
         RESULT_COLUMNS => Some(ResultColumns::COLUMNS),
+        GENERATED_VALUES => Some(GeneratedValue::COLUMNS),
         "statements" => Some(StatementText::COLUMNS),
         _ if EVIDENCE.contains(&table) => Some(Artefact::COLUMNS),
         _ => facts_table::columns_of(table)

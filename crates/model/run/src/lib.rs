@@ -5,6 +5,7 @@
 //! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range, in the
 //!   order in which they ended.
 //! - `result-columns-*.parquet`: [`ResultColumns`] of each result, if they were requested.
+//! - `generated-values-*.parquet`: [`GeneratedValue`]s, if the replay followed them.
 //! - `statements.parquet`: every fingerprint with its normalised SQL.
 //! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the [`Facts`]
 //!   of its target, if they were collected.
@@ -24,6 +25,7 @@ mod execution_counts;
 mod facts;
 mod facts_table;
 mod format;
+mod generated_value;
 mod machine_load;
 mod observed;
 mod observed_table;
@@ -47,6 +49,7 @@ pub use format::{
     FORMAT, KIND, PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunInfo, RunStatus, TargetInfo,
     WorkloadRef,
 };
+pub use generated_value::GeneratedValue;
 pub use machine_load::MachineLoad;
 pub use observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, STATISTICS_PROBE, SampleWindow,

@@ -12,6 +12,7 @@ use crate::execution::Execution;
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, has, read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
+use crate::generated_value::{self, GeneratedValue};
 use crate::observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, SampleWindow, SampledStatement,
     StatementStatistics,
@@ -123,6 +124,15 @@ impl RunReader {
     /// As [`Self::probes`].
     pub fn result_columns(&self) -> Result<Stream<ResultColumns>, ArchiveError> {
         self.read_stream(result_columns::TABLE)
+    }
+
+    /// Returns the values that the server generated in place of captured ones, in about the order in which the executions
+    /// ended; none if they were not followed.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn generated_values(&self) -> Result<Stream<GeneratedValue>, ArchiveError> {
+        self.read_stream(generated_value::TABLE)
     }
 
     /// Returns all statements of the workload, in the order of first appearance.

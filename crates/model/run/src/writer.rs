@@ -14,6 +14,7 @@ use crate::execution_counts::{ExecutionCounts, ServiceTime};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
+use crate::generated_value::{self, GeneratedValue};
 use crate::machine_load::MachineLoad;
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
@@ -39,6 +40,8 @@ pub struct RunWriter {
     executions: TableWriter,
     /// Columns of results, from the first on.
     result_columns: Option<TableWriter>,
+    /// Generated values, from the first on.
+    generated_values: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
     counts: ExecutionCounts,
 }
@@ -66,6 +69,7 @@ impl RunWriter {
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
             result_columns: None,
+            generated_values: None,
             counts: ExecutionCounts::default(),
         })
     }
@@ -84,17 +88,17 @@ impl RunWriter {
     /// # Errors
     /// If writing fails.
     pub fn result_columns(&mut self, columns: &ResultColumns) -> Result<(), ArchiveError> {
-        let table = match &mut self.result_columns {
-            Some(table) => table,
-            created => {
-                let table =
-                    self.archive
-                        .table(result_columns::TABLE, ResultColumns::COLUMNS, PARTS)?;
-                created.insert(table)
-            }
-        };
-        columns.write(table);
-        table.end_row()
+        let table = &mut self.result_columns;
+        add_row(&self.archive, result_columns::TABLE, table, columns)
+    }
+
+    /// Writes a value that the server generated.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn generated_value(&mut self, value: &GeneratedValue) -> Result<(), ArchiveError> {
+        let table = &mut self.generated_values;
+        add_row(&self.archive, generated_value::TABLE, table, value)
     }
 
     /// Adds an interval in which a part of the replay did not run, if it was at least [`TOOL_STALL_NS_MIN`] long.
@@ -194,7 +198,9 @@ impl RunWriter {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
-        if let Some(table) = &mut self.result_columns {
+        // Executions come last: a replay that resumes the run takes them as done, with everything that belongs to them.
+        let tables = [&mut self.result_columns, &mut self.generated_values];
+        for table in tables.into_iter().flatten() {
             table.flush()?;
         }
         self.executions.flush()
@@ -223,7 +229,8 @@ impl RunWriter {
                 .or_default() += unreached;
         }
         let mut files = self.executions.finish()?;
-        if let Some(table) = self.result_columns {
+        let tables = [self.result_columns, self.generated_values];
+        for table in tables.into_iter().flatten() {
             files.extend(table.finish()?);
         }
         files.append(&mut self.files);
@@ -231,6 +238,21 @@ impl RunWriter {
         self.archive.finish(files, body)?;
         Ok(info)
     }
+}
+
+/// Adds a row to a table that is created with its first row.
+fn add_row<R: Row>(
+    archive: &ArchiveWriter,
+    name: &'static str,
+    table: &mut Option<TableWriter>,
+    row: &R,
+) -> Result<(), ArchiveError> {
+    let table = match table {
+        Some(table) => table,
+        created => created.insert(archive.table(name, R::COLUMNS, PARTS)?),
+    };
+    row.write(table);
+    table.end_row()
 }
 
 /// Finishes a run whose replay was killed, with the executions of its complete row groups. Returns the path
@@ -248,7 +270,12 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
     let tables = [
-        &["executions", "statements", result_columns::TABLE],
+        &[
+            "executions",
+            "statements",
+            result_columns::TABLE,
+            generated_value::TABLE,
+        ],
         &TABLES[..],
         &PROFILE_TABLES[..],
         &OBSERVED_TABLES[..],

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use sql::{StatementClass, TwoPhaseCommit};
-use workload::{Event, EventKind};
+use sql::{SessionEffect, StatementClass, TwoPhaseCommit};
+use workload::{Boundary, Event, EventKind};
 
 use super::access::{Access, Accesses, Conflict, Mode, Precedence};
 use super::lock_order::LockOrder;
@@ -11,7 +11,6 @@ use super::row_effect::RowEffect;
 use super::row_sets::{RowPlan, RowPlanCache, RowSet};
 use crate::event_id::EventId;
 use crate::generated::{KeyColumns, StatementPlaces, Value, ValueSource};
-use crate::job::Job;
 
 #[derive(Debug, Default)]
 struct SessionState {
@@ -96,12 +95,12 @@ impl<'k> DependencyTracker<'k> {
     }
 
     /// Takes the next event, and returns the executions of other sessions on which it depends. `sources` are those that
-    /// generated the values it uses.
+    /// generated the values it uses, and `effect` is that of its text.
     pub(crate) fn track(
         &mut self,
         event: &Event,
         places: Option<&StatementPlaces>,
-        job: &Job,
+        effect: SessionEffect,
         sources: &[ValueSource],
     ) -> Vec<EventId> {
         let end_us = event
@@ -153,7 +152,7 @@ impl<'k> DependencyTracker<'k> {
         for id in self.locks.before((event.session, event.sequence)) {
             found.add_id(id, event.due_us);
         }
-        self.end_event(event, job, access, &mut found);
+        self.end_event(event, effect, access, &mut found);
         found.last.into_iter().collect()
     }
 
@@ -205,7 +204,13 @@ impl<'k> DependencyTracker<'k> {
     }
 
     /// Follows the transaction of the event's session.
-    fn end_event(&mut self, event: &Event, job: &Job, access: Access, found: &mut Found) {
+    fn end_event(
+        &mut self,
+        event: &Event,
+        effect: SessionEffect,
+        access: Access,
+        found: &mut Found,
+    ) {
         if event.kind == EventKind::Disconnect {
             self.sessions.remove(&event.session);
             return;
@@ -214,8 +219,8 @@ impl<'k> DependencyTracker<'k> {
             return;
         };
         state.last = Some(access);
-        let effect = job.session_effect;
-        let ends_group = job.boundary == workload::Boundary::Sync;
+        let details = event.wire_details.as_ref();
+        let ends_group = details.is_none_or(|details| details.boundary == Boundary::Sync);
         let ends = effect.ends_transaction
             || !state.in_transaction && !effect.begins_transaction && ends_group;
         if ends {

@@ -31,6 +31,13 @@ impl ExpectedRows {
         }
     }
 
+    /// Iterates over the values that later statements use, with their positions.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (usize, Value, ValueNumber)> {
+        let values = self.values.iter().enumerate();
+        values
+            .filter_map(|(position, value)| value.map(|(value, number)| (position, value, number)))
+    }
+
     /// Takes the server's description of the rows.
     pub(crate) fn set_formats(&mut self, description: &RowDescription<'_>) {
         let fields = description.iter();
@@ -52,21 +59,26 @@ impl ExpectedRows {
     /// Pairs the numbers of the captured values of the next row with the values of the replayed row. A row with other
     /// columns than the captured one gives none.
     pub(crate) fn pair_row(&mut self, row: &DataRow<'_>, found: &mut Vec<ReplayedValue>) {
-        let expected = self.values[self.paired..].iter().take(self.columns);
+        let first = self.paired;
+        let expected = self.values.iter().enumerate();
+        let expected = expected.skip(first).take(self.columns);
         self.paired += self.columns;
         if row.columns.len() != self.columns || self.forms.len() != self.columns {
             return;
         }
         let columns = expected.zip(&self.forms).zip(row.columns);
-        found.extend(columns.filter_map(|((captured, form), replayed)| {
-            let (captured, number) = (*captured)?;
-            let replayed = (*form)?.read(replayed?)?;
-            captured.is_like(replayed).then_some(ReplayedValue {
-                number,
-                captured,
-                replayed,
-            })
-        }));
+        found.extend(
+            columns.filter_map(|(((position, captured), form), replayed)| {
+                let (captured, number) = (*captured)?;
+                let replayed = (*form)?.read(replayed?)?;
+                captured.is_like(replayed).then_some(ReplayedValue {
+                    number,
+                    position,
+                    captured,
+                    replayed,
+                })
+            }),
+        );
     }
 }
 
@@ -74,6 +86,8 @@ impl ExpectedRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayedValue {
     pub(crate) number: ValueNumber,
+    /// Its number within the captured rows of the result, from 0.
+    pub(crate) position: usize,
     pub(crate) captured: Value,
     pub(crate) replayed: Value,
 }

@@ -9,7 +9,7 @@ use super::value::Value;
 pub(crate) type ValueNumber = u64;
 
 /// Most values that are kept; older ones are forgotten first. One takes 40 bytes.
-const VALUES_MAX: usize = 1 << 20;
+pub(crate) const VALUES_MAX: usize = 1 << 20;
 
 /// Values by their numbers.
 #[derive(Debug, Default)]

@@ -82,6 +82,14 @@ impl Value {
         ]))
     }
 
+    /// Parses the text format of a value that was generated, which may be a number of any sign.
+    pub(crate) fn of_generated(text: &str) -> Option<Value> {
+        match text.parse() {
+            Ok(number) => Some(Value::Integer(number)),
+            Err(_) => Value::of_text(text.as_bytes()),
+        }
+    }
+
     /// Decodes the binary format by its length alone: int2, int4, int8, uuid.
     pub(crate) fn of_binary(bytes: &[u8]) -> Option<Value> {
         match bytes.len() {
@@ -142,6 +150,11 @@ impl Value {
         let mut text = Vec::with_capacity(UUID_BYTES);
         self.add_text(&mut text);
         text
+    }
+
+    /// Returns the text format, which is ASCII.
+    pub(crate) fn text_format(self) -> String {
+        String::from_utf8(self.text()).expect("digits and hyphens")
     }
 
     /// Appends the text format.

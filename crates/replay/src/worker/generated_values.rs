@@ -1,6 +1,7 @@
 //! Generated values in a worker: replaces them in the messages to send, and takes those that the server returned.
 
 use super::Worker;
+use crate::event_id::EventId;
 use crate::generated::{ReplayedValue, Value, replace_values};
 use crate::job::{Job, Messages};
 
@@ -48,19 +49,19 @@ impl Worker {
         })
     }
 
-    /// Takes the values of a finished answer.
-    pub(super) fn take_generated(&self, values: &[ReplayedValue]) {
+    /// Takes the values of an execution's answer. Those that differ from the captured ones are recorded.
+    pub(super) fn take_generated(&mut self, execution: EventId, values: &[ReplayedValue]) {
+        let recorded_before = self.generated.len();
         for value in values {
-            self.context
-                .replayed_values
-                .set(value.number, value.replayed);
+            let replayed_values = &self.context.replayed_values;
+            replayed_values.set(value.number, value.replayed);
+            if value.captured != value.replayed {
+                self.generated.push((execution, *value));
+            }
         }
-        let changed = values
-            .iter()
-            .filter(|value| value.captured != value.replayed);
-        let count = changed.count() as u64;
+        let count = self.generated.len() - recorded_before;
         if count > 0 {
-            self.context.events.learned(count);
+            self.context.events.learned(count as u64);
         }
     }
 }

@@ -355,7 +355,8 @@ impl Worker {
         }
         execution.bytes = flight.bytes;
         self.add_stall(slot, &mut execution);
-        self.take_generated(&flight.replayed);
+        let id = (execution.session, execution.sequence);
+        self.take_generated(id, &flight.replayed);
         self.record(now_ns, execution);
     }
 

@@ -31,9 +31,9 @@ fn dependencies_of(events: impl IntoIterator<Item = Event>) -> Vec<EventId> {
         let sequence = sequences.entry(event.session).or_default();
         event.sequence = *sequence;
         *sequence += 1;
-        let job = encoder.job(&event, None, 0);
+        let effect = encoder.session_effect(&event);
         let places = cache.get(&event, None, &keys);
-        found = tracker.track(&event, places.as_deref(), &job, &[]);
+        found = tracker.track(&event, places.as_deref(), effect, &[]);
     }
     found.sort_unstable();
     found
