@@ -6,7 +6,7 @@ use clock::Speed;
 use connect::Target;
 use run::SkipReason;
 use sql::CapturedIdentifier;
-use workload::{EventKind, WorkloadReader};
+use workload::{EventKind, UnrepeatableFinder, UnrepeatableStatement, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
 use crate::engine::check_limits;
@@ -29,6 +29,9 @@ pub struct DryRun {
     pub writes: u64,
     /// Statements that would not be sent, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Statements that would be sent and whose conditions depend on the time, on chance or on the server, the most frequent
+    /// first.
+    pub unrepeatable: Vec<UnrepeatableStatement>,
     /// Due time of the last event, in nanoseconds from the start; `None` at full speed. In a closed loop, the
     /// time is that of an open loop.
     pub span_ns: Option<i64>,
@@ -60,6 +63,7 @@ pub fn dry_run(
         span_ns: (options.speed != Speed::Max).then_some(0),
         ..DryRun::default()
     };
+    let mut unrepeatable = UnrepeatableFinder::default();
     let mut portals = Portals::new(options.fetch_size);
     let mut read_only = options
         .read_only
@@ -92,9 +96,11 @@ pub fn dry_run(
                     .fingerprint
                     .is_some_and(|print| writing.contains(&print));
                 forecast.writes += u64::from(writes);
+                unrepeatable.add(&event, step.fingerprint);
             }
         }
     }
+    forecast.unrepeatable = unrepeatable.finish(reader.statements()?)?;
     forecast.cut_us = events.cut_us();
     Ok(forecast)
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use run::{Execution, Outcome, RunInfo, RunStatus, SkipReason, SourceLocation, StatementKind};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sql::Fingerprint;
+use sql::{Fingerprint, UnrepeatableCall};
 use workload::{Sqlstate, StatementText};
 
 use crate::divergence_roots::{FOREIGN_KEY, SessionVotes, link_roots};
@@ -149,6 +149,9 @@ pub struct Difference {
     pub rows: Option<RowsDifference>,
     /// First occurrence, in order of completion.
     pub first: FirstDifference,
+    /// Calls in its conditions whose results depend on the time, on chance or on the server. A literal such as `'today'` is
+    /// not in the run's texts.
+    pub unrepeatable: Vec<UnrepeatableCall>,
     /// Position in `differences` of the first difference from which this one followed; `null` if it is a root itself.
     pub root: Option<usize>,
     /// Number of the first occurrence, in order of completion.
@@ -418,6 +421,7 @@ impl DivergenceFinder {
                     following: 0,
                     rows: None,
                     first: FirstDifference::of(execution),
+                    unrepeatable: Vec::new(),
                     root: None,
                     order: found.statements,
                 });
@@ -466,6 +470,7 @@ impl DivergenceFinder {
             let text = text?;
             for &at in of.get(&text.fingerprint).into_iter().flatten() {
                 differences[at].sql = Some(text.sql.clone());
+                differences[at].unrepeatable = UnrepeatableCall::find_in_conditions(&text.sql);
             }
         }
         for one in &mut differences {

@@ -7,6 +7,9 @@
 //!   which the earlier one found other rows;
 //! - if it broke a foreign key, and in most cases the earlier one was the first difference of its session.
 //!
+//! A statement whose conditions depend on the time, on chance or on the server may find other rows in the same data. It follows from
+//! no difference in the data.
+//!
 //! The first rule is certain. The others are likely: the statements name tables, and no run has the rows.
 
 use std::cmp::Reverse;
@@ -138,7 +141,8 @@ fn tables(one: &Difference) -> Vec<(String, TableUse)> {
 fn may_follow(one: &Difference) -> bool {
     let is_key = |code: Option<Sqlstate>| code == Some(FOREIGN_KEY) || code == Some(UNIQUE);
     match one.kind {
-        DifferenceKind::Rows | DifferenceKind::Values => true,
+        // It explains itself.
+        DifferenceKind::Rows | DifferenceKind::Values => one.unrepeatable.is_empty(),
         DifferenceKind::ErrorNew | DifferenceKind::ErrorOther => is_key(one.sqlstate),
         DifferenceKind::ErrorGone => is_key(one.captured_sqlstate),
         DifferenceKind::Lost => false,
@@ -168,7 +172,7 @@ fn voted(one: &Difference, votes: &SessionVotes) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
-    use sql::Fingerprint;
+    use sql::{Fingerprint, UnrepeatableCall};
 
     use super::*;
     use crate::divergence::FirstDifference;
@@ -190,6 +194,7 @@ mod tests {
             following: 0,
             rows: None,
             first: FirstDifference::with_message(message),
+            unrepeatable: UnrepeatableCall::find_in_conditions(sql),
             root: None,
             order,
         }
@@ -259,6 +264,22 @@ mod tests {
             &SessionVotes::new(),
         );
         assert_eq!(found, [None, Some(0), Some(0), None]);
+    }
+
+    #[test]
+    fn statement_that_depends_on_the_time_is_a_root_and_others_follow_from_it() {
+        use DifferenceKind::Rows;
+        let found = roots(
+            vec![
+                difference(1, Rows, None, "select id from orders where id = $1", None),
+                difference(2, Rows, None, "delete from orders where at < now()", None),
+                difference(3, Rows, None, "select at from orders where id = $1", None),
+                difference(4, Rows, None, "delete from item where at < now()", None),
+                difference(5, Rows, None, "select id from item where id = $1", None),
+            ],
+            &SessionVotes::new(),
+        );
+        assert_eq!(found, [None, None, Some(0), None, Some(3)]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 use workload::{
-    Event, EventKind, ServerEvent, Session, Sqlstate, StartingPoint, StatementText, Unreplayable,
-    WorkloadInfo,
+    Event, EventKind, ServerEvent, Session, Sqlstate, StartingPoint, StatementText,
+    UnrepeatableFinder, UnrepeatableStatement, Unreplayable, WorkloadInfo,
 };
 
 use statement::StatementCounter;
@@ -82,6 +82,8 @@ pub struct Inspection {
     pub order: StatementOrder,
     /// Statistics of each fingerprint, limited to the requested number.
     pub by_statement: Vec<StatementStats>,
+    /// Statements whose conditions depend on the time, on chance or on the server, the most frequent first.
+    pub unrepeatable: Vec<UnrepeatableStatement>,
     /// Activity of the server.
     pub server: ServerActivity,
 }
@@ -148,8 +150,10 @@ impl Inspection {
         }
         let mut captured = Histogram::new();
         let mut names: HashMap<u64, NameIndexes> = HashMap::new();
+        let mut unrepeatable = UnrepeatableFinder::default();
         for event in events {
             let (event, fingerprint) = event?;
+            unrepeatable.add(&event, fingerprint);
             inspection.event(&event, fingerprint, &mut names);
             if !event.kind.is_statement() {
                 continue;
@@ -171,6 +175,7 @@ impl Inspection {
             let text = text?;
             known.insert(text.fingerprint, text);
         }
+        inspection.unrepeatable = unrepeatable.finish(known.values().map(Ok))?;
         inspection.statements_of(counted, known);
         Ok(inspection)
     }
@@ -208,6 +213,7 @@ impl Inspection {
             fingerprints: 0,
             order: StatementOrder::default(),
             by_statement: Vec::new(),
+            unrepeatable: Vec::new(),
             server: ServerActivity::default(),
         }
     }

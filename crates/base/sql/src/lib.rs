@@ -16,6 +16,7 @@ pub mod secrets;
 mod session_effect;
 mod statement_splitter;
 mod two_phase_commit;
+mod unrepeatable_calls;
 mod used_names;
 mod value_places;
 
@@ -37,5 +38,6 @@ pub use statement_splitter::{
     Lexeme, SqlStatement, split_statements, split_statements_with, statement_texts,
 };
 pub use two_phase_commit::TwoPhaseCommit;
+pub use unrepeatable_calls::{UnrepeatableCall, UnrepeatableSource, may_have_time_literal};
 pub use used_names::{UnrestrictedNames, UsedNames};
 pub use value_places::{PlaceRole, TableUse, ValuePlace, ValuePlaces, ValueToken};

@@ -36,6 +36,7 @@ pub mod session_state;
 mod starting_point;
 mod statements;
 mod table;
+mod unrepeatable_statements;
 mod wire_details;
 mod writer;
 
@@ -69,6 +70,7 @@ pub use starting_point::{
     StartingPoint, TableRows,
 };
 pub use table::StatementText;
+pub use unrepeatable_statements::{UnrepeatableFinder, UnrepeatableStatement};
 pub use wire_details::{
     Boundary, CopyIn, FirstRows, MessageSet, REPORTED_PROCESS_ID,
     REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, Setting, WireDetails,

@@ -313,6 +313,7 @@ fn dry_run(
         writes: forecast.writes,
         read_only: engine.read_only.is_on(),
         skipped: forecast.skipped,
+        unrepeatable: forecast.unrepeatable,
         span_ns: forecast.span_ns,
         idle_skipped_us: forecast.cut_us,
         preflight,

@@ -8,6 +8,7 @@ use workload::Sqlstate;
 use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::units::{count, counted, percent};
+use crate::text::unrepeatable_text::calls;
 
 /// Maximum number of differences.
 const DIFFERENCES_MAX: usize = 8;
@@ -198,6 +199,19 @@ fn difference(root: &DivergenceRoot<'_>, style: TextStyle) -> Vec<String> {
     }
     if root.refused > 0 {
         second.push(format!("{} only followed", count(root.refused)));
+    }
+    if !one.unrepeatable.is_empty() {
+        let mut sources: Vec<&str> = one
+            .unrepeatable
+            .iter()
+            .map(|call| call.source.description())
+            .collect();
+        sources.dedup();
+        let names = one.unrepeatable.iter().map(|call| call.name);
+        second.insert(
+            0,
+            format!("depends on {} ({})", sources.join(", "), calls(names)),
+        );
     }
     second.extend(one.first.message.clone());
     let mut lines = vec![

@@ -6,6 +6,7 @@ use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
 use crate::text::units::{count, counted, duration};
+use crate::text::unrepeatable_text;
 use crate::view::dry_run::DryRun;
 
 /// Renders the dry run, ending with a line feed.
@@ -46,6 +47,7 @@ pub fn render_text(view: &DryRun, style: &TextStyle) -> String {
             duration(view.idle_skipped_us as f64)
         ));
     }
+    lines.extend(unrepeatable_text::lines(&view.unrepeatable, *style));
     lines.extend(super::run_options::options_line(&view.options));
     lines.push(String::new());
     lines.join("\n")

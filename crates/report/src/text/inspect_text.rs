@@ -19,6 +19,7 @@ use crate::text::starting_point_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{bytes, count, duration, duration_ns, percent, rate};
+use crate::text::unrepeatable_text;
 
 /// Height of the chart in lines.
 const CHART_LINES: usize = 3;
@@ -43,6 +44,7 @@ pub fn render_text(view: &Inspection, options: InspectTextOptions, style: &TextS
     lines.extend(arrivals(view, *style));
     lines.extend(durations(view, *style));
     lines.extend(statements::lists(view, options.order, options.top, *style));
+    lines.extend(unrepeatable_text::lines(&view.unrepeatable, *style));
     lines.extend(server::errors(view, *style));
     lines.extend(server::activity(view, *style));
     lines.push(String::new());

@@ -46,5 +46,6 @@ pub(crate) mod targets_text;
 pub(crate) mod time_text;
 pub(crate) mod times_text;
 pub(crate) mod units;
+mod unrepeatable_text;
 
 pub use style::TextStyle;

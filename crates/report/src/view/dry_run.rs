@@ -6,6 +6,7 @@ use run::SkipReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 use study::preflight::Preflight;
+use workload::UnrepeatableStatement;
 
 /// Result of a dry run. `sent` + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -32,6 +33,9 @@ pub struct DryRun {
     pub read_only: bool,
     /// Statements that would not be sent, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Statements that would be sent and whose conditions depend on the time, on chance or on the server, the most frequent
+    /// first.
+    pub unrepeatable: Vec<UnrepeatableStatement>,
     /// Due time of the last event, from the start; `null` at full speed.
     pub span_ns: Option<i64>,
     /// Idle time that would be cut, in microseconds of captured time.
