@@ -2,14 +2,18 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
-use sandbox::Endpoint;
+use sandbox::{Dirs, Endpoint};
 use test_support::{CaptureProxy, connect, server};
 
 /// The token expires three seconds after the capture's start.
 const SCHEMA: &str =
     "CREATE TABLE token (id int PRIMARY KEY, expires timestamptz, seen timestamptz)";
+
+/// Libfaketime, which tests need only if this is 1.
+const FAKETIME_NEEDED: &str = "REHEARSE_TEST_FAKETIME";
 
 fn rehearse(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
@@ -63,7 +67,7 @@ fn statement_that_depends_on_the_time_is_listed_beforehand_and_named_as_root() {
         .unwrap()
         .is_empty()
     {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     let workload = workload.to_str().unwrap();
     let run = directory.path().join("a.run");
@@ -85,4 +89,94 @@ fn statement_that_depends_on_the_time_is_listed_beforehand_and_named_as_root() {
         text.contains("1 execution of 1 other statement follow from it"),
         "{text}"
     );
+}
+
+/// Private server under a name, which is deleted at the end.
+struct Named {
+    name: String,
+    places: Dirs,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = sandbox::down(&self.name, &self.places);
+    }
+}
+
+#[test]
+fn statements_find_the_captured_rows_if_the_clock_is_the_captured_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let (_source, source) = server().password("time").tcp().start();
+    let expires = capture(&source, &workload);
+    let (target, endpoint) = server().password("time").tcp().start();
+    let named = Named {
+        name: format!("clock-{}", std::process::id()),
+        places: Dirs::from_environment().unwrap(),
+    };
+    target.keep(&named.name, &named.places).unwrap();
+    let mut client = connect(&endpoint);
+    client.batch_execute(SCHEMA).unwrap();
+    let add = format!("INSERT INTO token VALUES (1, '{expires}')");
+    client.batch_execute(&add).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    drop(client);
+    let workload = workload.to_str().unwrap();
+    let run = directory.path().join("a.run");
+    let run = run.to_str().unwrap();
+    let url = endpoint.url("postgres");
+    let replay = [
+        "replay",
+        workload,
+        "--target",
+        &url,
+        "--no-facts",
+        "-o",
+        run,
+    ];
+    let replay = [&replay[..], &["--captured-clock", &named.name]].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(replay)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("is not installed") && std::env::var_os(FAKETIME_NEEDED).is_none() {
+        println!("skipped: there is no libfaketime");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("its clock starts at the captured time"),
+        "{said}"
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("The replay did what the capture did"),
+        "{text}"
+    );
+    // What was written has the captured time, to some seconds.
+    let mut client = connect(&endpoint);
+    let early = "SELECT expires - seen BETWEEN '0 s' AND '3 s' FROM token";
+    assert!(client.query_one(early, &[]).unwrap().get::<_, bool>(0));
+    // A server that is not the sandbox is refused.
+    let url = source.url("postgres");
+    let other = directory.path().join("b.run");
+    let other = other.to_str().unwrap();
+    let replay = [
+        "replay",
+        workload,
+        "--target",
+        &url,
+        "--no-facts",
+        "-o",
+        other,
+    ];
+    let allow = ["--captured-clock", &named.name, "--allow-captured-server"];
+    let address = format!("127.0.0.1:{}", source.port);
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args([&replay[..], &allow, &[&address]].concat())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("is not that of the sandbox"), "{said}");
 }

@@ -127,7 +127,7 @@ pub fn replay(
         Some(paused) => paused.clone(),
     };
     let spill_directory = writer.directory().to_owned();
-
+    start_target_clock(reader, options, &*clock)?;
     let start_ns = clock.now_ns()
         + match options.speed {
             Speed::Max => 0,
@@ -191,6 +191,21 @@ pub fn replay(
     observer.before_finish(&mut writer)?;
     let undispatched = info.workload.statements.saturating_sub(dispatched);
     Ok(writer.finish(info, undispatched)?)
+}
+
+/// Sets the target's clock to the captured time, if the options ask for it.
+fn start_target_clock(
+    reader: &WorkloadReader,
+    options: &Options,
+    clock: &dyn Clock,
+) -> Result<(), ReplayError> {
+    let Some(target_clock) = &options.target_clock else {
+        return Ok(());
+    };
+    // The first event is due after the lead.
+    let captured_us = reader.info().provenance.start_wall_us - LEAD_NS / 1_000;
+    let set = target_clock.start_at(captured_us, clock);
+    set.map_err(ReplayError::TargetClock)
 }
 
 fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {

@@ -36,6 +36,9 @@ pub enum ReplayError {
         /// The reason.
         reason: String,
     },
+    /// The clock of the target cannot be set to the captured time.
+    #[error("cannot set the clock of the target to the captured time: {0}")]
+    TargetClock(String),
     /// The system allows fewer connections than the replay needs.
     #[error(
         "{connections} sessions at once need as many connections, and this process may have {room}; allow it {files} open files (ulimit -n {files}), or pass --max-connections"

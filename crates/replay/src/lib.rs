@@ -66,6 +66,7 @@ mod startup_options;
 mod statement_cache;
 mod statement_order;
 mod stream;
+mod target_clock;
 #[cfg(test)]
 mod test_events;
 mod user_types;
@@ -95,3 +96,4 @@ pub use read_only_catalogue::names_with_outside_effects;
 pub use resume::PreviousRun;
 pub use source_server_check::find_source_server;
 pub use startup_options::StartupOptions;
+pub use target_clock::TargetClock;

@@ -13,6 +13,7 @@ use crate::login::LoginMap;
 use crate::pacing::Timeline;
 use crate::read_only_guard;
 use crate::resume::PreviousRun;
+use crate::target_clock::TargetClock;
 use connect::Target;
 
 /// Default of [`Options::retry_for`]. A restart takes seconds; a server that is away for a minute needs attention.
@@ -82,6 +83,8 @@ pub struct Options {
     /// Load source that replaces the workload's events. The workload then only provides statements and logins.
     /// Copies, think times, idle times and the order of commits have no effect.
     pub load_source: Option<LoadSource>,
+    /// Clock of the target that is set to the captured time when the replay starts.
+    pub target_clock: Option<TargetClock>,
     /// Run to resume.
     pub previous_run: Option<Arc<PreviousRun>>,
     /// Options that selected a part of a workload, for the run's manifest.
@@ -182,6 +185,7 @@ impl Default for Options {
             queue_statements_max: 256,
             checkpoint: Duration::from_secs(10),
             load_source: None,
+            target_clock: None,
             previous_run: None,
             part: BTreeMap::new(),
             workload_name: None,
@@ -270,6 +274,8 @@ impl Options {
             SendOrder::Global => Some("global".to_owned()),
         };
         note("order", order);
+        let clock = self.target_clock.as_ref().map(|_| "captured".to_owned());
+        note("target_clock", clock);
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
         let clients = self

@@ -23,6 +23,7 @@ pub mod baseline_run;
 mod cache_warming;
 mod candidate_ranking;
 pub mod capture_log;
+pub mod captured_clock;
 pub mod captured_server;
 pub mod cause_experiments;
 mod change_script;

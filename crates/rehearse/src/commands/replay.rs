@@ -21,6 +21,7 @@ use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
 use crate::terminal;
+use study::captured_clock::restart_at_captured_time;
 use study::captured_server::refuse_captured_server;
 use study::encodings;
 use study::keys;
@@ -83,6 +84,10 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         announce_metrics(metrics);
     }
     let reader = &part.reader;
+    if let Some(name) = &options.pace.captured_clock {
+        let clock = restart_at_captured_time(name, reader, &target, &engine.logins)?;
+        engine.target_clock = Some(clock);
+    }
     let mut display = Display::new(metrics.as_ref(), page.as_mut());
     let asked = observation(options)?;
     interrupt.set_partial(PathBuf::from(format!("{}.partial", output.display())));
@@ -236,6 +241,11 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
                 "--speed max waits for nothing, so {option} has nothing to change; leave one of them out, or give --think-time drop at --speed 1 for sessions that begin at their time and then wait for nothing"
             )));
         }
+    }
+    if pace.captured_clock.is_some() && options.speed.to_string() != "1" {
+        return Err(Failure::usage(
+            "--captured-clock needs --speed 1: the clock of the server runs at its normal speed",
+        ));
     }
     let mut engine = Options {
         speed: options.speed,

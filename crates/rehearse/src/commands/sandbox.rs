@@ -35,7 +35,10 @@ pub fn run(options: Sandbox) -> Result<ExitStatus, Failure> {
             terminal::say_line(&named.endpoint.url_to_show(&database));
         }
         SandboxAction::Restart { name } => {
-            ::sandbox::open(&name, &places)?.stop(Stop::Fast)?;
+            let mut sandbox = ::sandbox::open(&name, &places)?;
+            sandbox.stop(Stop::Fast)?;
+            sandbox.use_machine_clock()?;
+            drop(sandbox);
             start(&name, &places)?;
         }
         SandboxAction::Psql {

@@ -29,6 +29,10 @@ pub struct PaceArgs {
     /// otherwise session].
     #[arg(long, value_name = "session|commit|dependencies|global")]
     pub order: Option<ReplayOrder>,
+    /// Restart this private server, which --target names, with its clock at the captured time. It needs libfaketime, and
+    /// --speed 1 [default: the machine's clock].
+    #[arg(long, value_name = "SANDBOX", conflicts_with_all = ["think_time", "max_idle", "ramp_up", "resume", "against"])]
+    pub captured_clock: Option<String>,
     /// Shorten periods without traffic to this much captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub max_idle: Option<Duration>,

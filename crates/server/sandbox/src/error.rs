@@ -66,6 +66,12 @@ pub enum Error {
         /// Reason.
         why: String,
     },
+    /// The library that shifts the clock of a server is not installed.
+    #[error(
+        "libfaketime, which shifts the clock of a server, is not installed: install the package `faketime` (Debian, Ubuntu) or `libfaketime` (Fedora, Alpine), or set {} to its libfaketime.so.1",
+        crate::server_clock::LIBRARY_VARIABLE
+    )]
+    NoFaketime,
     /// The environment specifies no directory for the cache or the state.
     #[error("no folder for {what}: HOME is not set; set it, or {variable}")]
     NoFolder {

@@ -45,6 +45,9 @@ pub(crate) struct Marker {
     /// Whether the server counts the work of statements.
     #[serde(default)]
     pub(crate) statement_statistics: bool,
+    /// Library that shifts the server's clock, if it does.
+    #[serde(default)]
+    pub(crate) clock_library: Option<PathBuf>,
     pub(crate) server: Option<Identity>,
     pub(crate) watchdog: Option<i32>,
 }
@@ -113,6 +116,7 @@ impl Marker {
             restoring: None,
             unsynced: None,
             statement_statistics: false,
+            clock_library: None,
             server: None,
             watchdog: None,
         }

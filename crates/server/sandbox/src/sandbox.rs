@@ -18,6 +18,8 @@ use crate::postmaster::Identity;
 use crate::privileges::RunAs;
 use crate::server;
 use crate::server::{Cluster, Failure, SUPERUSER};
+use crate::server_clock;
+use crate::server_clock::ServerClock;
 use crate::settings;
 use crate::snapshot;
 use crate::snapshot::CopyStats;
@@ -268,9 +270,10 @@ impl Sandbox {
         let sockets = self.marker.socket_dir.clone().unwrap_or_default();
         let candidates = self.port.candidates(self.marker.port);
         for &port in &candidates {
-            let start = self
-                .cluster()
-                .launch(self.marker.tcp, port, &sockets, &self.log())?;
+            let library = self.marker.clock_library.as_deref();
+            let start =
+                self.cluster()
+                    .launch(self.marker.tcp, port, &sockets, &self.log(), library)?;
             match start.wait(&self.data, &self.installation.version, self.patience) {
                 Ok(child) => {
                     self.marker.port = Some(port);
@@ -317,6 +320,27 @@ impl Sandbox {
     pub fn restart(&mut self) -> Result<Endpoint> {
         self.stop(Stop::Fast)?;
         self.start()
+    }
+
+    /// Stops the server in fast mode, and starts it again with libfaketime, so that its clock can be set. `offset_us` is
+    /// its offset from the machine's clock at first. Later starts do the same until [`Self::use_machine_clock`].
+    ///
+    /// # Errors
+    /// If libfaketime is not installed; also as [`Self::start`].
+    pub fn restart_with_clock(&mut self, offset_us: i64) -> Result<ServerClock> {
+        let library = server_clock::find_library()?;
+        self.run_as.check_reaches(&library)?;
+        let clock = ServerClock::new(&self.root, &self.run_as);
+        clock.set_offset(offset_us)?;
+        self.marker.clock_library = Some(library);
+        self.restart()?;
+        Ok(clock)
+    }
+
+    /// Uses the machine's clock from the next start on.
+    pub fn use_machine_clock(&mut self) -> Result<()> {
+        self.marker.clock_library = None;
+        self.marker.write(&self.root)
     }
 
     /// Replaces all settings, from the next start on.

@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::installation::Installation;
 use crate::postmaster::{POLL, PidFile};
 use crate::privileges::RunAs;
+use crate::server_clock::ServerClock;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -109,7 +110,14 @@ impl Cluster<'_> {
     }
 
     /// Starts the postmaster, which appends its log to the file.
-    pub(crate) fn launch(&self, tcp: bool, port: u16, sockets: &Path, log: &Path) -> Result<Start> {
+    pub(crate) fn launch(
+        &self,
+        tcp: bool,
+        port: u16,
+        sockets: &Path,
+        log: &Path,
+        clock_library: Option<&Path>,
+    ) -> Result<Start> {
         let open = || {
             File::options()
                 .create(true)
@@ -140,6 +148,9 @@ impl Cluster<'_> {
             .arg(setting)
             .stdout(open()?)
             .stderr(file);
+        if let Some(library) = clock_library {
+            ServerClock::new(self.root, self.run_as).apply(library, &mut command);
+        }
         let child = command
             .spawn()
             .context("run", &self.installation.program("postgres"))?;
