@@ -1,16 +1,31 @@
-//! `cargo xtask dist`: an archive and, on Debian, a package of the program with its manual pages and completions.
+//! `cargo xtask dist`: what users install, with checksums.
 //!
 //! ```text
 //! program ─► tree (bin, share/man, share/…) ─► NAME.tar.gz
-//!                                          └─► NAME.deb ─► SHA256SUMS of both
+//!                                          ├─► .deb, .rpm   if it needs a C library
+//!                                          └─► .oci.tar     if it is static
+//! dependencies ─► .cdx.json (bill of materials)
+//! all of them ─► SHA256SUMS
 //! ```
 //!
-//! Two runs with one program give the same bytes: times are those of the commit, and owners are root.
+//! Packages hold the program for glibc: it is faster than the static one, which runs anywhere.
+//!
+//! `cargo xtask installers` adds the install script and the Homebrew formula for the archives of all processors.
+//!
+//! Two runs with one program give the same archive and the same Debian package: times are those of the commit, and
+//! owners are root. A kind of package whose tool is not installed is left out, and named.
 
-use std::fs;
-use std::io;
+mod debian;
+mod image;
+mod installers;
+mod red_hat;
+mod steps;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
+
+pub use installers::installers;
+use steps::{copy, remove, run, text, write};
 
 /// Completion scripts: shell, and place below the prefix.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -20,58 +35,128 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Files of the repository that are installed with the program.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+/// First sentence of the description in every package.
+const SUMMARY: &str = "Replay a PostgreSQL database's real traffic against a change";
+const DESCRIPTION: [&str; 2] = [
+    "Captures the traffic of a database, replays it against a change before it ships, reports",
+    "what got slower or different and why, and proves the fix by replaying again.",
+];
 
-/// Builds what users install. Options: `--program FILE` takes a built program instead of building a release;
-/// `--output DIR` is where the files are written [default: `target/dist`].
+/// What is built, and from what.
+#[derive(Debug, Default)]
+struct Options {
+    output: Option<PathBuf>,
+    program: Option<PathBuf>,
+    target: Option<String>,
+}
+
+/// A program that is laid out as it is installed.
+#[derive(Debug)]
+struct Release<'a> {
+    root: &'a Path,
+    output: &'a Path,
+    /// Name of the laid out tree in `output`, and of all files without their endings.
+    name: &'a str,
+    version: &'a str,
+    /// Processor as the target triple names it: `x86_64`, `aarch64`.
+    architecture: &'a str,
+    linkage: Linkage,
+    /// Time of the commit, seconds since 1970.
+    epoch: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Linkage {
+    /// Runs with any C library, and with none.
+    Static,
+    /// Needs the C library that it was linked with, or a later one.
+    Dynamic,
+}
+
+/// Builds what users install. Options:
+/// - `--target TRIPLE` builds for it, `x86_64-unknown-linux-musl` a static program;
+/// - `--program FILE` takes a built program instead;
+/// - `--output DIR` is where the files are written [default: `target/dist`].
 ///
 /// # Errors
 /// If a step fails, with its output.
 pub fn dist(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let mut output = root.join("target/dist");
-    let mut program = None;
+    let options = parse(arguments)?;
+    let output = options.output.unwrap_or(root.join("target/dist"));
+    let program = match options.program {
+        Some(program) => program,
+        None => build(root, options.target.as_deref())?,
+    };
+    let about = text(&run(Command::new(&program).arg("--version"))?);
+    let version = about
+        .lines()
+        .next()
+        .and_then(|line| line.rsplit(' ').next());
+    let version = version.ok_or("the program prints no version")?;
+    let target = built_for(&about)?;
+    let name = format!("rehearse-{version}-{target}");
+    let epoch = text(&run(Command::new("git")
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(root))?);
+    remove(&output.join(&name))?;
+    install(root, &program, &output.join(&name))?;
+    let release = Release {
+        root,
+        output: &output,
+        name: &name,
+        version,
+        architecture: target.split('-').next().unwrap_or_default(),
+        linkage: linkage(&program)?,
+        epoch: epoch.trim(),
+    };
+    let files = package(&release)?;
+    println!("{}", output.display());
+    print!("{}", steps::write_checksums(&output, &files)?);
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let value = rest.next().ok_or(format!("{argument} needs a value"))?;
         match argument.as_str() {
-            "--program" => program = Some(PathBuf::from(value)),
-            "--output" => output = PathBuf::from(value),
+            "--target" => options.target = Some(value.clone()),
+            "--program" => options.program = Some(PathBuf::from(value)),
+            "--output" => options.output = Some(PathBuf::from(value)),
             other => return Err(format!("unknown option {other}")),
         }
     }
-    let program = match program {
-        Some(program) => program,
-        None => {
-            let mut build = Command::new("cargo");
-            build.args(["build", "--release", "--locked", "-p", "rehearse"]);
-            run(build.current_dir(root))?;
-            root.join("target/release/rehearse")
-        }
-    };
-    let version = text(&run(Command::new(&program).arg("-V"))?);
-    let version = version
-        .trim()
-        .rsplit(' ')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    let name = format!("rehearse-{version}-{}", std::env::consts::ARCH);
-    let tree = output.join(&name);
-    remove(&tree)?;
-    install(root, &program, &tree)?;
-    let epoch = text(&run(Command::new("git")
-        .args(["log", "-1", "--format=%ct"])
-        .current_dir(root))?);
-    let archive = format!("{name}.tar.gz");
-    pack(&output, &name, &archive, epoch.trim())?;
-    let mut files = vec![archive];
-    if Command::new("dpkg-deb").arg("--version").output().is_ok() {
-        files.push(debian_package(&output, &tree, &version, epoch.trim())?);
+    Ok(options)
+}
+
+fn build(root: &Path, target: Option<&str>) -> Result<PathBuf, String> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--locked", "-p", "rehearse"]);
+    let mut built = root.join("target");
+    if let Some(target) = target {
+        build.args(["--target", target]);
+        built.push(target);
     }
-    let sums = run(Command::new("sha256sum").args(&files).current_dir(&output))?;
-    write(&output.join("SHA256SUMS"), &sums.stdout)?;
-    println!("{}", output.display());
-    print!("{}", text(&sums));
-    Ok(())
+    run(build.current_dir(root))?;
+    Ok(built.join("release/rehearse"))
+}
+
+/// Returns the target triple that `--version` prints.
+fn built_for(about: &str) -> Result<&str, String> {
+    about
+        .lines()
+        .find_map(|line| line.strip_prefix("built for "))
+        .and_then(|rest| rest.split([' ', ',']).next())
+        .ok_or("the program does not say what it was built for".to_owned())
+}
+
+fn linkage(program: &Path) -> Result<Linkage, String> {
+    let headers = text(&run(Command::new("objdump").arg("-p").arg(program))?);
+    Ok(match headers.contains(" NEEDED ") {
+        true => Linkage::Dynamic,
+        false => Linkage::Static,
+    })
 }
 
 /// Lays out the program and its files below a prefix.
@@ -93,106 +178,65 @@ fn install(root: &Path, program: &Path, prefix: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn pack(output: &Path, name: &str, archive: &str, epoch: &str) -> Result<(), String> {
+/// Builds each kind of package for this linkage whose tool is installed. Returns the names of the files.
+fn package(release: &Release) -> Result<Vec<String>, String> {
+    let mut files = vec![archive(release)?];
+    let mut build = |tool: &str, kind: &str, build: &dyn Fn(&Release) -> Result<String, String>| {
+        match Command::new(tool).arg("--version").output() {
+            Ok(_) => files.push(build(release)?),
+            Err(_) => println!("left out: {kind} ({tool} is not installed)"),
+        }
+        Ok::<(), String>(())
+    };
+    build("cargo-cyclonedx", "the bill of materials", &materials)?;
+    match release.linkage {
+        Linkage::Static => build("buildah", "the image", &image::build)?,
+        Linkage::Dynamic => {
+            build("dpkg-deb", "the Debian package", &debian::package)?;
+            build("rpmbuild", "the RPM package", &red_hat::package)?;
+        }
+    }
+    Ok(files)
+}
+
+fn archive(release: &Release) -> Result<String, String> {
+    let archive = format!("{}.tar.gz", release.name);
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-    tar.arg(format!("--mtime=@{epoch}"));
-    tar.args(["--use-compress-program=gzip -9n", "-cf", archive, name]);
-    run(tar.current_dir(output)).map(drop)
+    tar.arg(format!("--mtime=@{}", release.epoch));
+    tar.args([
+        "--use-compress-program=gzip -9n",
+        "-cf",
+        &archive,
+        release.name,
+    ]);
+    run(tar.current_dir(release.output))?;
+    Ok(archive)
 }
 
-/// Builds a package of what was installed. Returns its name.
-fn debian_package(
-    output: &Path,
-    installed: &Path,
-    version: &str,
-    epoch: &str,
-) -> Result<String, String> {
-    let tree = output.join("deb");
-    let prefix = tree.join("usr");
-    remove(&tree)?;
-    fs::create_dir_all(&tree).map_err(|error| failed("create", &tree, &error))?;
-    run(Command::new("cp").arg("-r").arg(installed).arg(&prefix))?;
-    let mut compress = Command::new("gzip");
-    compress.args(["-9nr"]).arg(prefix.join("share/man"));
-    run(&mut compress)?;
-    let architecture = text(&run(Command::new("dpkg").arg("--print-architecture"))?);
-    let architecture = architecture.trim();
-    let size = text(&run(Command::new("du").arg("-sk").arg(&prefix))?);
-    let size = size.split_whitespace().next().unwrap_or("0").to_owned();
-    let libc = glibc_version(&prefix.join("bin/rehearse"))?;
-    let control = format!(
-        "Package: rehearse\nVersion: {version}\nArchitecture: {architecture}\nInstalled-Size: {size}\n\
-         Depends: libc6 (>= {libc}), libgcc-s1\nSuggests: linux-perf, tcpdump, postgresql-client\n\
-         Section: database\nPriority: optional\nMaintainer: Rehearse maintainers\n\
-         Description: replay a PostgreSQL database's real traffic against a change\n \
-         Captures the traffic of a database, replays it against a change before it ships, reports\n \
-         what got slower or different and why, and proves the fix by replaying again.\n"
-    );
-    write(&tree.join("DEBIAN/control"), control.as_bytes())?;
-    let file = format!("rehearse_{version}_{architecture}.deb");
-    let mut build = Command::new("dpkg-deb");
-    build.args(["--root-owner-group", "--build", "deb", &file]);
-    run(build.env("SOURCE_DATE_EPOCH", epoch).current_dir(output))?;
-    remove(&tree)?;
+/// Lists all packages that the program is built from, as CycloneDX. The tool writes a file into each crate, so it
+/// works on a copy of the commit.
+fn materials(release: &Release) -> Result<String, String> {
+    let sources = release.output.join("sources");
+    remove(&sources)?;
+    let mut worktree = Command::new("git");
+    worktree.args(["clone", "--quiet", "--depth", "1", "--no-local", "."]);
+    run(worktree.arg(&sources).current_dir(release.root))?;
+    let crate_directory = sources.join("crates/rehearse");
+    let mut list = Command::new("cargo");
+    list.args([
+        "cyclonedx",
+        "--format",
+        "json",
+        "--override-filename",
+        "bom",
+    ]);
+    run(list.current_dir(&crate_directory))?;
+    let file = format!("{}.cdx.json", release.name);
+    copy(
+        &crate_directory.join("bom.json"),
+        &release.output.join(&file),
+    )?;
+    remove(&sources)?;
     Ok(file)
-}
-
-/// Returns the newest version of the C library whose symbols a program uses.
-fn glibc_version(program: &Path) -> Result<String, String> {
-    let symbols = text(&run(Command::new("objdump").arg("-T").arg(program))?);
-    let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let mut numbers = rest[..end.unwrap_or(rest.len())].split('.');
-        let major: u32 = numbers.next()?.parse().ok()?;
-        Some((major, numbers.next()?.parse::<u32>().ok()?))
-    });
-    let (major, minor) = versions
-        .max()
-        .ok_or("the program uses no versioned symbol of the C library")?;
-    Ok(format!("{major}.{minor}"))
-}
-
-fn run(command: &mut Command) -> Result<Output, String> {
-    let output = command
-        .output()
-        .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(output),
-        false => Err(format!(
-            "{command:?} failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        )),
-    }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn failed(what: &str, path: &Path, error: &io::Error) -> String {
-    format!("cannot {what} {}: {error}", path.display())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let parent = path.parent().unwrap_or(path);
-    fs::create_dir_all(parent)
-        .and_then(|()| fs::write(path, bytes))
-        .map_err(|error| failed("write", path, &error))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    let parent = to.parent().unwrap_or(to);
-    fs::create_dir_all(parent)
-        .and_then(|()| fs::copy(from, to).map(drop))
-        .map_err(|error| failed("copy", from, &error))
-}
-
-fn remove(directory: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(failed("remove", directory, &error))
-        }
-        _ => Ok(()),
-    }
 }

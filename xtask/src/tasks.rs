@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::dist::dist;
+use crate::dist::{dist, installers};
 
 /// A command, with its line of `cargo xtask --help`.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Task {
 }
 
 /// All commands.
-pub const TASKS: [Task; 7] = [
+pub const TASKS: [Task; 8] = [
     Task {
         name: "check",
         help: "Check format, lints, links in doc comments, and the rules of the sources",
@@ -45,8 +45,13 @@ pub const TASKS: [Task; 7] = [
     },
     Task {
         name: "dist",
-        help: "Build an archive, a Debian package and their checksums in target/dist",
+        help: "Build archive, packages, image and their checksums in target/dist, --target TRIPLE for a static program",
         duration: "5 min",
+    },
+    Task {
+        name: "installers",
+        help: "Write the install script and the Homebrew formula for archives: DIRECTORY OWNER/REPOSITORY",
+        duration: "1 s",
     },
     Task {
         name: "tidy",
@@ -75,12 +80,15 @@ pub fn run(root: &Path, name: &str, arguments: &[String]) -> Option<bool> {
         "test-full" => execute(cargo_test(root, arguments).env("REHEARSE_TEST_FULL", "1")),
         "bench" => bench(root, arguments),
         "docs" => docs(root),
-        "dist" => dist(root, arguments)
-            .inspect_err(|why| eprintln!("{why}"))
-            .is_ok(),
+        "dist" => reported(dist(root, arguments)),
+        "installers" => reported(installers(root, arguments)),
         _ => return None,
     };
     Some(succeeded)
+}
+
+fn reported(result: Result<(), String>) -> bool {
+    result.inspect_err(|why| eprintln!("{why}")).is_ok()
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Command {

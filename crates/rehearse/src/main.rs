@@ -25,6 +25,10 @@ use crate::exit_status::ExitStatus;
 use crate::options::{Command, Program};
 use study::Failure;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let parsed = Program::command().try_get_matches();
     let parsed = parsed.and_then(|matches| Ok((Program::from_arg_matches(&matches)?, matches)));

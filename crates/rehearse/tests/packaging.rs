@@ -1,6 +1,6 @@
 //! Manual pages and completion scripts that a package installs, and the check of a machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -91,31 +91,45 @@ fn files_below(directory: &Path) -> usize {
         .count()
 }
 
-/// Packages are built from the program under test, and installed into an empty root directory.
+/// Packages are built from the program under test, and installed into empty directories.
 #[test]
-fn packages_have_the_program_its_pages_and_completions() {
+fn packages_are_installed_and_removed() {
     if test_support::skip_in_fast_tier() {
         return;
-    }
-    if Command::new("dpkg-deb").arg("--version").output().is_err() {
-        return test_support::report_skipped("dpkg-deb is not installed");
     }
     let directory = tempfile::tempdir().unwrap();
     let packages = directory.path().join("dist");
     let mut dist = Command::new(env!("CARGO"));
-    dist.args([
-        "xtask",
-        "dist",
-        "--program",
-        env!("CARGO_BIN_EXE_rehearse"),
-        "--output",
-    ]);
+    dist.args(["xtask", "dist", "--program"]);
+    dist.args([env!("CARGO_BIN_EXE_rehearse"), "--output"]);
     succeeds(dist.arg(&packages));
     let check = ["--check", "--quiet", "SHA256SUMS"];
     succeeds(Command::new("sha256sum").args(check).current_dir(&packages));
-    let listed = succeeds(Command::new("ls").arg(&packages));
-    let package = listed.lines().find(|file| file.ends_with(".deb")).unwrap();
-    let package = packages.join(package);
+    let kinds: [(&str, fn(&Path, &Path)); 3] = [
+        ("dpkg-deb", debian_package),
+        ("rpmbuild", red_hat_package),
+        ("curl", install_script),
+    ];
+    for (tool, check) in kinds {
+        match Command::new(tool).arg("--version").output() {
+            Ok(_) => check(directory.path(), &packages),
+            Err(_) => test_support::report_skipped(&format!("{tool} is not installed")),
+        }
+    }
+}
+
+fn with_ending(packages: &Path, ending: &str) -> PathBuf {
+    let listed = succeeds(Command::new("ls").arg(packages));
+    packages.join(listed.lines().find(|file| file.ends_with(ending)).unwrap())
+}
+
+/// Installing needs root, as everywhere.
+fn is_root() -> bool {
+    succeeds(Command::new("id").arg("-u")).trim() == "0"
+}
+
+fn debian_package(directory: &Path, packages: &Path) {
+    let package = with_ending(packages, ".deb");
     let depends = succeeds(
         Command::new("dpkg-deb")
             .arg("-f")
@@ -124,7 +138,7 @@ fn packages_have_the_program_its_pages_and_completions() {
     );
     assert!(depends.starts_with("libc6 (>= 2."), "{depends}");
 
-    let root = directory.path().join("root");
+    let root = directory.join("root");
     succeeds(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
     let version = succeeds(Command::new(root.join("usr/bin/rehearse")).arg("-V"));
     assert_eq!(version, printed(&["-V"]));
@@ -138,11 +152,10 @@ fn packages_have_the_program_its_pages_and_completions() {
         assert!(root.join("usr").join(installed).is_file(), "{installed}");
     }
     let contained = files_below(&root);
-    // Installing needs root, as everywhere.
-    if succeeds(Command::new("id").arg("-u")).trim() != "0" {
+    if !is_root() {
         return;
     }
-    let root = directory.path().join("installed");
+    let root = directory.join("installed");
     std::fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
     std::fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
     std::fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
@@ -158,4 +171,91 @@ fn packages_have_the_program_its_pages_and_completions() {
     assert_eq!(files_below(&root), contained);
     dpkg(&["--purge".as_ref(), "rehearse".as_ref()]);
     assert_eq!(files_below(&root), 0);
+}
+
+fn red_hat_package(directory: &Path, packages: &Path) {
+    let package = with_ending(packages, ".rpm");
+    let listed = succeeds(Command::new("rpm").args(["-qpl"]).arg(&package));
+    for installed in [
+        "/usr/bin/rehearse",
+        "/usr/share/man/man1/rehearse-replay.1.gz",
+        "/usr/share/bash-completion/completions/rehearse",
+        "/usr/share/zsh/site-functions/_rehearse",
+    ] {
+        assert!(listed.lines().any(|line| line == installed), "{listed}");
+    }
+    if !is_root() {
+        return;
+    }
+    let root = directory.join("red-hat");
+    std::fs::create_dir(&root).unwrap();
+    let rpm = |action: &str, what: &Path| {
+        let mut rpm = Command::new("rpm");
+        rpm.arg("--root").arg(&root).args(["--nodeps", action]);
+        succeeds(rpm.arg(what))
+    };
+    rpm("-i", &package);
+    let program = root.join("usr/bin/rehearse");
+    assert_eq!(succeeds(Command::new(&program).arg("-V")), printed(&["-V"]));
+    rpm("-e", Path::new("rehearse"));
+    assert!(!program.exists() && !root.join("usr/share/doc/rehearse").exists());
+}
+
+/// Checks what it fetches, here from a directory of this machine that is laid out as a release is.
+fn install_script(directory: &Path, packages: &Path) {
+    let archive = with_ending(packages, ".tar.gz");
+    let built = archive.to_str().unwrap().strip_suffix(".tar.gz").unwrap();
+    // Releases are static. The script looks at names only.
+    let released = built.replace("-gnu", "-musl");
+    let name = Path::new(&released).file_name().unwrap().to_str().unwrap();
+    std::fs::rename(built, &released).unwrap();
+    let version = printed(&["-V"]);
+    let version = version.trim().rsplit(' ').next().unwrap();
+    let release = directory.join(format!("download/v{version}"));
+    std::fs::create_dir_all(&release).unwrap();
+    let archive = release.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    succeeds(
+        tar.arg("-czf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(packages)
+            .arg(name),
+    );
+    let mut installers = Command::new(env!("CARGO"));
+    installers.args(["xtask", "installers"]);
+    succeeds(installers.arg(&release).arg("owner/name"));
+
+    let prefix = directory.join("prefix");
+    let install = || {
+        let mut script = Command::new("sh");
+        script.arg(release.join("install.sh"));
+        script.env("REHEARSE_PREFIX", &prefix);
+        script.env(
+            "REHEARSE_RELEASES",
+            format!("file://{}", directory.display()),
+        );
+        script.output().unwrap()
+    };
+    let installed = install();
+    let text = String::from_utf8_lossy(&installed.stdout);
+    assert!(
+        installed.status.success() && text.contains("next: rehearse doctor"),
+        "{installed:?}"
+    );
+    assert_eq!(
+        succeeds(Command::new(prefix.join("bin/rehearse")).arg("-V")),
+        printed(&["-V"])
+    );
+    assert!(prefix.join("share/man/man1/rehearse-replay.1").is_file());
+
+    std::fs::remove_dir_all(&prefix).unwrap();
+    std::fs::write(&archive, "something else").unwrap();
+    let refused = install();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && text.contains("checksum"),
+        "{refused:?}"
+    );
+    assert!(!prefix.exists());
 }
