@@ -13,6 +13,8 @@ use clock::Speed;
 
 pub mod comparing;
 pub mod diagnosing;
+#[cfg(test)]
+mod documented;
 pub mod encrypting;
 pub mod export_evidence;
 pub mod facts;
