@@ -15,6 +15,7 @@
 //! and the members of JSON documents that are parameters ([`parts`]), not into longer texts, and not into literals of arrays
 //! and documents.
 
+mod array_elements;
 mod event_values;
 mod expected_rows;
 mod key_columns;
@@ -25,7 +26,9 @@ mod rewrite;
 mod tracker;
 mod value;
 
-pub(crate) use event_values::{PlacesCache, StatementPlaces, add_result_texts, add_text_at};
+pub(crate) use event_values::{
+    PlacesCache, StatementPlaces, add_elements_at, add_result_texts, add_text_at,
+};
 pub(crate) use expected_rows::{ExpectedRows, READ_BYTES_MAX, ReplayedValue};
 pub(crate) use key_columns::KeyColumns;
 pub(crate) use provenance::{Provenance, ProvenancePass};

@@ -7,7 +7,7 @@ use sql::{PlaceRole, StatementClass, TableUse, ValuePlaces, ValueToken, classify
 use workload::{Event, EventKind};
 
 use super::access::Mode;
-use crate::generated::{KeyColumns, add_result_texts, add_text_at};
+use crate::generated::{KeyColumns, add_elements_at, add_result_texts, add_text_at};
 use crate::statement_cache::{TextCache, hash};
 
 /// Words of a statement that takes the rows which others have not locked.
@@ -36,6 +36,8 @@ pub(super) struct RowPlan {
 struct TablePlan {
     whole: RowSet,
     mode: Mode,
+    /// Mode if an array with key values cannot be read.
+    mode_without_elements: Mode,
     /// Mode for the rows with a key.
     key_mode: Mode,
     /// Key columns that the text names, or whose new values the server returns.
@@ -54,6 +56,13 @@ struct KeyColumn {
     hash: u64,
     /// Whether the table has a key of this column alone.
     is_key: bool,
+}
+
+/// Whether the arrays with key values of an execution could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Elements {
+    Read,
+    Unreadable,
 }
 
 /// Value of a key column: the column's index, where its text is, and its role.
@@ -105,8 +114,11 @@ impl RowPlan {
     ) {
         texts.clear();
         for table in &self.tables {
-            sets.push((table.whole, table.mode));
-            table.add_keys(event, texts, sets);
+            let mode = match table.add_keys(event, texts, sets) {
+                Elements::Read => table.mode,
+                Elements::Unreadable => table.mode_without_elements,
+            };
+            sets.push((table.whole, mode));
         }
         for (token, column) in &self.references {
             if let Some(text) = add_text_at(event, token, texts) {
@@ -144,6 +156,7 @@ impl TablePlan {
         let mut plan = TablePlan {
             whole: RowSet(hash(table)),
             mode: Mode::Read,
+            mode_without_elements: Mode::Read,
             key_mode: match of {
                 TableUse::Read => Mode::Read,
                 TableUse::Locked | TableUse::Written => Mode::Write,
@@ -156,9 +169,6 @@ impl TablePlan {
         for place in &places.places {
             if let (Some(of), Some(column)) = (&place.table, &place.column)
                 && of == table
-                // The array is no key of a row. A statement that finds rows by one depends on the table, and on the
-                // executions that generated the elements.
-                && place.role != PlaceRole::ComparedElements
                 && keys.is_key_column(table, column)
             {
                 let index = plan.column(table, column, keys);
@@ -176,14 +186,20 @@ impl TablePlan {
             }
         }
         let adds = class == StatementClass::Insert && plan.is_written;
-        let is_compared = |(_, _, role): &(_, _, PlaceRole)| *role == PlaceRole::Compared;
-        let finds_by_key = !places.has_alternatives && plan.values.iter().any(is_compared);
-        plan.mode = match (of != TableUse::Read, adds || finds_by_key) {
+        let finds_by = |role: PlaceRole| {
+            let mut values = plan.values.iter();
+            !places.has_alternatives && values.any(|(_, _, of)| *of == role)
+        };
+        let mode = |by_key: bool| match (of != TableUse::Read, adds || by_key) {
             (false, true) => Mode::ReadByKey,
             (true, true) => Mode::WriteByKey,
             (false, false) => Mode::Read,
             (true, false) => Mode::Write,
         };
+        let finds_by_key = finds_by(PlaceRole::Compared);
+        let finds_by_elements = finds_by(PlaceRole::ComparedElements);
+        let modes = (mode(finds_by_key || finds_by_elements), mode(finds_by_key));
+        (plan.mode, plan.mode_without_elements) = modes;
         plan
     }
 
@@ -200,10 +216,26 @@ impl TablePlan {
         })
     }
 
-    fn add_keys(&self, event: &Event, texts: &mut Vec<u8>, sets: &mut Vec<(RowSet, Mode)>) {
+    /// Appends the rows with the keys that an execution names.
+    fn add_keys(
+        &self,
+        event: &Event,
+        texts: &mut Vec<u8>,
+        sets: &mut Vec<(RowSet, Mode)>,
+    ) -> Elements {
+        let mut elements = Elements::Read;
         let mut values: Vec<KeyValue> = Vec::with_capacity(self.values.len());
         for (column, token, role) in &self.values {
-            if let Some(text) = add_text_at(event, token, texts) {
+            if *role == PlaceRole::ComparedElements {
+                match add_elements_at(event, token, texts) {
+                    Some(found) => {
+                        // The same as a list of values.
+                        let role = PlaceRole::Compared;
+                        values.extend(found.into_iter().map(|text| (*column, text, role)));
+                    }
+                    None => elements = Elements::Unreadable,
+                }
+            } else if let Some(text) = add_text_at(event, token, texts) {
                 values.push((*column, text, *role));
             }
         }
@@ -244,6 +276,7 @@ impl TablePlan {
             };
             sets.push((RowSet::of(column.hash, &texts[text]), mode));
         }
+        elements
     }
 }
 

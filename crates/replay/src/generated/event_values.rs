@@ -7,6 +7,7 @@ use protocol::Format;
 use sql::{Fingerprint, Lexer, LexicalRules, Spelling, Token, ValuePlace, ValuePlaces, ValueToken};
 use workload::{Event, EventKind, Parameter};
 
+use super::array_elements::{add_binary_elements, add_text_elements};
 use super::key_columns::{ColumnName, KeyColumns};
 use super::parts::parts_of;
 use super::provenance::Place;
@@ -158,6 +159,26 @@ pub(crate) fn add_text_at(
         }
     }
     Some(start..texts.len())
+}
+
+/// Appends the text forms of the elements of an array at a place, and returns where they are, without NULLs; none if the array
+/// is NULL. `None` if the value is no array that can be read.
+pub(crate) fn add_elements_at(
+    event: &Event,
+    token: &ValueToken,
+    texts: &mut Vec<u8>,
+) -> Option<Vec<Range<usize>>> {
+    match token {
+        ValueToken::Parameter(index) => match parameters(event).get(*index)? {
+            None => Some(Vec::new()),
+            Some(Parameter::Text(text)) => add_text_elements(text, texts),
+            Some(Parameter::Binary(bytes)) => add_binary_elements(bytes, texts),
+        },
+        ValueToken::Literal(range) => {
+            let (spelling, inner) = Spelling::of(event.kind.sql()?.get(range.clone())?);
+            add_text_elements(&spelling.read(inner), texts)
+        }
+    }
 }
 
 /// Returns the value at a place, if it may have been generated.

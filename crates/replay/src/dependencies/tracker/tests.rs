@@ -97,6 +97,34 @@ fn statement_depends_on_the_commit_of_the_same_row() {
 }
 
 #[test]
+fn statement_with_an_array_of_keys_depends_on_these_rows() {
+    let write = (1, 0, 5, "UPDATE a SET n = 1 WHERE id = 7");
+    let depends = |sql: &str| !dependencies(&[write, (2, 10, 1, sql)]).is_empty();
+    for (array, expected) in [
+        ("'{6, 7}'", true),
+        ("'{6,8}'::bigint[]", false),
+        ("ARRAY[6, 7]", true),
+        ("ARRAY[6, 8]::bigint[]", false),
+        // It cannot be read, and may have any key.
+        ("'{{6},{8}}'", true),
+    ] {
+        for sql in [
+            format!("SELECT * FROM a WHERE id = ANY ({array})"),
+            format!("UPDATE a SET n = 2 WHERE id = ANY ({array})"),
+        ] {
+            assert_eq!(depends(&sql), expected, "{sql}");
+        }
+    }
+    assert!(depends("SELECT * FROM a WHERE NOT (id = ANY ('{6,8}'))"));
+    assert!(depends("SELECT * FROM a WHERE id = ANY ('{6,8}') OR n = 1"));
+    // And the other way round.
+    let read = (1, 0, 5, "SELECT * FROM a WHERE id = ANY ('{6,8}')");
+    let delete = |id| format!("DELETE FROM a WHERE id = {id}");
+    assert_eq!(dependencies(&[read, (2, 10, 1, &delete(8))]), [(1, 0)]);
+    assert_eq!(dependencies(&[read, (2, 10, 1, &delete(7))]), []);
+}
+
+#[test]
 fn write_depends_on_the_reads_before_it() {
     let read = (1, 0, 5, "SELECT * FROM a WHERE id = 7");
     assert_eq!(
