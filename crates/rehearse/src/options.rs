@@ -10,8 +10,10 @@ use std::time::Duration;
 use ::sandbox::{Origin, ServerRequirements};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
+use sql::ContextKey;
 
 pub mod comparing;
+pub mod context;
 pub mod diagnosing;
 #[cfg(test)]
 mod documented;
@@ -41,6 +43,7 @@ pub mod watching;
 mod without_effect;
 
 use comparing::Compare;
+use context::context_key;
 use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use export_evidence::ExportEvidence;
@@ -351,6 +354,9 @@ pub struct Inspect {
     /// Show this many statements in each list.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
+    /// List the time by this part of the context that comments of statements name, instead of by statement.
+    #[arg(long, value_name = "KEY", value_parser = context_key(), conflicts_with_all = ["html", "sort"])]
+    pub by: Option<ContextKey>,
     /// Sort statements by this number [default: one list for each].
     #[arg(long, value_enum, value_name = "ORDER")]
     pub sort: Option<Sort>,

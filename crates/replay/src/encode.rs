@@ -13,7 +13,7 @@ use protocol::frontend::{bind, function_call, parse};
 use protocol::{EncodeError, Format};
 use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
-use sql::{CapturedIdentifier, SessionEffect};
+use sql::{CapturedIdentifier, ContextReader, SessionEffect};
 use workload::{
     Boundary, CopyIn, Event, EventKind, LO_CREAT, LO_CREATE, MessageSet, Parameter, ResultFormat,
     Sqlstate, Unreplayable, WireDetails,
@@ -52,6 +52,7 @@ pub(crate) struct Encoder<'a> {
     portals: Portals,
     transactions: CapturedTransactions,
     statements: StatementCache,
+    contexts: ContextReader,
     types: UserTypes,
     /// Whether the snapshot that the next event names is one of the replay.
     snapshot_is_known: bool,
@@ -68,6 +69,7 @@ impl<'a> Encoder<'a> {
             portals: Portals::new(fetch_size),
             transactions: CapturedTransactions::default(),
             statements: StatementCache::default(),
+            contexts: ContextReader::default(),
             types: UserTypes::default(),
             snapshot_is_known: false,
         }
@@ -178,6 +180,7 @@ impl<'a> Encoder<'a> {
                 }
             }
         };
+        let captured = self.captured(event);
         Job {
             session: event.session,
             sequence: event.sequence,
@@ -186,13 +189,7 @@ impl<'a> Encoder<'a> {
             think_ns: None,
             kind,
             fingerprint,
-            captured: Captured {
-                duration_us: event.outcome.duration_us,
-                rows: event.outcome.rows,
-                sqlstate: event.outcome.sqlstate,
-                digest: particulars.and_then(|known| known.result_digest),
-                location: SourceLocation::of(event.source, event.line),
-            },
+            captured,
             commits_before: 0,
             dependencies: Box::default(),
             transaction_failed,
@@ -202,6 +199,23 @@ impl<'a> Encoder<'a> {
             expected: None,
             used: Box::default(),
             action,
+        }
+    }
+
+    /// Returns what the capture knows of an event.
+    fn captured(&mut self, event: &Event) -> Captured {
+        let sql = event.kind.sql();
+        let comment = sql.and_then(|sql| self.contexts.read(sql));
+        let context = (comment.as_ref()).filter(|comment| !comment.context.is_empty());
+        let details = event.wire_details.as_deref();
+        Captured {
+            duration_us: event.outcome.duration_us,
+            rows: event.outcome.rows,
+            sqlstate: event.outcome.sqlstate,
+            digest: details.and_then(|known| known.result_digest),
+            context: context.map(|comment| comment.context.id()),
+            trace: comment.as_ref().and_then(|comment| comment.trace),
+            location: SourceLocation::of(event.source, event.line),
         }
     }
 

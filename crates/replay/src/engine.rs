@@ -120,6 +120,7 @@ pub fn replay(
     };
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
     let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
+    writer.contexts(reader.contexts()?)?;
     observer.before_start(&mut writer)?;
     let paused_clock = copy_previous_run(options, &mut writer, clock)?;
     let clock = match &paused_clock {

@@ -164,6 +164,12 @@ pub(crate) mod test_jobs {
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
                     digest: Some(9),
+                    context: (sequence % 3 == 0).then_some(workload::ContextId(sequence)),
+                    trace: (sequence % 3 == 1).then_some(workload::TraceParent {
+                        trace_id: 1 << 100,
+                        span_id: 1 << 50,
+                        flags: 1,
+                    }),
                     location: run::SourceLocation::of(3, sequence),
                 },
                 commits_before: 7,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use run::{Captured, SkipReason, SourceLocation, StatementKind};
 use sql::Fingerprint;
 use sql::{SessionEffect, ValueToken};
-use workload::{Boundary, Sqlstate};
+use workload::{Boundary, ContextId, Sqlstate, TraceParent};
 
 use crate::event_id::EventId;
 use crate::generated::{ExpectedRows, UsedValue, Value};
@@ -140,6 +140,9 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.captured.digest);
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
+    put_option(out, job.captured.context.map(|context| context.0));
+    let trace = job.captured.trace.map(|trace| trace.to_string());
+    put(out, trace.unwrap_or_default().as_bytes());
     put_number(out, job.commits_before);
     put_number(out, job.dependencies.len() as u64);
     for (session, sequence) in &job.dependencies {
@@ -222,6 +225,8 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let digest = option(rest)?;
     let has_sqlstate = !bytes_of(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
+    let context = option(rest)?.map(ContextId);
+    let trace = TraceParent::parse(&text(rest)?);
     let after = number(rest)?;
     let dependencies: Option<Box<[EventId]>> = (0..number(rest)?)
         .map(|_| Some((number(rest)?, number(rest)?)))
@@ -253,6 +258,8 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             rows,
             sqlstate: has_sqlstate.then_some(code),
             digest,
+            context,
+            trace,
             location: source.and_then(|source| SourceLocation::of(source as u32, line)),
         },
         commits_before: after,

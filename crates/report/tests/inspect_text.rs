@@ -31,6 +31,7 @@ fn workload_text_lists_its_content() {
 #[test]
 fn order_and_number_of_statements_can_be_chosen() {
     let options = InspectTextOptions {
+        by: None,
         order: Some(StatementOrder::Calls),
         top: Some(1),
     };

@@ -6,9 +6,11 @@ use archive::ArchiveError;
 use compare::condition::Condition;
 use compare::targets::compare_targets;
 use compare::{CompareOptions, Comparison, RunStats, Runs};
-use run::{Facts, RunReader, ToolStall, merge_stalls};
-use sql::Pattern;
+use run::{Facts, RunReader, ToolStall};
+use sql::{ContextKey, Pattern};
 
+use crate::common_stalls::common_stalls;
+use crate::compare_contexts::compare_contexts;
 use crate::differing_rows::count_differing_rows;
 use crate::enrich_comparison;
 use crate::enrich_comparison::PlanTargets;
@@ -28,6 +30,8 @@ pub struct ComparisonRequest {
     pub options: CompareOptions,
     /// Targets that are queried now for plans, instead of reading the plans of the runs.
     pub plan_targets: Option<PlanTargets>,
+    /// Part of the context by which executions are compared, too.
+    pub by: Option<ContextKey>,
     /// Whether to compare the time breakdown of both sides, which reads each run once more.
     pub compares_time_breakdown: bool,
     /// Patterns of statements whose rows are not compared.
@@ -123,6 +127,11 @@ pub fn compare_runs(request: &ComparisonRequest) -> Result<Comparison, Failure> 
             comparison.observed = run_time::compare_observations(&request.before, &request.after)?;
         }
     }
+    if let Some(key) = request.by {
+        let sides = [&request.before[..], &request.after, &request.noise];
+        let contexts = compare_contexts(key, sides, request.options, &comparison)?;
+        comparison.contexts = Some(contexts);
+    }
     let check = |condition: &Condition| condition.check(&comparison);
     comparison.conditions = request.conditions.iter().map(check).collect();
     Ok(comparison)
@@ -182,21 +191,6 @@ fn compare_executions(request: &ComparisonRequest) -> Result<Comparison, Failure
     comparison.rows.ignore_columns(&request.ignored_columns);
     count_differing_rows(&mut comparison, &before, &after)?;
     Ok(comparison)
-}
-
-/// Returns the stalls of all runs if they did the same work at the same times.
-fn common_stalls(readers: &[&RunReader]) -> Option<Vec<ToolStall>> {
-    let schedule = |reader: &&RunReader| {
-        let info = reader.info();
-        let speed = info.options.get("speed").cloned();
-        (info.workload.id.clone(), speed)
-    };
-    let first = schedule(readers.first()?);
-    let is_paced = first.1.as_deref() != Some("max");
-    (is_paced && readers.iter().all(|reader| schedule(reader) == first)).then(|| {
-        let infos = readers.iter().map(|reader| reader.info());
-        merge_stalls(infos.map(|info| info.tool_stalls.as_slice()))
-    })
 }
 
 /// Reads the statistics of a run. Times within these stalls, or else within its own, are not compared.

@@ -27,6 +27,8 @@ pub mod captured_clock;
 pub mod captured_server;
 pub mod cause_experiments;
 mod change_script;
+mod common_stalls;
+mod compare_contexts;
 pub mod compare_runs;
 mod connection_limit;
 pub mod diagnosis;

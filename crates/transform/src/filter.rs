@@ -1,11 +1,14 @@
 //! Selects the sessions and statements of a slice.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use sql::{Fingerprinter, Pattern, StatementClass, classify};
+use sql::{
+    ContextKey, ContextReader, Fingerprinter, Pattern, StatementClass, StatementContext, classify,
+};
 use workload::ExclusionReason;
 
 /// Name patterns to include and to exclude. Without patterns to include, all names are included.
@@ -25,6 +28,69 @@ impl PatternFilter {
     fn matches(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
         (self.included.is_empty() || self.included.iter().any(&matches))
             && !self.excluded.iter().any(&matches)
+    }
+}
+
+/// A part of the context that a comment names, with the values to match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextPattern {
+    /// The part.
+    pub key: ContextKey,
+    /// Pattern of its whole value.
+    pub value: Pattern,
+}
+
+impl ContextPattern {
+    fn matches(&self, context: &StatementContext<'_>) -> bool {
+        let value = context.value(self.key);
+        value.is_some_and(|value| self.value.matches_name(value))
+    }
+}
+
+impl FromStr for ContextPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=');
+        let named = parts.and_then(|(key, value)| Some((ContextKey::from_name(key)?, value)));
+        let (key, value) = named.ok_or_else(|| {
+            let keys = ContextKey::ALL.map(ContextKey::name).join(", ");
+            format!("'{text}' is no KEY=VALUE; give one of {keys}, such as route=/orders/*")
+        })?;
+        Ok(ContextPattern {
+            key,
+            value: Pattern::name(value),
+        })
+    }
+}
+
+impl fmt::Display for ContextPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key.name(), self.value.given())
+    }
+}
+
+/// Contexts to include and to exclude. Without patterns to include, all statements are included.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContextFilter {
+    /// Patterns to include: of each key that has some, one must match.
+    pub included: Vec<ContextPattern>,
+    /// Patterns to exclude: none of them may match.
+    pub excluded: Vec<ContextPattern>,
+}
+
+impl ContextFilter {
+    fn is_all(&self) -> bool {
+        self.included.is_empty() && self.excluded.is_empty()
+    }
+
+    fn matches(&self, context: &StatementContext<'_>) -> bool {
+        let matches_key = |key| {
+            let mut patterns = self.included.iter().filter(|one| one.key == key).peekable();
+            patterns.peek().is_none() || patterns.any(|one| one.matches(context))
+        };
+        ContextKey::ALL.into_iter().all(matches_key)
+            && !self.excluded.iter().any(|one| one.matches(context))
     }
 }
 
@@ -98,12 +164,17 @@ pub struct Filter {
     pub kinds: Vec<StatementKind>,
     /// Kinds of statements to exclude.
     pub excluded_kinds: Vec<StatementKind>,
+    /// Statements by the context that their comment names.
+    pub contexts: ContextFilter,
 }
 
 impl Filter {
     /// Returns whether every statement of a selected session is selected.
     pub fn takes_all_statements(&self) -> bool {
-        self.statements.is_all() && self.kinds.is_empty() && self.excluded_kinds.is_empty()
+        self.statements.is_all()
+            && self.kinds.is_empty()
+            && self.excluded_kinds.is_empty()
+            && self.contexts.is_all()
     }
 
     pub(super) fn check_session(
@@ -140,6 +211,13 @@ impl Filter {
             || self.excluded_kinds.iter().any(of)
         {
             return Err(ExclusionReason::Kind);
+        }
+        if !self.contexts.is_all() {
+            let comment = ContextReader::default().read(sql);
+            let context = comment.map(|comment| comment.context).unwrap_or_default();
+            if !self.contexts.matches(&context) {
+                return Err(ExclusionReason::Context);
+            }
         }
         if self.statements.is_all() {
             return Ok(());
@@ -220,6 +298,41 @@ mod tests {
         assert_eq!(
             filter.check_session("shop", "monitor", ""),
             Err(ExclusionReason::User)
+        );
+    }
+
+    #[test]
+    fn contexts_of_one_key_are_alternatives_and_keys_must_all_match() {
+        let patterns = |given: &[&str]| given.iter().map(|text| text.parse().unwrap()).collect();
+        let filter = Filter {
+            contexts: ContextFilter {
+                included: patterns(&["route=/polls/*", "route=/", "application=shop"]),
+                excluded: patterns(&["action=destroy"]),
+            },
+            ..Filter::default()
+        };
+        let mut judge = StatementFilter::new();
+        for (comment, judged) in [
+            ("route='/polls/%3Cint%3E',application='shop'", Ok(())),
+            ("route:/,application:shop", Ok(())),
+            ("route='/polls/1'", Err(ExclusionReason::Context)),
+            (
+                "route='/cart',application='shop'",
+                Err(ExclusionReason::Context),
+            ),
+            (
+                "route='/',application='shop',action='destroy'",
+                Err(ExclusionReason::Context),
+            ),
+            ("no context", Err(ExclusionReason::Context)),
+        ] {
+            let sql = format!("SELECT 1 /*{comment}*/");
+            assert_eq!(judge.check(&filter, &sql), judged, "{sql}");
+        }
+        let refused = "path=/x".parse::<ContextPattern>().unwrap_err();
+        assert!(
+            refused.contains("give one of route, controller"),
+            "{refused}"
         );
     }
 

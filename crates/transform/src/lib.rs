@@ -25,7 +25,7 @@ mod session_records;
 mod slice;
 mod time_bound;
 
-pub use filter::{Filter, PatternFilter, StatementKind};
+pub use filter::{ContextFilter, ContextPattern, Filter, PatternFilter, StatementKind};
 pub use rewrite::{Rewrite, Rewriter};
 pub use secret_redactor::SecretRedactor;
 pub use session_records::SessionRecords;

@@ -19,6 +19,8 @@ const STATEMENTS: &[&str] = &[
     "select u&'d!0061@' /* @ */ uescape '!'",
     "select 1 --\r, '@'",
     "-- @\nselect /* @ /* @ */ */ 1",
+    "select 1 /*route='@',controller='@'*/",
+    "/*application:@,job:@*/ select 1",
     "select $x$ a $$@$$ $x$",
     "select $@$x$@$, $@$$@$",
     "do $@$begin perform $x@$y$x@$; end$@$",
@@ -214,6 +216,10 @@ fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
     for statement in reader.statements().unwrap() {
         let sql = statement.unwrap().sql;
         all.push((sql.clone(), sql.into_bytes()));
+    }
+    for context in reader.contexts().unwrap() {
+        let text = format!("{:?}", context.unwrap());
+        all.push(("context".to_owned(), text.into_bytes()));
     }
     for session in reader.sessions().unwrap() {
         let text = format!("{:?}", session.unwrap());

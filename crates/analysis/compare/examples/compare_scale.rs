@@ -58,10 +58,7 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
         message: None,
         captured: Captured {
             duration_us: Some(service_ns as u64 / 1_000),
-            rows: None,
-            sqlstate: None,
-            digest: None,
-            location: None,
+            ..Captured::default()
         },
     }
 }

@@ -137,6 +137,16 @@ pub enum StatementChange {
 }
 
 impl StatementChange {
+    /// Returns its direction; `None` without a change.
+    pub fn direction(&self) -> Option<Direction> {
+        match self {
+            StatementChange::None => None,
+            StatementChange::Independent { direction, .. }
+            | StatementChange::Along { direction }
+            | StatementChange::Unproven { direction, .. } => Some(*direction),
+        }
+    }
+
     /// Whether it is a cause of this direction.
     pub fn is_cause(&self, wanted: Direction) -> bool {
         matches!(self, StatementChange::Independent { direction, .. } if *direction == wanted)

@@ -16,6 +16,7 @@ mod anomaly;
 mod cause;
 mod compare;
 pub mod condition;
+mod contexts;
 mod details;
 mod differing_columns;
 mod differing_executions;
@@ -46,9 +47,11 @@ pub use cause::{
     NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE, StatementChange, TIME_FACTOR,
 };
 pub use compare::{
-    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, ObservationUnit, Pairing,
-    RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict, compare,
+    CompareOptions, Comparison, ContextComparison, ContextStatement, ContextsComparison,
+    InconclusiveReason, Noise, NoiseSource, ObservationUnit, Pairing, RunFacts, Runs, SideFacts,
+    StatementComparison, TimesComparison, Verdict, compare,
 };
+pub use contexts::{ContextGrouper, compare_contexts};
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
 pub use differing_columns::{ColumnChange, ColumnPairs};
 pub use differing_executions::{CountBound, DifferingExecutions, ExecutionPairs, ExecutionPlace};

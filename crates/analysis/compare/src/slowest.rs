@@ -4,6 +4,7 @@
 use run::Execution;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sql::TraceParent;
 
 /// Maximum number of executions kept for each statement and run.
 pub const SLOWEST_MAX: usize = 3;
@@ -23,6 +24,9 @@ pub struct SlowExecution {
     pub response_ns: i64,
     /// Rows returned or affected.
     pub rows: u64,
+    /// Its trace, if a comment names one.
+    #[schemars(with = "Option<String>")]
+    pub traceparent: Option<TraceParent>,
 }
 
 /// Slowest executions so far, unordered.
@@ -51,6 +55,7 @@ impl Slowest {
             service_ns,
             response_ns: execution.response_ns().unwrap_or(service_ns),
             rows: execution.rows,
+            traceparent: execution.captured.trace,
         };
         match place {
             Some(at) => self.executions[at] = slow,

@@ -1,6 +1,7 @@
 //! Summarises a workload.
 
 mod breakdown;
+mod contexts;
 mod durations;
 mod over_time;
 mod server;
@@ -18,6 +19,7 @@ use workload::{
     UnrepeatableFinder, UnrepeatableStatement, Unreplayable, WorkloadInfo,
 };
 
+use contexts::ContextCounter;
 use statement::StatementCounter;
 use statistics::Arrivals;
 use statistics::Histogram;
@@ -25,6 +27,7 @@ use statistics::LatencySummary;
 use workload::Literals;
 
 pub use breakdown::{Breakdown, NameTotals, Totals};
+pub use contexts::{ContextBreakdown, ContextExample, ContextStats};
 pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
 pub use over_time::{OverTime, TIME_BUCKETS_MAX, TimeBucket};
 pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
@@ -60,6 +63,9 @@ pub struct Inspection {
     pub users: Breakdown,
     /// Statements by `application_name`.
     pub applications: Breakdown,
+    /// Statements by the context that comments name (route, controller, action, application, job), for each of
+    /// these that occurs.
+    pub contexts: Vec<ContextBreakdown>,
     /// Statements by class.
     pub classes: BTreeMap<StatementClass, u64>,
     /// Events by kind, for kinds that are statements: `simple`, `execute` …
@@ -149,6 +155,7 @@ impl Inspection {
             inspection.session(&session?);
         }
         let mut captured = Histogram::new();
+        let mut contexts = ContextCounter::default();
         let mut names: HashMap<u64, NameIndexes> = HashMap::new();
         let mut unrepeatable = UnrepeatableFinder::default();
         for event in events {
@@ -159,6 +166,7 @@ impl Inspection {
                 continue;
             }
             inspection.prelude += u64::from(event.prelude);
+            contexts.add(&event);
             if let Some(duration_us) = event.outcome.duration_us {
                 captured.record(duration_us.saturating_mul(1_000));
             }
@@ -167,6 +175,7 @@ impl Inspection {
             statement.call(&event, place, literals);
         }
         inspection.over_time.finish();
+        inspection.contexts = contexts.breakdowns();
         let moments = inspection.over_time.moments.iter();
         inspection.sessions.at_once = moments.map(|one| one.open_max).max().unwrap_or(0);
         inspection.captured = captured.latency_summary();
@@ -199,6 +208,7 @@ impl Inspection {
             databases: Breakdown::default(),
             users: Breakdown::default(),
             applications: Breakdown::default(),
+            contexts: Vec::new(),
             classes: BTreeMap::new(),
             kinds: BTreeMap::new(),
             arrivals: Arrivals::new(info.span_us),

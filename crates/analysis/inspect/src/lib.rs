@@ -16,9 +16,9 @@ pub use divergence::{
 };
 pub use divergence_roots::DivergenceRoot;
 pub use inspect::{
-    Breakdown, CallExample, Checkpoints, CodeCount, DURATION_BOUNDS_US, DurationBin, Durations,
-    ErrorCount, Inspection, Literal, LongestWait, NOTABLE_MAX, NameTotals, Notable, OverTime,
-    STATEMENT_STRETCHES, ServerActivity, SessionCounts, StatementOrder, StatementStats, Stretch,
-    TIME_BUCKETS_MAX, TableUpkeep, TimeBucket, Totals,
+    Breakdown, CallExample, Checkpoints, CodeCount, ContextBreakdown, ContextExample, ContextStats,
+    DURATION_BOUNDS_US, DurationBin, Durations, ErrorCount, Inspection, Literal, LongestWait,
+    NOTABLE_MAX, NameTotals, Notable, OverTime, STATEMENT_STRETCHES, ServerActivity, SessionCounts,
+    StatementOrder, StatementStats, Stretch, TIME_BUCKETS_MAX, TableUpkeep, TimeBucket, Totals,
 };
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};

@@ -14,6 +14,7 @@ mod pattern;
 mod read_only;
 pub mod secrets;
 mod session_effect;
+mod statement_context;
 mod statement_splitter;
 mod two_phase_commit;
 mod unrepeatable_calls;
@@ -34,6 +35,9 @@ pub use literal::Spelling;
 pub use pattern::Pattern;
 pub use read_only::{ReadOnlyText, ReadOnlyTreatment};
 pub use session_effect::SessionEffect;
+pub use statement_context::{
+    ContextComment, ContextId, ContextKey, ContextReader, StatementContext, TraceParent,
+};
 pub use statement_splitter::{
     Lexeme, SqlStatement, split_statements, split_statements_with, statement_texts,
 };

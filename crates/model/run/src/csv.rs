@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use archive::{Batch, Column, ColumnType};
-use workload::StatementText;
+use workload::{ContextText, StatementText};
 
 use crate::evidence::{Artefact, TABLES as EVIDENCE};
 use crate::facts_table::Row;
@@ -19,6 +19,7 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
         RESULT_COLUMNS => Some(ResultColumns::COLUMNS),
         GENERATED_VALUES => Some(GeneratedValue::COLUMNS),
         "statements" => Some(StatementText::COLUMNS),
+        ContextText::TABLE => Some(ContextText::COLUMNS),
         _ if EVIDENCE.contains(&table) => Some(Artefact::COLUMNS),
         _ => facts_table::columns_of(table)
             .or_else(|| observed_table::columns_of(table))

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use sql::Fingerprint;
-use workload::Sqlstate;
+use workload::{ContextId, Sqlstate, TraceParent};
 
 /// Result of one event of the workload. Times are nanoseconds from the replay's start, on the replaying
 /// machine's monotonic clock.
@@ -301,6 +301,10 @@ pub struct Captured {
     pub sqlstate: Option<Sqlstate>,
     /// Checksum of its rows, if the capture recorded it.
     pub digest: Option<u64>,
+    /// Context of the statement, if a comment names one.
+    pub context: Option<ContextId>,
+    /// Trace of the statement, if a comment names one.
+    pub trace: Option<TraceParent>,
     /// Location in the source. A run stores it only for events that [differ from the
     /// capture](Execution::differs_from_capture).
     pub location: Option<SourceLocation>,

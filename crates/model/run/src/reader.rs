@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use archive::{Archive, ArchiveError};
-use workload::StatementText;
+use workload::{ContextText, StatementText};
 
 use crate::csv::{columns_of, write_head, write_rows};
 use crate::evidence::{Artefact, Moment, read_evidence};
@@ -145,6 +145,20 @@ impl RunReader {
     {
         let table = self.archive.table("statements", StatementText::COLUMNS)?;
         Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
+    }
+
+    /// Returns the contexts of the workload; none if no comment of it names one, or in a run of a format before 7.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn contexts(&self) -> Result<Stream<ContextText>, ArchiveError> {
+        if !has(&self.archive, ContextText::TABLE) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let table = (self.archive).table(ContextText::TABLE, ContextText::COLUMNS)?;
+        Ok(Box::new(
+            table.rows(|batch, row| Ok(ContextText::read(batch, row))),
+        ))
     }
 
     /// Returns the facts of the target; `None` if they were not collected, or in a run of a format before 4.

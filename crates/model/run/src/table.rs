@@ -2,7 +2,7 @@
 
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 use sql::Fingerprint;
-use workload::Sqlstate;
+use workload::{ContextId, Sqlstate, TraceParent};
 
 use crate::execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 
@@ -35,6 +35,9 @@ pub(crate) const EXECUTION: &[Column] = &[
     Column::later("captured_result_digest", U64),
     // Since format 6.
     Column::later("stalled_ns", U64),
+    // Since format 7.
+    Column::later("context", U64).low_cardinality(),
+    Column::later("traceparent", Text),
 ];
 
 pub(crate) fn write_execution(
@@ -71,6 +74,9 @@ pub(crate) fn write_execution(
     table.u64(execution.digest);
     table.u64(execution.captured.digest);
     table.u64((execution.stalled_ns > 0).then_some(execution.stalled_ns));
+    table.u64(execution.captured.context.map(|context| context.0));
+    let trace = execution.captured.trace.map(|trace| trace.to_string());
+    table.text(trace.as_deref());
     table.end_row()
 }
 
@@ -120,6 +126,8 @@ pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, Str
             rows: batch.u64(16, row),
             sqlstate: sqlstate(17)?,
             digest: batch.u64(21, row),
+            context: batch.u64(23, row).map(ContextId),
+            trace: batch.text(24, row).and_then(TraceParent::parse),
             location: batch
                 .u64(18, row)
                 .zip(batch.u64(19, row))

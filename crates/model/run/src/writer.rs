@@ -6,7 +6,7 @@ use archive::{
     ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter, recover_tables,
     unfinished_body,
 };
-use workload::StatementText;
+use workload::{ContextText, StatementText};
 
 use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
@@ -72,6 +72,26 @@ impl RunWriter {
             generated_values: None,
             counts: ExecutionCounts::default(),
         })
+    }
+
+    /// Writes the workload's contexts, at most once. They survive a kill of this process.
+    ///
+    /// # Errors
+    /// If they cannot be read, or a file cannot be written.
+    pub fn contexts(
+        &mut self,
+        contexts: impl Iterator<Item = Result<ContextText, ArchiveError>>,
+    ) -> Result<(), ArchiveError> {
+        let mut contexts = contexts.peekable();
+        if contexts.peek().is_none() {
+            return Ok(());
+        }
+        let mut table = (self.archive).table(ContextText::TABLE, ContextText::COLUMNS, ONE_FILE)?;
+        for context in contexts {
+            context?.write(&mut table)?;
+        }
+        self.files.extend(table.finish()?);
+        Ok(())
     }
 
     /// Writes one execution. Executions come in the order in which they ended.
@@ -270,12 +290,8 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
     let tables = [
-        &[
-            "executions",
-            "statements",
-            result_columns::TABLE,
-            generated_value::TABLE,
-        ],
+        &["executions", "statements", ContextText::TABLE][..],
+        &[result_columns::TABLE, generated_value::TABLE],
         &TABLES[..],
         &PROFILE_TABLES[..],
         &OBSERVED_TABLES[..],

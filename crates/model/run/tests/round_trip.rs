@@ -19,7 +19,9 @@ use run::{
     TriggerFact, WorkloadRef,
 };
 use sql::{Fingerprint, StatementClass};
-use workload::{Sqlstate, StatementText, Unreplayable};
+use workload::{
+    ContextId, ContextText, Sqlstate, StatementContext, StatementText, TraceParent, Unreplayable,
+};
 
 fn info() -> RunInfo {
     RunInfo::observation(TargetInfo::default(), BTreeMap::new(), 0)
@@ -110,6 +112,12 @@ fn executions() -> impl Strategy<Value = Execution> {
                     rows: captured_rows,
                     sqlstate: captured_failed.then_some(Sqlstate(*b"23505")),
                     digest: captured_rows,
+                    context: captured_rows.map(ContextId),
+                    trace: duration_us.map(|us| TraceParent {
+                        trace_id: u128::from(us) << 64 | 1,
+                        span_id: us | 1,
+                        flags: us as u8,
+                    }),
                     location: SourceLocation::of(session as u32, sequence),
                 },
             },
@@ -211,6 +219,12 @@ fn a_killed_replay_is_recovered_up_to_its_last_flush() {
     let path = directory.path().join("a.run");
     let statements = std::iter::once(Ok(statement()));
     let mut writer = RunWriter::create(&path, &info(), statements).unwrap();
+    let context = ContextText {
+        id: ContextId(7),
+        context: StatementContext::from_values(["/x", "", "", "", "mail"].map(Into::into)),
+    };
+    let contexts = std::iter::once(Ok(context.clone()));
+    writer.contexts(contexts).unwrap();
     let execution = |sequence| Execution {
         session: 1,
         sequence,
@@ -248,6 +262,8 @@ fn a_killed_replay_is_recovered_up_to_its_last_flush() {
     let reader = RunReader::open(&path).unwrap();
     reader.verify().unwrap();
     assert_eq!(reader.executions().unwrap().count(), 100);
+    let contexts: Vec<_> = reader.contexts().unwrap().map(Result::unwrap).collect();
+    assert_eq!(contexts, [context]);
     assert_eq!(reader.statements().unwrap().count(), 1);
     assert!(run::recover(&partial).is_err());
 }

@@ -22,8 +22,7 @@ use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
 use crate::event::{Event, EventKind};
 use crate::event_batch::{EventBatch, Key};
 use crate::statements::StatementWriter;
-use crate::table::{EVENT, EventRows, EventTable, event_columns};
-use sql::Fingerprint;
+use crate::table::{EVENT, EventIds, EventRows, EventTable, event_columns};
 use window::Window;
 
 /// Maximum rows of a part: the unit that is rewritten when a late event belongs into it.
@@ -39,11 +38,11 @@ const LAYOUT: TableOptions = TableOptions {
     group_rows: GROUP_ROWS_MAX,
 };
 
-/// An event with its fingerprint, ordered by due time, session, sequence.
+/// An event with its identities, ordered by due time, session, sequence.
 #[derive(Debug)]
 pub(crate) struct SortItem {
     pub(crate) event: Event,
-    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) ids: EventIds,
 }
 
 impl SortItem {
@@ -176,8 +175,8 @@ impl EventSorter {
             self.last_due_us = self.last_due_us.max(key.0);
             if self.last_left.is_some_and(|last| key < last) {
                 let event = events.get(index);
-                let fingerprint = statements.event_fingerprint(&event)?;
-                self.add_late(archive, event.to_event(), fingerprint)?;
+                let ids = statements.event_ids(&event)?;
+                self.add_late(archive, event.to_event(), ids)?;
             } else {
                 self.window.note(key, index);
             }
@@ -203,9 +202,9 @@ impl EventSorter {
         &mut self,
         archive: &archive::ArchiveWriter,
         event: Event,
-        fingerprint: Option<Fingerprint>,
+        ids: EventIds,
     ) -> Result<(), ArchiveError> {
-        let item = SortItem { event, fingerprint };
+        let item = SortItem { event, ids };
         let due_us = item.event.due_us;
         self.earliest_late_us = Some(
             self.earliest_late_us
@@ -235,8 +234,8 @@ impl EventSorter {
         }
         for at in 0..count {
             let (key, event) = self.window.get(at);
-            // The fingerprint is computed here, since the text is in the cache.
-            let fingerprint = statements.event_fingerprint(&event)?;
+            // The identities are computed here, since the text is in the cache.
+            let ids = statements.event_ids(&event)?;
             let due_us = key.0;
             let base_us = *self.base_us.get_or_insert(due_us);
             if self.rows_in_part == 0 {
@@ -245,7 +244,7 @@ impl EventSorter {
             self.spans.last_mut().expect("just begun").1 = due_us;
             self.rows_in_part = (self.rows_in_part + 1) % PART_ROWS_MAX;
             let main = self.main.as_mut().expect("just made");
-            main.write(&event, due_us - base_us, fingerprint)?;
+            main.write(&event, due_us - base_us, ids)?;
             self.last_left = Some(key);
         }
         self.window.remove_first(count);
@@ -257,7 +256,7 @@ impl EventSorter {
         self.late.sort_unstable();
         let mut run = self.late_run(archive)?;
         for item in self.late.drain(..) {
-            run.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
+            run.write(&item.event.borrowed(), item.event.due_us, item.ids)?;
         }
         self.late_bytes = 0;
         self.finish_run(run, 0)?;
@@ -276,7 +275,7 @@ impl EventSorter {
             let old = self.late_runs.split_off(self.late_runs.len() - count);
             let mut items = RunMerge::open(archive, &old, Vec::new())?;
             while let Some(item) = items.next()? {
-                merged.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
+                merged.write(&item.event.borrowed(), item.event.due_us, item.ids)?;
             }
             self.finish_run(merged, level + 1)?;
             for file in old.iter().flat_map(|run| &run.files) {
@@ -399,13 +398,13 @@ impl EventSorter {
                     table.write(
                         &earlier.event.borrowed(),
                         earlier.event.due_us - start_us,
-                        earlier.fingerprint,
+                        earlier.ids,
                     )?;
                 }
                 table.write(
                     &item.event.borrowed(),
                     item.event.due_us - start_us,
-                    item.fingerprint,
+                    item.ids,
                 )?;
             }
             let written = table.finish()?;
@@ -479,14 +478,14 @@ impl RunReader {
             };
             let mut items = Vec::with_capacity(batch.rows());
             for row in 0..batch.rows() {
-                let (event, fingerprint) =
+                let (event, ids) =
                     self.rows
                         .read(&batch, row)
                         .map_err(|reason| ArchiveError::Damaged {
                             path: self.path.clone(),
                             reason,
                         })?;
-                items.push(SortItem { event, fingerprint });
+                items.push(SortItem { event, ids });
             }
             self.ready = items.into_iter();
         }

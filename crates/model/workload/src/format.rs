@@ -17,7 +17,8 @@ pub const KIND: &str = "workload";
 /// - 3: events may have columns with details of a wire capture ([`crate::WireDetails`], binary parameters). A
 ///   file without them, such as a log's, does not report them.
 /// - 4: function calls, and the columns `parsed` and `messages`. An event of format 3 has neither.
-pub const FORMAT: u32 = 4;
+/// - 5: events have the column `context`, and there is a table `contexts`. Before, nothing knows the contexts.
+pub const FORMAT: u32 = 5;
 
 /// Provenance of a workload: the facts that are known before the capture reads anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 //!   is the only table that a replay reads.
 //! - `sessions.parquet`: every [`Session`], in the order in which they ended.
 //! - `server-events.parquet`: every [`ServerEvent`], in time order.
+//! - `contexts.parquet`: every context that comments name, in the order of first appearance.
 //! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first appearance.
 //!
 //! A capture pushes events, in any order of sessions, into a [`WorkloadWriter`], which sorts them in bounded
@@ -16,6 +17,7 @@
 //! left to the crates of `capture`, and Parquet to the crate `archive`.
 
 mod builtin_types;
+mod contexts;
 mod event;
 mod event_batch;
 mod event_check;
@@ -45,6 +47,7 @@ pub use archive::{
     parse_identities, parse_recipients,
 };
 pub use builtin_types::{FIRST_USER_OID, binary_value_text, hex_digits, type_name};
+pub use contexts::ContextText;
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use format::{CapturedServer, FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
@@ -62,8 +65,8 @@ pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use session_state::SessionState;
 pub use sql::{
-    Fingerprint, Fingerprinter, STANDARD_CONFORMING_STRINGS, StatementClass, classify,
-    holds_several, may_have_pair,
+    ContextId, ContextKey, Fingerprint, Fingerprinter, STANDARD_CONFORMING_STRINGS, StatementClass,
+    StatementContext, TraceParent, classify, holds_several, may_have_pair,
 };
 pub use starting_point::{
     Archiving, DatabaseState, ExportedSnapshot, Hosting, OpenTransaction, SequenceValue,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use archive::{Archive, ArchiveError, Keyring, Recipient};
 
+use crate::contexts::ContextText;
 use crate::event::Event;
 use crate::event_check::{EventCheck, is_possible_us};
 use crate::format::{FORMAT, KIND, WorkloadInfo};
@@ -100,9 +101,9 @@ impl WorkloadReader {
             .table("events", EVENT)?
             .rows(move |batch, row| {
                 let read = rows.read(batch, row);
-                read.and_then(|(event, fingerprint)| {
+                read.and_then(|(event, ids)| {
                     events.check(&event)?;
-                    Ok((event, fingerprint))
+                    Ok((event, ids.fingerprint))
                 })
                 .map_err(|reason| ArchiveError::Damaged {
                     path: path.clone(),
@@ -147,5 +148,16 @@ impl WorkloadReader {
     {
         let table = self.archive.table("statements", STATEMENT)?;
         Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
+    }
+
+    /// Returns all contexts, in the order of first appearance. Empty for a workload of an earlier version.
+    ///
+    /// # Errors
+    /// If the file cannot be read. Later damage is an item of the iterator.
+    pub fn contexts(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<ContextText, ArchiveError>> + use<>, ArchiveError> {
+        let table = (self.archive).table(ContextText::TABLE, ContextText::COLUMNS)?;
+        Ok(table.rows(|batch, row| Ok(ContextText::read(batch, row))))
     }
 }

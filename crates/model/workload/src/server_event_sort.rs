@@ -248,6 +248,7 @@ mod tests {
     use archive::TableReader;
 
     use super::*;
+    use crate::contexts::{ContextText, ContextWriter};
     use crate::table::StatementText;
 
     fn sorted(times: &[i64], window_bytes_max: usize) -> Vec<(i64, u64)> {
@@ -266,7 +267,9 @@ mod tests {
         let table = archive
             .table("statements", StatementText::COLUMNS, ONE_FILE)
             .unwrap();
-        let mut statements = StatementWriter::new(table);
+        let contexts = archive.table(ContextText::TABLE, ContextText::COLUMNS, ONE_FILE);
+        let contexts = ContextWriter::new(contexts.unwrap());
+        let mut statements = StatementWriter::new(table, contexts);
         let files = order.finish(&archive, 1_000, &mut statements).unwrap();
         statements.finish().unwrap();
         let paths = files

@@ -6,12 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use archive::{ArchiveError, FileEntry, TableWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::contexts::ContextWriter;
 use crate::event_ref::EventRef;
 use crate::event_ref::KindRef;
-use crate::table::StatementText;
+use crate::table::{EventIds, StatementText};
 use sql::{
-    Backslash, Fingerprint, Fingerprinter, LexicalRules, STANDARD_CONFORMING_STRINGS, Shaper,
-    StatementClass, classify,
+    Backslash, ContextId, ContextReader, Fingerprint, Fingerprinter, LexicalRules,
+    STANDARD_CONFORMING_STRINGS, Shaper, StatementClass, classify,
 };
 
 /// Maximum number of cached fingerprints.
@@ -59,14 +60,16 @@ pub(crate) struct StatementWriter {
     fingerprinter: Fingerprinter,
     writes: u64,
     /// Last text: a prepared statement is often executed repeatedly.
-    last: Option<(String, CachedStatement)>,
+    last: Option<(String, CachedStatement, Option<ContextId>)>,
+    contexts: ContextWriter,
+    context_reader: ContextReader,
     /// Sessions in which a backslash escapes in a plain literal, by the settings of their connection and their
     /// own `SET`.
     escaping_sessions: HashSet<u64>,
 }
 
 impl StatementWriter {
-    pub(crate) fn new(table: TableWriter) -> Self {
+    pub(crate) fn new(table: TableWriter, contexts: ContextWriter) -> Self {
         StatementWriter {
             table,
             by_fingerprint: HashMap::default(),
@@ -75,15 +78,14 @@ impl StatementWriter {
             fingerprinter: Fingerprinter::new(),
             writes: 0,
             last: None,
+            contexts,
+            context_reader: ContextReader::default(),
             escaping_sessions: HashSet::new(),
         }
     }
 
-    /// Returns the fingerprint of an event, if it has SQL, and counts the execution.
-    pub(crate) fn event_fingerprint(
-        &mut self,
-        event: &EventRef<'_>,
-    ) -> Result<Option<Fingerprint>, ArchiveError> {
+    /// Returns the identities of an event, and counts the execution.
+    pub(crate) fn event_ids(&mut self, event: &EventRef<'_>) -> Result<EventIds, ArchiveError> {
         match event.kind {
             KindRef::Connect { .. } => {
                 self.set_backslash(event.session, event.backslash_at_start());
@@ -92,13 +94,14 @@ impl StatementWriter {
             _ => {}
         }
         let Some(sql) = event.kind.sql() else {
-            return Ok(None);
+            return Ok(EventIds::default());
         };
-        let cached = match self.backslash_in(event.session) {
+        let (cached, context) = match self.backslash_in(event.session) {
             // Both readings are equal.
             Backslash::Escape if sql.contains('\\') => {
                 let hash = !xxh3_64(sql.as_bytes());
-                self.get_or_add(hash, sql, Backslash::Escape)?
+                // The comment is not searched: quotes end elsewhere.
+                (self.get_or_add(hash, sql, Backslash::Escape)?, None)
             }
             _ => self.look_up(sql)?,
         };
@@ -109,7 +112,10 @@ impl StatementWriter {
         {
             self.set_backslash(event.session, backslash);
         }
-        Ok(Some(cached.fingerprint))
+        Ok(EventIds {
+            fingerprint: Some(cached.fingerprint),
+            context,
+        })
     }
 
     fn backslash_in(&self, session: u64) -> Backslash {
@@ -130,27 +136,33 @@ impl StatementWriter {
 
     /// Returns the fingerprint of a text that is mentioned but not executed.
     pub(crate) fn mentioned_fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        Ok(self.look_up(sql)?.fingerprint)
+        Ok(self.look_up(sql)?.0.fingerprint)
     }
 
     #[inline]
-    fn look_up(&mut self, sql: &str) -> Result<CachedStatement, ArchiveError> {
-        if let Some((last, cached)) = &self.last
+    fn look_up(&mut self, sql: &str) -> Result<(CachedStatement, Option<ContextId>), ArchiveError> {
+        if let Some((last, cached, context)) = &self.last
             && last.len() == sql.len()
             && !sql.is_empty()
             && *last == *sql
         {
-            return Ok(*cached);
+            return Ok((*cached, *context));
         }
-        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
-        let cached = self.get_or_add(hash, sql, Backslash::Plain)?;
+        // A trace is different in each text. Without it, the texts of a statement have one shape.
+        let (statement, context) = match self.context_reader.read(sql) {
+            Some(comment) => (comment.statement(sql), self.contexts.add(&comment.context)?),
+            None => (sql, None),
+        };
+        let shape = self.shaper.shape(statement);
+        let hash = xxh3_64(shape.unwrap_or(statement.as_bytes()));
+        let cached = self.get_or_add(hash, statement, Backslash::Plain)?;
         if sql.len() <= LAST_BYTES_MAX {
-            let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), cached));
-            last.clear();
-            last.push_str(sql);
-            *of_last = cached;
+            let mut text = self.last.take().map_or_else(String::new, |(text, ..)| text);
+            text.clear();
+            text.push_str(sql);
+            self.last = Some((text, cached, context));
         }
-        Ok(cached)
+        Ok((cached, context))
     }
 
     /// Returns the cached statement of a hash; adds it if there is none.
@@ -198,6 +210,8 @@ impl StatementWriter {
 
     /// Ends the table. Also returns the number of executions that may have written.
     pub(crate) fn finish(self) -> Result<(Vec<FileEntry>, u64), ArchiveError> {
-        Ok((self.table.finish()?, self.writes))
+        let mut files = self.table.finish()?;
+        files.extend(self.contexts.finish()?);
+        Ok((files, self.writes))
     }
 }

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::wire_details::{
     Boundary, CopyIn, FirstRows, MessageSet, ResultFormat, Setting, WireDetails,
 };
-use sql::{Fingerprint, StatementClass};
+use sql::{ContextId, Fingerprint, StatementClass};
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
 
@@ -40,6 +40,8 @@ pub(crate) const EVENT: &[Column] = &[
     Column::required("line", U64),
     // Since format 2.
     Column::later("prelude", Bool),
+    // Since format 5.
+    Column::later("context", U64).low_cardinality(),
     // Since format 3.
     Column::later("parameters_binary", BytesList),
     Column::later("parameter_types", U32List),
@@ -60,7 +62,7 @@ pub(crate) const EVENT: &[Column] = &[
 ];
 
 /// Number of columns of a file of `events` without wire details.
-const LOG_COLUMNS: usize = 20;
+const LOG_COLUMNS: usize = 21;
 
 /// Index of the first column of [`WireDetails`].
 const WIRE_DETAILS_FROM: usize = LOG_COLUMNS + 1;
@@ -94,6 +96,15 @@ pub(crate) const STATEMENT: &[Column] = &[
     Column::required("sql", Text),
 ];
 
+/// Identities of what an event has in common with others.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EventIds {
+    /// Fingerprint of its statement, if it has SQL.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Context of its statement, if a comment names one.
+    pub(crate) context: Option<ContextId>,
+}
+
 /// A table of events that is being written.
 pub(crate) struct EventTable {
     table: TableWriter,
@@ -126,7 +137,7 @@ impl EventTable {
         &mut self,
         event: &EventRef<'_>,
         due_us: i64,
-        fingerprint: Option<Fingerprint>,
+        ids: EventIds,
     ) -> Result<(), ArchiveError> {
         let table = &mut self.table;
         table.u64(event.session);
@@ -171,10 +182,11 @@ impl EventTable {
         table.u64(event.outcome.bytes);
         table.text(event.outcome.sqlstate.as_ref().map(Sqlstate::as_str));
         table.name(event.unreplayable.map(Unreplayable::name));
-        table.u64(fingerprint.map(|fingerprint| fingerprint.0));
+        table.u64(ids.fingerprint.map(|fingerprint| fingerprint.0));
         table.u32(event.source);
         table.u64(event.line);
         table.bool(event.prelude);
+        table.u64(ids.context.map(|context| context.0));
         if table.columns().len() > LOG_COLUMNS {
             let binary = parameters.filter(Parameters::has_binary);
             table.bytes_list(binary.map(|values| binaries(values.iter())));
@@ -249,40 +261,40 @@ fn write_wire_details(table: &mut TableWriter, particulars: Option<&WireDetails>
 
 /// Reads the wire details in a row of [`EVENT`]. An error describes what is wrong.
 fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<WireDetails>, String> {
-    let Some(awaited) = batch.bool(26, row) else {
+    let Some(awaited) = batch.bool(27, row) else {
         return Ok(None);
     };
-    let boundary = batch.text(27, row).unwrap_or_default();
-    let formats = batch.u32_list(22, row).unwrap_or_default();
+    let boundary = batch.text(28, row).unwrap_or_default();
+    let formats = batch.u32_list(23, row).unwrap_or_default();
     let format = |number: u32| match number {
         0 => Ok(ResultFormat::Text),
         1 => Ok(ResultFormat::Binary),
         other => Err(format!("{other} is no format of a result")),
     };
     // A workload of format 3 lacks the last two columns.
-    let messages = batch.text(34, row).unwrap_or(MessageSet::Complete.name());
+    let messages = batch.text(35, row).unwrap_or(MessageSet::Complete.name());
     Ok(Some(WireDetails {
-        parameter_types: batch.u32_list(21, row).unwrap_or_default(),
-        parsed: batch.bool(33, row).unwrap_or_default(),
+        parameter_types: batch.u32_list(22, row).unwrap_or_default(),
+        parsed: batch.bool(34, row).unwrap_or_default(),
         messages: MessageSet::from_name(messages)
             .ok_or_else(|| format!("an event of unknown messages '{messages}'"))?,
         result_formats: formats.into_iter().map(format).collect::<Result<_, _>>()?,
-        rows_max: batch.u32(23, row),
-        copy: batch.bytes(24, row).map(|data| CopyIn {
+        rows_max: batch.u32(24, row),
+        copy: batch.bytes(25, row).map(|data| CopyIn {
             data: data.into(),
-            failed: batch.text(25, row).map(Into::into),
+            failed: batch.text(26, row).map(Into::into),
         }),
         awaited,
         boundary: Boundary::from_name(boundary)
             .ok_or_else(|| format!("a group of messages ends in unknown '{boundary}'"))?,
         first_rows: batch
-            .text_list::<Box<str>>(28, row)
+            .text_list::<Box<str>>(29, row)
             .map(|columns| FirstRows {
                 columns: columns.into_iter().flatten().collect(),
-                values: values(batch, row, 29, 30),
+                values: values(batch, row, 30, 31),
             }),
-        result_digest: batch.u64(31, row),
-        settings: settings(batch.text_list(32, row).unwrap_or_default())?,
+        result_digest: batch.u64(32, row),
+        settings: settings(batch.text_list(33, row).unwrap_or_default())?,
     }))
 }
 
@@ -364,11 +376,7 @@ impl EventRows {
     }
 
     /// Reads the event in a row of [`EVENT`]. An error describes what is wrong.
-    pub(crate) fn read(
-        &mut self,
-        batch: &Batch,
-        row: usize,
-    ) -> Result<(Event, Option<Fingerprint>), String> {
+    pub(crate) fn read(&mut self, batch: &Batch, row: usize) -> Result<(Event, EventIds), String> {
         let kind_name = batch.text(3, row).unwrap_or_default();
         let shared = |rows: &mut Self, column| rows.share(batch.text(column, row).unwrap_or(""));
         let kind = match kind_name {
@@ -389,7 +397,7 @@ impl EventRows {
                 statement: shared(self, 7),
                 portal: shared(self, 8),
                 sql: shared(self, 9),
-                parameters: values(batch, row, 10, 20),
+                parameters: values(batch, row, 10, 21),
             },
             "fetch" => EventKind::Fetch {
                 statement: shared(self, 7),
@@ -399,7 +407,7 @@ impl EventRows {
             "function_call" => EventKind::FunctionCall {
                 function: shared(self, 7),
                 sql: shared(self, 9),
-                parameters: values(batch, row, 10, 20),
+                parameters: values(batch, row, 10, 21),
             },
             "cancel" => EventKind::Cancel,
             "disconnect" => EventKind::Disconnect,
@@ -435,7 +443,11 @@ impl EventRows {
             prelude: batch.bool(19, row).unwrap_or_default(),
             wire_details: self.wire_details(batch, row)?,
         };
-        Ok((event, batch.u64(16, row).map(Fingerprint)))
+        let ids = EventIds {
+            fingerprint: batch.u64(16, row).map(Fingerprint),
+            context: batch.u64(20, row).map(ContextId),
+        };
+        Ok((event, ids))
     }
 }
 

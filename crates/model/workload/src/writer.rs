@@ -9,6 +9,7 @@ use archive::{
     ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
 };
 
+use crate::contexts::{ContextText, ContextWriter};
 use crate::event_batch::EventBatch;
 use crate::event_ref::{EventRef, KindRef};
 use crate::external_sort::{EventSorter, SortedTable};
@@ -143,12 +144,13 @@ impl WorkloadWriter {
         let archive = Arc::new(archive);
         let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
         let statements = archive.table("statements", STATEMENT, ONE_FILE)?;
+        let contexts = archive.table(ContextText::TABLE, ContextText::COLUMNS, ONE_FILE)?;
         let (chunks, received) = mpsc::sync_channel(CHUNKS_WAITING_MAX);
         let (freed, free) = mpsc::channel();
         let mut events = EventWriter {
             order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
-            statements: StatementWriter::new(statements),
+            statements: StatementWriter::new(statements, ContextWriter::new(contexts)),
             servers: Vec::new(),
             starting_point: None,
             noted_base: false,

@@ -134,6 +134,7 @@ fn request(options: &Compare) -> Result<ComparisonRequest, Failure> {
             ..CompareOptions::default()
         },
         plan_targets: options.explain.targets(),
+        by: options.by,
         compares_time_breakdown: true,
         ignored_rows: statement_patterns("--ignore-rows", &options.ignore_rows)?,
         ignored_columns: options.ignore_columns.clone(),

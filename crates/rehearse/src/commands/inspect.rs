@@ -73,7 +73,11 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
             &inspect_page::render_html(&inspection),
         )?;
     } else {
-        let shown = InspectTextOptions { order, top };
+        let shown = InspectTextOptions {
+            order,
+            by: options.by,
+            top,
+        };
         let text = inspect_text::render_text(&inspection, shown, &terminal::style());
         terminal::say(&text);
     }

@@ -101,6 +101,7 @@ fn comparison(options: &options::Replay, runs: &PairedRuns) -> Compare {
         false_discovery_rate: criteria.false_discovery_rate * 100.0,
         ignore_rows: Vec::new(),
         ignore_columns: Vec::new(),
+        by: None,
         fail_on: options.pairs.fail_on.clone(),
         dry_run: false,
         json: options.json,

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sql::ContextKey;
 
+use super::context::context_key;
 use super::facts::ExplainArgs;
 
 /// Options of `rehearse compare`.
@@ -37,6 +39,9 @@ pub struct Compare {
     /// --checksum-results columns.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub ignore_columns: Vec<String>,
+    /// Compare also by this part of the context that comments of statements name.
+    #[arg(long, value_name = "KEY", value_parser = context_key())]
+    pub by: Option<ContextKey>,
     /// Exit with 1 if this condition holds: regression, 'p99 > 1.2x and calls > 100',
     /// 'new_errors > 0' … (docs/reference/fail-on.md). Repeatable: one that holds is enough.
     #[arg(long, value_name = "CONDITION")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clock::Factor;
-use transform::{StatementKind, TimeBound};
+use transform::{ContextPattern, StatementKind, TimeBound};
 
 use super::slice::SliceArgs;
 
@@ -140,6 +140,12 @@ pub struct PartArgs {
     /// Exclude statements of this kind.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub not_kind: Vec<StatementKind>,
+    /// Replay statements whose comment names this: route=/orders/*.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub context: Vec<ContextPattern>,
+    /// Exclude statements whose comment names this.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub not_context: Vec<ContextPattern>,
 }
 
 impl PartArgs {
@@ -159,6 +165,8 @@ impl PartArgs {
             not_statement: this.not_statement,
             kind: this.kind,
             not_kind: this.not_kind,
+            context: this.context,
+            not_context: this.not_context,
         }
     }
 }

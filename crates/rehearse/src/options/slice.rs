@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sql::Pattern;
-use transform::{Filter, PatternFilter, Slice, StatementKind, TimeBound};
+use transform::{
+    ContextFilter, ContextPattern, Filter, PatternFilter, Slice, StatementKind, TimeBound,
+};
 
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
@@ -82,6 +84,13 @@ pub struct SliceArgs {
     /// Exclude statements of this kind.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub not_kind: Vec<StatementKind>,
+    /// Keep statements whose comment (sqlcommenter, marginalia) names this route, controller, action,
+    /// application or job: route=/orders/*.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub context: Vec<ContextPattern>,
+    /// Exclude statements whose comment names this.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub not_context: Vec<ContextPattern>,
 }
 
 impl SliceArgs {
@@ -107,6 +116,10 @@ impl SliceArgs {
                 },
                 kinds: self.kind.clone(),
                 excluded_kinds: self.not_kind.clone(),
+                contexts: ContextFilter {
+                    included: self.context.clone(),
+                    excluded: self.not_context.clone(),
+                },
             },
         };
         if let (Some(from), Some(to)) = (self.from, self.to) {
@@ -129,7 +142,8 @@ impl SliceArgs {
         let moment = |moment: &Option<TimeBound>| moment.iter().map(TimeBound::to_string).collect();
         let kinds =
             |kinds: &[StatementKind]| kinds.iter().map(|kind| kind.name().to_owned()).collect();
-        let all: [(&str, Vec<String>); 12] = [
+        let contexts = |given: &[ContextPattern]| given.iter().map(ToString::to_string).collect();
+        let all: [(&str, Vec<String>); 14] = [
             ("from", moment(&self.from)),
             ("to", moment(&self.to)),
             ("database", self.filter_database.clone()),
@@ -142,6 +156,8 @@ impl SliceArgs {
             ("not_statement", self.not_statement.clone()),
             ("kind", kinds(&self.kind)),
             ("not_kind", kinds(&self.not_kind)),
+            ("context", contexts(&self.context)),
+            ("not_context", contexts(&self.not_context)),
         ];
         all.into_iter()
             .filter(|(_, given)| !given.is_empty())

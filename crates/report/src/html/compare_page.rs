@@ -3,6 +3,7 @@
 
 mod changes;
 mod charts;
+mod contexts;
 mod glossary;
 mod observed;
 mod packed;
@@ -30,6 +31,7 @@ use crate::text::times_text::{change, measured_change, name_of, p50, p99, ratio_
 use crate::text::units::{added, count};
 use changes::{ErrorRow, RowsRow};
 use charts::Numbers;
+use contexts::Contexts;
 use observed::Observed;
 use side_by_side::{FactRow, Side};
 use targets::Targets;
@@ -93,6 +95,7 @@ struct Page<'a> {
     row_changes: Vec<RowsRow>,
     rows_more: usize,
     targets: Option<Targets>,
+    contexts: Option<Contexts>,
     facts: Vec<FactRow>,
     statements_note: String,
     table: Vec<Row>,
@@ -136,6 +139,7 @@ pub fn render_html(view: &Comparison) -> String {
         row_changes: changes::rows(view, &statements),
         rows_more: view.rows.changes.len().saturating_sub(CHANGES_MAX),
         targets: targets::targets(view),
+        contexts: view.contexts.as_ref().map(contexts::contexts),
         facts: side_by_side::facts(view),
         statements_note: statements_note(view, &statements),
         table: table(&statements),

@@ -19,14 +19,19 @@ pub(crate) fn change_word(one: &StatementComparison) -> String {
         StatementRole::Catalogue => return "catalogue query".to_owned(),
         StatementRole::Dump => return "pg_dump".to_owned(),
     }
-    match (&one.change, one.service.finding) {
+    word_of(&one.change, &one.service)
+}
+
+/// Names a change of times in a word or two.
+pub(crate) fn word_of(change: &StatementChange, times: &TimesComparison) -> String {
+    match (change, times.finding) {
         (StatementChange::Independent { direction, .. }, _) => direction.name().to_owned(),
         (StatementChange::Along { direction }, _) => format!("{} along", direction.name()),
         (StatementChange::Unproven { direction, .. }, _) => format!("looks {}", direction.name()),
         (StatementChange::None, Finding::Slower { .. } | Finding::Faster { .. }) => {
-            format!("{}, too little to matter", one.service.finding.name())
+            format!("{}, too little to matter", times.finding.name())
         }
-        (StatementChange::None, _) => finding(&one.service),
+        (StatementChange::None, _) => finding(times),
     }
 }
 

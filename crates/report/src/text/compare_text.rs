@@ -1,5 +1,6 @@
 //! Text on a comparison: verdict, warnings, changes by cost, errors, legend.
 
+mod contexts;
 mod statement_table;
 
 use compare::{
@@ -8,6 +9,7 @@ use compare::{
 };
 use plans::StatementPlans;
 
+pub(crate) use self::contexts::{context_cells, slow_trace};
 use self::statement_table::{STATEMENTS_MAX, STATEMENTS_MIN, statement_table};
 use crate::text::change_text::{
     common_text, plan_line, reasons_text, settling_text, verdict_words,
@@ -80,6 +82,9 @@ pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     let left = LINES.saturating_sub(lines.len() + closing_lines.len() + TABLE_LINES);
     let room = (left / each).clamp(STATEMENTS_MIN, STATEMENTS_MAX);
     lines.extend(statement_table(view, room, *style));
+    if let Some(contexts) = &view.contexts {
+        lines.extend(contexts::lines(contexts, *style));
+    }
     lines.extend(closing_lines);
     lines.join("\n")
 }

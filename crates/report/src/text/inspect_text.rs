@@ -1,5 +1,6 @@
 //! Text on a workload: contents, course over time, and time by statement.
 
+mod contexts;
 mod server;
 mod statements;
 
@@ -9,6 +10,7 @@ pub(crate) use statements::{name_of, share};
 use std::collections::BTreeMap;
 
 use inspect::{DurationBin, Inspection, NameTotals, OverTime, StatementOrder, TimeBucket};
+use sql::ContextKey;
 use statistics::Arrivals;
 use workload::Sqlstate;
 
@@ -33,6 +35,8 @@ const DURATION_BAR: usize = 40;
 pub struct InspectTextOptions {
     /// Only list statements in this order, instead of one list for each order.
     pub order: Option<StatementOrder>,
+    /// List the values of this key instead of statements.
+    pub by: Option<ContextKey>,
     /// Number of statements in a list.
     pub top: Option<usize>,
 }
@@ -43,7 +47,10 @@ pub fn render_text(view: &Inspection, options: InspectTextOptions, style: &TextS
     lines.extend(facts(view, style.columns()));
     lines.extend(arrivals(view, *style));
     lines.extend(durations(view, *style));
-    lines.extend(statements::lists(view, options.order, options.top, *style));
+    lines.extend(match options.by {
+        Some(key) => contexts::list(view, key, options.top, *style),
+        None => statements::lists(view, options.order, options.top, *style),
+    });
     lines.extend(unrepeatable_text::lines(&view.unrepeatable, *style));
     lines.extend(server::errors(view, *style));
     lines.extend(server::activity(view, *style));
@@ -102,6 +109,12 @@ fn facts(view: &Inspection, width: usize) -> Vec<String> {
     row("databases", totals(&view.databases.names(), room));
     row("users", totals(&view.users.names(), room));
     row("applications", totals(&view.applications.names(), room));
+    for breakdown in &view.contexts {
+        let values = breakdown.values.iter();
+        let values = values.map(|stats| (stats.value.as_str(), stats.calls));
+        let name = breakdown.key.name();
+        row(&format!("by {name}"), listing(by_count(values), room));
+    }
     row("durations", known_durations(view));
     let errors: BTreeMap<Sqlstate, u64> = (view.errors.iter())
         .map(|(code, error)| (*code, error.count))

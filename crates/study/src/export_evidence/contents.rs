@@ -15,8 +15,9 @@ use super::to_json;
 use crate::failure::Failure;
 
 /// Tables with columns that can contain the application's values, and those columns.
-const WITH_VALUES: [(&str, &[&str]); 2] = [
-    ("executions", &["message"]),
+const WITH_VALUES: [(&str, &[&str]); 3] = [
+    ("executions", &["message", "traceparent"]),
+    ("contexts", &["route"]),
     ("plans", &["plan", "message"]),
 ];
 

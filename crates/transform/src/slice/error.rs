@@ -120,6 +120,12 @@ impl SourceSummary {
             return self.no_session_error(account);
         }
         let left_out = |reason| account.left_out.contains_key(&reason);
+        if left_out(ExclusionReason::Context) {
+            return SliceError::NoStatement {
+                statements: self.statements,
+                what: "of the contexts, kinds and patterns asked for",
+            };
+        }
         if left_out(ExclusionReason::Kind) || left_out(ExclusionReason::Statement) {
             let what = match (
                 left_out(ExclusionReason::Kind),

@@ -3,7 +3,7 @@
 use run::Facts;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sql::{Fingerprint, StatementClass};
+use sql::{ContextKey, Fingerprint, StatementClass};
 
 use crate::anomaly::Anomaly;
 use crate::cause::{CommonChange, Direction, StatementChange};
@@ -15,6 +15,7 @@ use crate::over_time::ComparedOverTime;
 use crate::rows_change::RowsComparison;
 use crate::rows_reason::{ReasonInputs, rows_reasons, written_tables};
 use crate::run_stats::RunStats;
+use crate::slowest::SlowExecution;
 use crate::statement_role::StatementRole;
 use crate::targets::TargetsComparison;
 use crate::warning::{Warning, target_warnings};
@@ -120,6 +121,9 @@ pub struct Comparison {
     /// Statements by the time that the change adds, in descending order; those of only one side
     /// come last.
     pub statements: Vec<StatementComparison>,
+    /// Comparison by a part of the context that comments name; `null` if it was not requested. It does not affect
+    /// the verdict. The caller adds it.
+    pub contexts: Option<ContextsComparison>,
     /// Errors that changed; regressions first.
     pub errors: Vec<ErrorChange>,
     /// Row counts that differ. They do not affect the verdict.
@@ -266,6 +270,53 @@ pub struct StatementComparison {
     pub(crate) margins: [f64; MEASURES],
     /// Plans; `null` if no run requested them. The caller adds them.
     pub plans: Option<StatementPlans>,
+}
+
+/// Comparison of the values of one key.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ContextsComparison {
+    /// The key.
+    pub key: ContextKey,
+    /// Values by the time that the change adds, in descending order; those of only one side come last.
+    pub values: Vec<ContextComparison>,
+}
+
+/// Comparison of the executions with one value.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ContextComparison {
+    /// The value, such as `/polls/<int>`.
+    pub value: String,
+    /// Service time (sent → done) of the executions that succeeded.
+    pub service: TimesComparison,
+    /// Its change, by cause: that of the statement that changes its time most, if that changed in the same direction.
+    pub change: StatementChange,
+    /// Number of executions sent before.
+    pub calls_before: u64,
+    /// Number of executions sent after.
+    pub calls_after: u64,
+    /// Number of failures before.
+    pub errors_before: u64,
+    /// Number of failures after.
+    pub errors_after: u64,
+    /// Slowest executions before, in descending order.
+    pub slowest_before: Vec<SlowExecution>,
+    /// Slowest executions after, in descending order.
+    pub slowest_after: Vec<SlowExecution>,
+    /// Statements that add most time, or save most if the value got faster; at most three.
+    pub statements: Vec<ContextStatement>,
+}
+
+/// Statement of a context.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ContextStatement {
+    /// Fingerprint of the statement.
+    pub fingerprint: Fingerprint,
+    /// Normalised SQL, if the runs have it.
+    pub sql: Option<String>,
+    /// Service time of a run after minus that of a run before, in nanoseconds.
+    pub added_ns: f64,
+    /// Its change, by cause, in all contexts.
+    pub change: StatementChange,
 }
 
 impl TimesComparison {

@@ -35,8 +35,8 @@ use crate::statement_stats::{OutcomeCounts, StatementStats};
 use crate::warning::{OTHERS_HIGH, lost_more, lost_share, warnings};
 use crate::work::{WorkComparison, WorkPerCall};
 pub use comparison::{
-    CompareOptions, Comparison, InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison,
-    TimesComparison, Verdict,
+    CompareOptions, Comparison, ContextComparison, ContextStatement, ContextsComparison,
+    InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison, TimesComparison, Verdict,
 };
 pub use facts::{RunFacts, SideFacts};
 pub use pairing::{ObservationUnit, Pairing};
@@ -134,6 +134,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         connects,
         over_time: facts::over_time(&before, &after, used),
         statements,
+        contexts: None,
         errors: changes(&before, &after, options.literals),
         machine_lost: lost_more(&before, &after),
         is_machine_busy: lost_share(&after).is_some_and(|lost| lost >= OTHERS_HIGH),

@@ -94,6 +94,8 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
             rows: None,
             sqlstate: None,
             digest: None,
+            context: None,
+            trace: None,
             location: SourceLocation::of(0, 10 + sequence),
         },
     }

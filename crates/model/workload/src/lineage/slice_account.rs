@@ -25,6 +25,8 @@ pub enum ExclusionReason {
     Kind,
     /// A statement that matches no pattern.
     Statement,
+    /// A statement with another context, or without one.
+    Context,
     /// Connection, disconnection or setting of a session without a kept statement.
     NothingKept,
     /// Setting or the like that was undone or replaced before the session's first kept statement.
@@ -44,6 +46,7 @@ impl ExclusionReason {
             ExclusionReason::Application => "of other applications",
             ExclusionReason::Kind => "statements of other kinds",
             ExclusionReason::Statement => "statements that match no pattern",
+            ExclusionReason::Context => "statements of other contexts",
             ExclusionReason::NothingKept => "of sessions of which no statement was kept",
             ExclusionReason::Superseded => {
                 "settings and the like, undone or done anew before their session's first kept statement"

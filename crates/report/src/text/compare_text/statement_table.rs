@@ -135,7 +135,7 @@ fn others(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
     })
 }
 
-fn tone(change: &StatementChange) -> Option<Tone> {
+pub(super) fn tone(change: &StatementChange) -> Option<Tone> {
     match change {
         StatementChange::Independent { direction, .. } => Some(match direction {
             Direction::Slower => Tone::Bad,
