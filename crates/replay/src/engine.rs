@@ -92,6 +92,17 @@ pub fn check_target(
     Ok(info)
 }
 
+/// Creates a run with the statements and contexts of a workload.
+fn create_run(
+    path: &Path,
+    reader: &WorkloadReader,
+    info: &RunInfo,
+) -> Result<RunWriter, ReplayError> {
+    let mut writer = RunWriter::create(path, info, reader.statements()?)?;
+    writer.contexts(reader.contexts()?)?;
+    Ok(writer)
+}
+
 /// Replays a workload and writes the run to `path`. `target_info` is the result of [`check_target`].
 ///
 /// # Errors
@@ -119,8 +130,7 @@ pub fn replay(
         Some(_) => 0,
     };
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
-    let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
-    writer.contexts(reader.contexts()?)?;
+    let mut writer = create_run(path, reader, &info)?;
     observer.before_start(&mut writer)?;
     let paused_clock = copy_previous_run(options, &mut writer, clock)?;
     let clock = match &paused_clock {
