@@ -42,7 +42,7 @@ const DESCRIPTION: [&str; 2] = [
     "what got slower or different and why, and proves the fix by replaying again.",
 ];
 
-/// What is built, and from what.
+/// Options of the build: its inputs and its output.
 #[derive(Debug, Default)]
 struct Options {
     output: Option<PathBuf>,
