@@ -1,5 +1,5 @@
-//! Sessions that use what other sessions wrote: captured by the proxy, and replayed onto a copy whose sequences stand
-//! elsewhere.
+//! Sessions that use what other sessions wrote: captured by the proxy or from a log, and replayed onto a copy whose
+//! sequences stand elsewhere.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use run::{Outcome, RunInfo, RunReader};
-use sandbox::Endpoint;
+use sandbox::{Endpoint, Stop};
 use test_support::{CaptureProxy, connect, server};
 
 const SCHEMA: &str = "CREATE TABLE products (id int PRIMARY KEY, stock int);
@@ -259,21 +259,24 @@ fn work(proxy: &Endpoint, worker: u64, tasks: &AtomicI64, orders: &Mutex<VecDequ
     }
 }
 
+/// Lets eight workers do 600 tasks.
+fn work_at_once(endpoint: &Endpoint) {
+    let (tasks, orders) = (AtomicI64::new(600), Mutex::default());
+    std::thread::scope(|scope| {
+        for worker in 1..=8 {
+            let (tasks, orders) = (&tasks, &orders);
+            scope.spawn(move || work(endpoint, worker, tasks, orders));
+        }
+    });
+}
+
 #[test]
 fn concurrent_writes_are_replayed_as_they_were() {
     let directory = tempfile::tempdir().unwrap();
     let workload = directory.path().join("a.workload");
     let (_source, source) = server().password("writes").tcp().start();
     connect(&source).batch_execute(SCHEMA).unwrap();
-    capture(&source, &workload, |proxy| {
-        let (tasks, orders) = (AtomicI64::new(600), Mutex::default());
-        std::thread::scope(|scope| {
-            for worker in 1..=8 {
-                let (tasks, orders) = (&tasks, &orders);
-                scope.spawn(move || work(proxy, worker, tasks, orders));
-            }
-        });
-    });
+    capture(&source, &workload, work_at_once);
     let expected: String = connect(&source).query_one(STATE, &[]).unwrap().get(0);
     for options in [
         &["--order", "dependencies"][..],
@@ -414,4 +417,125 @@ fn sessions_that_share_connections_follow_values_and_dependencies() {
     assert_ne!(count(run.info(), "connections_handed_over"), "");
     let found: String = connect(&target).query_one(STATE, &[]).unwrap().get(0);
     assert_eq!(found, expected);
+}
+
+/// Settings that log all statements with their durations, in a file of the data directory.
+const LOGGING: [(&str, &str); 8] = [
+    ("logging_collector", "on"),
+    ("log_line_prefix", "%m [%p] %c %l %e %q%r "),
+    ("log_min_duration_statement", "0"),
+    ("log_connections", "on"),
+    ("log_disconnections", "on"),
+    ("log_parameter_max_length_on_error", "-1"),
+    ("log_directory", "log"),
+    ("log_filename", "server.log"),
+];
+
+/// Captures what `work` does at a server that has the tables from its log, and returns the state of the tables. `extension`
+/// is that of the log's file.
+fn capture_log(
+    destination: &str,
+    extension: &str,
+    workload: &Path,
+    work: impl FnOnce(&Endpoint),
+) -> String {
+    let mut server = server().password("writes").create();
+    connect(&server.start().unwrap())
+        .batch_execute(SCHEMA)
+        .unwrap();
+    server.stop(Stop::Fast).unwrap();
+    let settings = LOGGING
+        .into_iter()
+        .chain([("log_destination", destination)]);
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    server.set(settings.collect()).unwrap();
+    work(&server.start().unwrap());
+    server.stop(Stop::Fast).unwrap();
+    let log = server
+        .data_dir()
+        .join("log/server")
+        .with_extension(extension);
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["capture", "log"])
+        .arg(log)
+        .arg("-o")
+        .arg(workload)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    connect(&server.start().unwrap())
+        .query_one(STATE, &[])
+        .unwrap()
+        .get(0)
+}
+
+fn number(info: &RunInfo, name: &str) -> u64 {
+    count(info, name).parse().unwrap()
+}
+
+#[test]
+fn concurrent_writes_of_a_log_are_replayed_with_inferred_values() {
+    for (destination, extension) in [("csvlog", "csv"), ("stderr", "log")] {
+        let directory = tempfile::tempdir().unwrap();
+        let workload = directory.path().join("a.workload");
+        let expected = capture_log(destination, extension, &workload, work_at_once);
+        let (_target, target) = server().password("writes").start();
+        connect(&target).batch_execute(SCHEMA).unwrap();
+        connect(&target).batch_execute(AHEAD).unwrap();
+        // No order is asked for.
+        let run = replay(&workload, &target, &[]);
+        let info = run.info();
+        assert_eq!(count(info, "order"), "dependencies");
+        // A value that two statements may have made is sent as captured, and what uses it fails.
+        let wrong = differences(&run);
+        let statements = info.workload.statements;
+        assert!(
+            wrong.len() as u64 * 100 <= statements,
+            "{destination}: {wrong:#?}"
+        );
+        let (inferred, ambiguous) = (
+            number(info, "generated_inferred"),
+            number(info, "generated_ambiguous"),
+        );
+        assert!(
+            inferred > 100 && ambiguous * 50 <= inferred,
+            "{inferred}, {ambiguous} not"
+        );
+        if wrong.is_empty() && ambiguous == 0 {
+            let found: String = connect(&target).query_one(STATE, &[]).unwrap().get(0);
+            assert_eq!(found, expected, "{destination}");
+        }
+    }
+}
+
+#[test]
+fn small_numbers_of_a_log_that_are_equal_by_chance_stay_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    capture_log("csvlog", "csv", &workload, |endpoint| {
+        let (mut shop, mut worker) = (client(endpoint), client(endpoint));
+        for n in 0..20 {
+            let insert = "INSERT INTO orders (customer) VALUES ($1) RETURNING id";
+            let id: i64 = shop.query_one(insert, &[&(3 * n)]).unwrap().get(0);
+            // Products have the number of the order, and pieces and amounts that of another one.
+            let item =
+                "INSERT INTO items (order_id, no, product_id, pieces) VALUES ($1, 1, $2, $3)";
+            let number = id as i32;
+            shop.execute(item, &[&id, &number, &(n % 7 + 1)]).unwrap();
+            let pay = "INSERT INTO payments (order_id, amount) VALUES ($1, $2)";
+            worker.execute(pay, &[&id, &(20 - n)]).unwrap();
+        }
+    });
+    let (_target, target) = server().password("writes").start();
+    connect(&target).batch_execute(SCHEMA).unwrap();
+    connect(&target).batch_execute(AHEAD).unwrap();
+    let run = replay(&workload, &target, &[]);
+    let differences = differences(&run);
+    assert!(differences.is_empty(), "{differences:#?}");
+    let right = "SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.id JOIN payments p ON p.order_id = o.id
+        WHERE o.id >= 40000 AND i.product_id = o.customer / 3 + 1 AND i.pieces = o.customer / 3 % 7 + 1
+            AND p.amount = 20 - o.customer / 3";
+    let right: i64 = connect(&target).query_one(right, &[]).unwrap().get(0);
+    assert_eq!(right, 20);
 }

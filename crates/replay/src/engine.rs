@@ -22,7 +22,8 @@ use crate::deadlock_breaker::DeadlockBreaker;
 use crate::dispatcher::{DispatchSummary, Dispatcher, LEAD_NS};
 use crate::error::ReplayError;
 use crate::event_stream;
-use crate::generated::{FollowedValues, ReplayedValues};
+use crate::followed_values::FollowedValues;
+use crate::generated::ReplayedValues;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
 use crate::load_source::LoadSource;
@@ -571,6 +572,20 @@ impl Replay<'_> {
         {
             let unknown = values.keys.unknown.join("; ");
             info.options.insert("keys_unknown".to_owned(), unknown);
+        }
+        let inferred = self
+            .values
+            .as_ref()
+            .and_then(|values| values.inferred.as_ref());
+        if let Some(inferred) = inferred {
+            let counts = inferred.counts();
+            for (name, count) in [
+                ("generated_inferred", counts.inferred),
+                ("generated_by_order", counts.by_order),
+                ("generated_ambiguous", counts.ambiguous),
+            ] {
+                info.options.insert(name.to_owned(), count.to_string());
+            }
         }
         if let Some(order) = &self.order {
             let (waits, released) = order.counts();

@@ -140,14 +140,19 @@ pub enum SendOrder {
 
 impl SendOrder {
     /// Returns the order of a replay that may write and for which none was asked. If a session may depend on what another
-    /// one did, and the capture has the results that show it, statements wait for that.
+    /// one did, and the capture has results or durations that show it, statements wait for that.
     ///
     /// # Errors
     /// If the workload cannot be read.
     pub fn suited_to(workload: &WorkloadReader) -> Result<Self, ArchiveError> {
         let info = workload.info();
-        let has_results = matches!(&*info.provenance.source_kind, "proxy" | "pcap");
-        if !has_results || info.sessions < 2 {
+        let shows_order = match &*info.provenance.source_kind {
+            "proxy" | "pcap" => true,
+            // Without durations, it is not known what was over.
+            "log" => info.with_duration > 0,
+            _ => false,
+        };
+        if !shows_order || info.sessions < 2 {
             return Ok(SendOrder::Session);
         }
         let mut depends = info.writes > 0;

@@ -25,7 +25,7 @@ use crate::event_id::EventId;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 23] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 26] = [
     "workers",
     "spin_us",
     "patience",
@@ -49,6 +49,9 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 23] = [
     "learnt",
     "remapped",
     "generated_unknown",
+    "generated_inferred",
+    "generated_by_order",
+    "generated_ambiguous",
 ];
 
 /// Run that a replay resumes.

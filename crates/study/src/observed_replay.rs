@@ -108,7 +108,7 @@ pub fn replay_observed(
     }
     if engine.follows_values() && reader.info().provenance.source_kind == "log" {
         note(
-            "Generated values cannot be followed: this workload is of a log, which has no results. Values are sent as they were captured. A capture from the wire (rehearse capture proxy) has them.",
+            "A log has no results: values that the server made are inferred from later statements. A capture from the wire (rehearse capture proxy) has them.",
         );
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

@@ -25,8 +25,8 @@ pub struct PaceArgs {
     pub think_time: Option<Factor>,
     /// Keep this order between sessions: none (`session`), of the commits that a statement
     /// followed in the capture (`commit`), or of what it depends on (`dependencies`) [default:
-    /// dependencies if several sessions wrote and the capture has their results (proxy, pcap),
-    /// otherwise session].
+    /// dependencies if several sessions wrote and the capture has their results (proxy, pcap)
+    /// or durations (log), otherwise session].
     #[arg(long, value_name = "session|commit|dependencies|global")]
     pub order: Option<ReplayOrder>,
     /// Restart this private server, which --target names, with its clock at the captured time. It needs libfaketime, and

@@ -55,9 +55,18 @@ pub(crate) struct LockOrderPass {
     texts: Vec<u8>,
     running: HashMap<RowSet, Vec<Running>>,
     order: LockOrder,
+    /// Precision of captured times.
+    precision_us: i64,
 }
 
 impl LockOrderPass {
+    pub(crate) fn new(precision_us: i64) -> Self {
+        LockOrderPass {
+            precision_us,
+            ..LockOrderPass::default()
+        }
+    }
+
     /// Returns the order.
     pub(crate) fn finish(self) -> LockOrder {
         self.order
@@ -88,7 +97,7 @@ impl LockOrderPass {
             running.retain(|one| one.end_us > event.due_us);
             let had_lock = |one: &&Running| {
                 // A statement that failed had no lock.
-                let ended_first = this.end_us < one.end_us && !has_failed;
+                let ended_first = this.end_us + self.precision_us < one.end_us && !has_failed;
                 this.effect.precedes(one.effect).unwrap_or(ended_first) && one.id.0 != this.id.0
             };
             for other in running.iter().filter(had_lock) {

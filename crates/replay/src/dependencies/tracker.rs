@@ -10,6 +10,7 @@ use super::lock_order::LockOrder;
 use super::row_effect::RowEffect;
 use super::row_sets::{RowPlan, RowPlanCache, RowSet};
 use crate::event_id::EventId;
+use crate::followed_values::FollowedValues;
 use crate::generated::{KeyColumns, StatementPlaces, Value, ValueSource};
 
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ pub(crate) struct DependencyTracker<'k> {
     ddl: Option<Access>,
     /// Prepared transactions by name: session and transaction.
     prepared: HashMap<String, (u64, u64)>,
+    /// Precision of captured times.
+    precision_us: i64,
 }
 
 /// Ends of transactions: the sequence number and time of the event that ended each.
@@ -67,10 +70,11 @@ impl TransactionEnds {
 }
 
 impl<'k> DependencyTracker<'k> {
-    pub(crate) fn new(keys: &'k KeyColumns, locks: &'k LockOrder) -> Self {
+    pub(crate) fn new(values: &'k FollowedValues) -> Self {
         DependencyTracker {
-            keys,
-            locks,
+            keys: &values.keys,
+            locks: &values.locks,
+            precision_us: values.time_precision_us(),
             plans: RowPlanCache::default(),
             sets: Vec::new(),
             texts: Vec::new(),
@@ -120,6 +124,7 @@ impl<'k> DependencyTracker<'k> {
         };
         let mut found = Found {
             due_us: event.due_us,
+            latest_due_us: event.due_us + self.precision_us,
             end_us,
             session: event.session,
             effect: access.effect,
@@ -143,6 +148,10 @@ impl<'k> DependencyTracker<'k> {
                 }
                 _ => {
                     found.add(source_access, Conflict::Visibility, &self.ends);
+                    if self.precision_us > 0 {
+                        // The use tells that it was over, more exactly than the times of a log.
+                        found.add_id((source.session, source.sequence), found.due_us);
+                    }
                 }
             }
         }
@@ -150,7 +159,7 @@ impl<'k> DependencyTracker<'k> {
             self.add_statement(event, sql, &plan, access, &mut found);
         }
         for id in self.locks.before((event.session, event.sequence)) {
-            found.add_id(id, event.due_us);
+            found.add_id(id, found.due_us);
         }
         self.end_event(event, effect, access, &mut found);
         found.last.into_iter().collect()
@@ -246,6 +255,8 @@ impl<'k> DependencyTracker<'k> {
 /// Executions found so far: the last of each session.
 struct Found {
     due_us: i64,
+    /// Latest time at which the statement may have begun, by the precision of captured times.
+    latest_due_us: i64,
     end_us: i64,
     session: u64,
     effect: RowEffect,
@@ -259,7 +270,7 @@ impl Found {
             return Precedence::Open;
         }
         match ends.get((access.session, access.transaction)) {
-            Some((id, end_us)) if end_us <= self.due_us => {
+            Some((id, end_us)) if self.is_over(end_us, conflict) => {
                 self.add_id(id, end_us);
                 Precedence::Over
             }
@@ -267,11 +278,20 @@ impl Found {
                 let ended_first = access.end_us < self.end_us;
                 let had_lock = conflict == Conflict::Locks
                     && access.effect.precedes(self.effect).unwrap_or(ended_first);
-                let over_us = if had_lock { self.due_us } else { access.end_us };
-                self.add_id((access.session, access.sequence), over_us);
+                if had_lock || self.is_over(access.end_us, conflict) {
+                    self.add_id((access.session, access.sequence), self.due_us);
+                }
                 Precedence::Open
             }
         }
+    }
+
+    /// Whether what ended at a time was over when the statement began. Within the precision of captured times, of two that
+    /// lock the same row, the first to end was first.
+    fn is_over(&self, end_us: i64, conflict: Conflict) -> bool {
+        end_us <= self.due_us
+            || end_us <= self.latest_due_us
+                && (conflict == Conflict::Visibility || end_us < self.end_us)
     }
 
     /// Adds an execution, if it was over.
@@ -280,7 +300,7 @@ impl Found {
     }
 
     fn add_id(&mut self, (session, sequence): EventId, end_us: i64) {
-        if session != self.session && end_us <= self.due_us {
+        if session != self.session && end_us <= self.latest_due_us {
             let last = self.last.entry(session).or_insert(sequence);
             *last = sequence.max(*last);
         }

@@ -16,6 +16,7 @@ use crate::generated::{
     KeyColumns, PlacesCache, ReplayedValues, StatementPlaces, Tracked, UsedValue, Value,
     ValueTracker,
 };
+use crate::inference::InferredResults;
 use crate::job::{Action, Job};
 use crate::read_only_filter::ReadOnlyFilter;
 use crate::resume::RecordedValues;
@@ -27,6 +28,8 @@ pub(super) struct JobBuilder<'d> {
     order: Option<&'d StatementOrder>,
     /// Keys of the target, if generated values are followed.
     keys: Option<&'d KeyColumns>,
+    /// Results of a capture that has none.
+    inferred: Option<&'d InferredResults>,
     places: PlacesCache,
     values: Option<ValueTracker<'d>>,
     /// Values that the run to resume recorded.
@@ -61,15 +64,15 @@ impl<'d> JobBuilder<'d> {
             think_times: options.think_time.map(ThinkTimes::new),
             commits: CommitCounter::default(),
             keys: values.map(|values| &values.keys),
+            inferred: values.and_then(|values| values.inferred.as_ref()),
             places: PlacesCache::default(),
-            values: values.map(|values| ValueTracker::new(&values.provenance)),
+            values: values
+                .map(|values| ValueTracker::new(&values.provenance, values.time_precision_us())),
             recorded_values,
             replayed_values: &dispatcher.replayed_values,
             deadlock_victims: 0,
             dependencies: match order {
-                Some(StatementOrder::Dependencies(_)) => {
-                    values.map(|values| DependencyTracker::new(&values.keys, &values.locks))
-                }
+                Some(StatementOrder::Dependencies(_)) => values.map(DependencyTracker::new),
                 _ => None,
             },
         })
@@ -133,9 +136,14 @@ impl<'d> JobBuilder<'d> {
         let uses_snapshot = |used: &UsedValue| matches!(used.captured, Value::Snapshot(_));
         let snapshot_is_known = tracked.used.iter().any(uses_snapshot);
         self.encoder.set_snapshot_known(snapshot_is_known);
+        // What a log does not have is not sent.
+        let details = self.inferred.and_then(|_| event.wire_details.take());
         let mut job = self
             .encoder
             .job(replaced.as_ref().unwrap_or(&event), fingerprint, due_ns);
+        if self.inferred.is_some() {
+            event.wire_details = details;
+        }
         job.think_ns = think_ns;
         job.expected = tracked.expected;
         job.used = tracked.used.into();
@@ -168,6 +176,9 @@ impl<'d> JobBuilder<'d> {
         event: &mut Event,
         fingerprint: Option<Fingerprint>,
     ) -> (Option<Arc<StatementPlaces>>, Tracked) {
+        if let Some(inferred) = self.inferred {
+            inferred.add_to(event);
+        }
         let dependencies = self.dependencies.as_ref();
         let transaction = dependencies.map_or(0, |tracker| tracker.transaction(event.session));
         let keys = self.keys;

@@ -44,7 +44,11 @@ impl StatementPlaces {
 
     /// Calls `found` with each value of an event that may have been generated: the values of its places, and those within
     /// arrays and documents.
-    pub(crate) fn for_each_value(&self, event: &Event, mut found: impl FnMut(PlacedValue<'_>)) {
+    pub(crate) fn for_each_value<'p>(
+        &'p self,
+        event: &Event,
+        mut found: impl FnMut(PlacedValue<'p>),
+    ) {
         for (id, place) in self.with_ids() {
             let placed = |value: Value| PlacedValue {
                 id,
@@ -95,7 +99,7 @@ pub(crate) struct PlacedValue<'p> {
 
 impl PlacedValue<'_> {
     /// Returns the table and column that the value belongs to, as far as names tell; a document has no table.
-    pub(super) fn column(&self) -> Option<ColumnName> {
+    pub(crate) fn column(&self) -> Option<ColumnName> {
         match &self.member {
             Some(name) => Some((String::new(), name.clone())),
             None => self.place.table.clone().zip(self.place.column.clone()),

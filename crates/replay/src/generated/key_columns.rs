@@ -104,6 +104,14 @@ impl KeyColumns {
         self
     }
 
+    /// Sets the columns of a table.
+    #[cfg(test)]
+    pub(crate) fn with_columns(mut self, table: &str, columns: &str) -> Self {
+        let columns = columns.split(',').map(str::to_owned).collect();
+        self.columns.insert(table.to_owned(), columns);
+        self
+    }
+
     /// Adds a foreign key.
     #[cfg(test)]
     pub(crate) fn with_reference(

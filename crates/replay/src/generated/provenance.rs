@@ -225,11 +225,18 @@ impl ProvenancePass {
         }
     }
 
-    /// Decides about all places.
-    pub(crate) fn decide(self, keys: &KeyColumns) -> Provenance {
+    /// Decides about all places. `carriers`: columns whose values places without a name take, if that is known.
+    pub(crate) fn decide(
+        self,
+        keys: &KeyColumns,
+        carriers: Option<&HashMap<Place, ColumnName>>,
+    ) -> Provenance {
         let mut allowed = HashMap::new();
         for (place, evidence) in self.places {
-            let origins = decide_place(&evidence, &self.names, keys);
+            let origins = match carriers.and_then(|carriers| carriers.get(&place)) {
+                Some(column) => origins_of(column, &self.names),
+                None => decide_place(&evidence, &self.names, keys),
+            };
             if !origins.is_empty() {
                 allowed.insert(place, origins);
             }
@@ -238,6 +245,13 @@ impl ProvenancePass {
         origins.retain(|_, origin| allowed.values().any(|all| all.contains(origin)));
         Provenance { origins, allowed }
     }
+}
+
+/// Returns the origins that have values of a column.
+fn origins_of((table, column): &ColumnName, names: &[OriginName]) -> Vec<usize> {
+    let is_it = |name: &OriginName| name.table.as_ref() == Some(table) && name.column == *column;
+    let found = names.iter().enumerate().filter(|(_, name)| is_it(name));
+    found.map(|(origin, _)| origin).collect()
 }
 
 /// Returns the origins whose values a place takes.
@@ -283,7 +297,7 @@ fn is_named(column: Option<&ColumnName>, origin: &OriginName, keys: &KeyColumns)
 }
 
 /// Whether a column is named after the table and column that it references: `order_id` or `orders_id` for `orders.id`.
-fn names_column(column: &str, table: &str, key: &str) -> bool {
+pub(crate) fn names_column(column: &str, table: &str, key: &str) -> bool {
     let Some(named) = column
         .strip_suffix(key)
         .and_then(|rest| rest.strip_suffix('_'))

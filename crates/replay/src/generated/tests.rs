@@ -84,13 +84,13 @@ impl Script {
             let places = cache.get(event, *fingerprint, keys).unwrap();
             pass.add(event, fingerprint.unwrap(), &places);
         }
-        pass.decide(keys)
+        pass.decide(keys, None)
     }
 
     /// Returns what each event has to do with generated values.
     fn track(&self, keys: &KeyColumns) -> Vec<Tracked> {
         let provenance = self.provenance(keys);
-        let mut tracker = ValueTracker::new(&provenance);
+        let mut tracker = ValueTracker::new(&provenance, 0);
         let mut cache = PlacesCache::default();
         let events = self.events.iter();
         events
@@ -228,7 +228,7 @@ fn parameters_of_generated_numbers_hold_any_number() {
     let (mut update, fingerprint) = (update.clone(), *fingerprint);
     let keys = KeyColumns::default();
     let provenance = script.provenance(&keys);
-    let mut tracker = ValueTracker::new(&provenance);
+    let mut tracker = ValueTracker::new(&provenance, 0);
     let places = PlacesCache::default().get(&update, fingerprint, &keys);
     tracker.widen_numbers(&mut update, &places.unwrap());
     assert_eq!(update.wire_details.unwrap().parameter_types, [21, INT8]);
@@ -345,7 +345,7 @@ fn smaller_integers_of_arrays_are_widened() {
         &[],
     );
     let provenance = script.provenance(&keys);
-    let mut tracker = ValueTracker::new(&provenance);
+    let mut tracker = ValueTracker::new(&provenance, 0);
     let (mut event, fingerprint) = script.events[1].clone();
     let of = |elements: &[i64], bytes: usize, type_oid: u32| {
         let mut array = Vec::new();

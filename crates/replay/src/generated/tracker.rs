@@ -53,6 +53,8 @@ pub(crate) struct ValueTracker<'p> {
     sources: HashMap<SourceKey, Vec<ValueSource>>,
     order: VecDeque<SourceKey>,
     next: ValueNumber,
+    /// Precision of captured times.
+    precision_us: i64,
 }
 
 /// Generated values of an event.
@@ -67,12 +69,13 @@ pub(crate) struct Tracked {
 }
 
 impl<'p> ValueTracker<'p> {
-    pub(crate) fn new(provenance: &'p Provenance) -> Self {
+    pub(crate) fn new(provenance: &'p Provenance, precision_us: i64) -> Self {
         ValueTracker {
             provenance,
             sources: HashMap::new(),
             order: VecDeque::new(),
             next: 0,
+            precision_us,
         }
     }
 
@@ -216,9 +219,14 @@ impl<'p> ValueTracker<'p> {
         };
         let own = all().filter(|one| one.session == event.session);
         let found = own.max_by_key(|one| one.number);
-        let over = || all().filter(|one| one.end_us <= event.due_us);
+        let over = || all().filter(|one| one.end_us <= event.due_us + self.precision_us);
         found
             .or_else(|| over().min_by_key(|one| one.number))
+            // The times of a log do not tell what was over.
+            .or_else(|| match self.precision_us {
+                0 => None,
+                _ => all().min_by_key(|one| one.number),
+            })
             .copied()
     }
 }

@@ -3,6 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::line::one_line;
+use super::units::{count, counted};
+
+/// Counts of the values that were inferred, in the manifest.
+const GENERATED_INFERRED: &str = "generated_inferred";
+const GENERATED_BY_ORDER: &str = "generated_by_order";
+const GENERATED_AMBIGUOUS: &str = "generated_ambiguous";
 
 /// Line length limit, in characters.
 const LINE_LEN_MAX: usize = 400;
@@ -22,28 +28,58 @@ pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String>
     })
 }
 
+/// Returns what was inferred about a capture without results; `None` if it has results.
+pub(super) fn inferred_line(options: &BTreeMap<String, String>) -> Option<String> {
+    let number = |name: &str| options.get(name)?.parse::<u64>().ok();
+    let inferred = number(GENERATED_INFERRED)?;
+    let were = |number: u64| if number == 1 { "was" } else { "were" };
+    let by_order = match number(GENERATED_BY_ORDER).unwrap_or(0) {
+        0 => String::new(),
+        by_order => format!(
+            "; {} of them by the order of the log alone, so that statements at the same time may have exchanged them",
+            count(by_order)
+        ),
+    };
+    let missing = match number(GENERATED_AMBIGUOUS)? {
+        0 => "none that is used is missing".to_owned(),
+        ambiguous => format!(
+            "{} could not be inferred and {} sent as captured",
+            count(ambiguous),
+            were(ambiguous),
+        ),
+    };
+    Some(format!(
+        "{} that the server made {} inferred from later statements, since a log has no results{by_order}; {missing}. \
+         A capture from the wire (rehearse capture proxy) has all of them, and numbers of rows to compare.",
+        counted(inferred, "value"),
+        were(inferred),
+    ))
+}
+
 /// Returns what an option or a count says; `None` if it is of no interest to a reader.
 fn in_words(name: &str, value: &str) -> Option<String> {
     let is_count = value != "0";
-    let counted = |what: &str| is_count.then(|| format!("{value} {what}"));
+    let if_any = |what: &str| is_count.then(|| format!("{value} {what}"));
     match name {
         "speed" | "workers" | "spin_us" | "user" | "database" => None,
+        // They have a line of their own.
+        GENERATED_INFERRED | GENERATED_BY_ORDER | GENERATED_AMBIGUOUS => None,
         name if name.starts_with("map_") => None,
         "order" => Some(format!("order of {value}")),
         "remap_generated" => Some("values made by the server mapped".to_owned()),
         "digest" => Some(format!("checksums of {value}")),
-        "learnt" => counted("values made by the server seen"),
-        "remapped" => counted("uses of them replaced"),
-        "generated_unknown" => counted("uses of values that the replay has not seen"),
+        "learnt" => if_any("values made by the server seen"),
+        "remapped" => if_any("uses of them replaced"),
+        "generated_unknown" => if_any("uses of values that the replay has not seen"),
         "waits_for_dependencies" | "waits_for_commits" | "waits_for_turn" => {
-            counted("statements waited for another session")
+            if_any("statements waited for another session")
         }
         "let_go_before_dependencies" | "let_go_before_commits" | "let_go_before_turn" => {
-            counted("sent without what they wait for, which was blocked")
+            if_any("sent without what they wait for, which was blocked")
         }
-        "types_unspecified" => counted("types of parameters left to the server"),
-        "types_unknown" => counted("types of parameters unknown"),
-        "deadlock_victims" => counted("transactions rolled back as the capture's deadlocks were"),
+        "types_unspecified" => if_any("types of parameters left to the server"),
+        "types_unknown" => if_any("types of parameters unknown"),
+        "deadlock_victims" => if_any("transactions rolled back as the capture's deadlocks were"),
         _ => Some(match value {
             "true" => name.replace('_', " "),
             _ => format!("{} {value}", name.replace('_', " ")),
@@ -75,5 +111,29 @@ mod tests {
              max connections 4, order of dependencies, read only, values made by the server mapped"
         );
         assert_eq!(options_line(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn what_was_inferred_is_told_with_what_is_missing() {
+        let options = |ambiguous: &str| {
+            let options = [
+                ("generated_inferred", "1200"),
+                ("generated_ambiguous", ambiguous),
+            ];
+            BTreeMap::from(options.map(|(name, value)| (name.to_owned(), value.to_owned())))
+        };
+        let line = inferred_line(&options("0")).unwrap();
+        assert!(
+            line.contains("1,200 values that the server made were inferred"),
+            "{line}"
+        );
+        assert!(line.contains("none that is used is missing"), "{line}");
+        let line = inferred_line(&options("3")).unwrap();
+        assert!(
+            line.contains("3 could not be inferred and were sent as captured"),
+            "{line}"
+        );
+        assert_eq!(options_line(&options("3")), None);
+        assert_eq!(inferred_line(&BTreeMap::new()), None);
     }
 }

@@ -9,7 +9,7 @@ use run::{RunStatus, ToolStall};
 use statistics::LatencySummary;
 
 use crate::text::divergence_text;
-use crate::text::line::{listed, one_line};
+use crate::text::line::{listed, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
@@ -24,6 +24,14 @@ pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
     let mut lines = divergence_text::leading_lines(&view.divergence, *style);
     lines.push(heading(view, *style));
     lines.extend(super::run_options::options_line(&view.options));
+    if let Some(text) = super::run_options::inferred_line(&view.options) {
+        lines.extend(wrapped(
+            &text,
+            "  inferred     ",
+            "               ",
+            style.columns(),
+        ));
+    }
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
     lines.extend(times(view, *style));

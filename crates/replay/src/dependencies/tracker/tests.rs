@@ -22,8 +22,12 @@ fn dependencies_of(events: impl IntoIterator<Item = Event>) -> Vec<EventId> {
     let target = Target::parse("host=h", |_| None).unwrap();
     let logins = LoginMap::default();
     let mut encoder = Encoder::new(&target, &logins, None);
-    let locks = LockOrder::default();
-    let mut tracker = DependencyTracker::new(&keys, &locks);
+    let values = FollowedValues {
+        keys,
+        ..FollowedValues::default()
+    };
+    let keys = &values.keys;
+    let mut tracker = DependencyTracker::new(&values);
     let mut cache = PlacesCache::default();
     let mut sequences: HashMap<u64, u64> = HashMap::new();
     let mut found = Vec::new();
@@ -32,7 +36,7 @@ fn dependencies_of(events: impl IntoIterator<Item = Event>) -> Vec<EventId> {
         event.sequence = *sequence;
         *sequence += 1;
         let effect = encoder.session_effect(&event);
-        let places = cache.get(&event, None, &keys);
+        let places = cache.get(&event, None, keys);
         found = tracker.track(&event, places.as_deref(), effect, &[]);
     }
     found.sort_unstable();
