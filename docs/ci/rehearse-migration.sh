@@ -7,7 +7,9 @@
 #
 # From the environment:
 #   WORKLOAD          NAME.workload (required)
-#   MIGRATION         the SQL file with the change (required)
+#   MIGRATION         the SQL file with the change; this or the next is required
+#   MIGRATION_COMMAND  a shell command that makes the change, such as 'alembic upgrade head'. It is given
+#                     PGHOST, PGPORT, PGUSER and PGDATABASE
 #   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or a file for pg_restore;
 #                     without it the databases are empty
 #   SERVER            postgres://… of a superuser on a separate server, on which databases may be created
@@ -43,9 +45,11 @@ FAIL_ON=${FAIL_ON:-regression}
 database=rehearse_migration
 
 [ -n "${WORKLOAD:-}" ] || usage "WORKLOAD is not set; set it to a NAME.workload"
-[ -n "${MIGRATION:-}" ] || usage "MIGRATION is not set; set it to the SQL file with the change"
+[ -n "${MIGRATION:-}${MIGRATION_COMMAND:-}" ] ||
+    usage "MIGRATION is not set; set it to the SQL file with the change, or MIGRATION_COMMAND to a command"
+[ -z "${MIGRATION:-}" ] || [ -z "${MIGRATION_COMMAND:-}" ] || usage "MIGRATION and MIGRATION_COMMAND are set; set one"
 [ -d "$WORKLOAD" ] || usage "there is no workload $WORKLOAD; make one with rehearse capture"
-[ -f "$MIGRATION" ] || usage "there is no file $MIGRATION; set MIGRATION to the SQL file with the change"
+[ -z "${MIGRATION:-}" ] || [ -f "$MIGRATION" ] || usage "there is no file $MIGRATION; set MIGRATION to the SQL file with the change"
 [ -z "${DUMP:-}" ] || [ -f "$DUMP" ] || usage "there is no file $DUMP; set DUMP to a dump, or to nothing"
 case $RUNS in
     [1-9]) ;;
@@ -112,6 +116,17 @@ sql() {
 user=$(sql --no-align --tuples-only --command 'SELECT current_user') ||
     could_not "the server cannot be reached; see above"
 
+migrate() {
+    if [ -n "${MIGRATION:-}" ]; then
+        sql --command "\\connect $database" --file "$MIGRATION" >/dev/null
+        return
+    fi
+    local place
+    place=$(sql --command '\echo :HOST :PORT :USER') || return
+    read -r PGHOST PGPORT PGUSER <<<"$place"
+    PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$database sh -c "$MIGRATION_COMMAND" >&2
+}
+
 # Makes the database, for `after` with the migration.
 prepare() {
     sql --command "DROP DATABASE IF EXISTS $database" --command "CREATE DATABASE $database" \
@@ -128,8 +143,7 @@ prepare() {
         esac || could_not "the dump $DUMP cannot be loaded; see above"
     fi
     if [ "$1" = after ]; then
-        sql "${into[@]}" --file "$MIGRATION" >/dev/null ||
-            could_not "the migration $MIGRATION fails on the data; see above"
+        migrate || could_not "the migration ${MIGRATION:-${MIGRATION_COMMAND:-}} fails on the data; see above"
     fi
     sql "${into[@]}" --command 'VACUUM ANALYZE' --command 'CHECKPOINT' >/dev/null ||
         could_not "the database could not be made ready; see above"

@@ -148,11 +148,16 @@ impl Rehearsal {
 
     /// Runs the script with a migration. Returns its exit code and what it printed to both streams.
     fn run(&self, migration: &str, out: &str) -> (Option<i32>, String, String) {
+        self.run_with("MIGRATION", &self.path(migration), out)
+    }
+
+    /// Runs the script with a variable that gives the migration.
+    fn run_with(&self, variable: &str, value: &str, out: &str) -> (Option<i32>, String, String) {
         let output = Command::new(root().join("docs/ci/rehearse-migration.sh"))
             .env("REHEARSE", env!("CARGO_BIN_EXE_rehearse"))
             .env("WORKLOAD", self.path("shop.workload"))
             .env("DUMP", self.path("dump.sql"))
-            .env("MIGRATION", self.path(migration))
+            .env(variable, value)
             .env("SERVER", &self.url)
             .env("FAIL_ON", conditions())
             // One is enough for an index that is gone, and for the time that a test may take.
@@ -178,6 +183,9 @@ fn a_migration_is_rehearsed() {
     let (code, _, stderr) = rehearsal.run("broken.sql", "broken");
     assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("fails on the data"), "{stderr}");
+    let (code, _, stderr) = rehearsal.run_with("MIGRATION_COMMAND", "exit 5", "failed");
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("exit 5 fails on the data"), "{stderr}");
     let (code, _, stderr) = rehearsal.run("nowhere.sql", "nowhere");
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("set MIGRATION to"), "{stderr}");
@@ -186,7 +194,11 @@ fn a_migration_is_rehearsed() {
 }
 
 fn harmful_migration_fails(rehearsal: &Rehearsal) {
-    let (code, stdout, stderr) = rehearsal.run("harmful.sql", "harmful");
+    let command = format!(
+        "psql -qX -v ON_ERROR_STOP=1 -f {}",
+        rehearsal.path("harmful.sql")
+    );
+    let (code, stdout, stderr) = rehearsal.run_with("MIGRATION_COMMAND", &command, "harmful");
     assert_eq!(code, Some(1), "{stdout}{stderr}");
     assert!(stdout.contains("HOLDS  regression"), "{stdout}");
     assert!(stdout.contains("does not hold  new_errors"), "{stdout}");

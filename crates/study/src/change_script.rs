@@ -1,20 +1,27 @@
-//! Changes that are SQL scripts.
+//! Changes of data: SQL scripts, and commands of migration tools.
 
 use connect::login::{Dialer, Login};
 use replay::{LoginMap, Target};
 use sql::statement_texts;
 
-use crate::environment::STATEMENTS_TIME_MAX;
+use crate::environment::{STATEMENTS_TIME_MAX, run_shell_command};
 use crate::error::ExperimentError;
 
 /// Number of characters of a statement that an error shows.
 const SHOWN: usize = 80;
 
-/// A script of SQL. Each statement is sent separately, so that `CREATE INDEX CONCURRENTLY` and `VACUUM` can be among them.
+/// A change of the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangeScript {
-    path: String,
-    statements: Vec<String>,
+pub enum ChangeScript {
+    /// SQL. Each statement is sent separately, so that `CREATE INDEX CONCURRENTLY` and `VACUUM` can be among them.
+    Statements {
+        /// Path of the file, or another name for messages.
+        path: String,
+        /// At least one.
+        statements: Vec<String>,
+    },
+    /// A command for the shell, such as one of Flyway or Alembic, with libpq's variables set to the server.
+    Command(String),
 }
 
 impl ChangeScript {
@@ -37,14 +44,14 @@ impl ChangeScript {
             true => Err(ExperimentError::Usage(format!(
                 "{path} has no statement in it; give a file with the SQL of the change"
             ))),
-            false => Ok(ChangeScript {
+            false => Ok(ChangeScript::Statements {
                 path: path.to_owned(),
                 statements,
             }),
         }
     }
 
-    /// Sends the statements to a private server, as its superuser.
+    /// Applies the change to a private server, as its superuser.
     ///
     /// # Errors
     /// As [`Self::apply_as`].
@@ -55,23 +62,43 @@ impl ChangeScript {
         )
     }
 
-    /// Sends the statements.
+    /// Applies the change as the user of a login, in its database.
     ///
     /// # Errors
-    /// With the server's message and the statement that it refused.
+    /// With the server's message and the statement that it refused, or with what the command printed last.
     pub(crate) fn apply_as(&self, target: &Target, login: &Login) -> Result<(), ExperimentError> {
-        let dialer = Dialer::new(target)?;
-        let mut questions = dialer.open_query_connection(login).map_err(|error| {
+        match self {
+            ChangeScript::Statements { path, statements } => {
+                send_statements(target, login, path, statements)
+            }
+            ChangeScript::Command(command) => {
+                let mut target = target.clone();
+                target.user = Some(login.user.to_string());
+                target.database = Some(login.database.to_string());
+                run_shell_command(command, &target, "--change-command")
+            }
+        }
+    }
+}
+
+fn send_statements(
+    target: &Target,
+    login: &Login,
+    path: &str,
+    statements: &[String],
+) -> Result<(), ExperimentError> {
+    let dialer = Dialer::new(target)?;
+    let mut questions = dialer.open_query_connection(login).map_err(|error| {
             ExperimentError::Failed(format!(
                 "cannot connect to the database {} of {} to carry out {}: {error}; --as-database NAME takes another one",
                 login.database,
                 target.address(),
-                self.path
+                path
             ))
         })?;
-        questions.limit(STATEMENTS_TIME_MAX);
-        for (number, statement) in (1..).zip(&self.statements) {
-            questions.query(statement).map_err(|error| {
+    questions.limit(STATEMENTS_TIME_MAX);
+    for (number, statement) in (1..).zip(statements) {
+        questions.query(statement).map_err(|error| {
                 let text: String = statement.split_whitespace().collect::<Vec<_>>().join(" ");
                 let shown = match text.char_indices().nth(SHOWN) {
                     Some((end, _)) => format!("{}…", &text[..end]),
@@ -79,10 +106,9 @@ impl ChangeScript {
                 };
                 ExperimentError::Failed(format!(
                     "the change {} fails at its statement {number} ({shown}) in the database {}: {error}; nothing was replayed with it",
-                    self.path, login.database
+                    path, login.database
                 ))
             })?;
-        }
-        Ok(())
     }
+    Ok(())
 }

@@ -71,6 +71,9 @@ impl Finding {
             Finding::Slower { .. } => "slower",
             Finding::Faster { .. } => "faster",
             Finding::Same => "same",
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear | InsufficientData::MayBeChance,
+            } => "too noisy",
             Finding::InsufficientData { .. } => "not enough data",
         }
     }

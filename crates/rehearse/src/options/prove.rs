@@ -54,6 +54,10 @@ pub struct ChangeArgs {
     /// Execute this SQL file on the restored data: an index, a migration. Repeatable.
     #[arg(long, value_name = "FILE.sql")]
     pub change: Vec<PathBuf>,
+    /// Run this shell command on the restored data: a migration of Flyway, Alembic or Rails. It is given
+    /// PGHOST, PGPORT, PGUSER, PGDATABASE and, if there is one, PGPASSWORD. Repeatable.
+    #[arg(long, value_name = "COMMAND")]
+    pub change_command: Vec<String>,
     /// Change a setting, or several as one change: 'work_mem=64MB; jit=off'. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
@@ -245,6 +249,7 @@ impl From<&ChangeArgs> for Changes {
     fn from(args: &ChangeArgs) -> Self {
         Changes {
             scripts: args.change.clone(),
+            commands: args.change_command.clone(),
             settings: args.set.clone(),
             rewritings: args.rewrite.clone(),
             server: args.postgres_version,

@@ -182,6 +182,31 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_files_are_complete(&proof);
     assert_proof_is_shown_without_a_server(&proof, done.status.code());
     assert_sandbox_is_as_before(&fixture.sandbox);
+    assert_a_command_makes_the_change(&proof);
+}
+
+/// Checks a change by a command, as migration tools have one.
+fn assert_a_command_makes_the_change(proof: &Proof<'_>) {
+    let prove = |command: &str, name: &str| {
+        let path = proof.fixture.at(name);
+        let mut given = vec!["prove", &proof.fixture.workload, "--sandbox"];
+        given.extend([&*proof.fixture.sandbox.name, "--change-command", command]);
+        given.extend(["--goal", "cpu", "--blocks", "2", "--noise-runs", "1"]);
+        given.extend(["--seed", "3", "--json", "-o", &path]);
+        rehearse(&given)
+    };
+    let refused = prove("echo out of order >&2; exit 3", "refused.proof");
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        text.contains("--change-command failed") && text.contains("out of order"),
+        "{text}"
+    );
+    if Command::new("psql").arg("--version").output().is_err() {
+        return test_support::report_skipped("psql is not installed");
+    }
+    let command = format!("psql -qX -v ON_ERROR_STOP=1 -f {}", proof.change);
+    assert_index_is_new(&validated(&prove(&command, "command.proof")));
 }
 
 /// Rewrites the workload: drops the reads and merges the inserts. Returns the new workload.

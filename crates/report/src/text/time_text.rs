@@ -26,7 +26,7 @@ pub(crate) fn lines(view: &TimeBreakdown, style: TextStyle) -> Vec<String> {
         return Vec::new();
     }
     let title = format!(
-        "Where the time went: {} of response time (due → done) of {}",
+        "Where the time went: {} of response time (due → done), summed over {}",
         duration_ns(whole.response_ns),
         counted(whole.calls, "statement")
     );
@@ -132,7 +132,7 @@ const CHANGES_MAX: usize = 4;
 pub(crate) fn change_lines(view: &TimeChange, style: TextStyle) -> Vec<String> {
     let response = &view.response;
     let title = format!(
-        "Where the time of a run went, before → after: {} of response time",
+        "Where the time of a run went, before → after: {} of response time, summed over all statements",
         duration_change(Some(response.before_ns), Some(response.after_ns))
     );
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];

@@ -21,6 +21,8 @@ pub enum Change {
         /// The content of the file.
         text: String,
     },
+    /// A command for the shell, applied to the initial data.
+    Command(String),
     /// Settings of a private server, or of the sessions at any other.
     Settings(Vec<Setting>),
     /// A rewriting of the workload, as it was given, such as `batch-inserts=50`.
@@ -38,7 +40,7 @@ impl Change {
                 let pair = |one: &Setting| format!("{}={}", one.name, one.value);
                 settings.iter().map(pair).collect::<Vec<_>>().join("; ")
             }
-            Change::Rewrite(given) => given.clone(),
+            Change::Rewrite(given) | Change::Command(given) => given.clone(),
             Change::Server(major) => format!("PostgreSQL {major}"),
         }
     }
@@ -64,6 +66,11 @@ impl ProofSide {
             match change {
                 Change::Sql { path, text } => {
                     condition.scripts.push(ChangeScript::new(path, text)?);
+                }
+                Change::Command(command) => {
+                    condition
+                        .scripts
+                        .push(ChangeScript::Command(command.clone()));
                 }
                 Change::Settings(all) => settings.extend(all.iter().map(Setting::pair)),
                 Change::Rewrite(_) => {}

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 pub struct Changes {
     /// Paths of SQL scripts.
     pub scripts: Vec<PathBuf>,
+    /// Commands for the shell.
+    pub commands: Vec<String>,
     /// Settings, each `NAME=VALUE`. Several form one change with semicolons between them: `A=1; B=2`.
     pub settings: Vec<String>,
     /// Workload transformations.
@@ -43,6 +45,7 @@ pub fn build_sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
             text,
         });
     }
+    changes.extend(given.commands.iter().cloned().map(Change::Command));
     for text in &given.settings {
         let settings = levels::parse_settings(text).filter(|all| !all.is_empty());
         changes.push(Change::Settings(settings.ok_or_else(|| {
@@ -56,7 +59,7 @@ pub fn build_sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     changes.extend(given.server.map(Change::Server));
     if changes.is_empty() {
         return Err(Failure::usage(
-            "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --postgres-version MAJOR",
+            "nothing says what is changed; give --change FILE.sql, --change-command COMMAND, --set NAME=VALUE, --rewrite WHAT or --postgres-version MAJOR",
         ));
     }
     sides_of_changes(changes)

@@ -50,7 +50,12 @@ pub(super) fn terms(view: &Comparison) -> Vec<(&'static str, String)> {
         ),
         (
             "not enough data",
-            "too few calls, too few stretches of time, or an interval too wide to tell".to_owned(),
+            "executed on one side only, or too few calls or stretches of time".to_owned(),
+        ),
+        (
+            "too noisy",
+            "the calls differ so much among themselves that the interval is too wide to tell; more runs narrow it"
+                .to_owned(),
         ),
         (
             "regression",
