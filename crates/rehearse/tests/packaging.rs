@@ -105,7 +105,8 @@ fn packages_are_installed_and_removed() {
     succeeds(dist.arg(&packages));
     let check = ["--check", "--quiet", "SHA256SUMS"];
     succeeds(Command::new("sha256sum").args(check).current_dir(&packages));
-    let kinds: [(&str, fn(&Path, &Path)); 3] = [
+    type Check = fn(&Path, &Path);
+    let kinds: [(&str, Check); 3] = [
         ("dpkg-deb", debian_package),
         ("rpmbuild", red_hat_package),
         ("curl", install_script),

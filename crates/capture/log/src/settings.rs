@@ -213,6 +213,18 @@ fn error_settings(provider: Provider, amazon: bool) -> Vec<Setting> {
             "warning",
             "a higher level hides the errors",
         ),
+        set(
+            "log_temp_files",
+            "0",
+            "temporary files, for the report of inspect",
+        ),
+        set("log_lock_waits", "on", "waits for locks, for the same"),
+        set("log_checkpoints", "on", "checkpoints, for the same"),
+        set(
+            "log_autovacuum_min_duration",
+            "0",
+            "autovacuum, for the same",
+        ),
     ];
     if provider == Provider::Own || amazon {
         settings.push(set(

@@ -44,9 +44,17 @@ fn choose_for_session(live: &LiveSession, readings: &[Reading<'_>]) -> Option<us
     if !live.has_names() {
         return None;
     }
+    // A server has no user and no database without a name. An empty one is that of a prefix without it.
+    let has = |name: fn(&Reading<'_>) -> bool| readings.iter().any(name);
+    let has_user = has(|reading| !reading.names.user.is_empty());
+    let has_database = has(|reading| !reading.names.database.is_empty());
     let fitting = || {
         let indexed = readings.iter().enumerate();
-        indexed.filter(|(_, reading)| !reading.quit && live.is_of(reading))
+        indexed.filter(|(_, reading)| {
+            let is_named = !(has_user && reading.names.user.is_empty())
+                && !(has_database && reading.names.database.is_empty());
+            !reading.quit && is_named && live.is_of(reading)
+        })
     };
     if let Some(only) = sole_label(fitting()) {
         return Some(only);

@@ -31,11 +31,13 @@ impl SplitNames {
     ) -> (&'a str, &'a str) {
         let message = entry.message;
         let keys = [" database=", " application_name="];
-        if keys.iter().all(|key| message.matches(key).count() < 2) {
+        let in_line = entry.who.splits();
+        let own = entry.who.names();
+        let agrees = own.user.is_empty() || own.database.is_empty() || in_line.contains(&first);
+        if agrees && keys.iter().all(|key| message.matches(key).count() < 2) {
             self.add_certain(first.1);
             return first;
         }
-        let in_line = entry.who.splits();
         let mut fitting = split_authorized(message);
         fitting.retain(|names| in_line.contains(names));
         match fitting[..] {

@@ -106,22 +106,20 @@ impl<'a> LineFacts<'a> {
     /// Adds the names of a login that was refused. Other messages name other roles: one that may not be set, or that of
     /// another server. A role that does not exist may be one that an option of the login would set.
     fn add_refusal(&mut self, message: &'a str) {
-        let after = |before: &str| {
-            let (_, rest) = message.split_once(before)?;
-            rest.split('"').next()
-        };
-        let starts =
-            |beginnings: &[&str]| beginnings.iter().any(|start| message.starts_with(start));
-        if starts(&[
-            "password authentication failed for user \"",
-            "no pg_hba.conf entry for host \"",
-        ]) {
-            self.user = after("user \"");
-            self.database = after("database \"");
-        } else if starts(&["role \""]) && message.ends_with("\" is not permitted to log in") {
-            self.user = after("role \"");
-        } else if starts(&["database \""]) && message.ends_with("\" does not exist") {
-            self.database = after("database \"");
+        // A name that contains a line end is cut off, and has no closing quote.
+        let between = |start: &str, end: &str| message.strip_prefix(start)?.strip_suffix(end);
+        if message.starts_with("no pg_hba.conf entry for host \"") {
+            let names = message.split_once(", user \"");
+            let names = names.and_then(|(_, rest)| rest.split_once("\", database \""));
+            let names = names.and_then(|(user, rest)| Some((user, rest.rsplit_once('"')?.0)));
+            self.user = names.map(|(user, _)| user);
+            self.database = names.map(|(_, database)| database);
+        } else if let Some(user) = between("password authentication failed for user \"", "\"") {
+            self.user = Some(user);
+        } else if let Some(user) = between("role \"", "\" is not permitted to log in") {
+            self.user = Some(user);
+        } else if let Some(database) = between("database \"", "\" does not exist") {
+            self.database = Some(database);
         }
     }
 
