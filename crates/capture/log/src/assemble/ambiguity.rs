@@ -51,9 +51,9 @@ fn choose_for_session(live: &LiveSession, readings: &[Reading<'_>]) -> Option<us
     let fitting = || {
         let indexed = readings.iter().enumerate();
         indexed.filter(|(_, reading)| {
-            let is_named = !(has_user && reading.names.user.is_empty())
-                && !(has_database && reading.names.database.is_empty());
-            !reading.quit && is_named && live.is_of(reading)
+            let lacks_name = has_user && reading.names.user.is_empty()
+                || has_database && reading.names.database.is_empty();
+            !reading.quit && !lacks_name && live.is_of(reading)
         })
     };
     if let Some(only) = sole_label(fitting()) {
