@@ -11,7 +11,7 @@ Needs psycopg 3.
 
 --from-log: also captures the same traffic from the csvlog of SOURCE, which needs `logging_collector = on` and a log
 directory that is readable here, and replays both. A log has no numbers of rows, so what is compared are failures, and the
-orders that end in the right state. --same-sequences: the target's sequences stand as the source's did.
+orders that end in the right state. --same-sequences: the target's sequences have the source's values.
 
 purchases: each statement of a purchase goes to any of 8 connections, as from a web application with a pool. A pg_dump begins
 0.24 s after the capture, and the copy is made of it with the commands of docs/how-to/make-the-copy.md. Needs pg_dump.

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs a released Rehearse below ~/.local, or below $REHEARSE_PREFIX, after checking its SHA-256.
-#   REHEARSE_VERSION   the version [default: the latest release]
-#   REHEARSE_PREFIX    where bin/ and share/ go [default: ~/.local]
-#   REHEARSE_RELEASES  where releases are, if you keep a mirror
+#   REHEARSE_VERSION   the version [default: @VERSION@, the release of this script]
+#   REHEARSE_PREFIX    directory of bin/ and share/ [default: ~/.local]
+#   REHEARSE_RELEASES  URL of the releases, for a mirror
 set -eu
 
 main() {

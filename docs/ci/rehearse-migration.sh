@@ -8,8 +8,8 @@
 # From the environment:
 #   WORKLOAD          NAME.workload (required)
 #   MIGRATION         the SQL file with the change; this or the next is required
-#   MIGRATION_COMMAND  a shell command that makes the change, such as 'alembic upgrade head'. It is given
-#                     PGHOST, PGPORT, PGUSER and PGDATABASE
+#   MIGRATION_COMMAND  a shell command that makes the change, such as 'alembic upgrade head'. It runs with
+#                     PGHOST, PGPORT, PGUSER and PGDATABASE set
 #   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or a file for pg_restore;
 #                     without it the databases are empty
 #   SERVER            postgres://… of a superuser on a separate server, on which databases may be created

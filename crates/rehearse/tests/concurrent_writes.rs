@@ -1,5 +1,5 @@
 //! Sessions that use what other sessions wrote: captured by the proxy or from a log, and replayed onto a copy whose
-//! sequences stand elsewhere.
+//! sequences have other values.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn differences(run: &RunReader) -> Vec<String> {
         let sqlstate = match one.outcome {
             Outcome::Failed(sqlstate) => Some(sqlstate),
             Outcome::Done => None,
-            // Of shared connections, no session opens or closes one.
+            // Sessions with shared connections skip their connects and disconnects.
             Outcome::Skipped(_) => return one.is_statement(),
         };
         one.is_statement()
@@ -462,8 +462,8 @@ fn capture_log(
         .arg(workload)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     connect(&server.start().unwrap())
         .query_one(STATE, &[])
         .unwrap()
@@ -487,7 +487,8 @@ fn concurrent_writes_of_a_log_are_replayed_with_inferred_values() {
         let run = replay(&workload, &target, &[]);
         let info = run.info();
         assert_eq!(count(info, "order"), "dependencies");
-        // A value that two statements may have made is sent as captured, and what uses it fails.
+        // Statements at the same time may have exchanged the values that are inferred by their order. UUIDs that are not
+        // known are sent as captured. What uses either may fail.
         let wrong = differences(&run);
         let statements = info.workload.statements;
         assert!(

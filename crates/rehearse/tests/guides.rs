@@ -1,11 +1,11 @@
 //! Runs the commands of the tutorial and of the guides, as a reader types them, on real servers.
 //!
 //! `guides/setting.sh` makes what the guides assume: a server with traffic in its log, a copy, workloads, runs. Names of
-//! hosts and directories of other machines are replaced, and what this machine cannot do is left out: the tables
-//! below say what. The unit test `documented` checks the options of these commands, too.
+//! hosts and directories of other machines are replaced, and commands that cannot run here are left out; the tables
+//! below list both. The unit test `documented` checks the options of these commands, too.
 //!
-//! The servers are loaded with psql. Where there is none and REHEARSE_TEST_PSQL is not set, as it is in CI, the test
-//! is left out, and says so.
+//! The servers are loaded with psql. Without it, the test is reported as skipped; with REHEARSE_TEST_PSQL set, as in CI,
+//! it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ const GUIDES: [Guide; 13] = [
     },
 ];
 
-/// Text of the guides, and what stands for it here: variables are those of the setting.
+/// Text of the guides, with its replacement here. Variables are those of the setting.
 const REPLACED: [(&str, &str); 20] = [
     (
         "/var/log/postgresql/postgresql-*.log",

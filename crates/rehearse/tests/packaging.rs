@@ -124,7 +124,7 @@ fn with_ending(packages: &Path, ending: &str) -> PathBuf {
     packages.join(listed.lines().find(|file| file.ends_with(ending)).unwrap())
 }
 
-/// Installing needs root, as everywhere.
+/// Whether packages can be installed: that needs root.
 fn is_root() -> bool {
     succeeds(Command::new("id").arg("-u")).trim() == "0"
 }
@@ -202,7 +202,7 @@ fn red_hat_package(directory: &Path, packages: &Path) {
     assert!(!program.exists() && !root.join("usr/share/doc/rehearse").exists());
 }
 
-/// Checks what it fetches, here from a directory of this machine that is laid out as a release is.
+/// Checks the install script on a directory that is laid out as a release.
 fn install_script(directory: &Path, packages: &Path) {
     let archive = with_ending(packages, ".tar.gz");
     let built = archive.to_str().unwrap().strip_suffix(".tar.gz").unwrap();

@@ -12,7 +12,7 @@ use test_support::{CaptureProxy, connect, server};
 const SCHEMA: &str =
     "CREATE TABLE token (id int PRIMARY KEY, expires timestamptz, seen timestamptz)";
 
-/// Libfaketime, which tests need only if this is 1.
+/// Environment variable with which the test fails, instead of being skipped, if libfaketime is not installed.
 const FAKETIME_NEEDED: &str = "REHEARSE_TEST_FAKETIME";
 
 fn rehearse(arguments: &[&str]) -> String {
@@ -139,22 +139,21 @@ fn statements_find_the_captured_rows_if_the_clock_is_the_captured_one() {
         .args(replay)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("is not installed") && std::env::var_os(FAKETIME_NEEDED).is_none() {
-        println!("skipped: there is no libfaketime");
-        return;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("is not installed") && std::env::var_os(FAKETIME_NEEDED).is_none() {
+        return test_support::report_skipped("libfaketime is not installed");
     }
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{stderr}");
     assert!(
-        said.contains("its clock starts at the captured time"),
-        "{said}"
+        stderr.contains("its clock starts at the captured time"),
+        "{stderr}"
     );
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
         text.contains("The replay did what the capture did"),
         "{text}"
     );
-    // What was written has the captured time, to some seconds.
+    // The written time is the captured one, within three seconds.
     let mut client = connect(&endpoint);
     let early = "SELECT expires - seen BETWEEN '0 s' AND '3 s' FROM token";
     assert!(client.query_one(early, &[]).unwrap().get::<_, bool>(0));
@@ -177,6 +176,6 @@ fn statements_find_the_captured_rows_if_the_clock_is_the_captured_one() {
         .args([&replay[..], &allow, &[&address]].concat())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("is not that of the sandbox"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("is not that of the sandbox"), "{stderr}");
 }

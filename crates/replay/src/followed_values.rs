@@ -37,7 +37,7 @@ impl FollowedValues {
         }
     }
 
-    /// Asks the target for its keys, and learns the origins from the workload.
+    /// Queries the keys of the target, and finds the origins in the workload.
     ///
     /// # Errors
     /// If the workload cannot be read.
@@ -91,7 +91,8 @@ impl FollowedValues {
 /// Precision of a log's times, in microseconds.
 const LOG_PRECISION_US: i64 = 1_000;
 
-/// Returns the precision of a capture's times, in microseconds. The lines of a log have the time to a millisecond.
+/// Returns the precision of a capture's times, in microseconds. The lines of a log are taken to
+/// have the time to a millisecond (`%m`), although those with `%t` have whole seconds.
 fn precision_us(inferred: Option<&InferredResults>) -> i64 {
     match inferred {
         Some(_) => LOG_PRECISION_US,
@@ -124,6 +125,6 @@ fn infer_results(
             pass.add(&event, &places);
         }
     }
-    let asked = options.previous_run.is_none().then_some(dialer);
-    Ok(pass.finish(asked, LOG_PRECISION_US))
+    let dialer = options.previous_run.is_none().then_some(dialer);
+    Ok(pass.finish(dialer, LOG_PRECISION_US))
 }

@@ -4,11 +4,12 @@
 //! log ─► InferencePass (one pass) ─► InferredResults ─► rows of results, as a capture from the wire has them
 //! ```
 //!
-//! A log has `INSERT … RETURNING id` without the id. Two facts tell it later: a statement names a value in a column that
-//! takes it (its own, or one with a foreign key to it), and a sequence hands out its values in the order of its calls. So
-//! each INSERT may have only those values that its place among the others allows ([`sequence_values`]), and the first of
-//! them that its session uses is its own. A UUID is known by its session's first use of it, or by a row that was read with
-//! it and whose key is known ([`uuid_values`]).
+//! A log has `INSERT … RETURNING id` without the id. Two facts show it later. A statement names a value in a column that
+//! takes it: its own, or one with a foreign key to it. And a sequence returns its values in the order of its calls.
+//!
+//! So each INSERT may have only those values that its place among the others allows ([`sequence_values`]). The first of
+//! them that its session uses is taken as its own. A UUID is known by its session's first use of it, or by a row that was
+//! read with it and has a known key ([`uuid_values`]).
 //!
 //! INSERTs at the same time may have exchanged their values; these are counted. If it is not known where a sequence began, or
 //! which row a UUID belongs to, nothing is inferred. A value that the target has before the replay was not made in the capture.

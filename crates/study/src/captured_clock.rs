@@ -12,8 +12,8 @@ use crate::environment::refuse_leased;
 use crate::failure::Failure;
 use crate::notes::note;
 
-/// Time before the captured start to which the clock is set at first, in microseconds. It tells the sandbox from another
-/// server, also if the capture ended just now. It is less than `checkpoint_timeout`.
+/// Time before the captured start to which the clock is set at first, in microseconds. It distinguishes the sandbox from
+/// another server, also if the capture ended just now. It is less than the default of `checkpoint_timeout`.
 const BEFORE_US: i64 = 120_000_000;
 /// Largest difference between the target's clock and the one that was set, in seconds.
 const DIFFERENCE_MAX_S: i64 = 30;

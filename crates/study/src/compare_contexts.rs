@@ -10,8 +10,8 @@ use sql::ContextKey;
 use crate::common_stalls::common_stalls;
 use crate::failure::Failure;
 
-/// Reads the runs before, after and for the noise once more, with their executions grouped by the values of `key`. `comparison` is that of the same runs
-/// by statement.
+/// Reads the runs before, after and for the noise once more, with their executions grouped by the values of `key`.
+/// `comparison` is that of the same runs by statement.
 ///
 /// # Errors
 /// If a run cannot be read.

@@ -23,7 +23,8 @@ pub(super) fn build(release: &Release) -> Result<String, String> {
         .iter()
         .map(Path::new)
         .find(|path| path.is_file());
-    let certificates = certificates.ok_or("no certificates are installed: ca-certificates")?;
+    let certificates =
+        certificates.ok_or("no certificates were found; install the package ca-certificates")?;
     copy(certificates, &context.join("ca-certificates.crt"))?;
     write(&context.join("work/.keep"), b"")?;
     let file = format!("{}.oci.tar", release.name);

@@ -18,7 +18,7 @@ pub(super) fn package(release: &Release) -> Result<String, String> {
     remove(&work)?;
     lay_out(release, &prefix)?;
     let description = DESCRIPTION.join("\n");
-    // The program is stripped already, and the names of build hosts are nobody's business.
+    // The program is already stripped, and the package names no build host.
     let specification = format!(
         "%global debug_package %{{nil}}\n%global __strip /bin/true\n%global _build_id_links none\n\
          Name: rehearse\nVersion: {version}\nRelease: 1\nSummary: {SUMMARY}\nLicense: Apache-2.0 OR MIT\n\

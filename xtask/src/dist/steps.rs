@@ -1,4 +1,4 @@
-//! Steps of a build that fail with a sentence: programs, and files.
+//! Steps of a build: they run programs and write files. An error names the program or the file.
 
 use std::fs;
 use std::io;

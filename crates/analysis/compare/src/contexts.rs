@@ -86,7 +86,7 @@ impl ContextGrouper {
     }
 }
 
-/// Returns the fingerprint that stands for a value: the identity of the context with this value alone.
+/// Returns the fingerprint of a value: the identity of the context with this value alone.
 fn value_fingerprint(key: ContextKey, value: &str) -> Fingerprint {
     let values = ContextKey::ALL.map(|other| (if other == key { value } else { "" }).into());
     Fingerprint(StatementContext::from_values(values).id().0)

@@ -7,8 +7,8 @@
 //!   which the earlier one found other rows;
 //! - if it broke a foreign key, and in most cases the earlier one was the first difference of its session.
 //!
-//! A statement whose conditions depend on the time, on chance or on the server may find other rows in the same data. It follows from
-//! no difference in the data.
+//! A statement whose conditions depend on the time, on chance or on the server may find other rows in the same data. So its
+//! difference in rows or values is taken as a root.
 //!
 //! The first rule is certain. The others are likely: the statements name tables, and no run has the rows.
 
@@ -141,7 +141,7 @@ fn tables(one: &Difference) -> Vec<(String, TableUse)> {
 fn may_follow(one: &Difference) -> bool {
     let is_key = |code: Option<Sqlstate>| code == Some(FOREIGN_KEY) || code == Some(UNIQUE);
     match one.kind {
-        // It explains itself.
+        // Its own conditions may explain the difference.
         DifferenceKind::Rows | DifferenceKind::Values => one.unrepeatable.is_empty(),
         DifferenceKind::ErrorNew | DifferenceKind::ErrorOther => is_key(one.sqlstate),
         DifferenceKind::ErrorGone => is_key(one.captured_sqlstate),

@@ -1,5 +1,5 @@
-//! Calls in the conditions of a text whose result is another one at each execution: of the time, of chance, and of the
-//! server's processes and transactions.
+//! Calls in the conditions of a text whose results differ between executions: they depend on the time, on chance, or on
+//! the server's processes and transactions.
 //!
 //! A condition decides which rows a statement finds. What is only written into a row, or returned, is no condition.
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::literal::Spelling;
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
-/// Source of a result that is another one at each execution.
+/// Source of a result that differs between executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnrepeatableSource {
@@ -34,7 +34,7 @@ impl UnrepeatableSource {
     }
 }
 
-/// Call, keyword or literal whose value is another one at each execution.
+/// Call, keyword or literal whose value differs between executions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct UnrepeatableCall {
     /// Source of the value.

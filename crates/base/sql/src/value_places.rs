@@ -162,7 +162,7 @@ const NO_ALIAS: [&str; 28] = [
     "window",
 ];
 
-/// Words after NOT where it negates no comparison.
+/// Words after a NOT that negates no comparison.
 const NEGATED_WORDS: [&str; 14] = [
     "in",
     "null",

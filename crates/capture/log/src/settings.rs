@@ -218,12 +218,20 @@ fn error_settings(provider: Provider, amazon: bool) -> Vec<Setting> {
             "0",
             "temporary files, for the report of inspect",
         ),
-        set("log_lock_waits", "on", "waits for locks, for the same"),
-        set("log_checkpoints", "on", "checkpoints, for the same"),
+        set(
+            "log_lock_waits",
+            "on",
+            "lock waits, for the report of inspect",
+        ),
+        set(
+            "log_checkpoints",
+            "on",
+            "checkpoints, for the report of inspect",
+        ),
         set(
             "log_autovacuum_min_duration",
             "0",
-            "autovacuum, for the same",
+            "autovacuum, for the report of inspect",
         ),
     ];
     if provider == Provider::Own || amazon {

@@ -19,7 +19,8 @@ pub const KIND: &str = "run";
 /// - 5: there may be tables of observations and of evidence. A run without executions is an observation
 ///   alone, and its workload has no id.
 /// - 6: executions have the column `stalled_ns`, and the manifest has the stalls of the tool.
-/// - 7: executions have the columns `context` and `traceparent`, and there may be a table of contexts.
+/// - 7: executions have the columns `context` and `traceparent`, and there may be tables of contexts
+///   and of generated values.
 pub const FORMAT: u32 = 7;
 
 /// A run's part of the manifest.

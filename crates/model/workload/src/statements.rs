@@ -100,7 +100,7 @@ impl StatementWriter {
             // Both readings are equal.
             Backslash::Escape if sql.contains('\\') => {
                 let hash = !xxh3_64(sql.as_bytes());
-                // The comment is not searched: quotes end elsewhere.
+                // No comment is searched, since a backslash changes where literals end.
                 (self.get_or_add(hash, sql, Backslash::Escape)?, None)
             }
             _ => self.look_up(sql)?,

@@ -18,7 +18,7 @@ pub struct UnrepeatableStatement {
     pub fingerprint: Fingerprint,
     /// Normalised SQL.
     pub sql: String,
-    /// Number of executions. Of those with a literal such as `'today'` as the only such value, the ones that have it.
+    /// Number of executions. If only literals such as `'today'` are unrepeatable, executions with one.
     pub executions: u64,
     /// Calls, keywords and literals in its conditions.
     pub calls: BTreeSet<UnrepeatableCall>,

@@ -54,8 +54,8 @@ pub struct ChangeArgs {
     /// Execute this SQL file on the restored data: an index, a migration. Repeatable.
     #[arg(long, value_name = "FILE.sql")]
     pub change: Vec<PathBuf>,
-    /// Run this shell command on the restored data: a migration of Flyway, Alembic or Rails. It is given
-    /// PGHOST, PGPORT, PGUSER, PGDATABASE and, if there is one, PGPASSWORD. Repeatable.
+    /// Run this shell command on the restored data: a migration of Flyway, Alembic or Rails. It runs
+    /// with PGHOST, PGPORT, PGUSER, PGDATABASE and, if there is one, PGPASSWORD. Repeatable.
     #[arg(long, value_name = "COMMAND")]
     pub change_command: Vec<String>,
     /// Change a setting, or several as one change: 'work_mem=64MB; jit=off'. Repeatable.

@@ -149,7 +149,7 @@ impl<'k> DependencyTracker<'k> {
                 _ => {
                     found.add(source_access, Conflict::Visibility, &self.ends);
                     if self.precision_us > 0 {
-                        // The use tells that it was over, more exactly than the times of a log.
+                        // The use shows that it was over, more exactly than the times of a log.
                         found.add_id((source.session, source.sequence), found.due_us);
                     }
                 }

@@ -222,7 +222,7 @@ impl<'p> ValueTracker<'p> {
         let over = || all().filter(|one| one.end_us <= event.due_us + self.precision_us);
         found
             .or_else(|| over().min_by_key(|one| one.number))
-            // The times of a log do not tell what was over.
+            // The times of a log do not show exactly what was over.
             .or_else(|| match self.precision_us {
                 0 => None,
                 _ => all().min_by_key(|one| one.number),

@@ -15,8 +15,8 @@ const CARRIED_VALUES_MIN: usize = 10;
 const CARRIED_SHARE: f64 = 0.95;
 
 impl InferencePass<'_> {
-    /// Finds the values of all results, and what of them the target has already, which is asked through `dialer`. The target of
-    /// a replay that is resumed has values of the replay, and is not asked.
+    /// Finds the values of all results. Values that the target has already are queried through `dialer`. The target of a
+    /// replay that is resumed has values of the replay, and is not queried.
     pub(crate) fn finish(mut self, dialer: Option<&Dialer>, tolerance_us: i64) -> InferredResults {
         let columns = self.columns;
         let existing = |column: &ColumnName, values: &[String]| match dialer {
@@ -26,7 +26,7 @@ impl InferencePass<'_> {
         self.decide(existing, tolerance_us)
     }
 
-    /// As [`Self::finish`]. `existing` returns which of a column's values are there; `None` if it cannot be asked.
+    /// As [`Self::finish`]. `existing` returns those values that the column of the target has; `None` if they cannot be queried.
     pub(super) fn decide(
         &mut self,
         existing: impl Fn(&ColumnName, &[String]) -> Option<Vec<String>>,
@@ -70,7 +70,7 @@ impl InferencePass<'_> {
         inferred
     }
 
-    /// Returns the used values of a sequence that a column has; `None` if the target cannot be asked.
+    /// Returns the used values of a sequence that a column has; `None` if the target cannot be queried.
     fn existing_numbers(
         &self,
         sequence: SequenceIndex,

@@ -69,7 +69,7 @@ pub(crate) struct GeneratedColumns {
 }
 
 impl GeneratedColumns {
-    /// Asks the target. Databases that cannot be asked have none.
+    /// Queries the target. Databases that cannot be queried have none.
     ///
     /// # Errors
     /// If the workload cannot be read.
@@ -96,7 +96,7 @@ impl GeneratedColumns {
             }
             asked.insert(login);
         }
-        // Statements do not tell which of two tables of the same name they mean.
+        // Statements do not show which of two tables of the same name they use.
         for column in twice {
             found.generators.remove(&column);
         }

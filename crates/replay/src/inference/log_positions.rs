@@ -46,7 +46,7 @@ impl LogPositions {
         ((file as u64) << LINE_BITS) | event.line
     }
 
-    /// Whether positions tell the order: each event has one, and the files of the log follow one another.
+    /// Whether positions show the order: each event has one, and the files of the log follow one another.
     pub(super) fn tell_order(&self, tolerance_us: i64) -> bool {
         let follow = |pair: &[FileTimes]| {
             pair[0].last_due_us <= pair[1].first_end_us.saturating_add(tolerance_us)

@@ -19,7 +19,7 @@ use crate::statement_cache::TextCache;
 
 /// Most values and calls that the pass remembers. After them, nothing more is inferred.
 const OBSERVATIONS_MAX: usize = 2 << 20;
-/// Most values that are looked at after a call in its session.
+/// Maximum number of values that are considered after a call in its session.
 const OWN_USES_MAX: u8 = 4;
 /// Most statements between reading a row by a UUID and using its key.
 const LINK_STATEMENTS_MAX: u32 = 8;
@@ -27,6 +27,7 @@ const LINK_STATEMENTS_MAX: u32 = 8;
 /// alone.
 const STEPS_US: i64 = 10_000;
 const STEPS_US_MAX: i64 = 1_000_000;
+
 /// Properties of a text.
 #[derive(Debug)]
 struct TextProperties {
@@ -150,9 +151,9 @@ impl<'k> InferencePass<'k> {
                     if !has_steps {
                         continue;
                     }
-                    let went_on_us = event.due_us.max(call.end_us);
-                    call.latest_us = went_on_us.min(call.end_us + STEPS_US_MAX);
-                    call.end_us = went_on_us.min(call.end_us + STEPS_US);
+                    let continued_us = event.due_us.max(call.end_us);
+                    call.latest_us = continued_us.min(call.end_us + STEPS_US_MAX);
+                    call.end_us = continued_us.min(call.end_us + STEPS_US);
                 }
             }
         }
@@ -305,6 +306,7 @@ impl<'k> InferencePass<'k> {
         match key {
             Some((table, sequence, number)) if *table == column.0 => {
                 evidence.links.push((value, *sequence, *number));
+                self.observations += 1;
             }
             _ if is_compared => {
                 state.link = Some(PendingLink {
@@ -329,6 +331,7 @@ impl<'k> InferencePass<'k> {
         {
             let evidence = self.uuids.entry(link.column).or_default();
             evidence.links.push((link.value, sequence, number));
+            self.observations += 1;
         }
     }
 
@@ -351,7 +354,7 @@ impl<'k> InferencePass<'k> {
                     let open = state?.calls.get(&sequence)?;
                     (open.rows == 1).then_some((sequence, open.call))
                 });
-                // The result of an INSERT tells first.
+                // The result of the INSERT has the value already.
                 if let Some((sequence, call)) = open
                     && self.sequences[sequence].calls[call].result.is_none()
                 {

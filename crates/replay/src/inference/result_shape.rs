@@ -1,4 +1,4 @@
-//! Shape of a statement that takes generated values, and of its result, as far as its text tells.
+//! Shape of a statement that takes generated values, and of its result, as far as its text shows.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) enum ResultShape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InsertShape {
     pub(super) table: String,
-    /// Columns that the statement gives values for, in the order of the values; `None` if it gives no value or `DEFAULT`.
+    /// Columns for which a row has a value other than `DEFAULT`, row by row.
     pub(super) given: Vec<String>,
     pub(super) rows: usize,
     /// Names of the result's columns; empty without `RETURNING`. An expression has no name.
@@ -139,11 +139,11 @@ fn of_insert(statement: &SqlStatement<'_>, keys: &KeyColumns) -> Option<ResultSh
     if words.get(at)?.is("overriding") {
         at += 3;
     }
-    let defaults = words[at].is("default");
+    let source = words.get(at)?;
     let (mut rows, mut given) = (0, Vec::new());
-    if defaults {
+    if source.is("default") {
         (rows, at) = (1, at + 2);
-    } else if words[at].is("values") {
+    } else if source.is("values") {
         at += 1;
         while words.get(at).is_some_and(|word| word.is_symbol("(")) {
             let end = closing_bracket(words, at)?;
@@ -162,17 +162,18 @@ fn of_insert(statement: &SqlStatement<'_>, keys: &KeyColumns) -> Option<ResultSh
     } else {
         return unknown();
     }
-    // A row that is there already may be none of the result.
-    if words[at..]
+    let clauses = words.get(at..)?;
+    // The result lacks a row that conflicts with an existing one.
+    if clauses
         .windows(2)
         .any(|pair| pair[0].is("on") && pair[1].is("conflict"))
         && rows > 1
     {
         return unknown();
     }
-    let returned = match words[at..].iter().position(|word| word.is("returning")) {
+    let returned = match clauses.iter().position(|word| word.is("returning")) {
         None => Vec::new(),
-        Some(after) => returned_names(&words[at + after + 1..], &table, keys),
+        Some(after) => returned_names(&clauses[after + 1..], &table, keys),
     };
     Some(ResultShape::Insert(InsertShape {
         table,
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_values_that_are_not_known_are_told() {
+    fn insert_of_an_unknown_number_of_rows_has_an_unknown_shape() {
         let keys = KeyColumns::default();
         let unknown = |sql| {
             let table = "orders".to_owned();
@@ -301,7 +302,15 @@ mod tests {
         unknown("copy orders (note) from stdin");
         unknown("with a as (insert into orders (note) values (1) returning id) select * from a");
         unknown("insert into orders (note) values (1), (2) on conflict do nothing returning id");
-        assert_eq!(ResultShape::of("select 1", &keys), None);
+        for sql in [
+            "select 1",
+            "insert into orders",
+            "insert into orders default",
+            "insert into orders overriding",
+            "insert into orders (note) overriding system value",
+        ] {
+            assert_eq!(ResultShape::of(sql, &keys), None, "{sql}");
+        }
         assert_eq!(
             ResultShape::of("select 1; select nextval('s')", &keys),
             None

@@ -1,10 +1,12 @@
 //! Values of one sequence: which statement took which.
 //!
-//! A sequence hands out its values in the order of its calls. A log tells that order up to statements that ran at the same
-//! time: one is before another if its session went on to its next statement before the other one's first line, or if it ended
-//! earlier by the times. So each call has a *window* of places among all calls. The first value of the sequence is not known.
-//! It is estimated by votes: a value that a session uses after its own call says where the sequence began, up to the window.
-//! Without any, uses by other sessions do, since a value is used after its call.
+//! A sequence returns its values in the order of its calls. A log shows that order, except among statements that ran at the
+//! same time. One call is before another if its session began its next statement before the other's first line, or if it
+//! ended earlier by the times. So each call has a *window* of places among all calls.
+//!
+//! The first value of the sequence is not known. It is estimated by votes: a value that a session uses after its own call
+//! gives the first value, up to the window. Without such uses, those by other sessions are used: a value is used after its
+//! call.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,9 +24,9 @@ const OWN_SHARE: f64 = 0.98;
 /// never use their own values.
 const PROMPT_SHARE: f64 = 0.1;
 const EARLY_SHARE: f64 = 0.02;
-/// Least number of uses that tell where a sequence began.
+/// Minimum number of uses that show the first value of a sequence.
 const VOTES_MIN: usize = 3;
-/// Widest window that is looked at.
+/// Maximum size of a window in which values are inferred.
 const WINDOW_MAX: usize = 16;
 
 /// Call of the sequence for one row.
@@ -70,12 +72,12 @@ pub(super) struct Use {
     pub(super) due_us: i64,
 }
 
-/// How exactly the times and positions of a log tell an order.
+/// Precision of the order that the times and positions of a log give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Precision {
     /// Precision of times, in microseconds.
     pub(super) tolerance_us: i64,
-    /// Whether positions tell the order.
+    /// Whether positions show the order.
     pub(super) has_positions: bool,
 }
 
@@ -169,7 +171,8 @@ impl SequenceEvidence {
         )
     }
 
-    /// Gives the rows of one statement their values in order. If one of them is not known, the others' rows are not.
+    /// Gives the rows of one statement their values in order. If one value is not known, it is not known which row lacks it,
+    /// and none is given.
     fn sort_rows(&self, values: &mut [Option<i64>]) {
         let mut at = 0;
         while at < values.len() {
@@ -340,7 +343,7 @@ impl<'e> Order<'e> {
         (agree as f64 >= share * calls.len() as f64).then_some(start)
     }
 
-    /// Estimates the value of rank 0 from uses by other sessions: each tells the least one, since the call came before.
+    /// Estimates the value of rank 0 from uses by other sessions: each gives the least one, since the call came before.
     fn start_by_other_sessions(
         &self,
         from: usize,
@@ -474,9 +477,9 @@ fn windows(
     for (rank, call) in calls.iter().enumerate() {
         open.retain(|other| {
             let other = &calls[*other];
-            let went_on = precision.has_positions && other.next_position <= call.position;
+            let continued = precision.has_positions && other.next_position <= call.position;
             let is_over = end_of(other) + precision.tolerance_us <= call.began_us;
-            !went_on && !is_over
+            !continued && !is_over
         });
         // The rows of one statement are in order.
         let uncertain = open

@@ -116,7 +116,7 @@ fn value_that_its_session_uses_next_is_its_own() {
 }
 
 #[test]
-fn values_of_statements_at_the_same_time_are_told_by_their_uses() {
+fn values_of_statements_at_the_same_time_are_known_by_their_uses() {
     let mut log = Log::default();
     log.add_at(0, 1, INSERT, &["a"])
         .add_at(100, 2, INSERT, &["b"]);
@@ -190,7 +190,7 @@ fn first_value_is_not_guessed() {
     for _ in 0..5 {
         log.add(1, INSERT, &["a"]);
     }
-    // Used long after: it may be of each of the five.
+    // It is used long after, so each of the five may have made it.
     log.add(2, ITEM, &["777", "1"]);
     assert_eq!(log.values(), []);
     assert_eq!(log.infer().counts().ambiguous, 5);

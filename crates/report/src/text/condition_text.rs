@@ -57,7 +57,7 @@ pub(crate) fn outcome(condition: &ConditionOutcome) -> (String, String) {
     let tail = match (condition.unknown, condition.statements_checked) {
         (0, Some(0)) => "there is no statement to ask".to_owned(),
         (0, _) => String::new(),
-        (_, None) => "the data is too noisy or not enough to tell".to_owned(),
+        (_, None) => "the data is too noisy, or not enough".to_owned(),
         (unknown, Some(asked)) => format!(
             "{} of {} could not be judged: too noisy, or not enough data",
             count(unknown as u64),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inferred_is_told_with_what_is_missing() {
+    fn inferred_line_has_inferred_and_missing_values() {
         let options = |ambiguous: &str| {
             let options = [
                 ("generated_inferred", "1200"),

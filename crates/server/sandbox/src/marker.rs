@@ -45,7 +45,7 @@ pub(crate) struct Marker {
     /// Whether the server counts the work of statements.
     #[serde(default)]
     pub(crate) statement_statistics: bool,
-    /// Library that shifts the server's clock, if it does.
+    /// Library that shifts the server's clock; `None` if it has the machine's clock.
     #[serde(default)]
     pub(crate) clock_library: Option<PathBuf>,
     pub(crate) server: Option<Identity>,

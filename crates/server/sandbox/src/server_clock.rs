@@ -17,7 +17,7 @@ pub(crate) const LIBRARY_VARIABLE: &str = "REHEARSE_FAKETIME_LIBRARY";
 /// Name of the library.
 const LIBRARY: &str = "libfaketime.so.1";
 
-/// Directories of the library, and parents of directories that hold it below `faketime`.
+/// Directories of the library, in addition to `faketime` in the subdirectories of `/usr/lib` (Debian).
 const LIBRARY_DIRS: [&str; 4] = [
     "/usr/lib/faketime",
     "/usr/lib64/faketime",

@@ -54,7 +54,7 @@ pub(super) fn terms(view: &Comparison) -> Vec<(&'static str, String)> {
         ),
         (
             "too noisy",
-            "the calls differ so much among themselves that the interval is too wide to tell; more runs narrow it"
+            "the calls differ so much among themselves that the interval is too wide to judge; more runs may narrow it"
                 .to_owned(),
         ),
         (

@@ -6,7 +6,7 @@ use sql::ContextKey;
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::text::units::{count, duration, percent};
+use crate::text::units::{count, counted, duration, percent};
 
 /// Number of values in the list without `--top`.
 const VALUES_MAX: usize = 20;
@@ -51,7 +51,7 @@ pub(super) fn list(
     for stats in breakdown.values.iter().take(most) {
         table.row(row(stats, all_us));
     }
-    let left = named(breakdown);
+    let with_value = named(breakdown);
     let title = format!("Statements by {name}");
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     lines.extend(table.lines().into_iter().map(|line| format!("  {line}")));
@@ -59,9 +59,9 @@ pub(super) fn list(
         let more = count((breakdown.values.len() - most) as u64);
         lines.push(format!("  {more} more (--top)"));
     }
-    if left < view.statements {
-        let without = count(view.statements - left);
-        lines.push(format!("  {without} statements name none"));
+    if with_value < view.statements {
+        let without = counted(view.statements - with_value, "statement");
+        lines.push(format!("  {without} without one"));
     }
     lines
 }
