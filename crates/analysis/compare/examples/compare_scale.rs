@@ -157,7 +157,8 @@ fn main() -> Result<(), ArchiveError> {
             .filter(|one| one.service.finding.name() == name)
             .count()
     };
-    let findings = ["slower", "faster", "same", "not enough data"].map(|name| (name, found(name)));
+    let names = ["slower", "faster", "same", "too noisy", "not enough data"];
+    let findings = names.map(|name| (name, found(name)));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));
     println!(

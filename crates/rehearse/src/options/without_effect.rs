@@ -88,6 +88,7 @@ const RULES: &[Rule] = &[
             "no_facts",
             "explain",
             "show_literals",
+            "captured_clock",
         ]),
         reason: "with --dry-run, which sends no statement; leave one of them out",
     },
