@@ -12,6 +12,8 @@ pub enum ExitStatus {
     /// Exit code 1: completed with findings: a regression that `--fail-on` asked for, unreadable
     /// lines, an interrupted replay.
     Findings,
+    /// Exit code 4: completed, and neither an effect nor its absence was proven.
+    NotProven,
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -19,6 +21,7 @@ impl From<ExitStatus> for ExitCode {
         match status {
             ExitStatus::Success => ExitCode::SUCCESS,
             ExitStatus::Findings => ExitCode::from(1),
+            ExitStatus::NotProven => ExitCode::from(4),
         }
     }
 }

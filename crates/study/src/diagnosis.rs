@@ -18,6 +18,7 @@ use crate::diagnosis_report::DiagnosisReport;
 use crate::failure::Failure;
 use crate::keys;
 use crate::notes;
+use crate::statement_senders::SenderTimes;
 use crate::target_snapshot::summarize_plans;
 
 /// Number of statements of an observed server whose plans are collected.
@@ -39,6 +40,7 @@ pub struct DiagnosisInput {
     name: String,
     evidence: Evidence,
     suspects: Vec<Suspect>,
+    senders: SenderTimes,
 }
 
 /// Returns the default thresholds, with those that the user set.
@@ -103,6 +105,7 @@ impl DiagnosisInput {
             name,
             evidence,
             suspects,
+            senders: SenderTimes::read(run)?,
         })
     }
 
@@ -139,18 +142,23 @@ impl DiagnosisInput {
             name,
             evidence,
             suspects,
+            senders: SenderTimes::default(),
         }
     }
 
     /// Applies the rules.
     pub fn diagnose(&self, thresholds: &Thresholds) -> DiagnosisReport {
         let diagnosis = diagnose(&self.evidence, thresholds);
+        let subjects = diagnosis.findings.iter();
+        let subjects = subjects.filter_map(|finding| finding.subject.fingerprint);
+        let senders = self.senders.of(&subjects.collect());
         DiagnosisReport::new(
             &self.name,
             &self.evidence,
             diagnosis,
             thresholds,
             self.suspects.clone(),
+            senders,
         )
     }
 

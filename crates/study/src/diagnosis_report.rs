@@ -5,6 +5,8 @@ use diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::statement_senders::StatementSenders;
+
 /// Diagnosis, with its source.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct DiagnosisReport {
@@ -30,6 +32,8 @@ pub struct DiagnosisReport {
     pub thresholds_set: Vec<ThresholdSetting>,
     /// Requested suspects.
     pub suspects: Vec<Suspect>,
+    /// Places of the application that sent the statements of the findings. Empty without comments that name them.
+    pub senders: Vec<StatementSenders>,
     /// Proofs of the findings that are problems or warnings (`--prove`); empty if they were not
     /// requested.
     pub proofs: Vec<FindingProof>,
@@ -88,6 +92,7 @@ impl DiagnosisReport {
         diagnosis: Diagnosis,
         thresholds: &Thresholds,
         suspects: Vec<Suspect>,
+        senders: Vec<StatementSenders>,
     ) -> Self {
         DiagnosisReport {
             schema: "rehearse/diagnose/1",
@@ -103,6 +108,7 @@ impl DiagnosisReport {
                 .filter(|one| one.value != one.threshold.value)
                 .collect(),
             suspects,
+            senders,
             proofs: Vec::new(),
         }
     }

@@ -75,6 +75,7 @@ mod screened_candidate;
 mod screening;
 pub mod slice_workload;
 mod stalled_share;
+pub mod statement_senders;
 pub mod suspect_replay;
 pub mod sweep;
 pub mod target_snapshot;

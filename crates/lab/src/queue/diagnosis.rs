@@ -112,7 +112,14 @@ pub(super) fn diagnose_replay(
     // of users.
     let suspects = vec![suspect(&evidence, SUSPECT, None, &thresholds)];
     let diagnosis = diagnose(&evidence, &thresholds);
-    let report = DiagnosisReport::new(REPLAY, &evidence, diagnosis, &thresholds, suspects);
+    let report = DiagnosisReport::new(
+        REPLAY,
+        &evidence,
+        diagnosis,
+        &thresholds,
+        suspects,
+        Vec::new(),
+    );
     let text = diagnose_text::render_text(&report, true, &TextStyle::default());
     stage.write_text(TEXT, &text)?;
     stage.write_text(JSON, &to_json(&report))?;

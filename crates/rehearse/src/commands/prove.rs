@@ -72,14 +72,13 @@ pub fn show(
     } else {
         terminal::say(&proof_text::render_text(&proof, &terminal::style()));
     }
-    exit_status(&proof)
+    Ok(exit_status(&proof))
 }
 
-/// Returns exit code 1 if something got worse or the proof was interrupted, and 3 if it shows
-/// nothing.
-fn exit_status(proof: &ProofReport) -> Result<ExitStatus, Failure> {
+/// Returns the exit status, and prints the changes of which nothing is proven.
+fn exit_status(proof: &ProofReport) -> ExitStatus {
     if proof.sides.iter().any(|side| side.worse) || proof.ended == ProofEnd::Stopped {
-        return Ok(ExitStatus::Findings);
+        return ExitStatus::Findings;
     }
     let unclear: Vec<&str> = proof
         .sides
@@ -87,11 +86,12 @@ fn exit_status(proof: &ProofReport) -> Result<ExitStatus, Failure> {
         .filter(|side| side.verdict == Verdict::NotProven)
         .map(|side| side.name.as_str())
         .collect();
-    match unclear.is_empty() {
-        true => Ok(ExitStatus::Success),
-        false => Err(Failure::could_not(format!(
-            "{}: not proven, neither won nor lost nor the same; give more time (--time-budget, --blocks), a longer workload, or a wider --margin",
-            unclear.join(", ")
-        ))),
+    if unclear.is_empty() {
+        return ExitStatus::Success;
     }
+    terminal::complain(&format!(
+        "{}: not proven, neither won nor lost nor the same; give more time (--time-budget, --blocks), a longer workload, or a wider --margin",
+        unclear.join(", ")
+    ));
+    ExitStatus::NotProven
 }

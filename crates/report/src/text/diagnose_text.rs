@@ -14,7 +14,9 @@ use crate::text::proof_text::{BY_PROCESSOR, with_interval};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{count, counted, duration, percent, quantity};
+use sql::Fingerprint;
 use study::diagnosis_report::{DiagnosisReport, FindingProof};
+use study::statement_senders::StatementSenders;
 
 /// Maximum number of findings on one screen.
 const SHOWN_MAX: usize = 6;
@@ -35,7 +37,7 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
     ));
     for one in &report.thresholds_set {
         lines.push(format!(
-            "  {} is {} (of itself {})",
+            "  {} is {} (default {})",
             one.threshold.name, one.value, one.threshold.value
         ));
     }
@@ -56,7 +58,7 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
     let mut ordered: Vec<&Finding> = findings.iter().collect();
     ordered.sort_by_key(is_note);
     for one in ordered.iter().take(shown) {
-        lines.extend(finding_lines(one, verbose, *style));
+        lines.extend(finding_lines(one, &report.senders, verbose, *style));
     }
     let more = findings.len() - shown;
     if more > 0 {
@@ -77,7 +79,12 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
     lines.join("\n")
 }
 
-fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> {
+fn finding_lines(
+    one: &Finding,
+    senders: &[StatementSenders],
+    verbose: bool,
+    style: TextStyle,
+) -> Vec<String> {
     let width = style.columns();
     let (tone, severity) = match one.severity {
         Severity::Problem => (Tone::Bad, "problem"),
@@ -104,6 +111,7 @@ fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> 
     );
     if one.subject.kind == SubjectKind::Statement {
         lines.push(statement_line(&one.subject, width));
+        lines.extend(sender_line(one.subject.fingerprint, senders, width));
     }
     lines.extend(match verbose {
         true => full_lines(one, width),
@@ -225,6 +233,21 @@ fn statement_line(statement: &Subject, width: usize) -> String {
         one_line(&statement.name, 300)
     );
     cut(&line, width)
+}
+
+/// Lists the places of the application that sent a statement.
+fn sender_line(
+    statement: Option<Fingerprint>,
+    senders: &[StatementSenders],
+    width: usize,
+) -> Option<String> {
+    let sent = senders
+        .iter()
+        .find(|sent| Some(sent.fingerprint) == statement)?;
+    let places = sent.senders.iter();
+    let places = places.map(|one| format!("{} ({})", one.place, percent(one.share, 1.0)));
+    let line = format!("  sent by {}", places.collect::<Vec<_>>().join(", "));
+    Some(cut(&line, width))
 }
 
 /// Lists the statements with the most time, and how much of it the findings explain.
