@@ -5,7 +5,8 @@ const more = (one) => { details = details || data("data-details"); return detail
 const kinds = {
   slower: ["bad", "slower"], looks_slower: ["unsure", "looks slower"], slower_along: ["even", "slower along"],
   faster: ["good", "faster"], looks_faster: ["unsure", "looks faster"], faster_along: ["even", "faster along"],
-  same: ["even", "same"], insufficient_data: ["unsure", "not enough data"],
+  same: ["even", "same"], too_noisy: ["unsure", "too noisy"],
+  insufficient_data: ["unsure", "not enough data"],
 };
 const kindOf = (one) => kinds[one.kind][0];
 const measureOf = (one) => one.measure || "median";
@@ -54,7 +55,7 @@ if (leading.length) forest.append(make("ol", { class: "forest" },
 
 // The table.
 const wide = intervals(statements.filter((one) => one.finding !== "insufficient_data").map(known), page.margin, 4);
-const rank = { slower: 7, looks_slower: 6, slower_along: 5, faster: 4, looks_faster: 3, faster_along: 2, insufficient_data: 1, same: 0 };
+const rank = { slower: 7, looks_slower: 6, slower_along: 5, faster: 4, looks_faster: 3, faster_along: 2, too_noisy: 1, insufficient_data: 1, same: 0 };
 const columns = [
   { key: "finding", label: "finding", left: true, title: "causes first; what the words mean, at the end of this page", value: (one) => rank[one.kind] * 1e15 + Math.min(cost(one), 9e14), cell: mark },
   { key: "ratio", label: "times as long", left: true, title: "after divided by before, with its interval; the band is the margin", value: (one) => (known(one) || [-1])[0], cell: (one) => [wide.bar(known(one), kindOf(one)), make("span", { class: "beside" }, ratioText(known(one)))] },
@@ -80,7 +81,7 @@ function sentence(one) {
   if (one.kind.endsWith("along")) return `The same work took ${one.kind === "slower_along" ? "longer" : "less time"}, as that of others did: ${told}`;
   if (one.finding === "slower" || one.finding === "faster") return `${one.finding === "slower" ? "Slower" : "Faster"}: ${told} That is too little to matter.`;
   if (one.finding === "same") return `The same: within ${percent}` + (sure ? `; ${measure} is ${sure}.` : ".");
-  return `Not enough data to tell: ${reasons[one.insufficient_data_reason] || "it was not compared"}` + (sure ? `; ${measure} is ${sure}.` : ".");
+  return `${one.kind === "too_noisy" ? "Too noisy" : "Not enough data"} to tell: ${reasons[one.insufficient_data_reason] || "it was not compared"}` + (sure ? `; ${measure} is ${sure}.` : ".");
 }
 function timesTable(one, extra) {
   const rows = [["service", "sent → done", one.before, one.after]];

@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(
             text,
             "
-Where the time went: 1.00 s of response time (due → done) of 1,200 statements
+Where the time went: 1.00 s of response time (due → done), summed over 1,200 statements
   tool lag                     0.1 %  1.00 ms  measured
   service time (sent → done)  99.9 %   999 ms  measured; of this
     wait: Lock transactionid  60.1 %   600 ms  sampled ± 5 %

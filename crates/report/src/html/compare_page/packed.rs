@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use compare::{
-    Comparison, Details, Direction, Finding, SlowExecution, StatementChange, StatementComparison,
+    Comparison, Details, Direction, Finding, InsufficientData, SlowExecution, StatementChange,
+    StatementComparison,
 };
 use plans::{PlanComparison, PlanSide, StatementPlans, StepMark};
 use serde::Serialize;
@@ -89,6 +90,7 @@ enum ChangeKind {
     LooksFaster,
     FasterAlong,
     Same,
+    TooNoisy,
     InsufficientData,
 }
 
@@ -107,6 +109,12 @@ fn kind(one: &StatementComparison) -> ChangeKind {
         (StatementChange::Along { direction }, _) => {
             by(*direction, ChangeKind::SlowerAlong, ChangeKind::FasterAlong)
         }
+        (
+            StatementChange::None,
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear | InsufficientData::MayBeChance,
+            },
+        ) => ChangeKind::TooNoisy,
         (StatementChange::None, Finding::InsufficientData { .. }) => ChangeKind::InsufficientData,
         (StatementChange::None, _) => ChangeKind::Same,
     }
