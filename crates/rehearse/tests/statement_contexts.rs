@@ -241,6 +241,19 @@ fn assert_slowed_route_is_named(before: &str, after: &str) {
     assert!(other.contains("names its job"), "{other}");
 }
 
+/// Checks that a diagnosis names the route that sent the statement of its finding.
+fn assert_diagnosis_names_the_route(run: &str) {
+    let diagnosis = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["diagnose", run])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(diagnosis.stdout).unwrap();
+    assert!(
+        shown.contains(&format!("sent by route {SLOWED} (100 %)")),
+        "{shown}"
+    );
+}
+
 #[test]
 fn route_that_lost_its_index_is_named_with_a_trace_of_the_client() {
     let captured = capture();
@@ -267,6 +280,7 @@ fn route_that_lost_its_index_is_named_with_a_trace_of_the_client() {
     let after = replay_both("after");
     for (before, after) in before.iter().zip(&after) {
         assert_slowed_route_is_named(before, after);
+        assert_diagnosis_names_the_route(after);
     }
 }
 
