@@ -1,7 +1,7 @@
 //! Values of a workload that are followed to the replay: what the dispatcher must know of the whole workload beforehand.
 
 use connect::Target;
-use workload::{ArchiveError, WorkloadReader};
+use workload::{ArchiveError, EventKind, WorkloadReader};
 
 use crate::connect::Dialer;
 use crate::dependencies::{LockOrder, LockOrderPass};
@@ -18,6 +18,8 @@ pub(crate) struct FollowedValues {
     pub(crate) locks: LockOrder,
     /// Results of a capture that has none.
     pub(crate) inferred: Option<InferredResults>,
+    /// Precision of the capture's times, in microseconds.
+    pub(crate) time_precision_us: i64,
 }
 
 impl FollowedValues {
@@ -53,9 +55,12 @@ impl FollowedValues {
             false => Some(infer_results(reader, dialer, target, options, &keys)?),
         };
         let mut origins = ProvenancePass::default();
-        let precision_us = precision_us(inferred.as_ref());
+        let time_precision_us = match inferred {
+            Some(_) => log_precision_us(reader),
+            None => 0,
+        };
         let waits = options.order == SendOrder::Dependencies;
-        let mut locks = waits.then(|| LockOrderPass::new(precision_us));
+        let mut locks = waits.then(|| LockOrderPass::new(time_precision_us));
         let mut cache = PlacesCache::default();
         for item in reader.events()? {
             let (mut event, fingerprint) = item?;
@@ -79,25 +84,31 @@ impl FollowedValues {
             provenance,
             locks,
             inferred,
+            time_precision_us,
         })
-    }
-
-    /// Returns the precision of the capture's times, in microseconds.
-    pub(crate) fn time_precision_us(&self) -> i64 {
-        precision_us(self.inferred.as_ref())
     }
 }
 
-/// Precision of a log's times, in microseconds.
-const LOG_PRECISION_US: i64 = 1_000;
-
-/// Returns the precision of a capture's times, in microseconds. The lines of a log are taken to
-/// have the time to a millisecond (`%m`), although those with `%t` have whole seconds.
-fn precision_us(inferred: Option<&InferredResults>) -> i64 {
-    match inferred {
-        Some(_) => LOG_PRECISION_US,
-        None => 0,
+/// Returns the precision of a log's times, in microseconds: a second if a `log_line_prefix` of the capture has whole
+/// seconds only, else a millisecond.
+fn log_precision_us(reader: &WorkloadReader) -> i64 {
+    let prefixes = &reader.info().provenance.reconciliation["tallies"]["prefixes"];
+    let mut prefixes = prefixes.as_array().into_iter().flatten();
+    match prefixes.any(|prefix| prefix.as_str().is_some_and(has_whole_seconds)) {
+        true => 1_000_000,
+        false => 1_000,
     }
+}
+
+/// Whether lines with this `log_line_prefix` have times in whole seconds (`%t`) only, without `%m` and `%n`.
+fn has_whole_seconds(prefix: &str) -> bool {
+    let mut escapes = Vec::new();
+    let mut rest = prefix.chars();
+    while rest.any(|letter| letter == '%') {
+        // A number for padding may precede the letter.
+        escapes.extend(rest.find(|letter| *letter != '-' && !letter.is_ascii_digit()));
+    }
+    escapes.contains(&'t') && !escapes.iter().any(|letter| matches!(letter, 'm' | 'n'))
 }
 
 /// Whether the capture has results of statements.
@@ -121,10 +132,32 @@ fn infer_results(
     let mut cache = PlacesCache::default();
     for item in reader.events()? {
         let (event, fingerprint) = item?;
-        if let Some(places) = cache.get(&event, fingerprint, keys) {
+        if event.kind == EventKind::Disconnect {
+            pass.end_session(event.session);
+        } else if let Some(places) = cache.get(&event, fingerprint, keys) {
             pass.add(&event, &places);
         }
     }
     let dialer = options.previous_run.is_none().then_some(dialer);
-    Ok(pass.finish(dialer, LOG_PRECISION_US))
+    Ok(pass.finish(dialer, log_precision_us(reader)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_a_prefix_are_in_whole_seconds_without_milliseconds_or_epoch() {
+        for (prefix, expected) in [
+            // That of Amazon RDS.
+            ("%t:%r:%u@%d:[%p]:", true),
+            ("%-20t [%p] ", true),
+            ("%m [%p] ", false),
+            ("%t %n [%p] ", false),
+            ("%%t %m [%p] ", false),
+            ("[%p] %%t ", false),
+        ] {
+            assert_eq!(has_whole_seconds(prefix), expected, "{prefix}");
+        }
+    }
 }

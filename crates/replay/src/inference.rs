@@ -14,11 +14,13 @@
 //! INSERTs at the same time may have exchanged their values; these are counted. If it is not known where a sequence began, or
 //! which row a UUID belongs to, nothing is inferred. A value that the target has before the replay was not made in the capture.
 
+mod call_windows;
 mod decide;
 mod generated_columns;
 mod log_positions;
 mod observations;
 mod result_shape;
+mod sequence_arithmetic;
 mod sequence_values;
 mod uuid_values;
 

@@ -74,7 +74,7 @@ impl<'k> DependencyTracker<'k> {
         DependencyTracker {
             keys: &values.keys,
             locks: &values.locks,
-            precision_us: values.time_precision_us(),
+            precision_us: values.time_precision_us,
             plans: RowPlanCache::default(),
             sets: Vec::new(),
             texts: Vec::new(),

@@ -67,7 +67,7 @@ impl<'d> JobBuilder<'d> {
             inferred: values.and_then(|values| values.inferred.as_ref()),
             places: PlacesCache::default(),
             values: values
-                .map(|values| ValueTracker::new(&values.provenance, values.time_precision_us())),
+                .map(|values| ValueTracker::new(&values.provenance, values.time_precision_us)),
             recorded_values,
             replayed_values: &dispatcher.replayed_values,
             deadlock_victims: 0,

@@ -41,7 +41,12 @@ impl InferencePass<'_> {
         let mut values = Vec::new();
         for sequence in 0..self.sequences.len() {
             let there = self.existing_numbers(sequence, &existing);
-            let Some(there) = there else { continue };
+            let Some(there) = there else {
+                let calls = self.sequences[sequence].calls.iter();
+                let open = calls.filter(|call| call.result.is_some() || call.is_conditional);
+                inferred.counts.ambiguous += open.count() as u64;
+                continue;
+            };
             self.take_carried(sequence, &there, precision, &mut inferred);
             let increment = self.columns.sequences()[sequence].increment;
             let evidence = &self.sequences[sequence];
@@ -137,14 +142,16 @@ impl InferencePass<'_> {
         for (column, evidence) in &self.uuids {
             let text = |value: &Value| String::from_utf8_lossy(&value.text()).into_owned();
             let used: Vec<String> = evidence.first_uses.keys().map(text).collect();
+            let all = evidence.results.len() as u64 + evidence.in_other_results;
             let Some(there) = existing(column, &used) else {
+                inferred.counts.ambiguous += all;
                 continue;
             };
             let there: HashSet<&String> = there.iter().collect();
             let known = evidence.solve(made, |value| !there.contains(&text(&value)), tolerance_us);
             let assigned: HashSet<&Value> = known.values().collect();
             let left = used.len() - there.len() - assigned.len();
-            let open = (evidence.results.len() - known.len()) as u64;
+            let open = all - known.len() as u64;
             let ambiguous = open.min(left as u64);
             inferred.counts.ambiguous += ambiguous;
             inferred.counts.unused += open - ambiguous;

@@ -60,6 +60,19 @@ struct ColumnPlace {
     column: String,
 }
 
+/// Returns the query of those of these UUIDs that a column has.
+fn uuids_query(table: &str, column: &str, values: &[String]) -> String {
+    let values = values.join("','");
+    format!("SELECT {column} FROM {table} WHERE {column} IN ('{values}')")
+}
+
+/// Returns the query of those of these numbers that a column has. An `integer` or `smallint` may not have all of them. So they
+/// are compared as `bigint`, for which PostgreSQL uses an index on the column as well.
+fn integers_query(table: &str, column: &str, values: &[String]) -> String {
+    let values = values.join(",");
+    format!("SELECT {column} FROM {table} WHERE {column} = ANY ('{{{values}}}'::bigint[])")
+}
+
 /// Columns that the server fills, of all databases that a workload uses.
 #[derive(Debug, Default)]
 pub(crate) struct GeneratedColumns {
@@ -198,7 +211,7 @@ impl GeneratedColumns {
         self.sequences.iter().position(is_it)
     }
 
-    /// Returns those of these values that a column of the target has.
+    /// Returns those of these values that a column of the target has. The values of a sequence are integers.
     ///
     /// # Errors
     /// If the target refuses the query.
@@ -213,15 +226,27 @@ impl GeneratedColumns {
         };
         let mut found = Vec::new();
         for chunk in values.chunks(VALUES_MAX) {
-            let sql = format!(
-                "SELECT {0} FROM {1} WHERE {0} IN ('{2}')",
-                place.column,
-                place.table,
-                chunk.join("','"),
-            );
+            let sql = match self.generator(column) {
+                Some(Generator::Uuid) => uuids_query(&place.table, &place.column, chunk),
+                _ => integers_query(&place.table, &place.column, chunk),
+            };
             let rows = dialer.ask(&place.login, &sql)?.rows;
             found.extend(rows.into_iter().flatten().flatten());
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_queried_as_bigint() {
+        let values = [1_i64, 1_764_000_000_000, i64::MIN].map(|value| value.to_string());
+        assert_eq!(
+            integers_query("app.orders", "id", &values),
+            "SELECT id FROM app.orders WHERE id = ANY ('{1,1764000000000,-9223372036854775808}'::bigint[])"
+        );
     }
 }

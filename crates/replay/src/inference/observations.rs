@@ -53,6 +53,15 @@ struct PendingLink {
     statements_left: u32,
 }
 
+/// Whether the result of a call's statement has its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReturnsValue {
+    Never,
+    /// Unless an existing row conflicts.
+    Conditionally,
+    Always,
+}
+
 #[derive(Debug, Default)]
 struct SessionState {
     /// Number of transactions that are over.
@@ -136,6 +145,16 @@ impl<'k> InferencePass<'k> {
         }
         state.in_transaction =
             effect.begins_transaction || state.in_transaction && !effect.ends_transaction;
+    }
+
+    /// Removes a session that is over.
+    pub(crate) fn end_session(&mut self, session: u64) {
+        self.sessions.remove(&session);
+    }
+
+    #[cfg(test)]
+    pub(super) fn open_sessions(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Extends the calls of the session's previous statement to the latest time at which they may have ended.
@@ -341,7 +360,7 @@ impl<'k> InferencePass<'k> {
             ResultShape::NextValue { sequence, returned } => {
                 if let Some(sequence) = self.columns.sequence_named(sequence) {
                     self.name_result(event, returned);
-                    self.call(event, position, sequence, 1, true);
+                    self.call(event, position, sequence, 1, ReturnsValue::Always);
                 }
             }
             ResultShape::CurrentValue { sequence, returned } => {
@@ -383,13 +402,17 @@ impl<'k> InferencePass<'k> {
         let failed = event.outcome.sqlstate.is_some();
         let mut named = false;
         for (column, generator) in filled {
-            let returns = !failed && insert.returned.contains(&column.1);
-            named |= returns;
+            let returns = match !failed && insert.returned.contains(&column.1) {
+                true if insert.may_lack_row => ReturnsValue::Conditionally,
+                true => ReturnsValue::Always,
+                false => ReturnsValue::Never,
+            };
+            named |= returns == ReturnsValue::Always;
             match generator {
                 Generator::Sequence(sequence) => {
                     self.call(event, position, sequence, insert.rows, returns);
                 }
-                Generator::Uuid if returns && insert.rows == 1 => {
+                Generator::Uuid if returns == ReturnsValue::Always && insert.rows == 1 => {
                     let id = (event.session, event.sequence);
                     let state = self.sessions.entry(event.session).or_default();
                     state.uuids.insert(column.clone(), (id, state.transaction));
@@ -397,7 +420,11 @@ impl<'k> InferencePass<'k> {
                     evidence.results.insert(id, event.due_us);
                     self.observations += 1;
                 }
-                Generator::Uuid => {}
+                Generator::Uuid if returns == ReturnsValue::Never => {}
+                Generator::Uuid => {
+                    let evidence = self.uuids.entry(column).or_default();
+                    evidence.in_other_results += insert.rows as u64;
+                }
             }
         }
         if named {
@@ -416,7 +443,7 @@ impl<'k> InferencePass<'k> {
         position: LogPosition,
         sequence: SequenceIndex,
         rows: usize,
-        returns: bool,
+        returns: ReturnsValue,
     ) {
         let duration_us = event.outcome.duration_us.unwrap_or(0);
         let id = (event.session, event.sequence);
@@ -425,7 +452,8 @@ impl<'k> InferencePass<'k> {
         let first = evidence.calls.len();
         evidence.calls.extend((0..rows).map(|row| Call {
             statement: id,
-            result: returns.then_some(id),
+            result: (returns == ReturnsValue::Always).then_some(id),
+            is_conditional: returns == ReturnsValue::Conditionally,
             row,
             position,
             next_position: LogPosition::MAX,

@@ -33,6 +33,8 @@ pub(super) struct InsertShape {
     /// Columns for which a row has a value other than `DEFAULT`, row by row.
     pub(super) given: Vec<String>,
     pub(super) rows: usize,
+    /// Whether the result has no row if an existing row conflicts. The statement takes a value in either case.
+    pub(super) may_lack_row: bool,
     /// Names of the result's columns; empty without `RETURNING`. An expression has no name.
     pub(super) returned: Arc<[String]>,
 }
@@ -163,12 +165,13 @@ fn of_insert(statement: &SqlStatement<'_>, keys: &KeyColumns) -> Option<ResultSh
         return unknown();
     }
     let clauses = words.get(at..)?;
+    let has = |first: &str, second: &str| {
+        let mut pairs = clauses.windows(2);
+        pairs.any(|pair| pair[0].is(first) && pair[1].is(second))
+    };
     // The result lacks a row that conflicts with an existing one.
-    if clauses
-        .windows(2)
-        .any(|pair| pair[0].is("on") && pair[1].is("conflict"))
-        && rows > 1
-    {
+    let has_conflicts = has("on", "conflict");
+    if has_conflicts && rows > 1 {
         return unknown();
     }
     let returned = match clauses.iter().position(|word| word.is("returning")) {
@@ -179,6 +182,7 @@ fn of_insert(statement: &SqlStatement<'_>, keys: &KeyColumns) -> Option<ResultSh
         table,
         given,
         rows,
+        may_lack_row: has_conflicts && has("do", "nothing"),
         returned: returned.into(),
     }))
 }
@@ -285,6 +289,24 @@ mod tests {
         assert_eq!(returned, names(&["id", "ref", "note"]));
         let (_, given, ..) = insert("insert into orders values (default, $1, 'x')");
         assert_eq!(given, names(&["ref", "note"]));
+    }
+
+    #[test]
+    fn insert_that_does_nothing_on_conflict_may_lack_its_row() {
+        for (clause, expected) in [
+            ("ON CONFLICT DO NOTHING", true),
+            ("on conflict (ref) do nothing", true),
+            ("ON CONFLICT (ref) DO UPDATE SET note = 'x'", false),
+            ("", false),
+        ] {
+            let sql = format!("INSERT INTO orders (ref) VALUES ($1) {clause} RETURNING id");
+            match ResultShape::of(&sql, &KeyColumns::default()) {
+                Some(ResultShape::Insert(shape)) => {
+                    assert_eq!((shape.rows, shape.may_lack_row), (1, expected), "{sql}");
+                }
+                other => panic!("{sql}: {other:?}"),
+            }
+        }
     }
 
     #[test]

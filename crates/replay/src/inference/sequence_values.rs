@@ -10,7 +10,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::call_windows::windows;
 use super::log_positions::LogPosition;
+use super::sequence_arithmetic::{first_value, is_reachable, value_at};
 use crate::event_id::EventId;
 
 /// Votes that are counted together. A value that was taken without a statement (by a trigger) shifts all later ones.
@@ -35,6 +37,8 @@ pub(super) struct Call {
     pub(super) statement: EventId,
     /// Statement whose result has the value; `None` if no result has it.
     pub(super) result: Option<EventId>,
+    /// Whether the statement's result has the value only if no existing row conflicts. It is not inferred.
+    pub(super) is_conditional: bool,
     pub(super) row: usize,
     pub(super) position: LogPosition,
     /// Position of the session's next event.
@@ -136,10 +140,16 @@ impl SequenceEvidence {
             });
         solved.by_order = by_order.count() as u64;
         for (index, call) in self.calls.iter().enumerate() {
-            if call.result.is_none() || values[index].is_some() {
-                continue;
-            }
-            match order.may_be_used(index, &taken) {
+            let may_be_used = match values[index] {
+                None if call.result.is_some() || call.is_conditional => {
+                    order.may_be_used(index, &taken)
+                }
+                Some(value) if call.is_conditional && call.result.is_none() => {
+                    self.first_uses.contains_key(&value)
+                }
+                _ => continue,
+            };
+            match may_be_used {
                 true => solved.ambiguous += 1,
                 false => solved.unused += 1,
             }
@@ -217,21 +227,24 @@ impl<'e> Order<'e> {
         }
     }
 
-    /// Returns the values of rank 0 that a value at a rank allows, the least first.
-    fn allowed_starts(&self, rank: usize, value: i64) -> (i64, i64) {
+    /// Returns the values of rank 0 that a value at a rank allows, the least first; `None` if they are out of range.
+    fn allowed_starts(&self, rank: usize, value: i64) -> Option<(i64, i64)> {
         let (before, after) = self.widest[rank];
-        let start = |rank: usize| value - self.increment * rank as i64;
-        let (one, other) = (start(rank + after), start(rank - before));
-        (one.min(other), one.max(other))
+        let start = |rank: usize| first_value(value, self.increment, rank);
+        let (one, other) = (start(rank + after)?, start(rank - before)?);
+        Some((one.min(other), one.max(other)))
+    }
+
+    /// Whether a value at a rank allows this value of rank 0.
+    fn allows_start(&self, rank: usize, value: i64, start: i64) -> bool {
+        let allowed = self.allowed_starts(rank, value);
+        allowed.is_some_and(|(least, most)| (least..=most).contains(&start))
+            && is_reachable(start, self.increment, value)
     }
 
     /// Whether a value is in the window of a rank.
     fn window_has(&self, rank: usize, value: i64) -> bool {
-        let Some(start) = self.starts[rank] else {
-            return false;
-        };
-        let (least, most) = self.allowed_starts(rank, value);
-        (least..=most).contains(&start) && (value - start) % self.increment == 0
+        self.starts[rank].is_some_and(|start| self.allows_start(rank, value, start))
     }
 
     fn call(&self, rank: usize) -> &Call {
@@ -315,12 +328,9 @@ impl<'e> Order<'e> {
 
     /// Returns the value of rank 0 with which most votes agree, if at least this share of the calls does.
     fn elect(&self, votes: &[(usize, i64)], share: f64) -> Option<i64> {
-        let exact = |(rank, value): &(usize, i64)| value - self.increment * *rank as i64;
+        let exact = |(rank, value): &(usize, i64)| first_value(*value, self.increment, *rank);
         let agreeing = |start: i64| {
-            let agree = |(rank, value): &&(usize, i64)| {
-                let (least, most) = self.allowed_starts(*rank, *value);
-                (least..=most).contains(&start) && (value - start) % self.increment == 0
-            };
+            let agree = |(rank, value): &&(usize, i64)| self.allows_start(*rank, *value, start);
             votes
                 .iter()
                 .filter(agree)
@@ -329,13 +339,17 @@ impl<'e> Order<'e> {
                 .len()
         };
         // Most intervals overlap where one begins.
-        let least = |(rank, value): &(usize, i64)| self.allowed_starts(*rank, *value).0;
+        let least = |(rank, value): &(usize, i64)| Some(self.allowed_starts(*rank, *value)?.0);
         let starts: HashSet<i64> = votes
             .iter()
             .flat_map(|vote| [exact(vote), least(vote)])
+            .flatten()
             .collect();
         let rated = starts.into_iter().map(|start| {
-            let same = votes.iter().filter(|vote| exact(vote) == start).count();
+            let same = votes
+                .iter()
+                .filter(|vote| exact(vote) == Some(start))
+                .count();
             (agreeing(start), same, start)
         });
         let (agree, _, start) = rated.max()?;
@@ -357,11 +371,11 @@ impl<'e> Order<'e> {
             uses.filter(|(value, used)| !existing.contains(value) && used.due_us >= first_us);
         let mut least: Vec<i64> = of_segment
             .filter(|(_, used)| to == self.calls.len() || used.due_us <= last_us)
-            .map(|(value, used)| {
+            .filter_map(|(value, used)| {
                 let begun = self
                     .calls
                     .partition_point(|index| self.began_before(&self.evidence.calls[*index], used));
-                value - self.increment * (begun.max(1) as i64 - 1)
+                first_value(*value, self.increment, begun.max(1) - 1)
             })
             .collect();
         least.sort_unstable();
@@ -444,7 +458,7 @@ impl<'e> Order<'e> {
         }
         let call = self.call(rank);
         let values = (rank - before..=rank + after).filter_map(|place| {
-            let value = start + self.increment * place as i64;
+            let value = value_at(start, self.increment, place)?;
             let used = self.evidence.first_uses.get(&value);
             let too_early = used.is_some_and(|used| !self.may_precede(call, used));
             (!too_early && !taken.contains(&value)).then_some(value)
@@ -463,33 +477,4 @@ impl<'e> Order<'e> {
         let uses = &self.evidence.first_uses;
         possible.iter().any(|value| uses.contains_key(value))
     }
-}
-
-/// Returns the numbers of calls before and after each one that may have been made after and before it. The calls are in
-/// order. `end_of`: time at which a call is over.
-fn windows(
-    calls: &[Call],
-    precision: Precision,
-    end_of: impl Fn(&Call) -> i64,
-) -> Vec<(usize, usize)> {
-    let mut windows = vec![(0, 0); calls.len()];
-    let mut open: Vec<usize> = Vec::new();
-    for (rank, call) in calls.iter().enumerate() {
-        open.retain(|other| {
-            let other = &calls[*other];
-            let continued = precision.has_positions && other.next_position <= call.position;
-            let is_over = end_of(other) + precision.tolerance_us <= call.began_us;
-            !continued && !is_over
-        });
-        // The rows of one statement are in order.
-        let uncertain = open
-            .iter()
-            .filter(|other| calls[**other].statement != call.statement);
-        for other in uncertain {
-            windows[rank].0 += 1;
-            windows[*other].1 += 1;
-        }
-        open.push(rank);
-    }
-    windows
 }

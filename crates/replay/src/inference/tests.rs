@@ -49,6 +49,17 @@ impl Log {
     }
 
     fn infer(&self) -> InferredResults {
+        let existing = |_: &ColumnName, values: &[String]| {
+            let there = values.iter().filter(|value| self.existing.contains(*value));
+            Some(there.cloned().collect())
+        };
+        self.infer_with(existing)
+    }
+
+    fn infer_with(
+        &self,
+        existing: impl Fn(&ColumnName, &[String]) -> Option<Vec<String>>,
+    ) -> InferredResults {
         let keys = KeyColumns::default()
             .with_key("orders", "id")
             .with_key("orders", "ref")
@@ -65,10 +76,6 @@ impl Log {
             let places = cache.get(event, fingerprint, &keys).unwrap();
             pass.add(event, &places);
         }
-        let existing = |_: &ColumnName, values: &[String]| {
-            let there = values.iter().filter(|value| self.existing.contains(*value));
-            Some(there.cloned().collect())
-        };
         pass.decide(existing, 1_000)
     }
 
@@ -313,4 +320,66 @@ fn uuid_of_another_session_is_not_taken_for_ones_own() {
     log.add(1, "BEGIN", &[]).add(1, insert, &["a"]);
     log.add(1, "DELETE FROM orders WHERE ref = $1", &[UUIDS[0]]);
     assert_eq!(log.values(), found(&[(1, &[UUIDS[0]])]));
+}
+
+#[test]
+fn values_are_ambiguous_if_the_target_refuses_the_query() {
+    let insert = "INSERT INTO orders (note) VALUES ($1) RETURNING id, ref";
+    let mut log = Log::default();
+    log.add(1, insert, &["a"]).add(1, ITEM, &["101", "1"]);
+    log.add(1, "DELETE FROM orders WHERE ref = $1", &[UUIDS[0]]);
+    // It returns no value, so none is missing.
+    log.add(1, "INSERT INTO orders (note) VALUES ($1)", &["b"]);
+    let ambiguous = InferenceCounts {
+        ambiguous: 2,
+        ..InferenceCounts::default()
+    };
+    assert_eq!(log.infer_with(|_, _| None).counts(), ambiguous);
+}
+
+#[test]
+fn value_of_an_insert_that_may_conflict_is_ambiguous_if_it_is_used() {
+    let insert = "INSERT INTO orders (note) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id";
+    let mut log = Log::default();
+    log.add(1, INSERT, &["a"]).add(1, ITEM, &["101", "1"]);
+    // It takes 102 whether it inserts or not.
+    log.add(2, insert, &["b"]);
+    log.add(1, INSERT, &["c"]).add(1, ITEM, &["103", "1"]);
+    let expected = found(&[(1, &["101"]), (1, &["103"])]);
+    assert_eq!(log.values(), expected);
+    assert_eq!(log.infer().counts().ambiguous, 0);
+    log.add(3, ITEM, &["102", "1"]);
+    assert_eq!(log.values(), expected);
+    assert_eq!(log.infer().counts().ambiguous, 1);
+}
+
+#[test]
+fn values_near_the_limits_of_bigint_are_no_values_of_a_sequence() {
+    let mut log = Log::default();
+    for value in [i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1] {
+        log.add(1, INSERT, &["a"]);
+        log.add(2, ITEM, &[&value.to_string(), "1"]);
+    }
+    for value in [i64::MIN, i64::MAX] {
+        log.add(1, INSERT, &["a"]);
+        log.add(1, ITEM, &[&value.to_string(), "1"]);
+    }
+    assert_eq!(log.values(), []);
+    assert_eq!(log.infer().counts().inferred, 0);
+}
+
+#[test]
+fn session_is_forgotten_at_its_end() {
+    let (keys, columns) = (KeyColumns::default(), GeneratedColumns::default());
+    let mut pass = InferencePass::new(&keys, &columns);
+    for session in 0..3 {
+        let event = simple(session, 0, 0, 0, "SELECT 1");
+        pass.add(
+            &event,
+            &PlacesCache::default().get(&event, None, &keys).unwrap(),
+        );
+        assert_eq!(pass.open_sessions(), 1);
+        pass.end_session(session);
+    }
+    assert_eq!(pass.open_sessions(), 0);
 }

@@ -15,6 +15,8 @@ const OWN_SHARE: f64 = 0.98;
 pub(super) struct UuidEvidence {
     /// Statements whose results have one, with the time of their beginning.
     pub(super) results: HashMap<EventId, i64>,
+    /// Number of values in results with several rows, or with none if an existing row conflicts. They are not inferred.
+    pub(super) in_other_results: u64,
     pub(super) first_uses: HashMap<Value, FirstUse>,
     /// Rows that were read by a value, and then used by a key: the value, the key's sequence, and the key.
     pub(super) links: Vec<(Value, SequenceIndex, i64)>,
