@@ -172,11 +172,26 @@ enum Part {
 }
 
 /// Pair of brackets.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Bracket {
     /// Whether all within is part of a condition.
     is_condition: bool,
+    /// Whether a query is in it, so that FROM begins a clause. In `extract(epoch FROM at)` it begins an argument.
+    has_query: bool,
     part: Part,
+    /// Parts in which the open CASE expressions began.
+    cases: Vec<Part>,
+}
+
+impl Bracket {
+    fn new(is_condition: bool, has_query: bool) -> Self {
+        Bracket {
+            is_condition,
+            has_query,
+            part: Part::Values,
+            cases: Vec::new(),
+        }
+    }
 }
 
 /// Reader of the words of one statement.
@@ -187,13 +202,9 @@ struct Reader<'w, 'a> {
 
 impl<'w, 'a> Reader<'w, 'a> {
     fn new(words: &'w [Lexeme<'a>]) -> Self {
-        let outermost = Bracket {
-            is_condition: false,
-            part: Part::Values,
-        };
         Reader {
             words,
-            brackets: vec![outermost],
+            brackets: vec![Bracket::new(false, true)],
         }
     }
 
@@ -202,24 +213,39 @@ impl<'w, 'a> Reader<'w, 'a> {
             let word = &self.words[at];
             if word.is_symbol("(") {
                 let is_condition = self.is_condition() || self.is_row_source_call(at);
-                self.brackets.push(Bracket {
-                    is_condition,
-                    part: Part::Values,
-                });
+                self.brackets.push(Bracket::new(is_condition, false));
             } else if word.is_symbol(")") {
                 if self.brackets.len() > 1 {
                     self.brackets.pop();
                 }
             } else {
-                if let Some(part) = self.part_begun_at(at)
-                    && let Some(bracket) = self.brackets.last_mut()
-                {
-                    bracket.part = part;
-                }
+                self.read_keyword(at);
                 if self.is_condition() || self.is_sampling(at) {
                     found.extend(self.call_at(at));
                 }
             }
+        }
+    }
+
+    /// Updates the innermost bracket, if a word is a keyword.
+    fn read_keyword(&mut self, at: usize) {
+        if self.before(at, 1).is_some_and(|one| one.is_symbol(".")) {
+            return;
+        }
+        let part = self.part_begun_at(at);
+        let word = &self.words[at];
+        let Some(bracket) = self.brackets.last_mut() else {
+            return;
+        };
+        if word.is("case") {
+            bracket.cases.push(bracket.part);
+        } else if word.is("end") {
+            bracket.cases.pop();
+        }
+        let begins_query = ["select", "update", "delete"];
+        bracket.has_query |= begins_query.iter().any(|one| word.is(one));
+        if let Some(part) = part {
+            bracket.part = part;
         }
     }
 
@@ -255,9 +281,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let is_any = |keywords: &[&str]| keywords.iter().any(|one| word.is(one));
         let next_is = |keyword: &str| self.words.get(at + 1).is_some_and(|next| next.is(keyword));
         let is_after = |keyword: &str| self.before(at, 1).is_some_and(|one| one.is(keyword));
-        if self.before(at, 1).is_some_and(|one| one.is_symbol(".")) {
-            return None;
-        }
+        let bracket = self.brackets.last()?;
         // `DISTINCT ON` and `ON CONFLICT` name columns.
         if word.is("on") && (next_is("conflict") || is_after("distinct")) {
             return None;
@@ -267,8 +291,14 @@ impl<'w, 'a> Reader<'w, 'a> {
         {
             return Some(Part::Condition);
         }
-        if is_any(&["from", "join", "using"]) && !is_after("distinct") {
+        if is_any(&["join", "using"])
+            || word.is("from") && bracket.has_query && !self.is_after_is_distinct(at)
+        {
             return Some(Part::From);
+        }
+        // The results of a CASE belong to the part that it is in.
+        if is_any(&["then", "else", "end"]) {
+            return Some(bracket.cases.last().copied().unwrap_or(Part::Values));
         }
         let begins_values = [
             "select",
@@ -277,15 +307,21 @@ impl<'w, 'a> Reader<'w, 'a> {
             "values",
             "group",
             "window",
-            "then",
-            "else",
-            "end",
             "do",
             "union",
             "intersect",
             "except",
         ];
         is_any(&begins_values).then_some(Part::Values)
+    }
+
+    /// Whether a word follows `IS DISTINCT` or `IS NOT DISTINCT`.
+    fn is_after_is_distinct(&self, at: usize) -> bool {
+        let is = |distance, keyword| {
+            let word = self.before(at, distance);
+            word.is_some_and(|word| word.is(keyword))
+        };
+        is(1, "distinct") && (is(2, "is") || is(2, "not") && is(3, "is"))
     }
 
     fn before(&self, at: usize, distance: usize) -> Option<&'w Lexeme<'a>> {
@@ -478,6 +514,64 @@ mod tests {
             ),
         ] {
             assert_eq!(names(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn case_in_a_condition_is_part_of_it_to_its_end_and_after() {
+        for (sql, expected) in [
+            (
+                "SELECT 1 FROM t WHERE CASE WHEN a THEN 1 ELSE 2 END = 1 AND at < now()",
+                vec!["now()"],
+            ),
+            (
+                "SELECT 1 FROM t WHERE CASE a WHEN 1 THEN now() END > at",
+                vec!["now()"],
+            ),
+            (
+                "SELECT 1 FROM t WHERE CASE WHEN a THEN CASE WHEN b THEN 1 END ELSE random() END = 1",
+                vec!["random()"],
+            ),
+            (
+                "SELECT CASE WHEN a THEN CASE WHEN b THEN 1 ELSE random() END ELSE now() END, now() FROM t",
+                vec![],
+            ),
+            (
+                "SELECT 1 FROM t ORDER BY CASE WHEN a THEN 1 END, random()",
+                vec!["random()"],
+            ),
+            (
+                "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET at = now()",
+                vec![],
+            ),
+        ] {
+            assert_eq!(names(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn from_is_a_clause_only_in_a_query() {
+        for sql in [
+            "SELECT extract(epoch FROM age(now(), at)) FROM t",
+            "SELECT substring(a FROM f(now())) FROM t",
+            "SELECT trim(both ' ' FROM f(now())) FROM t",
+            "SELECT overlay(a PLACING b FROM f(now())) FROM t",
+            "SELECT a IS DISTINCT FROM f(now()), b IS NOT DISTINCT FROM f(now()) FROM t",
+            "SELECT (SELECT a IS DISTINCT FROM f(now()))",
+        ] {
+            assert!(names(sql).is_empty(), "{sql}");
+        }
+        for sql in [
+            "SELECT 1 FROM t WHERE extract(epoch FROM age(now(), at)) > 5",
+            "SELECT 1 FROM t WHERE at IS DISTINCT FROM f(now())",
+            "SELECT (SELECT max(g) FROM f(now()) g)",
+            "SELECT t.distinct FROM f(now()) t",
+            "WITH w AS (DELETE FROM t USING f(now()) g RETURNING 1) SELECT 1",
+            "WITH w AS (UPDATE t SET a = 1 FROM f(now()) g) SELECT 1",
+            "SELECT 1 FROM ((SELECT 1) UNION SELECT g FROM f(now()) g) x",
+            "SELECT 1 FROM (t CROSS JOIN f(now()))",
+        ] {
+            assert_eq!(names(sql), ["now()"], "{sql}");
         }
     }
 
