@@ -157,7 +157,9 @@ fn statements_find_the_captured_rows_if_the_clock_is_the_captured_one() {
     let mut client = connect(&endpoint);
     let early = "SELECT expires - seen BETWEEN '0 s' AND '3 s' FROM token";
     assert!(client.query_one(early, &[]).unwrap().get::<_, bool>(0));
-    // A server that is not the sandbox is refused.
+    // A server that is not the sandbox is refused before the sandbox is restarted.
+    let start_sql = "SELECT pg_postmaster_start_time()::text";
+    let start: String = client.query_one(start_sql, &[]).unwrap().get(0);
     let url = source.url("postgres");
     let other = directory.path().join("b.run");
     let other = other.to_str().unwrap();
@@ -177,5 +179,7 @@ fn statements_find_the_captured_rows_if_the_clock_is_the_captured_one() {
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("is not that of the sandbox"), "{stderr}");
+    assert!(stderr.contains("is not the sandbox"), "{stderr}");
+    let now: String = client.query_one(start_sql, &[]).unwrap().get(0);
+    assert_eq!(now, start);
 }

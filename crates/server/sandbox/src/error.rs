@@ -72,6 +72,16 @@ pub enum Error {
         crate::server_clock::LIBRARY_VARIABLE
     )]
     NoFaketime,
+    /// The environment variable for this library names a file that does not exist.
+    #[error(
+        "{} names {}, and there is no such file: set it to a libfaketime.so.1, or unset it to use the installed one",
+        crate::server_clock::LIBRARY_VARIABLE,
+        path.display()
+    )]
+    NoSuchFaketime {
+        /// The named file.
+        path: PathBuf,
+    },
     /// The environment specifies no directory for the cache or the state.
     #[error("no folder for {what}: HOME is not set; set it, or {variable}")]
     NoFolder {

@@ -18,11 +18,10 @@ pub(crate) const LIBRARY_VARIABLE: &str = "REHEARSE_FAKETIME_LIBRARY";
 const LIBRARY: &str = "libfaketime.so.1";
 
 /// Directories of the library, in addition to `faketime` in the subdirectories of `/usr/lib` (Debian).
-const LIBRARY_DIRS: [&str; 4] = [
+const LIBRARY_DIRS: [&str; 3] = [
     "/usr/lib/faketime",
     "/usr/lib64/faketime",
     "/usr/local/lib/faketime",
-    "/opt/homebrew/lib/faketime",
 ];
 
 /// Name of the file with the offset, in the directory of the sandbox.
@@ -71,16 +70,15 @@ fn offset_text(offset_us: i64) -> String {
     format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// Finds the library.
+/// Finds the library. `named` is the value of [`LIBRARY_VARIABLE`], if it is set.
 ///
 /// # Errors
-/// If it is not installed.
-pub(crate) fn find_library() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
-        let named = PathBuf::from(named);
+/// If it is not installed, or the named file does not exist.
+pub(crate) fn find_library(named: Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(named) = named {
         return match named.is_file() {
             true => Ok(named),
-            false => Err(Error::NoFaketime),
+            false => Err(Error::NoSuchFaketime { path: named }),
         };
     }
     let multiarch = std::fs::read_dir("/usr/lib")
@@ -96,6 +94,20 @@ pub(crate) fn find_library() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_that_the_variable_names_is_used_or_reported_as_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(LIBRARY);
+        let error = find_library(Some(file.clone())).unwrap_err().to_string();
+        let expected = format!(
+            "REHEARSE_FAKETIME_LIBRARY names {}, and there is no such file",
+            file.display()
+        );
+        assert!(error.starts_with(&expected), "{error}");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(find_library(Some(file.clone())).unwrap(), file);
+    }
 
     #[test]
     fn offset_has_a_sign_and_microseconds() {
