@@ -72,6 +72,12 @@ const RULES: &[Rule] = &[
         reason: "with --format json, which has the commands for both; leave one of them out",
     },
     Rule {
+        command: "inspect",
+        applies: |given| given.has("json"),
+        without_effect: These(&["by"]),
+        reason: "with --json, which has the time by all keys; leave one of them out",
+    },
+    Rule {
         command: "replay",
         applies: |given| given.has("dry_run"),
         without_effect: These(&[
@@ -320,6 +326,10 @@ mod tests {
                 &["capture", "settings", "--format", "json", "--undo"],
                 "--undo",
             ),
+            (
+                &["inspect", "a.workload", "--json", "--by", "route"],
+                "--by",
+            ),
         ] {
             let told = found(arguments);
             let names = |told: &String| told.starts_with(&format!("{option} has no effect"));
@@ -344,6 +354,8 @@ mod tests {
             &["sweep", "--script", "simple-update", "--pgbench-scale", "5"],
             &["compare", "--dry-run", "--fail-on", "regression"],
             &["prove", "a.workload", "--set", "a=b"],
+            &["inspect", "a.workload", "--by", "route"],
+            &["inspect", "a.workload", "--json", "--sort", "calls"],
         ] {
             assert_eq!(found(arguments), None, "{arguments:?}");
         }
