@@ -9,7 +9,7 @@
 #   WORKLOAD          NAME.workload (required)
 #   MIGRATION         the SQL file with the change; this or the next is required
 #   MIGRATION_COMMAND  a shell command that makes the change, such as 'alembic upgrade head'. It runs with
-#                     PGHOST, PGPORT, PGUSER and PGDATABASE set
+#                     PGHOST, PGPORT, PGUSER and PGDATABASE set, and PGPASSFILE if SERVER names a passfile
 #   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or a file for pg_restore;
 #                     without it the databases are empty
 #   SERVER            postgres://… of a superuser on a separate server, on which databases may be created
@@ -87,16 +87,18 @@ if [ -z "${SERVER:-}" ]; then
     SERVER=$("$REHEARSE" sandbox url "$sandbox")
 fi
 
+# Sets a variable to a decoded part of a URL: %40 is a @.
+decode() {
+    local text=${2//\\/\\\\}
+    printf -v "$1" '%b' "${text//\%/\\x}"
+}
 # All users of the machine can read command lines, but not the environment: it gets the password.
 hide_password() {
-    local start credentials rest password
+    local start credentials rest
     if [[ $SERVER =~ ^(postgres(ql)?://)([^/?#]*)@(.*)$ ]]; then
         start=${BASH_REMATCH[1]} credentials=${BASH_REMATCH[3]} rest=${BASH_REMATCH[4]}
         if [[ $credentials == *:* ]]; then
-            password=${credentials#*:}
-            # %40 is a @.
-            password=${password//\\/\\\\}
-            printf -v PGPASSWORD '%b' "${password//\%/\\x}"
+            decode PGPASSWORD "${credentials#*:}"
             export PGPASSWORD
             SERVER=$start${credentials%%:*}@$rest
         fi
@@ -107,6 +109,20 @@ hide_password() {
     fi
 }
 hide_password
+# MIGRATION_COMMAND does not get SERVER, which may name a password file.
+export_passfile() {
+    local words="(^|[[:space:]])passfile[[:space:]]*=[[:space:]]*('[^']*'|(\\\\.|[^[:space:]'])+)"
+    if [[ $SERVER =~ ^postgres(ql)?:// ]]; then
+        [[ $SERVER =~ [?\&]passfile=([^\&]+) ]] || return 0
+        decode PGPASSFILE "${BASH_REMATCH[1]}"
+    elif [[ $SERVER =~ $words ]]; then
+        PGPASSFILE=${BASH_REMATCH[2]//[\'\\]/}
+    else
+        return 0
+    fi
+    export PGPASSFILE
+}
+export_passfile
 # Report a misspelt condition before the replays.
 "$REHEARSE" compare --dry-run ${conditions[@]+"${conditions[@]}"} || usage "FAIL_ON has an error; see above"
 
@@ -121,10 +137,15 @@ migrate() {
         sql --command "\\connect $database" --file "$MIGRATION" >/dev/null
         return
     fi
-    local place
-    place=$(sql --command '\echo :HOST :PORT :USER') || return
-    read -r PGHOST PGPORT PGUSER <<<"$place"
-    PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$database sh -c "$MIGRATION_COMMAND" >&2
+    local place host port login
+    # One a line, since the directory of a socket may have spaces.
+    place=$(sql --command '\echo :HOST' --command '\echo :PORT' --command '\echo :USER') || return
+    {
+        IFS= read -r host
+        IFS= read -r port
+        IFS= read -r login
+    } <<<"$place"
+    PGHOST=$host PGPORT=$port PGUSER=$login PGDATABASE=$database sh -c "$MIGRATION_COMMAND" >&2
 }
 
 # Makes the database, for `after` with the migration.

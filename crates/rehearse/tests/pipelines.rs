@@ -105,9 +105,19 @@ struct Rehearsal {
 impl Rehearsal {
     fn new() -> Self {
         let (server, endpoint) = test_support::server().major(15).start();
+        let directory = tempfile::tempdir().unwrap();
+        // The directory of the socket has spaces.
+        let socket = directory.path().join("a  socket");
+        std::os::unix::fs::symlink(endpoint.socket_dir.as_ref().unwrap(), &socket).unwrap();
+        let host = socket.to_str().unwrap().replace('/', "%2F");
         let rehearsal = Rehearsal {
-            directory: tempfile::tempdir().unwrap(),
-            url: endpoint.url("postgres"),
+            url: format!(
+                "postgres://{}@{}:{}/postgres",
+                endpoint.user,
+                host.replace(' ', "%20"),
+                endpoint.port
+            ),
+            directory,
             _server: server,
         };
         for (name, content) in [
@@ -317,6 +327,16 @@ fn invalid_outputs_are_refused(rehearsal: &Rehearsal) {
 /// Runs the script with fake programs that record their arguments, and a report that contains
 /// `junit`.
 fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
+    pretended_with(("MIGRATION", "m.sql"), server, strict, junit)
+}
+
+/// As [`pretended`], with a variable that gives the migration.
+fn pretended_with(
+    migration: (&str, &str),
+    server: &str,
+    strict: &str,
+    junit: &str,
+) -> (Output, String) {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
@@ -329,7 +349,10 @@ fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(path(name), mode).unwrap();
     };
-    program("psql", "echo somebody");
+    program(
+        "psql",
+        "case \" $*\" in *:HOST*) printf '%s\\n' '/a  socket' 5433 'some body' ;; *) echo somebody ;; esac",
+    );
     program(
         "rehearse",
         &format!(
@@ -345,12 +368,13 @@ fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
         .env("REHEARSE", path("rehearse"))
         .env("PSQL", path("psql"))
         .env("WORKLOAD", "w.workload")
-        .env("MIGRATION", "m.sql")
+        .env(migration.0, migration.1)
         .env("SERVER", server)
         .env("STRICT", strict)
         .env("OUT", "out")
         .env_remove("RUNS")
         .env_remove("PGPASSWORD")
+        .env_remove("PGPASSFILE")
         .env_remove("GITHUB_ACTIONS")
         .env_remove("GITHUB_STEP_SUMMARY")
         .output()
@@ -401,6 +425,31 @@ fn no_command_line_has_the_password_and_three_runs_take_turns() {
     let (output, calls) = pretended("host=h user=u password=s3cret", "1", &enough);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("set PGPASSWORD") && calls.is_empty());
+}
+
+#[test]
+fn command_of_a_migration_gets_the_server_and_its_password_file() {
+    let enough = [
+        property("verdict", "no_regression"),
+        property("before.statements", "900"),
+        property("after.statements", "900"),
+    ]
+    .concat();
+    let command = r#"echo "<$PGHOST|$PGPORT|$PGUSER|$PGDATABASE|${PGPASSFILE-none}>""#;
+    for (server, file) in [
+        ("postgres://me@host/d?passfile=%2Fa%5C%20b&port=5", "/a\\ b"),
+        ("postgresql:///d?port=5&passfile=/b", "/b"),
+        ("postgres://me@host/d", "none"),
+        ("host=h passfile=/c\\ d port=5", "/c d"),
+        ("passfile = '/c d' host=h", "/c d"),
+        ("host=h nopassfile=/c", "none"),
+    ] {
+        let (output, _) = pretended_with(("MIGRATION_COMMAND", command), server, "1", &enough);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let expected = format!("</a  socket|5433|some body|rehearse_migration|{file}>");
+        assert!(said.contains(&expected), "{server}: {said}");
+    }
 }
 
 #[test]
