@@ -126,13 +126,15 @@ mod tests {
     use super::*;
     use crate::failure::FailureKind;
     use test_support::server;
-    use workload::{NoRedaction, Provenance, WorkloadWriter, WriterOptions};
+    use transform::SecretRedactor;
+    use workload::{Provenance, WorkloadWriter, WriterOptions};
 
     #[test]
     fn target_that_is_another_server_is_refused_also_without_sessions() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.workload");
-        let writer = WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
+        let options = WriterOptions::default();
+        let writer = WorkloadWriter::create(&path, options, SecretRedactor::default()).unwrap();
         writer.finish(Provenance::default()).unwrap();
         let workload = WorkloadReader::open(&path).unwrap();
         let (_sandbox, sandbox) = server().start();
