@@ -14,6 +14,7 @@ mod metrics;
 mod options;
 mod signals;
 mod terminal;
+mod webhook;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reports arguments that cannot be parsed, without passwords in them. Help and version are results.
+/// Reports arguments that cannot be parsed, without passwords and paths of webhooks in them. Help and version are results.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         terminal::say(&error.render().to_string());
@@ -77,7 +78,8 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         let argument = argument.to_string_lossy().into_owned();
         let value = argument.split_once('=').map(|(_, value)| value.to_owned());
         for secret in [Some(argument), value].into_iter().flatten() {
-            let shown = connect::hide_password(&secret);
+            let shown =
+                webhook::hide_http_path(&secret).unwrap_or_else(|| connect::hide_password(&secret));
             if shown != secret {
                 text = text.replace(&secret, &shown);
             }

@@ -24,6 +24,7 @@ pub mod history;
 pub mod indexes;
 pub mod lab;
 pub mod masking;
+pub mod notifying;
 pub mod observing;
 pub mod pace;
 pub mod packaging;
@@ -51,6 +52,7 @@ use facts::FactsArgs;
 use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
+use notifying::NotifyArgs;
 use observing::{AllowHostArgs, LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
@@ -483,6 +485,9 @@ pub struct Replay {
     /// Two servers in pairs.
     #[command(flatten)]
     pub pairs: PairArgs,
+    /// Message on the comparison of the pairs to a chat.
+    #[command(flatten)]
+    pub notifying: NotifyArgs,
 }
 
 /// Options of `rehearse show`.

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
+mod notifying;
+mod webhook_receiver;
 
 use made_up::{Chance, done, info, text};
 

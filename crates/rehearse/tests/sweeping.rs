@@ -6,6 +6,7 @@ mod case;
 mod killed_sweep;
 mod lab;
 mod proving;
+mod webhook_receiver;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -20,6 +20,7 @@ pub mod flame;
 mod html;
 mod json;
 pub mod junit;
+pub mod notification;
 pub mod output_file;
 pub mod result_files;
 pub mod schema;

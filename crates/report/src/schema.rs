@@ -20,6 +20,7 @@ use serde_json::json;
 use time_breakdown::observed::Observation;
 
 use crate::json::Document;
+use crate::notification::Notification;
 use crate::view::case::CaseReport;
 use crate::view::dry_run::DryRun;
 use crate::view::workload::CaptureReport;
@@ -90,11 +91,13 @@ pub enum SchemaCommand {
     Prove,
     /// `rehearse history show --json`
     History,
+    /// `rehearse compare --notify URL --notify-format json`, and that of `prove`
+    Notification,
 }
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 15] = [
+    pub const ALL: [SchemaCommand; 16] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -110,6 +113,7 @@ impl SchemaCommand {
         SchemaCommand::Diagnose,
         SchemaCommand::Prove,
         SchemaCommand::History,
+        SchemaCommand::Notification,
     ];
 
     /// Returns its name in `docs/schemas/NAME.schema.json`.
@@ -130,6 +134,7 @@ impl SchemaCommand {
             SchemaCommand::Diagnose => "diagnose",
             SchemaCommand::Prove => "prove",
             SchemaCommand::History => "history",
+            SchemaCommand::Notification => "notification",
         }
     }
 
@@ -151,6 +156,7 @@ impl SchemaCommand {
             SchemaCommand::Diagnose => of::<DiagnosisReport>(),
             SchemaCommand::Prove => of::<ProofReport>(),
             SchemaCommand::History => document::<History>(),
+            SchemaCommand::Notification => of::<Notification>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

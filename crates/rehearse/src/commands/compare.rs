@@ -4,6 +4,7 @@ use std::path::Path;
 
 use compare::CompareOptions;
 use compare::condition::Condition;
+use report::notification::Notification;
 use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
 use crate::commands::show::literals;
@@ -11,6 +12,7 @@ use crate::exit_status::ExitStatus;
 use crate::options::comparing::{Compare, OutputArgs};
 use crate::options::slice::statement_patterns;
 use crate::terminal;
+use crate::webhook::Webhook;
 use report::output_file;
 use report::output_file::{Form, JUNIT, MARKDOWN, PAGE};
 use study::Failure;
@@ -20,6 +22,7 @@ use study::compare_runs::{ComparisonRequest, compare_runs};
 pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     let request = request(options)?;
     let stdout_format = stdout_format(options)?;
+    let webhook = Webhook::from_args(&options.notifying)?;
     if options.dry_run {
         return Ok(ExitStatus::Success);
     }
@@ -39,6 +42,9 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
         }
         StdoutFormat::Json => terminal::say_line(&to_document(&comparison)),
         StdoutFormat::Markdown => terminal::say(&compare_markdown::render_markdown(&comparison)),
+    }
+    if let Some(webhook) = webhook {
+        webhook.post(&Notification::of_comparison(&comparison));
     }
     let holds = comparison
         .conditions

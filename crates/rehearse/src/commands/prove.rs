@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use compare::proof::Verdict;
+use report::notification::Notification;
 use report::proof_progress::ProofNarrator;
 use report::{proof_text, result_files, to_json};
 use study::baseline_run;
@@ -15,6 +16,7 @@ use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::Prove;
 use crate::terminal;
+use crate::webhook::Webhook;
 
 /// Proves, or shows a finished proof again.
 pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
@@ -22,6 +24,7 @@ pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
     if ProofJournal::is_at(&options.workload) {
         return show_again(&options.workload, form);
     }
+    let webhook = Webhook::from_args(&options.notifying)?;
     let mut request = options.request()?;
     let sides = sides::build_sides(&(&options.changes).into())?;
     sides::side_conditions(&sides)?;
@@ -35,7 +38,11 @@ pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
     let narrator = &mut ProofNarrator::default();
     let (journal, ended) =
         perform_proof(&request, sides, &whole, &interrupt, &|_| Ok(()), narrator)?;
-    show(&journal, ended, form)
+    let proof = print_proof(&journal, ended, form)?;
+    if let Some(webhook) = webhook {
+        webhook.post(&Notification::of_proof(&proof));
+    }
+    Ok(exit_status(&proof))
 }
 
 /// Returns the output of a proof.
@@ -64,15 +71,23 @@ pub fn show_again(directory: &Path, form: (bool, bool)) -> Result<ExitStatus, Fa
 pub fn show(
     journal: &ProofJournal,
     ended: EndReason,
-    (json, show_literals): (bool, bool),
+    form: (bool, bool),
 ) -> Result<ExitStatus, Failure> {
+    Ok(exit_status(&print_proof(journal, ended, form)?))
+}
+
+fn print_proof(
+    journal: &ProofJournal,
+    ended: EndReason,
+    (json, show_literals): (bool, bool),
+) -> Result<ProofReport, Failure> {
     let proof = result_files::write_proof(journal, ended, literals(show_literals))?;
     if json {
         terminal::say_line(&to_json(&proof));
     } else {
         terminal::say(&proof_text::render_text(&proof, &terminal::style()));
     }
-    Ok(exit_status(&proof))
+    Ok(proof)
 }
 
 /// Returns the exit status, and prints the changes of which nothing is proven.

@@ -107,6 +107,7 @@ fn comparison(options: &options::Replay, runs: &PairedRuns) -> Compare {
         json: options.json,
         show_literals: options.show_literals,
         outputs: OutputArgs::default(),
+        notifying: options.notifying.clone(),
         explain: ExplainArgs::default(),
     }
 }

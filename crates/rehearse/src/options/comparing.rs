@@ -7,6 +7,7 @@ use sql::ContextKey;
 
 use super::context::context_key;
 use super::facts::ExplainArgs;
+use super::notifying::NotifyArgs;
 
 /// Options of `rehearse compare`.
 #[derive(Debug, Args)]
@@ -59,6 +60,9 @@ pub struct Compare {
     /// Files to write.
     #[command(flatten)]
     pub outputs: OutputArgs,
+    /// Message to a chat.
+    #[command(flatten)]
+    pub notifying: NotifyArgs,
     /// Plans to collect.
     #[command(flatten)]
     pub explain: ExplainArgs,

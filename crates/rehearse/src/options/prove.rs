@@ -14,6 +14,7 @@ use study::proof::sides::Changes;
 use study::proof::{ProofGoal, ProofPlace, ProofRequest};
 use study::{Failure, NewServerRequest};
 
+use super::notifying::NotifyArgs;
 use super::session::SessionArgs;
 use crate::commands::prove::required;
 use crate::commands::sandbox;
@@ -45,6 +46,9 @@ pub struct Prove {
     /// Server to measure on.
     #[command(flatten)]
     pub place: ProofPlaceArgs,
+    /// Message to a chat.
+    #[command(flatten)]
+    pub notifying: NotifyArgs,
 }
 
 /// Changes to test. Several are tested separately, then all combined.

@@ -43,6 +43,8 @@ pub enum SchemaOf {
     Prove,
     /// Output of `history show --json`.
     History,
+    /// Message of `compare --notify` and `prove --notify` in the format json.
+    Notification,
 }
 
 impl SchemaOf {
@@ -65,6 +67,7 @@ impl SchemaOf {
             SchemaOf::Diagnose => SchemaCommand::Diagnose,
             SchemaOf::Prove => SchemaCommand::Prove,
             SchemaOf::History => SchemaCommand::History,
+            SchemaOf::Notification => SchemaCommand::Notification,
         }
     }
 }

@@ -30,6 +30,11 @@ enum Options {
 }
 use Options::{AllBut, These};
 
+/// Options that only describe how a message is posted.
+const NOTIFYING: Options = These(&["notify_format", "notify_timeout"]);
+const WITHOUT_NOTIFY: &str =
+    "without --notify or REHEARSE_NOTIFY_URL; give one, or leave the option out";
+
 const RULES: &[Rule] = &[
     Rule {
         command: "capture log",
@@ -103,6 +108,30 @@ const RULES: &[Rule] = &[
         applies: |given| !given.has("metrics") && !given.has("ui"),
         without_effect: These(&["allow_host"]),
         reason: "without --metrics or --ui; add one, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.has("against"),
+        without_effect: These(&["notify", "notify_format", "notify_timeout"]),
+        reason: "without --against, since a single replay has no verdict; add it, or leave the option out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| !given.is_set("notify"),
+        without_effect: NOTIFYING,
+        reason: WITHOUT_NOTIFY,
+    },
+    Rule {
+        command: "compare",
+        applies: |given| !given.is_set("notify"),
+        without_effect: NOTIFYING,
+        reason: WITHOUT_NOTIFY,
+    },
+    Rule {
+        command: "prove",
+        applies: |given| !given.is_set("notify"),
+        without_effect: NOTIFYING,
+        reason: WITHOUT_NOTIFY,
     },
     Rule {
         command: "replay",
@@ -240,6 +269,11 @@ impl<'m> Given<'m> {
     fn has(&self, id: &str) -> bool {
         self.matches.try_contains_id(id).unwrap_or(false)
             && self.matches.value_source(id) == Some(ValueSource::CommandLine)
+    }
+
+    /// Whether an option has a value, of the command line, the environment or a default.
+    fn is_set(&self, id: &str) -> bool {
+        self.matches.try_contains_id(id).unwrap_or(false)
     }
 
     /// Whether an option has this value.
@@ -411,6 +445,8 @@ mod tests {
             ("--dry-run --observe", "--observe"),
             ("-o a.run --allow-host h", "--allow-host"),
             ("-o a.run --sample-rate 5", "--sample-rate"),
+            ("-o a.run --notify https://h/x", "--notify"),
+            ("-o a --against h --notify-format slack", "--notify-format"),
             ("-o a.run --profile-frequency 5", "--profile-frequency"),
             (
                 "-o a.run --profile-no-task-clock",
@@ -436,6 +472,7 @@ mod tests {
             "-o a.run --copies 2x --copy-delay 1s",
             "-o a.run --speed max --without-io-uring",
             "-o a.run --spin-us 5",
+            "-o a --against h --notify https://h/x --notify-timeout 5s",
         ] {
             assert_eq!(
                 told(&format!("replay a.workload --target h {line}")),

@@ -14,6 +14,7 @@ use sandbox::Dirs;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::webhook_receiver::Receiver;
 use super::{PATIENCE, command, rehearse, trials};
 
 /// Sandbox with a name, removed at the end.
@@ -169,8 +170,10 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     };
     let trials_before = kill_after_two_trials(&proof);
     assert_resuming_with_other_options_is_refused(&proof);
+    let receiver = Receiver::start(&["200 OK"]);
     let done = proof
         .command("30m", &["--resume", "--json"])
+        .env("REHEARSE_NOTIFY_URL", &receiver.origin)
         .output()
         .unwrap();
     let view = validated(&done);
@@ -181,6 +184,7 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_index_is_new(&view);
     assert_files_are_complete(&proof);
     assert_proof_is_shown_without_a_server(&proof, done.status.code());
+    assert_verdict_was_posted_once(&receiver, &view);
     assert_sandbox_is_as_before(&fixture.sandbox);
     assert_a_command_makes_the_change(&proof);
 }
@@ -468,8 +472,26 @@ fn assert_files_are_complete(proof: &Proof<'_>) {
     }
 }
 
+/// Checks the message; showing the proof again posts nothing.
+fn assert_verdict_was_posted_once(receiver: &Receiver, view: &Value) {
+    let requests = receiver.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    let message = requests[0].json();
+    assert_eq!(message["command"], "prove", "{message:#}");
+    assert_eq!(message["verdicts"][0]["verdict"], "won");
+    assert_eq!(message["verdicts"][0]["change"], view["sides"][0]["name"]);
+    let findings = message["findings"].as_array().unwrap();
+    let is_read = |one: &&Value| one["statement"].as_str().unwrap().contains("from items");
+    let faster = findings.iter().find(is_read).unwrap();
+    assert!(faster["factor"].as_f64().unwrap() < 1.0, "{message:#}");
+}
+
 fn assert_proof_is_shown_without_a_server(proof: &Proof<'_>, code: Option<i32>) {
-    let shown = rehearse(&["prove", &proof.path]);
+    let shown = command(&["prove", &proof.path])
+        .env("REHEARSE_NOTIFY_URL", "http://127.0.0.1:1")
+        .output()
+        .unwrap();
+    assert!(!String::from_utf8_lossy(&shown.stderr).contains("posted"));
     assert_eq!(shown.status.code(), code, "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(

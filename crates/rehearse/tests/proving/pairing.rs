@@ -4,7 +4,8 @@ use std::path::Path;
 
 use postgres::{Client, NoTls};
 
-use super::{Fixture, ITEMS, Named, rehearse, validated_as};
+use super::super::webhook_receiver::Receiver;
+use super::{Fixture, ITEMS, Named, command, rehearse, validated_as};
 
 #[test]
 fn replays_in_pairs_restore_both_sandboxes_and_compare_their_runs() {
@@ -23,9 +24,15 @@ fn replays_in_pairs_restore_both_sandboxes_and_compare_their_runs() {
         &sides,
         &["--runs", "2", "--seed", "1", "--json", "-o", &output],
     ];
-    let done = rehearse(&given.concat());
+    let receiver = Receiver::start(&["200 OK"]);
+    let done = command(&given.concat())
+        .args(["--notify", &receiver.origin])
+        .output()
+        .unwrap();
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     let view = validated_as("compare", &done);
+    let message = receiver.requests()[0].json();
+    assert_eq!(message["sources"].as_array().unwrap().len(), 4);
     for side in ["before", "after"] {
         let runs = view[side]["runs"].as_array().unwrap();
         assert_eq!(runs.len(), 2, "{view:#}");

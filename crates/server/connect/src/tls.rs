@@ -34,6 +34,13 @@ use verify::{Check, Verifier};
 /// Protocol name of PostgreSQL 17 and later.
 const ALPN: &[u8] = b"postgresql";
 
+/// Chooses ring for libraries that use rustls and leave the choice of its cryptography to the program. Further calls have
+/// no effect.
+pub fn install_cryptography() {
+    // It fails only if one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Configuration of TLS connections to a target.
 pub struct TlsClient {
     config: Arc<ClientConfig>,
