@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,9 @@ impl Spill {
     }
 }
 
-/// Frees the space of a chunk. If the file system cannot punch holes, the space is freed with the last chunk.
+/// Frees the space of a chunk. If the system or the file system cannot punch holes, the space is freed with the last
+/// chunk.
+#[cfg(target_os = "linux")]
 fn punch(file: &File, chunk: Chunk) {
     // SAFETY: no pointers; the descriptor is open.
     unsafe {
@@ -112,6 +115,9 @@ fn punch(file: &File, chunk: Chunk) {
         );
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+fn punch(_: &File, _: Chunk) {}
 
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());

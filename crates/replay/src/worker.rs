@@ -33,7 +33,7 @@ use crate::connection_events::ConnectionEvents;
 use crate::connector::ConnectorRequest;
 use crate::counters::Counters;
 use crate::epoll;
-use crate::epoll::{Epoll, Interest};
+use crate::epoll::{Interest, Poller};
 use crate::event_id::EventId;
 use crate::generated::{ReplayedValue, ReplayedValues};
 use crate::idle_wait;
@@ -121,7 +121,7 @@ type Deadline = Reverse<(i64, usize, u32)>;
 /// Thread that runs a share of the sessions.
 pub(crate) struct Worker {
     context: WorkerContext,
-    epoll: Epoll,
+    epoll: Poller,
     /// Ring of io_uring, at full speed if the system supports it.
     ring: Option<Box<Ring>>,
     outbox: Outbox,
@@ -157,7 +157,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(context: WorkerContext, spill_directory: &Path) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
+        let epoll = Poller::new()?;
         epoll.add(context.inbox.waker_fd(), WAKER, Interest::Read)?;
         Ok(Worker {
             epoll,

@@ -54,9 +54,14 @@ pub fn check_host() -> Vec<HostCheck> {
         address_space(),
         processors(quota(read)),
         memory(read),
-        timer_slack(read("/proc/self/timerslack_ns")),
-        pressure(Path::new("/proc/pressure/cpu").exists()),
     ]);
+    checks.extend(match cfg!(target_os = "linux") {
+        true => vec![
+            timer_slack(read("/proc/self/timerslack_ns")),
+            pressure(Path::new("/proc/pressure/cpu").exists()),
+        ],
+        false => vec![other_system()],
+    });
     checks.extend(free_space());
     checks
 }
@@ -131,6 +136,10 @@ fn program(name: &'static str, programs: &[&str], remedy: &str) -> HostCheck {
 /// Source of the setting's meaning: `Documentation/admin-guide/sysctl/kernel.rst` of the kernel.
 fn perf() -> HostCheck {
     const NAME: &str = "CPU profiles (perf)";
+    if !cfg!(target_os = "linux") {
+        let text = "perf records on Linux only".to_owned();
+        return lacks(NAME, HostState::Missing, text, "Record on Linux");
+    }
     if find_program("perf").is_none() {
         let remedy = "Install the package linux-perf (Debian) or linux-tools-generic (Ubuntu)";
         return lacks(
@@ -273,6 +282,18 @@ fn memory(read: impl Fn(&str) -> Option<String>) -> HostCheck {
         ),
         None => works(NAME, available),
     }
+}
+
+fn other_system() -> HostCheck {
+    lacks(
+        "Operating system",
+        HostState::Limited,
+        format!(
+            "{}: sockets are polled, and the load of the machine is not read",
+            std::env::consts::OS
+        ),
+        "Replay from Linux if times matter",
+    )
 }
 
 /// Source: `PR_SET_TIMERSLACK` in prctl(2); the default is 50 µs.

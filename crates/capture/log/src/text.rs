@@ -257,6 +257,7 @@ struct LineEnds<'a> {
 }
 
 /// Number of bytes scanned together.
+#[cfg(target_arch = "x86_64")]
 const BLOCK_BYTES: usize = 64;
 
 impl LineEnds<'_> {

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use event_loop::{Buffer, Epoll, Interest, Ring, Socket};
+use event_loop::{Buffer, Interest, Poller, Ring, Socket};
 use rustls::Connection;
 
 /// One endpoint of a connection.
@@ -359,7 +359,7 @@ impl Endpoint {
     /// If the system refuses.
     pub(super) fn update_interest(
         &mut self,
-        epoll: &Epoll,
+        epoll: &Poller,
         token: u64,
         read: bool,
     ) -> io::Result<()> {

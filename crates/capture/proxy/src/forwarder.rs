@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_channel::Receiver;
-use event_loop::{Epoll, Interest, Ready, Ring};
+use event_loop::{Interest, Poller, Ready, Ring};
 
 use self::yield_policy::YieldPolicy;
 use super::endpoint::{Endpoint, ReadBuffers, ReadOutcome};
@@ -143,7 +143,7 @@ pub(super) struct Forwarder {
     inbox: Arc<Inbox>,
     messages: Receiver<ForwarderMessage>,
     counters: Arc<Counters>,
-    epoll: Epoll,
+    epoll: Poller,
     /// Set if the system has io_uring.
     ring: Option<Ring>,
     /// Whether descriptors watched by epoll may be ready.
@@ -191,7 +191,7 @@ impl Forwarder {
         mirror: MirrorQueue,
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
+        let epoll = Poller::new()?;
         epoll.add(inbox.bell.fd(), WAKER, Interest::Read)?;
         for (place, listener) in listeners.iter().enumerate() {
             epoll.add(

@@ -106,6 +106,7 @@ fn was_started_on(_pid: i32, _data: &Path) -> bool {
 }
 
 struct Stat {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     name: String,
     state: char,
     started: u64,

@@ -2,9 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+#[cfg(target_os = "linux")]
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::os::unix::net::UnixStream;
 
 use super::Deadline;
 use crate::{Host, KeepAlive, Server};
@@ -55,8 +58,7 @@ impl Socket {
             }
             (Some(Host::Abstract(name)), None) => {
                 let name = format!("{name}/.s.PGSQL.{}", server.port);
-                let address = UnixAddr::from_abstract_name(name)?;
-                Stream::Unix(retry_interrupted(|| UnixStream::connect_addr(&address))?)
+                Stream::Unix(connect_abstract(&name)?)
             }
             _ => return Err(io::Error::other("it has no address")),
         };
@@ -82,12 +84,32 @@ impl Socket {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    let address = UnixAddr::from_abstract_name(name)?;
+    retry_interrupted(|| UnixStream::connect_addr(&address))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    let reason = format!(
+        "abstract sockets such as @{name} exist on Linux only; name the socket's directory"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+/// Option for the seconds of silence after which keepalives begin.
+#[cfg(target_vendor = "apple")]
+const TCP_KEEPIDLE: libc::c_int = libc::TCP_KEEPALIVE;
+#[cfg(not(target_vendor = "apple"))]
+const TCP_KEEPIDLE: libc::c_int = libc::TCP_KEEPIDLE;
+
 fn set_keep_alive(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
     let fd = stream.as_raw_fd();
     if keep_alive.on {
         event_loop::keep_alive(fd)?;
         for (option, value) in [
-            (libc::TCP_KEEPIDLE, keep_alive.idle_s),
+            (TCP_KEEPIDLE, keep_alive.idle_s),
             (libc::TCP_KEEPINTVL, keep_alive.interval_s),
             (libc::TCP_KEEPCNT, keep_alive.count),
         ] {
@@ -97,9 +119,20 @@ fn set_keep_alive(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> 
         }
     }
     match keep_alive.user_timeout_ms {
-        Some(ms) => event_loop::set_tcp_option(fd, libc::TCP_USER_TIMEOUT, ms),
+        Some(ms) => set_user_timeout(fd, ms),
         None => Ok(()),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn set_user_timeout(fd: RawFd, ms: i32) -> io::Result<()> {
+    event_loop::set_tcp_option(fd, libc::TCP_USER_TIMEOUT, ms)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_user_timeout(_: RawFd, _: i32) -> io::Result<()> {
+    let reason = "tcp_user_timeout exists on Linux only; leave it out";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
 impl Read for Socket {

@@ -160,6 +160,10 @@ impl Probe for MachineProbe {
         connection: &mut ProbeConnection<'_>,
         log: &ObservationLog,
     ) -> Result<(), ProbeError> {
+        if !cfg!(target_os = "linux") {
+            let why = "counters of the machine are read from /proc, which only Linux has";
+            return Err(ProbeError::unsupported(why, "run this on Linux"));
+        }
         let known = connection.server();
         self.postmaster = postmaster_here(known)
             .map_err(|why| ProbeError::unsupported(why, "run this on the server's machine"))?;
