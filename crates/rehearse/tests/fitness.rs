@@ -1,8 +1,9 @@
 //! Applies the printed settings to real servers. Their log must lack nothing. In reverse, each
 //! setting that removes information must be named.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls, types::Type};
@@ -25,16 +26,12 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Splits a script into statements as psql does, without comments.
+/// Returns the statements of a script that change the server. What psql writes for the undo is left out.
 fn statements(script: &str) -> Vec<String> {
-    let code: Vec<&str> = script
-        .lines()
-        .map(|line| line.split("-- ").next().unwrap().trim())
-        .collect();
-    let code = code.join("\n");
-    code.split_terminator(";")
-        .map(|statement| statement.trim().to_owned())
-        .filter(|statement| !statement.is_empty())
+    let lines = script.lines();
+    let code = lines.map(|line| line.split("-- ").next().unwrap().trim());
+    code.filter(|line| line.starts_with("ALTER SYSTEM ") || line.starts_with("SELECT pg_"))
+        .map(|line| line.trim_end_matches(';').to_owned())
         .collect()
 }
 
@@ -238,19 +235,75 @@ fn the_printed_settings_suffice(major: u16) {
     ];
     server.apply(&stderr.map(str::to_owned), ("log_destination", "stderr"));
     assert_nothing_is_lacking(&server, "stderr");
+}
 
-    let undo = printed(&["capture", "settings", "--version", &version, "--undo"]);
-    server.apply(&statements(&undo), ("log_min_duration_statement", "-1"));
-    let left =
-        "SELECT count(*) FROM pg_settings WHERE name LIKE 'log%' AND sourcefile LIKE '%auto.conf'";
-    assert_eq!(
-        server
-            .connect()
-            .query_one(left, &[])
-            .unwrap()
-            .get::<_, i64>(0),
-        0
-    );
+/// Runs a script with psql in a directory, and returns whether psql succeeded.
+fn psql(server: &Server, directory: &Path, script: &str) -> bool {
+    let mut child = Command::new("psql")
+        .args(["-X", &server.endpoint.url("postgres")])
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // psql ends at the first error, and does not read the rest.
+    let _ = stdin.write_all(script.as_bytes());
+    drop(stdin);
+    child.wait().unwrap().success()
+}
+
+#[test]
+fn undo_of_the_settings_restores_the_values_that_alter_system_gave_before() {
+    if Command::new("psql").arg("--version").output().is_err() {
+        return test_support::report_skipped("there is no psql");
+    }
+    let server = Server::new(15);
+    let set_by_alter_system = || -> Vec<(String, String)> {
+        let sql = "SELECT name, setting FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' ORDER BY name";
+        let rows = server.connect().query(sql, &[]).unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    let earlier = [
+        ("log_destination", "stderr, csvlog"),
+        ("log_line_prefix", r"it''s \ %m "),
+        ("log_min_duration_statement", "250"),
+        ("work_mem", "9MB"),
+    ];
+    for (name, value) in earlier {
+        let sql = format!("ALTER SYSTEM SET {name} = '{value}'");
+        server.connect().batch_execute(&sql).unwrap();
+    }
+    let before = set_by_alter_system();
+    assert_eq!(before.len(), earlier.len());
+    let set = printed(&["capture", "settings"]);
+    let undo = printed(&["capture", "settings", "--undo"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rehearse-settings-undo.sql");
+
+    // Without a place for the earlier values, nothing is changed.
+    std::fs::create_dir(&file).unwrap();
+    assert!(!psql(&server, directory.path(), &set));
+    assert_eq!(set_by_alter_system(), before);
+    std::fs::remove_dir(&file).unwrap();
+
+    // The second time, the values of the first are not taken for the earlier ones.
+    for _ in 0..2 {
+        assert!(psql(&server, directory.path(), &set));
+    }
+    let during = set_by_alter_system();
+    assert!(during.contains(&("log_min_duration_statement".to_owned(), "0".to_owned())));
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert!(!psql(&server, elsewhere.path(), &undo));
+    assert_eq!(set_by_alter_system(), during);
+    assert!(psql(&server, directory.path(), &undo));
+    assert_eq!(set_by_alter_system(), before);
+    let sql = "SELECT setting FROM pg_settings WHERE name = 'log_min_duration_statement'";
+    wait("the server to read the settings", || {
+        let row = server.connect().query_one(sql, &[]).unwrap();
+        row.get::<_, String>(0) == "250"
+    });
 }
 
 /// Sends traffic, and asserts that the log has all of it.

@@ -37,6 +37,51 @@ impl SettingsForm {
 
 const WIDTH: usize = 100;
 
+/// File in psql's working directory with the values that the settings had before.
+const UNDO_FILE: &str = "rehearse-settings-undo.sql";
+
+/// The entries that `ALTER SYSTEM` made. pg_settings would not do: it has only the value in effect.
+const SET_BY_ALTER_SYSTEM: &str = "f.sourcefile LIKE '%/postgresql.auto.conf'";
+
+/// Describes the values that an undo restores.
+fn undo_description(provider: Provider, form: SettingsForm) -> &'static str {
+    match (form, provider) {
+        (SettingsForm::Sql, _) => {
+            "Restores the values that postgresql.auto.conf had before. Run it in the directory in which psql set the settings: rehearse-settings-undo.sql is there."
+        }
+        (_, Provider::Own) => {
+            "Takes back the lines of `rehearse capture settings`. Give a setting that had a line before its earlier value instead."
+        }
+        _ => {
+            "Takes back what `rehearse capture settings` sets: each goes to its default. Set those again that had another value before."
+        }
+    }
+}
+
+/// Returns the command that prints the values set so far, as a comment.
+fn print_current_values(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Own => {
+            "Note what is set now, to restore it afterwards: SELECT name, setting, sourcefile FROM pg_file_settings WHERE name LIKE 'log%';"
+        }
+        Provider::Rds => {
+            "Note what is set now, to restore it afterwards: aws rds describe-db-parameters --db-parameter-group-name GROUP --source user"
+        }
+        Provider::Aurora => {
+            "Note what is set now, to restore it afterwards: aws rds describe-db-cluster-parameters --db-cluster-parameter-group-name GROUP --source user"
+        }
+        Provider::CloudSql => {
+            "Note what is set now, to restore it afterwards: gcloud sql instances describe INSTANCE --format='value(settings.databaseFlags)'"
+        }
+        Provider::AlloyDb => {
+            "Note what is set now, to restore it afterwards: gcloud alloydb instances describe INSTANCE --cluster=CLUSTER --region=REGION --format='value(databaseFlags)'"
+        }
+        Provider::Azure => {
+            "Note what is set now, to restore it afterwards: az postgres flexible-server parameter list --resource-group GROUP --server-name SERVER --query \"[?source=='user-override'].[name,value]\""
+        }
+    }
+}
+
 /// Renders the settings; with `undo`, their reset.
 pub fn render_text(plan: &SettingsPlan, form: SettingsForm, undo: bool) -> String {
     let comment = match form {
@@ -48,13 +93,16 @@ pub fn render_text(plan: &SettingsPlan, form: SettingsForm, undo: bool) -> Strin
         lines: Vec::new(),
     };
     if undo {
-        page.add_comment("Takes back what `rehearse capture settings` sets: each goes to its default, or to what the configuration file says, and not to a value that it had between.");
+        page.add_comment(undo_description(plan.provider, form));
     } else {
         page.add_comment(
             "With these settings a server's log can be replayed wholly, with all durations.",
         );
         for text in plan.impossible.iter().chain(&plan.notes) {
             page.add_comment(text);
+        }
+        if form != SettingsForm::Sql {
+            page.add_comment(print_current_values(plan.provider));
         }
         let unsure: Vec<&str> = plan
             .settings
@@ -101,6 +149,10 @@ fn quoted(setting: &Setting) -> String {
 }
 
 impl Page {
+    fn add(&mut self, code: &str) {
+        self.lines.push(code.to_owned());
+    }
+
     fn add_comment(&mut self, text: &str) {
         self.lines
             .extend(wrapped(text, self.comment, self.comment, WIDTH));
@@ -116,33 +168,66 @@ impl Page {
     }
 
     fn sql(&mut self, plan: &SettingsPlan, undo: bool) {
+        // Without it psql would change the settings although the earlier values were not written.
+        self.add("\\set ON_ERROR_STOP on");
         if undo {
-            let resets = plan.settings.iter();
-            let resets = resets.map(|setting| format!("ALTER SYSTEM RESET {};", setting.name));
-            self.lines.extend(resets);
-        } else {
-            let names: Vec<String> = plan
-                .settings
-                .iter()
-                .map(|s| format!("'{}'", s.name))
-                .collect();
-            self.add_comment("What is set now, to be kept:");
-            self.add_comment(&format!(
-                "SELECT name, setting, source FROM pg_settings WHERE name IN ({});",
-                names.join(", ")
+            self.add(&format!(
+                "\\echo 'Restoring the settings from {UNDO_FILE} in this directory, which psql wrote when it set them'"
             ));
-            let sets = plan.settings.iter().map(|setting| {
-                let set = format!("ALTER SYSTEM SET {} = {};", setting.name, quoted(setting));
-                (set, setting.why)
-            });
-            self.add_commented_lines(sets.collect());
+            self.add(&format!("\\i {UNDO_FILE}"));
+            return;
         }
-        self.lines.push("SELECT pg_reload_conf();".to_owned());
-        if !undo {
-            self.add_comment("A new file holds nothing that was written with the old settings (where logging_collector is on).");
-            self.lines.push("SELECT pg_rotate_logfile();".to_owned());
-            self.add_comment("Afterwards: rehearse capture settings --undo");
-        }
+        self.write_undo_file(plan);
+        let sets = plan.settings.iter().map(|setting| {
+            let set = format!("ALTER SYSTEM SET {} = {};", setting.name, quoted(setting));
+            (set, setting.why)
+        });
+        self.add_commented_lines(sets.collect());
+        self.add("SELECT pg_reload_conf();");
+        self.add_comment("A new file holds nothing that was written with the old settings (if logging_collector is on).");
+        self.add("SELECT pg_rotate_logfile();");
+        self.add_comment(
+            "Afterwards, in the same directory: rehearse capture settings --undo | psql",
+        );
+    }
+
+    /// Has psql write the undo. If all settings have these values, they were set by an earlier run of this script,
+    /// and its file is kept.
+    fn write_undo_file(&mut self, plan: &SettingsPlan) {
+        self.add_comment(&format!(
+            "Writes {UNDO_FILE} into this directory: the values that ALTER SYSTEM gave to these settings before. Reading them needs a superuser, or GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings. A second run keeps the file."
+        ));
+        let list = |row: fn(&Setting) -> String| {
+            let rows: Vec<String> = plan.settings.iter().map(row).collect();
+            rows.join(", ")
+        };
+        let wanted = list(|setting| format!("('{}', {})", setting.name, quoted(setting)));
+        let names = list(|setting| format!("('{}')", setting.name));
+        self.add(&format!(
+            "SELECT count(DISTINCT f.name) < {} AS rehearse_writes_undo FROM pg_file_settings f",
+            plan.settings.len()
+        ));
+        self.add(&format!(
+            "  WHERE {SET_BY_ALTER_SYSTEM} AND (f.name, f.setting) IN"
+        ));
+        self.add(&format!("  ({wanted}) \\gset"));
+        self.add("\\if :rehearse_writes_undo");
+        self.add("\\set QUIET on");
+        self.add("\\pset format unaligned");
+        self.add("\\pset tuples_only on");
+        self.add(&format!("\\o {UNDO_FILE}"));
+        self.add("SELECT CASE WHEN f.name IS NULL THEN format('ALTER SYSTEM RESET %s;', s.name)");
+        self.add("  ELSE format('ALTER SYSTEM SET %s = %L;', s.name, f.setting) END");
+        self.add(&format!("  FROM (VALUES {names}) AS s (name)"));
+        self.add(&format!(
+            "  LEFT JOIN pg_file_settings f ON f.name = s.name AND {SET_BY_ALTER_SYSTEM} ORDER BY f.seqno, s.name;"
+        ));
+        self.add("SELECT 'SELECT pg_reload_conf();';");
+        self.add("\\o");
+        self.add("\\pset format aligned");
+        self.add("\\pset tuples_only off");
+        self.add("\\set QUIET off");
+        self.add("\\endif");
     }
 
     fn conf(&mut self, plan: &SettingsPlan) {
@@ -273,8 +358,9 @@ mod tests {
                     for line in text.lines().filter(|line| !line.is_empty()) {
                         let code = [
                             "ALTER SYSTEM ",
-                            "SELECT pg_reload_conf();",
-                            "SELECT pg_rotate_logfile();",
+                            "SELECT ",
+                            "\\",
+                            "  ",
                             "log_",
                             "lc_",
                             "aws rds ",
