@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use connect::login::Row;
 use run::{Counter, ProbeNote, ProbeState, StatementStatistics};
 use sql::Fingerprint;
 
@@ -422,7 +423,11 @@ impl StatementsProbe {
         let preloaded = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings s \
              WHERE s.name = 'pg_stat_statements.max'";
         let rows = connection.query(
-            "SELECT n.nspname, pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
+            "SELECT n.nspname, pg_catalog.quote_ident(n.nspname), \
+             pg_catalog.has_schema_privilege(n.oid, 'USAGE'), \
+             (SELECT pg_catalog.bool_and(pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) \
+             FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'pg_stat_statements'), \
+             pg_catalog.quote_ident(current_user) FROM pg_catalog.pg_extension e \
              JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
              WHERE e.extname = 'pg_stat_statements'",
         )?;
@@ -436,11 +441,14 @@ impl StatementsProbe {
                     "CREATE EXTENSION pg_stat_statements",
                 ),
                 false => ProbeError::unsupported(
-                    "the extension is not there",
+                    format!(
+                        "the extension pg_stat_statements is not loaded, and not created in the database {database}"
+                    ),
                     "shared_preload_libraries = 'pg_stat_statements' (a restart), then CREATE EXTENSION pg_stat_statements",
                 ),
             });
         };
+        check_privileges(row)?;
         if !loaded
             && connection
                 .query(&format!(
@@ -536,6 +544,33 @@ impl StatementsProbe {
             );
         }
     }
+}
+
+/// Checks that the role may call the extension's function, and names the missing grants.
+fn check_privileges(row: &Row) -> Result<(), ProbeError> {
+    let (schema, role) = (column_text(row, 1), column_text(row, 4));
+    let mut missing = Vec::new();
+    let mut grants = Vec::new();
+    if column_text(row, 2) == "f" {
+        missing.push(format!("use its schema {schema}"));
+        grants.push(format!("GRANT USAGE ON SCHEMA {schema} TO {role}"));
+    }
+    if column_text(row, 3) == "f" {
+        missing.push("call its function".to_owned());
+        grants.push(format!(
+            "GRANT EXECUTE ON FUNCTION {schema}.pg_stat_statements(boolean) TO {role}"
+        ));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(ProbeError::unsupported(
+        format!(
+            "the extension pg_stat_statements is there, and the role {role} may not {}",
+            missing.join(" or ")
+        ),
+        &grants.join("; "),
+    ))
 }
 
 /// One reading of all entries.

@@ -502,6 +502,31 @@ fn hidden_data_of_a_role_is_noted() {
 }
 
 #[test]
+fn extension_that_a_role_may_not_use_is_named_with_the_grants() {
+    let server = Server::with(15, &WITH_STATEMENTS[..1]);
+    let setup =
+        "CREATE SCHEMA \"of the DBA\"; CREATE EXTENSION pg_stat_statements SCHEMA \"of the DBA\"";
+    server.client().batch_execute(setup).unwrap();
+    let revoke =
+        "REVOKE EXECUTE ON FUNCTION \"of the DBA\".pg_stat_statements(boolean) FROM public";
+    server.client().batch_execute(revoke).unwrap();
+    let once = || watched(&server, "nobody", &MonitorOptions::default(), |_| ());
+    let seen = once();
+    let off = seen.off("statements").unwrap();
+    assert!(
+        off.ends_with(r#"may not use its schema "of the DBA" or call its function"#),
+        "{off}"
+    );
+    let notes = seen.noted(ProbeState::Off);
+    let remedy = notes
+        .iter()
+        .find(|note| note.probe == "statements")
+        .and_then(|note| note.remedy.clone());
+    server.client().batch_execute(&remedy.unwrap()).unwrap();
+    assert_eq!(once().off("statements"), None);
+}
+
+#[test]
 fn a_probe_that_is_lost_comes_back_and_one_that_cannot_work_says_why() {
     let server = Server::start(15);
     let mut clerk = server.client();
@@ -526,7 +551,12 @@ fn a_probe_that_is_lost_comes_back_and_one_that_cannot_work_says_why() {
             std::thread::sleep(Duration::from_secs(4));
         },
     );
-    assert_eq!(seen.off("statements"), Some("the extension is not there"));
+    assert_eq!(
+        seen.off("statements"),
+        Some(
+            "the extension pg_stat_statements is not loaded, and not created in the database postgres"
+        )
+    );
     let refused = seen.off("queue").unwrap();
     assert!(
         refused.starts_with("the server does not take the query: syntax error"),
