@@ -127,13 +127,21 @@ pub(super) fn usual_call_ns(
 /// reads many blocks for few rows.
 fn aggregated_rows(plan: &Plan) -> f64 {
     let mut rows: f64 = 0.0;
-    plan.root.each(&mut |node, _| {
+    // Depth of the last node that gathers the rows of parallel processes, and what the planner divides them by.
+    let mut gather = (usize::MAX, 1.0);
+    plan.root.each(&mut |node, depth| {
+        if depth <= gather.0 {
+            gather = (usize::MAX, 1.0);
+        }
+        if node.workers.is_some() {
+            gather = (depth, node.parallel_divisor());
+        }
         if matches!(
             node.kind.as_str(),
             "Aggregate" | "Group" | "WindowAgg" | "Unique"
         ) {
             let below = node.children.iter().map(|child| child.rows);
-            rows = rows.max(below.sum());
+            rows = rows.max(below.sum::<f64>() * gather.1);
         }
     });
     rows

@@ -136,6 +136,14 @@ impl Plan {
 }
 
 impl PlanNode {
+    /// Returns the number by which the planner divides the rows of the nodes below, since parallel processes share them;
+    /// 1 if this node gathers nothing. The session's own process reads less the more workers it waits for
+    /// (`get_parallel_divisor` in PostgreSQL's `costsize.c`).
+    pub fn parallel_divisor(&self) -> f64 {
+        let workers = self.workers.unwrap_or(0) as f64;
+        workers + (1.0 - 0.3 * workers).max(0.0)
+    }
+
     /// Replaces the values in all conditions.
     pub(super) fn redact(&mut self) {
         for condition in &mut self.conditions {

@@ -6,6 +6,7 @@ use crate::evidence::{Evidence, StatementEvidence, Unavailable};
 use crate::finding::{Change, Fact, Finding, Subject};
 use crate::statement_text::tables;
 use crate::threshold::{Threshold, Thresholds};
+use plans::{Plan, PlanNode};
 use statistics::Unit;
 
 const ROWS: Threshold = Threshold {
@@ -50,29 +51,28 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
     {
         let name = scans.object.as_str();
         let of = |counter: &str| evidence.increase(view, name, counter);
-        let each = of("seq_tup_read") / scans.delta.max(1.0);
         let growth = of("n_tup_ins") - of("n_tup_del");
-        if scans.delta < thresholds.of(&SCANS)
-            || each < thresholds.of(&ROWS)
-            || growth < thresholds.of(&GROWTH)
-        {
+        if scans.delta < thresholds.of(&SCANS) || growth < thresholds.of(&GROWTH) {
             continue;
         }
         let (schema, table) = name.split_once('.').unwrap_or(("", name));
         // Judged by the plan if there is one, else by the text.
         let reads = |one: &&StatementEvidence| match &one.plan {
-            Some(plan) => {
-                let mut scanned = false;
-                plan.root.each(&mut |node, _| {
-                    scanned |= node.kind == "Seq Scan" && node.relation.as_deref() == Some(table);
-                });
-                scanned
-            }
+            Some(plan) => scanning_processes(plan, table).is_some(),
             None => tables(&one.sql).iter().any(|(in_schema, of)| {
                 of == table && in_schema.as_ref().is_none_or(|one| one == schema)
             }),
         };
         let guilty: Vec<_> = evidence.statements.iter().filter(reads).collect();
+        let processes = processes_per_scan(&guilty, table);
+        let each = of("seq_tup_read") / scans.delta.max(1.0) * processes.unwrap_or(1.0);
+        if each < thresholds.of(&ROWS) {
+            continue;
+        }
+        let by_each = match processes {
+            Some(_) => "each time",
+            None => "by each process of a scan",
+        };
         let speaks = |one: &StatementEvidence| {
             super::missing_index::reports_scan(evidence, thresholds, one, table)
         };
@@ -94,13 +94,16 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
                     }
                     (None, None) => String::new(),
                 };
-                format!("{name} grows and is read as a whole, {each:.0} rows each time{by}")
+                format!("{name} grows and is read as a whole, {each:.0} rows {by_each}{by}")
             },
             evidence: vec![
-                Fact::new("sequential scans", scans.delta, Unit::Count, view).check(format!(
+                Fact::new("sequential scans (each parallel worker counts as one)", scans.delta, Unit::Count, view).check(format!(
                     "SELECT seq_scan, seq_tup_read, n_live_tup FROM {view} WHERE relid = '{name}'::regclass"
                 )),
-                Fact::new("rows read by each", each, Unit::Count, view),
+                match processes {
+                    Some(_) => Fact::new("rows read each time", each, Unit::Count, "pg_stat_user_tables and plans"),
+                    None => Fact::new("rows read by each process of a scan", each, Unit::Count, view),
+                },
                 Fact::new("rows that it gained", growth, Unit::Count, view),
                 Fact::new(
                     "time of statements that missing-index names, in addition to this",
@@ -118,6 +121,46 @@ fn evaluate(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>
         });
     }
     Ok(findings)
+}
+
+/// Returns the number of processes that share a sequential scan of a table; `None` if the plan has no such scan.
+fn scanning_processes(plan: &Plan, table: &str) -> Option<u64> {
+    let mut processes = None;
+    // Ancestors of the visited node.
+    let mut above: Vec<&PlanNode> = Vec::new();
+    plan.root.each(&mut |node, depth| {
+        above.truncate(depth);
+        if node.kind == "Seq Scan" && node.relation.as_deref() == Some(table) {
+            let gather = above.iter().rev().find_map(|step| step.workers);
+            let workers = gather.filter(|_| node.parallel).unwrap_or(0);
+            processes = processes.max(Some(workers + 1));
+        }
+        above.push(node);
+    });
+    processes
+}
+
+/// Returns the mean number of processes of a scan, since `seq_scan` counts each process of a parallel one
+/// (`pgstat_count_heap_scan`); `None` if no plan is known.
+fn processes_per_scan(statements: &[&StatementEvidence], table: &str) -> Option<f64> {
+    let (mut calls, mut all) = (0.0, 0.0);
+    for one in statements {
+        let Some(processes) = one
+            .plan
+            .as_ref()
+            .and_then(|plan| scanning_processes(plan, table))
+        else {
+            continue;
+        };
+        let counted = one.counted.unwrap_or_default();
+        let launched = match counted.workers_planned.zip(counted.workers_launched) {
+            Some((planned, launched)) if planned > 0 => launched as f64 / planned as f64,
+            _ => 1.0,
+        };
+        calls += one.calls as f64;
+        all += one.calls as f64 * (1.0 + (processes - 1) as f64 * launched);
+    }
+    (calls > 0.0).then(|| all / calls)
 }
 
 #[cfg(test)]
@@ -161,6 +204,32 @@ mod tests {
             "{found:#?}"
         );
         assert_eq!(found[0].evidence.last().unwrap().number, 90e9);
+    }
+
+    #[test]
+    fn rows_of_a_parallel_scan_are_those_of_all_its_processes() {
+        let plan = r#"[{"Plan": {"Node Type": "Gather", "Workers Planned": 2, "Plan Rows": 30, "Plans": [
+            {"Node Type": "Seq Scan", "Parent Relationship": "Outer", "Parallel Aware": true, "Relation Name": "orders",
+            "Plan Rows": 10}]}}]"#;
+        let parallel = statement(3, "select id from orders where total > 5").took(100, 50.0);
+        let title = |parallel| {
+            let evidence = EvidenceBuilder::new().statement(parallel);
+            let view = "pg_stat_user_tables";
+            let evidence = evidence
+                .counter(view, "public.orders", "seq_scan", 0.0, 300.0)
+                .counter(view, "public.orders", "seq_tup_read", 0.0, 150e6)
+                .counter(view, "public.orders", "n_tup_ins", 0.0, 500.0);
+            evidence.findings(&RULE)[0].title.clone()
+        };
+        let all = parallel.clone().with_plan(plan);
+        assert!(title(all.clone()).contains("1500000 rows each time"));
+        // Half of the planned workers were there.
+        let fewer = all.with_counted(|counted| {
+            counted.workers_planned = Some(200);
+            counted.workers_launched = Some(100);
+        });
+        assert!(title(fewer).contains("1000000 rows each time"));
+        assert!(title(parallel).contains("500000 rows by each process of a scan"));
     }
 
     #[test]

@@ -129,6 +129,12 @@ type Numbers = (f64, f64, &'static str, Waste);
 
 const BLOCKS_FROM: &str = "blocks of the statement (pg_stat_statements)";
 
+/// Returns the number by which the planner divided a node's rows, since parallel processes share them.
+fn divisor(above: &[&PlanNode]) -> f64 {
+    let gathers = above.iter().rev().find(|step| step.workers.is_some());
+    gathers.map_or(1.0, |step| step.parallel_divisor())
+}
+
 struct Context<'e> {
     evidence: &'e Evidence,
     thresholds: &'e Thresholds,
@@ -142,7 +148,7 @@ impl Context<'_> {
         let is_filtered = node.conditions.iter().any(|one| one.label == "Filter");
         match node.kind.as_str() {
             "Seq Scan" => self
-                .filtered(node)
+                .filtered(node, above)
                 .filter(|_| is_filtered)
                 .or_else(|| self.joined(node, above)),
             "Bitmap Heap Scan" => {
@@ -151,7 +157,7 @@ impl Context<'_> {
                     .iter()
                     .map(|below| below.rows)
                     .fold(0.0, f64::max);
-                let kept = node.rows.min(read);
+                let kept = (node.rows * divisor(above)).min(read);
                 let by_rows = (read, kept, "plan (EXPLAIN)", Waste::Rows);
                 let is_selective = kept <= read * self.thresholds.of(&KEPT);
                 let is_wasteful = is_selective
@@ -173,9 +179,9 @@ impl Context<'_> {
         }
     }
 
-    fn filtered(&self, node: &PlanNode) -> Option<Numbers> {
+    fn filtered(&self, node: &PlanNode, above: &[&PlanNode]) -> Option<Numbers> {
         let read = self.table.rows? as f64;
-        let kept = node.rows.min(read);
+        let kept = (node.rows * divisor(above)).min(read);
         let is_wasteful =
             read >= self.thresholds.of(&ROWS) && kept <= read * self.thresholds.of(&KEPT);
         is_wasteful.then_some((read, kept, "plan (EXPLAIN) and pg_class", Waste::Rows))
@@ -230,9 +236,10 @@ impl Context<'_> {
     /// Judges a scan of a whole table, most of whose rows a join above it does not keep.
     fn joined(&self, node: &PlanNode, above: &[&PlanNode]) -> Option<Numbers> {
         let read = self.table.rows? as f64;
-        let join = above.iter().rev().find(|step| step.is_join())?;
+        let place = above.iter().rposition(|step| step.is_join())?;
+        let (join, kept) = (above[place], above[place].rows * divisor(&above[..place]));
         let is_wasteful =
-            read >= self.thresholds.of(&ROWS) && join.rows <= read * self.thresholds.of(&KEPT);
+            read >= self.thresholds.of(&ROWS) && kept <= read * self.thresholds.of(&KEPT);
         if !is_wasteful
             || join.join.as_deref() != Some("Inner") && join.join.as_deref() != Some("Left")
         {
@@ -246,7 +253,7 @@ impl Context<'_> {
         };
         (!columns.is_empty() && !columns.iter().any(is_indexed)).then_some((
             read,
-            join.rows,
+            kept,
             "plan (EXPLAIN) and pg_class",
             Waste::Join,
         ))
