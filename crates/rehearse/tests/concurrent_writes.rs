@@ -586,3 +586,28 @@ fn numbers_of_a_log_that_exceed_the_type_of_a_key_do_not_prevent_inference() {
     let right: i64 = connect(&target).query_one(right, &[]).unwrap().get(0);
     assert_eq!(right, 10);
 }
+
+#[test]
+fn generated_columns_that_the_role_may_not_read_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    capture_log("csvlog", "csv", &workload, |endpoint| {
+        let insert = "INSERT INTO orders (customer) VALUES (1) RETURNING id";
+        client(endpoint).query_one(insert, &[]).unwrap();
+    });
+    let (_target, target) = server().password("writes").start();
+    let mut owner = connect(&target);
+    owner.batch_execute(SCHEMA).unwrap();
+    let setup = "CREATE ROLE reader LOGIN PASSWORD 'writes'; GRANT ALL ON ALL TABLES IN SCHEMA public TO reader;
+        GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO reader; REVOKE SELECT ON pg_catalog.pg_sequence FROM public";
+    owner.batch_execute(setup).unwrap();
+    let options = ["--order", "dependencies", "--as-user", "reader"];
+    let run = replay(&workload, &target, &options);
+    let unknown = count(run.info(), "generated_columns_unknown");
+    assert!(
+        unknown.contains("permission denied for table pg_sequence"),
+        "{unknown}"
+    );
+    assert_eq!(run.info().options.get("keys_unknown"), None);
+    assert_eq!(count(run.info(), "generated_inferred"), "0");
+}

@@ -567,11 +567,18 @@ impl Replay<'_> {
         }
         info.options.extend(summary.manifest_notes);
         self.events.write_to(info);
-        if let Some(values) = &self.values
-            && !values.keys.unknown.is_empty()
-        {
-            let unknown = values.keys.unknown.join("; ");
-            info.options.insert("keys_unknown".to_owned(), unknown);
+        if let Some(values) = &self.values {
+            for (name, unknown) in [
+                ("keys_unknown", &values.keys.unknown),
+                (
+                    "generated_columns_unknown",
+                    &values.generated_columns_unknown,
+                ),
+            ] {
+                if !unknown.is_empty() {
+                    info.options.insert(name.to_owned(), unknown.join("; "));
+                }
+            }
         }
         let inferred = self
             .values

@@ -8,6 +8,7 @@ use crate::dependencies::{LockOrder, LockOrderPass};
 use crate::generated::{KeyColumns, PlacesCache, Provenance, ProvenancePass};
 use crate::inference::{GeneratedColumns, InferencePass, InferredResults};
 use crate::options::{Options, SendOrder};
+use crate::target_databases::TargetDatabases;
 
 /// Keys of the target, and the origins of the values of a workload.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct FollowedValues {
     pub(crate) locks: LockOrder,
     /// Results of a capture that has none.
     pub(crate) inferred: Option<InferredResults>,
+    /// Databases whose generated columns are unknown for the inference, each with the reason.
+    pub(crate) generated_columns_unknown: Vec<String>,
     /// Precision of the capture's times, in microseconds.
     pub(crate) time_precision_us: i64,
 }
@@ -49,10 +52,16 @@ impl FollowedValues {
         target: &Target,
         options: &Options,
     ) -> Result<Self, ArchiveError> {
-        let keys = KeyColumns::load(reader, dialer, target, &options.logins)?;
+        let databases = TargetDatabases::read(reader, target, &options.logins)?;
+        let keys = KeyColumns::load(&databases, dialer);
+        let mut generated_columns_unknown = Vec::new();
         let inferred = match has_results(reader) {
             true => None,
-            false => Some(infer_results(reader, dialer, target, options, &keys)?),
+            false => {
+                let mut columns = GeneratedColumns::load(&databases, dialer);
+                generated_columns_unknown = std::mem::take(&mut columns.unknown);
+                Some(infer_results(reader, dialer, options, &keys, &columns)?)
+            }
         };
         let mut origins = ProvenancePass::default();
         let time_precision_us = match inferred {
@@ -84,6 +93,7 @@ impl FollowedValues {
             provenance,
             locks,
             inferred,
+            generated_columns_unknown,
             time_precision_us,
         })
     }
@@ -123,12 +133,11 @@ fn has_results(reader: &WorkloadReader) -> bool {
 fn infer_results(
     reader: &WorkloadReader,
     dialer: &Dialer,
-    target: &Target,
     options: &Options,
     keys: &KeyColumns,
+    columns: &GeneratedColumns,
 ) -> Result<InferredResults, ArchiveError> {
-    let columns = GeneratedColumns::load(reader, dialer, target, &options.logins)?;
-    let mut pass = InferencePass::new(keys, &columns);
+    let mut pass = InferencePass::new(keys, columns);
     let mut cache = PlacesCache::default();
     for item in reader.events()? {
         let (event, fingerprint) = item?;

@@ -69,6 +69,7 @@ mod statement_cache;
 mod statement_order;
 mod stream;
 mod target_clock;
+mod target_databases;
 #[cfg(test)]
 mod test_events;
 mod user_types;

@@ -25,7 +25,7 @@ use crate::event_id::EventId;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 26] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 27] = [
     "workers",
     "spin_us",
     "patience",
@@ -45,6 +45,7 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 26] = [
     "waits_for_dependencies",
     "let_go_before_dependencies",
     "keys_unknown",
+    "generated_columns_unknown",
     "deadlock_victims",
     "learnt",
     "remapped",

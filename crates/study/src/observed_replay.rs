@@ -160,6 +160,11 @@ pub fn replay_observed(
             "The keys of the target could not be asked for, so that columns called id and …_id counted as keys: {unknown}. Statements may have waited for too much or too little."
         ));
     }
+    if let Some(unknown) = info.options.get("generated_columns_unknown") {
+        note(&format!(
+            "The generated columns of the target could not be asked for, so that values which the server generated there were not inferred from the log: {unknown}. Statements that use them may have found other rows."
+        ));
+    }
     if let Some(victims) = info.options.get("deadlock_victims") {
         note(&format!(
             "{victims} statements were the victims of deadlocks in the capture. They were replaced by statements that fail with the same code (40P01)."

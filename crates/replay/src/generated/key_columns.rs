@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use connect::Target;
-use workload::{ArchiveError, WorkloadReader};
-
 use crate::connect::Dialer;
-use crate::login::{Login, LoginMap};
+use crate::target_databases::TargetDatabases;
 
 /// One row for each unique index (with its columns), one for each column of a foreign key (with the table and column
 /// that it references), and one for each table (with its columns, and an empty text). Columns of an index are separated by a character that no name has.
@@ -47,31 +44,11 @@ pub(crate) struct KeyColumns {
 }
 
 impl KeyColumns {
-    /// Asks the target for the keys of all databases of the workload.
-    ///
-    /// # Errors
-    /// If the workload cannot be read.
-    pub(crate) fn load(
-        reader: &WorkloadReader,
-        dialer: &Dialer,
-        target: &Target,
-        logins: &LoginMap,
-    ) -> Result<Self, ArchiveError> {
+    /// Asks the target for the keys of all databases of a workload.
+    pub(crate) fn load(databases: &TargetDatabases, dialer: &Dialer) -> Self {
         let mut keys = KeyColumns::default();
-        let mut asked: BTreeSet<Login> = BTreeSet::new();
-        for session in reader.sessions()? {
-            let session = session?;
-            let login = logins.login(target, &session.user, &session.database, "");
-            if asked.iter().any(|other| other.database == login.database) {
-                continue;
-            }
-            match dialer.ask(&login, KEYS_SQL) {
-                Ok(answer) => answer.rows.iter().for_each(|row| keys.add(row)),
-                Err(error) => keys.unknown.push(format!("{}: {error}", login.database)),
-            }
-            asked.insert(login);
-        }
-        Ok(keys)
+        keys.unknown = databases.ask(dialer, KEYS_SQL, |row, _| keys.add(row));
+        keys
     }
 
     fn add(&mut self, row: &[Option<String>]) {

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use connect::Target;
-use workload::{ArchiveError, WorkloadReader};
-
 use crate::connect::{ConnectError, Dialer};
 use crate::generated::ColumnName;
-use crate::login::{Login, LoginMap};
+use crate::login::Login;
+use crate::target_databases::TargetDatabases;
 
 /// One row for each column of an ordinary or partitioned table that takes values of a sequence, or is a UUID with a
 /// default: the table, the column, both as SQL, the sequence (empty for a UUID), its increment, and the number of values that
@@ -79,41 +77,23 @@ pub(crate) struct GeneratedColumns {
     generators: HashMap<ColumnName, Generator>,
     places: HashMap<ColumnName, ColumnPlace>,
     sequences: Vec<Sequence>,
+    /// Databases that could not be asked, each with the reason. Nothing is inferred for their tables.
+    pub(crate) unknown: Vec<String>,
 }
 
 impl GeneratedColumns {
-    /// Queries the target. Databases that cannot be queried have none.
-    ///
-    /// # Errors
-    /// If the workload cannot be read.
-    pub(crate) fn load(
-        reader: &WorkloadReader,
-        dialer: &Dialer,
-        target: &Target,
-        logins: &LoginMap,
-    ) -> Result<Self, ArchiveError> {
+    /// Queries the target.
+    pub(crate) fn load(databases: &TargetDatabases, dialer: &Dialer) -> Self {
         let mut found = GeneratedColumns::default();
         let mut twice = BTreeSet::new();
-        let mut asked: BTreeSet<Login> = BTreeSet::new();
-        for session in reader.sessions()? {
-            let session = session?;
-            let login = logins.login(target, &session.user, &session.database, "");
-            if asked.iter().any(|other| other.database == login.database) {
-                continue;
-            }
-            for row in dialer
-                .ask(&login, COLUMNS_SQL)
-                .map_or_else(|_| Vec::new(), |answer| answer.rows)
-            {
-                twice.extend(found.add(&row, &login));
-            }
-            asked.insert(login);
-        }
+        found.unknown = databases.ask(dialer, COLUMNS_SQL, |row, login| {
+            twice.extend(found.add(row, login));
+        });
         // Statements do not show which of two tables of the same name they use.
         for column in twice {
             found.generators.remove(&column);
         }
-        Ok(found)
+        found
     }
 
     /// Adds a row of [`COLUMNS_SQL`]. Returns the column if it is known already.
