@@ -48,3 +48,28 @@ fn harness_detects_unreadable_text() {
         None => panic!("not tested for want of a browser, which has no contrast 1.6"),
     }
 }
+
+#[test]
+fn harness_detects_cut_labels_and_bars() {
+    let label = "<p style='overflow:hidden;white-space:nowrap;text-overflow:ellipsis'>";
+    let bar = "<div style='overflow:auto'><table><td style='min-width:20rem'>a<td class=bar><i style='display:block;width:9rem'>";
+    let svg = "<svg width=300 height=20 style='overflow:visible'><text x=290 y=15>a label that is long enough</text></svg>";
+    let whole = format!("{label}whole</p>");
+    for (body, is_cut) in [
+        (format!("{label}{}</p>", "long ".repeat(30)), true),
+        (bar.to_owned(), true),
+        (svg.to_owned(), true),
+        (whole, false),
+    ] {
+        let Some(mut tab) = Tab::open(&format!(
+            "<!DOCTYPE html><title>t</title><body>{body}</body>"
+        )) else {
+            return;
+        };
+        tab.size(390, 844);
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            tab.assert_no_sideways_scrolling();
+        }));
+        assert_eq!(checked.is_err(), is_cut, "{body}");
+    }
+}

@@ -257,7 +257,8 @@ impl Tab {
         assert_eq!(found, json!([]));
     }
 
-    /// Checks that nothing is wider than the window, so that there is no horizontal scrolling.
+    /// Checks that nothing is wider than the window, so that there is no horizontal scrolling, and that no label or bar
+    /// is cut.
     #[track_caller]
     pub fn assert_no_sideways_scrolling(&mut self) {
         let wider = self.eval(
@@ -266,8 +267,18 @@ impl Tab {
             .slice(0, 5).map((one) => one.outerHTML.slice(0, 120))",
         );
         assert_eq!(wider, json!([]));
+        assert_eq!(self.eval(CUT), json!([]), "cut");
     }
 }
+
+/// Script that returns at most five labels that end with an ellipsis, or labels and bars of charts that are outside of the
+/// window. Statements in tables are cut by lines, and a click opens them.
+const CUT: &str = r#"[...document.querySelectorAll("body *")].filter((one) => {
+    if (!one.getClientRects().length) return false;
+    if (getComputedStyle(one).textOverflow === "ellipsis" && one.scrollWidth > one.clientWidth) return true;
+    const box = one.getBoundingClientRect();
+    return one.matches("svg text, td.bar i") && (box.right > innerWidth + 1 || box.left < -1);
+}).slice(0, 5).map((one) => one.outerHTML.slice(0, 120))"#;
 
 /// Script that returns at most ten accessibility faults.
 const READABLE: &str = r#"(() => {
