@@ -357,7 +357,7 @@ pub struct Inspect {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
     /// List the time by this part of the context that comments of statements name, instead of by statement.
-    #[arg(long, value_name = "KEY", value_parser = context_key(), conflicts_with_all = ["html", "sort"])]
+    #[arg(long, value_name = "KEY", value_parser = context_key(), conflicts_with_all = ["html", "sort", "copy_commands", "sequences"])]
     pub by: Option<ContextKey>,
     /// Sort statements by this number [default: one list for each].
     #[arg(long, value_enum, value_name = "ORDER")]

@@ -214,6 +214,10 @@ fn log_without_statements_ends_with_the_next_step() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("rehearse capture settings"), "{text}");
+    let inspected = rehearse(&["inspect", &room.text("none.log")]);
+    assert_eq!(inspected.status.code(), Some(1), "{inspected:?}");
+    let text = String::from_utf8(inspected.stderr).unwrap();
+    assert!(text.contains("rehearse capture settings"), "{text}");
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub fn run(options: Capture) -> Result<ExitStatus, Failure> {
     }
 }
 
+/// Next step if a log has no statement.
+pub(super) const NO_STATEMENT: &str = "the log holds no statement, so there is nothing to replay: apply what `rehearse capture settings` prints, and capture the log that is written then";
+
 fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let captured = capture(options, &interrupt)?;
@@ -46,9 +49,7 @@ fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     }
     let is_empty = captured.statements == 0 && captured.slice.is_none() && !options.follow;
     if is_empty {
-        terminal::note(
-            "the log holds no statement, so there is nothing to replay: apply what `rehearse capture settings` prints, and capture the log that is written then",
-        );
+        terminal::note(NO_STATEMENT);
     }
     let damaged = |source: &SourceReport| source.damage.is_some();
     let found = captured.report.reconciliation.unreadable.lines > 0

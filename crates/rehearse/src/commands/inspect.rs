@@ -81,6 +81,10 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
         let text = inspect_text::render_text(&inspection, shown, &terminal::style());
         terminal::say(&text);
     }
+    if captured.is_some() && inspection.statements == 0 {
+        terminal::note(super::capture::NO_STATEMENT);
+        return Ok(ExitStatus::Findings);
+    }
     Ok(ExitStatus::Success)
 }
 
@@ -117,7 +121,7 @@ fn show_starting_point(options: &Inspect, reader: &WorkloadReader) -> Result<Exi
     }
     let Some(point) = point else {
         return Err(Failure::usage(format!(
-            "{name} has no starting point: it was captured without --starting-point URL"
+            "{name} has no starting point: it was captured without --starting-point URL; capture again with it, or make the copy by hand (docs/how-to/make-the-copy.md)"
         )));
     };
     let text = match options.sequences {

@@ -198,7 +198,7 @@ fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![String::new(), style.paint(Tone::Care, "Read with care:")];
-    lines.extend(warnings.map(|one| format!("  ! {}", one_line(&warning_text(one), 400))));
+    lines.extend(warnings.map(|one| format!("  ! {}", one_line(&warning_text(one), usize::MAX))));
     lines
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
         | Warning::UnequalBuilds { .. } => first_text(warning).unwrap_or_default(),
         Warning::DifferentWorkloads { before, after } => {
             format!(
-                "the runs replayed different workloads, {before} and {after}; differences may be theirs"
+                "the runs replayed different workloads, {before} and {after}, so that differences may be theirs: replay one of them on both servers, and compare those runs"
             )
         }
         Warning::Partial { run, status } => {

@@ -165,7 +165,9 @@ pub enum Error {
         said: String,
     },
     /// The server ended instead of starting, because of a setting.
-    #[error("PostgreSQL {version} refuses a setting: {said}; correct its name or value")]
+    #[error(
+        "PostgreSQL {version} refuses a setting: {said}; correct its name or value (SELECT name, unit, min_val, max_val, enumvals FROM pg_settings)"
+    )]
     RefusedSetting {
         /// Version of the server.
         version: String,

@@ -83,6 +83,9 @@ fn remedy(context: &Context<'_>, used: &LoginUse, error: &LoginError) -> String 
         return "a pooler refuses it: set its ignore_startup_parameters, or give the server's own address in --target".to_owned();
     }
     match &error.sqlstate {
+        b"42704" | b"22023" => {
+            "correct the name or value of the setting in --startup-options, or in the options of --target (SELECT name, unit, min_val, max_val, enumvals FROM pg_settings)".to_owned()
+        }
         b"3D000" => format!(
             "CREATE DATABASE \"{database}\" with its data, or --map-database {}=OTHER",
             used.captured_database
