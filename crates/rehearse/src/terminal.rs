@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressDrawTarget;
-use report::{TextStyle, message_lines, safe_text};
+use report::{TextStyle, UNLIMITED, message_lines, safe_text};
 
 use crate::log;
 use crate::options::observing::LogLevel;
 
-/// Largest line width. Wider lines are hard to read.
+/// Largest line width of progress. Wider lines are hard to read.
 const COLUMNS_MAX: usize = 140;
-/// Line width if standard error is not a terminal, or its width is unknown.
+/// Line width if the terminal's is unknown.
 const COLUMNS: usize = 100;
 
 /// Whether a result could not be written, for example to a full disk.
@@ -81,7 +81,7 @@ pub fn progress_target() -> ProgressDrawTarget {
 /// Returns the style of texts on standard output.
 pub fn style() -> TextStyle {
     TextStyle {
-        width: columns().min(COLUMNS_MAX),
+        width: columns(),
         colour: io::stdout().is_terminal() && !wants_no_colour(),
     }
 }
@@ -107,6 +107,7 @@ fn wants_no_colour() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
+/// Returns the width for standard output. What a program or a file gets is not cut, unless COLUMNS is set.
 fn columns() -> usize {
     if let Some(columns) = std::env::var("COLUMNS")
         .ok()
@@ -114,8 +115,9 @@ fn columns() -> usize {
     {
         return columns;
     }
-    match terminal_size::terminal_size() {
-        Some((terminal_size::Width(columns), _)) if io::stdout().is_terminal() => columns.into(),
-        _ => COLUMNS,
+    if !io::stdout().is_terminal() {
+        return UNLIMITED;
     }
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(COLUMNS, |(terminal_size::Width(columns), _)| columns.into())
 }

@@ -181,3 +181,40 @@ fn password_is_not_shown_wherever_it_is_given() {
         }
     }
 }
+
+#[test]
+fn statements_are_whole_in_a_pipe_and_as_wide_as_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("a.log");
+    let columns: Vec<String> = (0..60).map(|number| format!("column_{number}")).collect();
+    let sql = format!("select {} from orders", columns.join(", "));
+    let line = |rest: &str| format!("2026-03-01 09:00:00.000 UTC [7] LOG:  {rest}\n");
+    let text = line("connection authorized: user=postgres database=postgres")
+        + &line(&format!("duration: 0.100 ms  statement: {sql}"));
+    std::fs::write(&log, text).unwrap();
+    let made = directory.path().join("a.workload").display().to_string();
+    let log = log.display().to_string();
+    let capture = ["capture", "log", &log, "--prefix", "%m [%p] ", "-o", &made];
+    let output = rehearse(&capture);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let piped = String::from_utf8(rehearse(&["inspect", &made]).stdout).unwrap();
+    assert!(piped.contains(&sql), "{piped}");
+
+    for width in [90, 200] {
+        let program = env!("CARGO_BIN_EXE_rehearse");
+        let shell = format!("stty rows 40 cols {width}; '{program}' inspect '{made}'");
+        let output = Command::new("script")
+            .args(["-qec", &shell, "/dev/null"])
+            .env("NO_COLOR", "1")
+            .env_remove("COLUMNS")
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        let cut = shown.lines().find(|line| line.contains("select column_0"));
+        let cut = cut.unwrap_or_else(|| panic!("{shown}")).trim_end();
+        // A blank before the ellipsis is left out.
+        assert!((width - 1..=width).contains(&cut.chars().count()), "{cut}");
+        assert!(cut.ends_with('…'), "{cut}");
+    }
+}

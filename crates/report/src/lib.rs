@@ -34,7 +34,7 @@ pub use text::line::{message_lines, one_line, safe_text};
 pub use text::settings_text::SettingsForm;
 pub use text::units::quantity;
 pub use text::{
-    TextStyle, capture_text, case_text, compare_text, conversation_text, diagnose_text,
+    TextStyle, UNLIMITED, capture_text, case_text, compare_text, conversation_text, diagnose_text,
     dry_run_text, evidence_text, fitness_text, history_text, host_text, inspect_text, live_text,
     mask_text, metrics_text, observed_text, pcap_text, phases_text, proof_progress, proof_text,
     proxy_text, rewrite_text, run_text, settings_text, slice_text, starting_point_text,

@@ -36,7 +36,7 @@ pub(super) fn measured_lines(
     };
     for (account, time) in measured.iter().take(shown) {
         let share = percent(account.share, 1.0);
-        let line = format!("  {share}  {}", one_line(&account.sql, 300));
+        let line = format!("  {share}  {}", one_line(&account.sql, width));
         lines.push(cut(&line, width));
         match time {
             TimeAccount::NotMeasured { reason } => {

@@ -46,7 +46,12 @@ pub fn render_text(captured: &CaptureReport<LogReport>, style: &TextStyle) -> St
         let file = file.map_or(line.file.as_str().into(), std::ffi::OsStr::to_string_lossy);
         // The reason comes last, so the line is not cut.
         let text = format!("{file}:{}: {}", line.at.line, line.reason.explanation());
-        lines.extend(wrapped(&one_line(&text, 400), "    ", "      ", width));
+        lines.extend(wrapped(
+            &one_line(&text, usize::MAX),
+            "    ",
+            "      ",
+            width,
+        ));
     }
     let shown = account.unreadable.first.len().min(UNREADABLE_MAX) as u64;
     if account.unreadable.lines > shown && shown > 0 {

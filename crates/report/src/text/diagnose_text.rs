@@ -101,7 +101,7 @@ fn finding_lines(
             )
         }
     };
-    let title = one_line(&one.title, 400);
+    let title = one_line(&one.title, usize::MAX);
     let first = format!("{severity}: {title}; {won}  [{}]", one.rule);
     let mut lines = vec![String::new()];
     lines.extend(
@@ -230,7 +230,7 @@ fn statement_line(statement: &Subject, width: usize) -> String {
     let line = format!(
         "  {}  {}",
         fingerprint.unwrap_or_default(),
-        one_line(&statement.name, 300)
+        one_line(&statement.name, width)
     );
     cut(&line, width)
 }
@@ -265,7 +265,7 @@ fn account_lines(accounts: &[StatementAccount], width: usize) -> Vec<String> {
         table.row([
             format!("  {}", percent(one.share, 1.0)),
             explained,
-            one_line(&one.sql, 300),
+            one_line(&one.sql, width),
         ]);
     }
     let lines = table.lines();

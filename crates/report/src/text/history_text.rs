@@ -2,7 +2,7 @@
 
 use history::{History, Trend};
 
-use crate::text::line::one_line;
+use crate::text::line::{cut, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::units::{count, counted, duration_ns, ratio};
@@ -37,7 +37,7 @@ pub fn render_text(name: &str, history: &History, style: &TextStyle) -> String {
         Tone::Heading,
         "Mean of an execution: usual (median of the runs before), last",
     ));
-    lines.extend(trends(&history.trends));
+    lines.extend(trends(&history.trends, *style));
     let notable = history
         .trends
         .iter()
@@ -79,13 +79,13 @@ fn runs(history: &History) -> Vec<String> {
     lines
 }
 
-fn trends(trends: &[Trend]) -> Vec<String> {
+fn trends(trends: &[Trend], style: TextStyle) -> Vec<String> {
     let mut table = Table::new(&[
         Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
         Align::Left,
-        Align::Right,
-        Align::Right,
-        Align::Right,
         Align::Left,
     ]);
     for trend in trends {
@@ -96,7 +96,7 @@ fn trends(trends: &[Trend]) -> Vec<String> {
         };
         let of = match trend.fingerprint {
             None => "all statements".to_owned(),
-            Some(_) => one_line(&trend.sql, 48),
+            Some(_) => one_line(&trend.sql, style.columns()),
         };
         let mark = if trend.is_notable { "!" } else { " " };
         let pair = trend
@@ -104,17 +104,21 @@ fn trends(trends: &[Trend]) -> Vec<String> {
             .zip(trend.last)
             .filter(|(usual, _)| *usual > 0.0);
         table.row([
-            format!("{mark} {of}"),
-            trend.measure.name().to_owned(),
+            format!("{mark} {}", trend.measure.name()),
             value(trend.usual),
             value(trend.last),
             pair.map_or(String::new(), |(usual, last)| {
                 format!("× {}", ratio(last / usual))
             }),
             drawing(&trend.values),
+            of,
         ]);
     }
-    table.lines()
+    let lines = table.lines();
+    lines
+        .iter()
+        .map(|line| cut(line, style.columns()))
+        .collect()
 }
 
 /// Draws the last values, from zero to the greatest of them.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use sql::Fingerprint;
 
+use crate::text::style::readable;
+
 /// Formats a text on one line of at most `width` columns. White space is folded, control characters
 /// (which a terminal would execute) become `·`, and the rest is cut with `…`. Every character
 /// counts as one column.
@@ -112,6 +114,7 @@ pub(crate) fn printable(character: char) -> char {
 /// Wraps a sentence, with `first` before the first line and `rest` before the others. A word longer
 /// than a line stands alone.
 pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
+    let width = readable(width);
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut begun = false;
@@ -145,6 +148,7 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
 
 /// Lists as many names with counts as fit: `shop 12,000 · stock 345 · 3 more`.
 pub(crate) fn listed(items: &[String], width: usize) -> String {
+    let width = readable(width);
     const SEPARATOR: &str = " · ";
     let mut out = String::new();
     for (at, item) in items.iter().enumerate() {

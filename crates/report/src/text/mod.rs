@@ -48,4 +48,4 @@ pub(crate) mod times_text;
 pub(crate) mod units;
 mod unrepeatable_text;
 
-pub use style::TextStyle;
+pub use style::{TextStyle, UNLIMITED};

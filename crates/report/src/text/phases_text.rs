@@ -153,7 +153,7 @@ fn statement_lines(view: &PhaseReport, width: usize) -> Vec<String> {
             "  {share:>7}  {:>8}  {}  {}",
             duration_ns(one.cpu_ns),
             one.fingerprint,
-            one_line(one.sql.as_deref().unwrap_or("(text not known)"), 200)
+            one_line(one.sql.as_deref().unwrap_or("(text not known)"), width)
         );
         lines.push(cut(&line, width));
         lines.push(cut(&format!("           {}", largest.join(", ")), width));

@@ -409,7 +409,7 @@ fn error_lines(side: &ProofSideReport, room: usize, style: TextStyle) -> Vec<Str
                 count(error.before),
                 count(error.after),
                 one_line(error.message.as_deref().unwrap_or_default(), 60),
-                one_line(error.sql.as_deref().unwrap_or_default(), 200)
+                one_line(error.sql.as_deref().unwrap_or_default(), style.columns())
             );
             lines.push(cut(&line, style.columns()));
         }
@@ -530,6 +530,6 @@ pub(crate) fn statement_text(statement: &StatementComparison) -> String {
         "× {factor} {}  {} calls  {}",
         measure.name(),
         count(statement.calls_after),
-        one_line(statement.sql.as_deref().unwrap_or_default(), 400)
+        one_line(statement.sql.as_deref().unwrap_or_default(), usize::MAX)
     )
 }

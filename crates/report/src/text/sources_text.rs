@@ -3,7 +3,7 @@
 use capture_log::LogReport;
 use clock::utc_text;
 
-use crate::text::line::one_line;
+use crate::text::line::{one_line, wrapped};
 use crate::text::units::{counted, duration};
 
 /// Maximum number of files of each kind.
@@ -66,28 +66,10 @@ pub(crate) fn lines(report: &LogReport, width: usize) -> Vec<String> {
         lines.extend(
             kind.iter()
                 .take(SHOWN_MAX)
-                .flat_map(|text| wrapped(text, width)),
+                .flat_map(|text| wrapped(&one_line(text, usize::MAX), "  ", "    ", width)),
         );
         if more > 0 {
             lines.push(format!("    and {more} more; --json lists them"));
-        }
-    }
-    lines
-}
-
-/// Wraps a text between words, with indentation.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let text = one_line(text, usize::MAX);
-    let mut lines = vec!["  ".to_owned()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("never empty");
-        if line.trim().is_empty() || line.chars().count() + 1 + word.chars().count() <= width {
-            if !line.trim().is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        } else {
-            lines.push(format!("    {word}"));
         }
     }
     lines

@@ -1,9 +1,27 @@
 //! Width and colours of a text.
 
+/// Width of a text that no terminal shows.
+pub const UNLIMITED: usize = usize::MAX;
+
+/// Width of wrapped sentences and of lists of names in an unlimited text, in columns.
+const READABLE: usize = 100;
+
+/// Largest width of wrapped sentences and of lists of names, in columns. Wider lines are hard to read.
+const READABLE_MAX: usize = 140;
+
+/// Returns the width for what is readable in short lines only. Renderers subtract columns from an unlimited width, or
+/// divide it, so that it is recognised by its size.
+pub(crate) fn readable(width: usize) -> usize {
+    match width > UNLIMITED / 4 {
+        true => READABLE,
+        false => width.min(READABLE_MAX),
+    }
+}
+
 /// Style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Width in columns, at least 60. Statements are shortened to it.
+    /// Width in columns, at least 60. Lines are cut to it. With [`UNLIMITED`] none is cut.
     pub width: usize,
     /// Whether to use ANSI colours. Colours never carry information alone.
     pub colour: bool,
