@@ -115,6 +115,7 @@ fn run(command: Command) -> Result<ExitStatus, Failure> {
         Command::Recover(options) => commands::recover::run(&options),
         Command::Sandbox(options) => commands::sandbox::run(options),
         Command::Demo(options) => demo::run(&options),
+        Command::Mcp(options) => commands::mcp::run(&options),
         Command::Doctor => commands::doctor::run(),
         Command::Completions(options) => commands::packaging::print_completions(&options),
         Command::Man(options) => commands::packaging::write_manual(&options),

@@ -24,6 +24,7 @@ pub mod history;
 pub mod indexes;
 pub mod lab;
 pub mod masking;
+pub mod mcp;
 pub mod notifying;
 pub mod observing;
 pub mod pace;
@@ -152,6 +153,9 @@ pub enum Command {
     Demo(Demo),
     /// Reproduce published cases of slow databases on private servers.
     Lab(Lab),
+    /// Answer the calls of an assistant about artefacts, as a server of the Model Context Protocol on
+    /// standard input and output.
+    Mcp(mcp::Mcp),
     /// Check what works on this machine: PostgreSQL, perf, limits, disk.
     Doctor,
     /// Print the completion script of a shell.

@@ -1,10 +1,11 @@
 //! Sweeps through the command line: a real one that is killed and resumed, and refusals. Modules
-//! test proofs, index advice and the lab.
+//! test proofs, index advice, the lab and the MCP server.
 
 mod advising;
 mod case;
 mod killed_sweep;
 mod lab;
+mod mcp;
 mod proving;
 mod webhook_receiver;
 

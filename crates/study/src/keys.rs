@@ -23,6 +23,11 @@ pub fn set_key_file(file: Option<PathBuf>) {
     }
 }
 
+/// Returns the key file of this process, for a process that it starts.
+pub fn key_file() -> Option<&'static Path> {
+    FILE.get().map(PathBuf::as_path)
+}
+
 /// Reads the key ring of the key file. It is empty if there is no key file.
 ///
 /// # Errors

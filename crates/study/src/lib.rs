@@ -3,7 +3,7 @@
 //! - Workloads: [`capture_log`], [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
 //! - Servers: [`observe_server`], [`record_profile`].
-//! - Results: [`observation`], [`run_time`], [`compare_runs`], [`diagnosis_inputs`].
+//! - Results: [`observation`], [`run_time`], [`statement_details`], [`compare_runs`], [`diagnosis_inputs`].
 //! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
 //! ```text
@@ -75,6 +75,7 @@ mod screened_candidate;
 mod screening;
 pub mod slice_workload;
 mod stalled_share;
+pub mod statement_details;
 pub mod statement_senders;
 pub mod suspect_replay;
 pub mod sweep;

@@ -72,7 +72,7 @@ const CHORES: [&str; 1] = ["xtask"];
 
 /// Libraries that only some crates may use, tests included: names (a trailing `*` stands for any ending), the
 /// crates that may, and the reason.
-const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -109,6 +109,11 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
         &["clap", "clap_*", "indicatif"],
         &["rehearse"],
         "only the program speaks with the user",
+    ),
+    (
+        &["rmcp"],
+        &["rehearse"],
+        "only the program answers requests of assistants",
     ),
 ];
 

@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod key;
 pub mod lab;
 pub mod mask;
+pub mod mcp;
 pub mod observe;
 pub mod packaging;
 pub mod profile;

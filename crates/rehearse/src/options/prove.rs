@@ -185,6 +185,7 @@ impl Prove {
             goal: self.goal.proof_goal()?,
             place: ProofPlace {
                 sandbox: place.sandbox.clone(),
+                copies_sandbox: false,
                 target: place.target.clone(),
                 allow_captured_server: place.allow_captured_server.clone(),
                 restore: place.restore.clone(),

@@ -172,6 +172,30 @@ impl Sandbox {
         Ok(sandbox)
     }
 
+    /// Creates a private server with a copy of this one's data, and with its settings. It is not started yet. This one is
+    /// stopped meanwhile.
+    ///
+    /// # Errors
+    /// If the data cannot be copied, or this one does not stop or start again.
+    pub fn copy(&mut self, places: &Dirs) -> Result<Self> {
+        self.complete_restore()?;
+        snapshot::check_whole(&self.data)?;
+        let installation = self.installation.clone();
+        self.while_stopped(Stop::Fast, |original| {
+            let options = Options {
+                template: Some(original.data.clone()),
+                settings: original.marker.settings.clone(),
+                ..Options::default()
+            };
+            let mut copy = Self::create(&installation, options, places)?;
+            // The copied configuration includes the original's settings, too.
+            server::remove_include(&copy.data, &original.root.join(settings::FILE))?;
+            copy.marker.statement_statistics = original.marker.statement_statistics;
+            copy.marker.write(&copy.root)?;
+            Ok(copy)
+        })
+    }
+
     fn prepare_dirs(&mut self) -> Result<()> {
         self.run_as.admit(&self.root)?;
         let sockets = self.make_socket_dir()?;

@@ -298,12 +298,28 @@ pub(crate) fn quit(child: &mut Child) {
 /// Makes the server's configuration include another file.
 pub(crate) fn include(data: &Path, file: &Path) -> Result<()> {
     let conf = data.join("postgresql.conf");
-    let quoted = file.display().to_string().replace('\'', "''");
     File::options()
         .append(true)
         .open(&conf)
-        .and_then(|mut conf| writeln!(conf, "\ninclude '{quoted}'"))
+        .and_then(|mut conf| writeln!(conf, "\n{}", include_line(file)))
         .context("write", &conf)
+}
+
+/// Removes what [`include`] wrote for this file.
+pub(crate) fn remove_include(data: &Path, file: &Path) -> Result<()> {
+    let conf = data.join("postgresql.conf");
+    let removed = include_line(file);
+    let text = fs::read_to_string(&conf).context("read", &conf)?;
+    let kept: Vec<&str> = text.lines().filter(|line| *line != removed).collect();
+    // Written in place, so that the file keeps its owner.
+    fs::write(&conf, kept.join("\n") + "\n").context("write", &conf)
+}
+
+fn include_line(file: &Path) -> String {
+    format!(
+        "include '{}'",
+        file.display().to_string().replace('\'', "''")
+    )
 }
 
 /// Writes a file that only the server can read.

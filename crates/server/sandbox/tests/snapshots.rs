@@ -124,3 +124,41 @@ fn look(top: &Path) -> BTreeMap<String, Facts> {
     walk(top, top, &mut all);
     all
 }
+
+#[test]
+fn copy_has_the_data_and_settings_and_the_original_runs_again() {
+    let (_top, places) = places();
+    let options = Options {
+        settings: vec![("work_mem".to_owned(), "7MB".to_owned())],
+        ..Options::default()
+    };
+    let mut original = Sandbox::create(&server(17), options, &places).unwrap();
+    let url = original.start().unwrap().url("postgres");
+    connect(&url)
+        .batch_execute("create table t as select generate_series(1, 1000) as n")
+        .unwrap();
+
+    let mut copy = original.copy(&places).unwrap();
+    assert!(original.pid().is_some(), "it ran before, so it runs after");
+    assert_eq!(copy.pid(), None);
+    let copied_url = copy.start().unwrap().url("postgres");
+    let mut client = connect(&copied_url);
+    assert_eq!(ask(&mut client, "show work_mem"), "7MB");
+    client.batch_execute("delete from t").unwrap();
+    drop(client);
+    let mut client = connect(&original.endpoint().url("postgres"));
+    assert_eq!(ask(&mut client, "select count(*)::text from t"), "1000");
+    drop(client);
+
+    // The copy needs nothing of the original.
+    original.close().unwrap();
+    copy.set(vec![("work_mem".to_owned(), "8MB".to_owned())])
+        .unwrap();
+    copy.restart().unwrap();
+    let mut client = connect(&copy.endpoint().url("postgres"));
+    assert_eq!(ask(&mut client, "show work_mem"), "8MB");
+    drop(client);
+    let root = copy.root().to_owned();
+    drop(copy);
+    assert!(!root.exists());
+}

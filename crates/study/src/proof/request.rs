@@ -47,6 +47,8 @@ pub struct ProofGoal {
 pub struct ProofPlace {
     /// Name of a private server.
     pub sandbox: Option<String>,
+    /// Whether the runs are on a copy of the private server, which is deleted at the end.
+    pub copies_sandbox: bool,
     /// URL of any other server.
     pub target: Option<String>,
     /// Address of the target, if the user confirmed that it may be the captured server.

@@ -8,7 +8,7 @@ use super::request::ProofRequest;
 use crate::captured_server::refuse_captured_server;
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
-    SandboxLease, TargetEnvironment,
+    SandboxLease, TargetEnvironment, refuse_leased,
 };
 use crate::failure::Failure;
 
@@ -53,7 +53,12 @@ fn kept(
     known: Option<Vec<(String, String)>>,
 ) -> Result<ProofServer, Failure> {
     let places = Dirs::from_environment()?;
-    let sandbox = ::sandbox::open(name, &places)?;
+    let mut sandbox = ::sandbox::open(name, &places)?;
+    let copies = request.place.copies_sandbox;
+    if copies {
+        refuse_leased(&sandbox, None)?;
+        sandbox = sandbox.copy(&places)?;
+    }
     let version = sandbox.installation().version.clone();
     let new_server = match &request.place.new_server {
         Some(wanted) => Some(NewServer {
@@ -65,10 +70,16 @@ fn kept(
     };
     let database = request.place.database.as_deref().unwrap_or("postgres");
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Proof, known)?;
+    let (whose, at_end) = match copies {
+        true => ("a copy of the sandbox", AtEnd::Leave),
+        false => ("the sandbox", AtEnd::Restore),
+    };
     Ok(ProofServer {
-        name: format!("the sandbox {name} (PostgreSQL {version})"),
+        name: format!("{whose} {name} (PostgreSQL {version})"),
         settings: lease.settings().to_vec(),
-        environment: Box::new(SandboxEnvironment::new(lease, conditions, new_server)),
+        environment: Box::new(
+            SandboxEnvironment::new(lease, conditions, new_server).restoring(true, at_end),
+        ),
         options: request.replay.clone(),
         restores: true,
     })
