@@ -1,7 +1,7 @@
 //! Report of a diagnosis.
 
 use compare::proof::{Effect, Verdict};
-use diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
+use diagnose::{Diagnosis, Evidence, HiddenData, Suspect, ThresholdSetting, Thresholds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,6 +23,8 @@ pub struct DiagnosisReport {
     pub elapsed_s: f64,
     /// Number of distinct statements.
     pub statements: u64,
+    /// Data that the role of the observation could not see for lack of a grant.
+    pub hidden: Vec<HiddenData>,
     /// Whether there is a problem or a warning.
     pub is_finding: bool,
     /// Findings and rules.
@@ -101,6 +103,7 @@ impl DiagnosisReport {
             whole_ns: evidence.whole_ns,
             elapsed_s: evidence.elapsed_s,
             statements: evidence.statements.len() as u64,
+            hidden: evidence.hidden_data(),
             is_finding: diagnosis.is_finding(),
             diagnosis,
             thresholds_set: thresholds

@@ -579,9 +579,15 @@ fn counted(observed: &Observed) -> Available<()> {
         return Ok(());
     }
     let probe = observed.probes.iter().find(|one| one.probe == "statements");
-    let off = probe.and_then(|probe| probe.disabled_reason.as_ref());
+    let off = probe.and_then(|probe| Some((probe.disabled_reason.as_ref()?, &probe.remedy)));
     Err(Unavailable::because(match off {
-        Some(why) => format!("the server's statistics of statements were not read: {why}"),
+        Some((why, remedy)) => {
+            let remedy = remedy
+                .as_ref()
+                .map(|remedy| format!("; to change that: {remedy}"));
+            let remedy = remedy.unwrap_or_default();
+            format!("the server's statistics of statements were not read: {why}{remedy}")
+        }
         None => "the server's statistics of statements counted nothing".to_owned(),
     }))
 }

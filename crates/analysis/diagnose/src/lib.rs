@@ -23,6 +23,7 @@ mod evidence;
 mod explained_time;
 mod expression_indexes;
 mod finding;
+mod hidden_data;
 mod history;
 mod index_candidates;
 mod index_shape;
@@ -50,6 +51,7 @@ pub use finding::{
     COMPILATION_RISK, CauseStatus, Change, Cost, Fact, Finding, Form, Severity, Subject,
     SubjectKind, Unit,
 };
+pub use hidden_data::HiddenData;
 pub use history::{History, Repetition, SessionAccount, SessionStep, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
 pub use measured_account::{

@@ -111,3 +111,28 @@ fn statistics_that_forget_or_hurt_and_connections_that_are_hardly_used_are_found
         "{diagnosis:#}"
     );
 }
+
+#[test]
+fn diagnosis_by_a_role_without_rights_names_the_grants() {
+    let (_sandbox, endpoint) = forgetful();
+    let mut owner = postgres::Client::connect(&endpoint.url("postgres"), postgres::NoTls).unwrap();
+    let setup = "CREATE SCHEMA dba; ALTER EXTENSION pg_stat_statements SET SCHEMA dba; CREATE ROLE weak LOGIN";
+    owner.batch_execute(setup).unwrap();
+    let url = endpoint.url("postgres").replacen("postgres@", "weak@", 1);
+    let grants = || -> Vec<String> {
+        let (_, diagnosis) = diagnosed(&["--target", &url, "--duration", "1s"]);
+        let hidden = diagnosis["hidden"].as_array().unwrap().iter();
+        hidden
+            .map(|one| one["grant"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let found = grants();
+    let missing = "GRANT USAGE ON SCHEMA dba TO weak";
+    assert!(found.iter().any(|one| one == missing), "{found:?}");
+    owner.batch_execute(missing).unwrap();
+    let found = grants();
+    let missing = "GRANT pg_read_all_stats TO weak";
+    assert!(found.iter().any(|one| one == missing), "{found:?}");
+    owner.batch_execute("GRANT pg_monitor TO weak").unwrap();
+    assert_eq!(grants(), Vec::<String>::new());
+}

@@ -55,6 +55,10 @@ pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -
     if findings.is_empty() {
         lines.push("  Nothing was found.".to_owned());
     }
+    for hidden in &report.hidden {
+        let line = format!("! not seen: {}; {}", hidden.description, hidden.grant);
+        lines.extend(wrapped(&line, "  ", "    ", width));
+    }
     let mut ordered: Vec<&Finding> = findings.iter().collect();
     ordered.sort_by_key(is_note);
     for one in ordered.iter().take(shown) {
