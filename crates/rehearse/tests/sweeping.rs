@@ -3,10 +3,16 @@
 
 mod advising;
 mod case;
+#[allow(dead_code)]
+#[path = "../../report/tests/pages/chromium.rs"]
+mod chromium;
 mod killed_sweep;
 mod lab;
 mod mcp;
 mod proving;
+#[allow(dead_code)]
+#[path = "../../report/tests/pages/tab.rs"]
+mod tab;
 mod webhook_receiver;
 
 use std::collections::BTreeMap;
@@ -30,6 +36,24 @@ fn command(arguments: &[&str]) -> Command {
 
 fn rehearse(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
+}
+
+/// Checks that a page is readable and whole in wide and narrow windows. Without a browser, it is not checked.
+fn assert_page_fits(name: &str, html: &str) {
+    let Some(mut tab) = tab::Tab::open(html) else {
+        return;
+    };
+    for (window, width, scheme) in [
+        ("light", 1_280, "light"),
+        ("dark", 1_280, "dark"),
+        ("narrow", 390, "light"),
+    ] {
+        tab.size(width, 844);
+        tab.colours(scheme);
+        tab.assert_no_sideways_scrolling();
+        tab.assert_readable();
+        tab.picture(&format!("{name}-{window}"), true);
+    }
 }
 
 fn trials(sweep: &Path) -> BTreeMap<String, String> {

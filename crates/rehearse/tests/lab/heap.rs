@@ -41,5 +41,6 @@ fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {
         assert_eq!(flames.len(), 2, "{unseen:?}");
     }
     let page = std::fs::read_to_string(case.join("case.html")).unwrap();
+    crate::assert_page_fits("case", &page);
     assert_eq!(page.matches("data:image/svg+xml,").count(), flames.len());
 }

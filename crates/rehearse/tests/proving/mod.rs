@@ -470,6 +470,8 @@ fn assert_files_are_complete(proof: &Proof<'_>) {
     ] {
         assert!(Path::new(&proof.path).join(file).exists(), "{file}");
     }
+    let page = std::fs::read_to_string(Path::new(&proof.path).join("report.html")).unwrap();
+    crate::assert_page_fits("proof", &page);
 }
 
 /// Checks the message; showing the proof again posts nothing.
