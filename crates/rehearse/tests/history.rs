@@ -8,6 +8,7 @@ use serde_json::Value;
 
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
+mod recipes;
 
 use made_up::{Chance, done, info, text};
 
