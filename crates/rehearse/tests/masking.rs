@@ -91,6 +91,11 @@ const LOG: &str = "\
 2026-03-01 09:30:03.000 UTC [7] STATEMENT:  INSERT INTO customer (email) VALUES ('anna@sekretova.example')
 2026-03-01 09:30:04.000 UTC [7] LOG:  process 7 still waiting for ShareLock on transaction 4 after 1000.1 ms
 2026-03-01 09:30:04.000 UTC [7] STATEMENT:  DO $$ BEGIN UPDATE customer SET name = 'Sekretova'; END $$
+2026-03-01 09:30:05.000 UTC [7] LOG:  process 7 still waiting for ExclusiveLock on advisory lock [5,0,4711081500,1] after 1000.1 ms
+2026-03-01 09:30:05.000 UTC [7] STATEMENT:  SELECT pg_advisory_lock(4711081500)
+2026-03-01 09:30:06.000 UTC [7] ERROR:  no credit for Anna Sekretova
+2026-03-01 09:30:06.000 UTC [7] CONTEXT:  PL/pgSQL function credit(integer) line 3 at RAISE
+2026-03-01 09:30:06.000 UTC [7] STATEMENT:  SELECT credit(4711081500)
 2026-03-01 09:30:30.000 UTC [7] LOG:  disconnection: session time: 0:00:30.000 user=app database=shop host=198.51.100.77 port=5000
 ";
 
@@ -137,6 +142,23 @@ fn no_secret_of_a_log_is_in_a_masked_workload() {
             assert!(!text.contains(secret), "{secret} is in {path}");
         }
     }
+    for arguments in [
+        &["inspect", &masked, "--json", "--show-literals"][..],
+        &["inspect", &masked],
+    ] {
+        let shown = String::from_utf8(done(arguments, b""))
+            .unwrap()
+            .to_lowercase();
+        for secret in SECRETS {
+            assert!(!shown.contains(secret), "{secret} is shown: {shown}");
+        }
+    }
+    let masked_report = json(&["inspect", &masked, "--json"]);
+    let patterns = masked_report["messages"]["patterns"].to_string();
+    assert!(patterns.contains("line 3 at RAISE"), "{patterns}");
+    let locks = masked_report["lock_waits"].to_string();
+    let lock = r#""subject":"ExclusiveLock on advisory lock""#;
+    assert!(locks.contains(lock), "{locks}");
     // Masked at the capture or later: the same; by another key, not.
     let id = |path: &str| {
         WorkloadReader::open(Path::new(path))

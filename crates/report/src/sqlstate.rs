@@ -4,7 +4,8 @@
 /// others.
 pub(crate) fn condition_name(sqlstate: &str) -> &'static str {
     match sqlstate {
-        "?????" => "unknown code",
+        "01000" => "warning",
+        "01004" => "string_data_right_truncation",
         "08006" => "connection_failure",
         "08P01" => "protocol_violation",
         "0A000" => "feature_not_supported",
@@ -77,5 +78,13 @@ pub(crate) fn condition_name(sqlstate: &str) -> &'static str {
         "XX001" => "data_corrupted",
         "XX002" => "index_corrupted",
         _ => "",
+    }
+}
+
+/// Names a code; a failure without one is described.
+pub(crate) fn code_label(code: &str) -> &str {
+    match code {
+        "?????" => "code not in the log",
+        code => code,
     }
 }

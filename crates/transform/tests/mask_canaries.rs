@@ -6,8 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use transform::mask::{Mask, MaskKey, Masker};
 use workload::{
-    CopyIn, Event, EventKind, FirstRows, NoRedaction, Outcome, Parameter, Provenance, ServerEvent,
-    Session, WireDetails, WorkloadReader, WorkloadWriter, WriterOptions,
+    CopyIn, Event, EventKind, FirstRows, MessageSeverity, NoRedaction, Outcome, Parameter,
+    Provenance, ServerEvent, ServerEventKind, Session, WireDetails, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 /// Statements with a `@` for a word.
@@ -156,6 +157,41 @@ fn events(word: &str) -> Vec<Event> {
     events
 }
 
+/// Returns server events with the word in each text that may hold a value.
+fn server_events(word: &str) -> Vec<ServerEvent> {
+    let at = |kind| ServerEvent {
+        at_us: 1_700_000_000_000_000,
+        kind,
+        sql: Some(format!("select '{word}' -- {word}").into()),
+        ..ServerEvent::default()
+    };
+    let mut events = vec![ServerEvent {
+        severity: Some(MessageSeverity::Error),
+        message: Some(format!("no credit for {word}: \"{word}\"").into()),
+        subject: Some("PL/pgSQL function f() line 3 at RAISE".into()),
+        ..at(ServerEventKind::Message)
+    }];
+    for kind in [
+        ServerEventKind::OutOfMemory,
+        ServerEventKind::DiskFull,
+        ServerEventKind::TooManyConnections,
+        ServerEventKind::RecoveryConflict,
+        ServerEventKind::ArchivingFailed,
+    ] {
+        events.push(ServerEvent {
+            subject: Some(word.into()),
+            ..at(kind)
+        });
+    }
+    for lock in ["advisory lock", "user lock"] {
+        events.push(ServerEvent {
+            subject: Some(format!("ExclusiveLock on {lock} [5,0,{word},1]").into()),
+            ..at(ServerEventKind::LockWait)
+        });
+    }
+    events
+}
+
 /// Writes a masked workload with the word in every position.
 fn write_masked(path: &Path, word: &str) {
     let key = MaskKey::parse("0123456789abcdef".repeat(4).as_bytes()).unwrap();
@@ -180,14 +216,11 @@ fn write_masked(path: &Path, word: &str) {
         statements: 0,
     };
     writer.session(masker.mask_session(session)).unwrap();
-    let server_event = ServerEvent {
-        at_us: 1_700_000_000_000_000,
-        sql: Some(format!("select '{word}' -- {word}").into()),
-        ..ServerEvent::default()
-    };
-    writer
-        .server_event(masker.mask_server_event(server_event))
-        .unwrap();
+    for server_event in server_events(word) {
+        writer
+            .server_event(masker.mask_server_event(server_event))
+            .unwrap();
+    }
     writer.finish(Provenance::default()).unwrap();
 }
 

@@ -1,12 +1,17 @@
 //! Summarises a workload.
 
 mod breakdown;
+mod clients;
 mod contexts;
 mod durations;
+mod lock_waits;
+mod messages;
 mod over_time;
 mod server;
+mod server_counters;
 mod statement;
 mod statement_order;
+mod temporary_files;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,6 +25,7 @@ use workload::{
 };
 
 use contexts::ContextCounter;
+use server_counters::ServerCounters;
 use statement::StatementCounter;
 use statistics::Arrivals;
 use statistics::Histogram;
@@ -27,14 +33,20 @@ use statistics::LatencySummary;
 use workload::Literals;
 
 pub use breakdown::{Breakdown, NameTotals, Totals};
+pub use clients::{HostTotals, ProtocolSteps, SessionLengths};
 pub use contexts::{ContextBreakdown, ContextExample, ContextStats};
 pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
+pub use lock_waits::{LOCK_EXAMPLES_MAX, LockExample, LockMode, LockWaits, LockedObject};
+pub use messages::{
+    MESSAGE_EXAMPLES_MAX, MESSAGE_PATTERNS_MAX, MessageExample, MessagePattern, ServerMessages,
+};
 pub use over_time::{OverTime, TIME_BUCKETS_MAX, TimeBucket};
 pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
 pub use statement::{
     CallExample, CodeCount, Literal, STATEMENT_STRETCHES, StatementStats, Stretch,
 };
 pub use statement_order::StatementOrder;
+pub use temporary_files::{TEMPORARY_FILE_STATEMENTS_MAX, TemporaryFiles};
 
 /// Summary of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -53,6 +65,10 @@ pub struct Inspection {
     pub starting_point: Option<StartingPoint>,
     /// Counts of sessions.
     pub sessions: SessionCounts,
+    /// Lengths of sessions: as the server logged them, or of those with a known beginning and end.
+    pub session_lengths: SessionLengths,
+    /// Sessions and statements by client host. Past the first 10,000 hosts, the others share `(others)`.
+    pub hosts: Vec<HostTotals>,
     /// Number of statements.
     pub statements: u64,
     /// Number of these that precede a slice's start and restore its session state.
@@ -70,6 +86,8 @@ pub struct Inspection {
     pub classes: BTreeMap<StatementClass, u64>,
     /// Events by kind, for kinds that are statements: `simple`, `execute` …
     pub kinds: BTreeMap<&'static str, u64>,
+    /// Parse, Bind and Execute messages, of a log that has their durations.
+    pub protocol_steps: Option<ProtocolSteps>,
     /// Statements over time.
     pub arrivals: Arrivals,
     /// All activity over time.
@@ -90,6 +108,12 @@ pub struct Inspection {
     pub by_statement: Vec<StatementStats>,
     /// Statements whose conditions depend on the time, on chance or on the server, the most frequent first.
     pub unrepeatable: Vec<UnrepeatableStatement>,
+    /// Messages of the server of severity WARNING and more.
+    pub messages: ServerMessages,
+    /// Waits for locks by object and mode, the longest total first.
+    pub lock_waits: Vec<LockWaits>,
+    /// Temporary files by statement, the largest total first.
+    pub temporary_files: Vec<TemporaryFiles>,
     /// Activity of the server.
     pub server: ServerActivity,
 }
@@ -143,17 +167,21 @@ impl Inspection {
     ) -> Result<Self, E> {
         let mut inspection = Self::empty(info);
         let mut counted: HashMap<Option<Fingerprint>, StatementCounter> = HashMap::new();
+        let mut server = ServerCounters::new(literals);
         for event in server_events {
             let (event, fingerprint) = event?;
-            inspection.server.add(&event);
+            server.add(&event, fingerprint);
             inspection.over_time.add_server_event(&event);
             if fingerprint.is_some() {
                 counted.entry(fingerprint).or_default().server(&event);
             }
         }
         for session in sessions {
-            inspection.session(&session?);
+            let session = session?;
+            server.clients.add_session(&session);
+            inspection.session(&session);
         }
+        server.finish(&mut inspection);
         let mut captured = Histogram::new();
         let mut contexts = ContextCounter::default();
         let mut names: HashMap<u64, NameIndexes> = HashMap::new();
@@ -203,6 +231,8 @@ impl Inspection {
                 .collect(),
             starting_point: info.provenance.starting_point.clone(),
             sessions: SessionCounts::default(),
+            session_lengths: SessionLengths::default(),
+            hosts: Vec::new(),
             statements: 0,
             prelude: 0,
             databases: Breakdown::default(),
@@ -211,6 +241,7 @@ impl Inspection {
             contexts: Vec::new(),
             classes: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            protocol_steps: ProtocolSteps::of(info),
             arrivals: Arrivals::new(info.span_us),
             over_time: OverTime::new(
                 info.server_from_us.min(0),
@@ -224,6 +255,9 @@ impl Inspection {
             order: StatementOrder::default(),
             by_statement: Vec::new(),
             unrepeatable: Vec::new(),
+            messages: ServerMessages::default(),
+            lock_waits: Vec::new(),
+            temporary_files: Vec::new(),
             server: ServerActivity::default(),
         }
     }
@@ -270,12 +304,12 @@ impl Inspection {
             EventKind::Cancel => (),
             kind => {
                 *self.kinds.entry(kind.name()).or_default() += 1;
-                self.statement(event, fingerprint, names.get(&event.session).copied());
+                self.count_statement(event, fingerprint, names.get(&event.session).copied());
             }
         }
     }
 
-    fn statement(
+    fn count_statement(
         &mut self,
         event: &Event,
         fingerprint: Option<Fingerprint>,
@@ -373,15 +407,44 @@ impl Inspection {
         all
     }
 
-    /// Keeps the statements that are among the first `most` by any order.
+    /// Keeps the statements that are among the first `most` by any order, and those that an error, a message, a
+    /// lock wait or temporary files refer to.
     pub fn keep(&mut self, most: usize) {
         let kept: HashSet<Fingerprint> = StatementOrder::ALL
             .into_iter()
             .flat_map(|order| self.top(order, most))
             .map(|one| one.fingerprint)
+            .chain(self.mentioned())
             .collect();
         self.by_statement
             .retain(|one| kept.contains(&one.fingerprint));
+    }
+
+    fn mentioned(&self) -> impl Iterator<Item = Fingerprint> {
+        let errors = self.errors.values().map(|error| error.fingerprint);
+        let patterns = self.messages.patterns.iter();
+        let messages = patterns
+            .flat_map(|one| &one.examples)
+            .map(|one| one.fingerprint);
+        let waits = self.lock_waits.iter();
+        let waits = waits
+            .flat_map(|one| &one.examples)
+            .map(|one| one.fingerprint);
+        let files = self.temporary_files.iter().map(|one| one.fingerprint);
+        let notable = self.server.notable.iter().map(|one| one.fingerprint);
+        let all = errors
+            .chain(messages)
+            .chain(waits)
+            .chain(files)
+            .chain(notable);
+        all.flatten()
+    }
+
+    /// Returns the statistics of a statement, if it is kept.
+    pub fn statement_of(&self, fingerprint: Option<Fingerprint>) -> Option<&StatementStats> {
+        let fingerprint = fingerprint?;
+        let mut statements = self.by_statement.iter();
+        statements.find(|one| one.fingerprint == fingerprint)
     }
 
     /// Counts the statements with a captured duration.

@@ -17,8 +17,12 @@ pub use divergence::{
 pub use divergence_roots::DivergenceRoot;
 pub use inspect::{
     Breakdown, CallExample, Checkpoints, CodeCount, ContextBreakdown, ContextExample, ContextStats,
-    DURATION_BOUNDS_US, DurationBin, Durations, ErrorCount, Inspection, Literal, LongestWait,
-    NOTABLE_MAX, NameTotals, Notable, OverTime, STATEMENT_STRETCHES, ServerActivity, SessionCounts,
-    StatementOrder, StatementStats, Stretch, TIME_BUCKETS_MAX, TableUpkeep, TimeBucket, Totals,
+    DURATION_BOUNDS_US, DurationBin, Durations, ErrorCount, HostTotals, Inspection,
+    LOCK_EXAMPLES_MAX, Literal, LockExample, LockMode, LockWaits, LockedObject, LongestWait,
+    MESSAGE_EXAMPLES_MAX, MESSAGE_PATTERNS_MAX, MessageExample, MessagePattern, NOTABLE_MAX,
+    NameTotals, Notable, OverTime, ProtocolSteps, STATEMENT_STRETCHES, ServerActivity,
+    ServerMessages, SessionCounts, SessionLengths, StatementOrder, StatementStats, Stretch,
+    TEMPORARY_FILE_STATEMENTS_MAX, TIME_BUCKETS_MAX, TableUpkeep, TemporaryFiles, TimeBucket,
+    Totals,
 };
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};

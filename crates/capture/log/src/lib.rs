@@ -44,6 +44,7 @@ mod rotation_name;
 mod selection;
 mod series;
 mod server_event;
+mod server_message;
 mod session_id;
 pub mod settings;
 mod severity;

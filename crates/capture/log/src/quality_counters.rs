@@ -76,6 +76,12 @@ pub struct QualityCounters {
     pub copies: u64,
     /// Number of further fetches from a portal.
     pub fetches: u64,
+    /// Number of Parse messages whose duration is in the log.
+    pub parses: u64,
+    /// Number of Bind messages whose duration is in the log.
+    pub binds: u64,
+    /// Number of Execute messages whose duration is in the log, apart from further fetches.
+    pub executions: u64,
     /// Number of ends and beginnings of transactions.
     pub boundaries: u64,
     /// Number of ends without a beginning before them, and of beginnings within a transaction.

@@ -174,8 +174,8 @@ pub struct Reconciliation {
     pub lines_in_events: u64,
     /// Number of events.
     pub events: u64,
-    /// Number of server events. An error of a client that is also a server event, such as a
-    /// deadlock, counts here and as an event.
+    /// Number of events of the server's own activity. An error of a client that is also a server event, such as a
+    /// deadlock, counts here and as an event. Messages and ends of sessions do not count.
     #[serde(default)]
     pub server_events: u64,
     /// Lines left out, by reason.

@@ -16,24 +16,28 @@ use ServerEventKind as Kind;
 
 /// Parses an entry as a server event; `None` if it is none.
 pub(super) fn parse(entry: &Entry<'_>) -> Option<ServerEvent> {
-    let mut event = ServerEvent {
-        at_us: entry.wall_us,
-        pid: Some(entry.pid).filter(|pid| *pid != 0),
-        source: entry.place.source,
-        line: entry.place.line,
-        ..ServerEvent::default()
-    };
+    let mut event = event_of(entry);
     let known = match entry.severity {
         Severity::Log => {
             parse_session_message(&mut event, entry) || parse_server_message(&mut event, entry)
         }
-        Severity::Notice => parse_archiving(&mut event, entry.message),
+        Severity::Warning | Severity::Notice => parse_archiving(&mut event, entry.message),
         Severity::Error | Severity::Fatal | Severity::Panic => parse_failure(&mut event, entry),
     };
     if known && !entry.statement.is_empty() {
         event.sql = Some(entry.statement.into());
     }
     known.then_some(event)
+}
+
+pub(super) fn event_of(entry: &Entry<'_>) -> ServerEvent {
+    ServerEvent {
+        at_us: entry.wall_us,
+        pid: Some(entry.pid).filter(|pid| *pid != 0),
+        source: entry.place.source,
+        line: entry.place.line,
+        ..ServerEvent::default()
+    }
 }
 
 /// Parses a message of a client's backend, which has the running statement and possibly a position
@@ -323,4 +327,4 @@ fn number_after(text: &str, key: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

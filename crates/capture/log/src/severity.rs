@@ -9,7 +9,8 @@ pub(super) enum Severity {
     Error,
     Fatal,
     Panic,
-    /// DEBUG1 to DEBUG5, INFO, NOTICE, WARNING: sent to the client, not caused by it.
+    Warning,
+    /// DEBUG1 to DEBUG5, INFO, NOTICE: sent to the client, not caused by it.
     Notice,
 }
 
@@ -21,8 +22,10 @@ impl Severity {
             "ERROR" => Severity::Error,
             "FATAL" => Severity::Fatal,
             "PANIC" => Severity::Panic,
-            "WARNING" | "NOTICE" | "INFO" | "DEBUG" | "DEBUG1" | "DEBUG2" | "DEBUG3" | "DEBUG4"
-            | "DEBUG5" => Severity::Notice,
+            "WARNING" => Severity::Warning,
+            "NOTICE" | "INFO" | "DEBUG" | "DEBUG1" | "DEBUG2" | "DEBUG3" | "DEBUG4" | "DEBUG5" => {
+                Severity::Notice
+            }
             _ => return None,
         })
     }

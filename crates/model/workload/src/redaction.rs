@@ -45,6 +45,48 @@ pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> 
     if sqlstate.starts_with(RAISED_CLASS) {
         return RAISED_REPLACEMENT.to_owned();
     }
+    hide_values(message)
+}
+
+/// Replacement for a quoted text.
+const HIDDEN: char = '…';
+/// Maximum number of characters of a pattern.
+const PATTERN_CHARACTERS_MAX: usize = 200;
+
+/// Returns the pattern of a server's message: its first line without the position in the statement, with quoted
+/// texts as `"…"` and numbers as `#`. Equal messages about different objects and values have one pattern.
+///
+/// A value at the end of a message (`invalid input syntax for type integer: "…"`) may contain quotes: everything
+/// between the first and the last one is replaced.
+pub fn message_pattern(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    let line = match line.rsplit_once(" at character ") {
+        Some((before, place)) if place.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        _ => line,
+    };
+    let value = [": \"", "at or near \"", ": '"]
+        .iter()
+        .filter_map(|words| line.find(words).map(|at| at + words.len()))
+        .min();
+    let pattern = match value {
+        Some(at) => {
+            let quote = &line[at - 1..at];
+            let after = line[at..]
+                .rfind(quote)
+                .map_or("", |end| &line[at + end + 1..]);
+            let before = hide_values(&line[..at - 1]);
+            format!("{before}{quote}{HIDDEN}{quote}{}", hide_values(after))
+        }
+        None => hide_values(line),
+    };
+    match pattern.char_indices().nth(PATTERN_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}{HIDDEN}", &pattern[..end]),
+        None => pattern,
+    }
+}
+
+/// Replaces quoted text and numbers.
+fn hide_values(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut characters = message.chars().peekable();
     while let Some(character) = characters.next() {
@@ -58,7 +100,7 @@ pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> 
                     }
                 }
                 out.push(character);
-                out.push('…');
+                out.push(HIDDEN);
                 out.push(character);
             }
             // Digits within a word (`utf8`, `int4`) are part of a name.
@@ -136,5 +178,44 @@ mod tests {
             let kept = redact_message(Sqlstate(sqlstate), message, Literals::Shown);
             assert_eq!(kept, message);
         }
+    }
+
+    #[test]
+    fn pattern_has_no_names_numbers_or_values() {
+        for (message, pattern) in [
+            (
+                "relation \"orders\" does not exist at character 15",
+                "relation \"…\" does not exist",
+            ),
+            (
+                "duplicate key value violates unique constraint \"a_key\"",
+                "duplicate key value violates unique constraint \"…\"",
+            ),
+            (
+                "invalid input syntax for type integer: \"it\"s Jane\"",
+                "invalid input syntax for type integer: \"…\"",
+            ),
+            (
+                "syntax error at or near \"\"Jane\" Doe\"",
+                "syntax error at or near \"…\"",
+            ),
+            (
+                "invalid input syntax for type json: \"{\n\"Jane\"}\"",
+                "invalid input syntax for type json: \"…\"",
+            ),
+            (
+                "column \"a\" is of type int4 but 25 was given",
+                "column \"…\" is of type int4 but # was given",
+            ),
+            (
+                "canceling statement due to lock timeout",
+                "canceling statement due to lock timeout",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(message_pattern(message), pattern, "{message}");
+        }
+        let long = message_pattern(&"é".repeat(500));
+        assert_eq!(long.chars().count(), PATTERN_CHARACTERS_MAX + 1);
     }
 }

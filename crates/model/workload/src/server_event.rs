@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use sql::Fingerprint;
+
+use crate::Sqlstate;
 
 use ColumnType::{I64, Text, U32, U64};
 
@@ -27,11 +29,14 @@ pub struct ServerEvent {
     /// Session of that process, if it is a client's.
     pub session: Option<u64>,
     /// Subject: a table with database and schema, a lock with its object, the cause of a checkpoint, or the
-    /// server's message. Holds no value of a statement.
+    /// server's message. Of [`ServerEventKind::Message`]: the function that raised the message, with the line in
+    /// it. [`ServerEventKind::may_hold_values`] tells whether it may hold a value of the user's data.
     pub subject: Option<Box<str>>,
-    /// The statement that the session was running, as sent.
+    /// The statement that the session was running, as sent. Of a temporary file: the statement that made it;
+    /// `None` if it is unknown.
     pub sql: Option<Arc<str>>,
-    /// Duration in microseconds: a lock wait (so far or in total), a whole checkpoint, a vacuum or analyze.
+    /// Duration in microseconds: a lock wait (so far or in total), a whole checkpoint, a vacuum or analyze, a
+    /// session.
     pub duration_us: Option<u64>,
     /// Checkpoint: part of the duration in which buffers were written.
     pub write_us: Option<u64>,
@@ -51,6 +56,12 @@ pub struct ServerEvent {
     pub tuples_dead: Option<u64>,
     /// Lock wait: processes that held the lock, separated by commas.
     pub holders: Option<Box<str>>,
+    /// Message: its severity.
+    pub severity: Option<MessageSeverity>,
+    /// Message: its SQLSTATE, if the log shows it or the text implies it.
+    pub sqlstate: Option<Sqlstate>,
+    /// Message: its first line, as the server wrote it. It may hold values of the user's data.
+    pub message: Option<Box<str>>,
     /// Index of the source in [`crate::Provenance::sources`].
     pub source: u32,
     /// Line number in that source, from 1.
@@ -135,6 +146,51 @@ kinds! {
     Stopped = "stopped",
     /// The server reloaded its configuration.
     Reload = "reload",
+    /// A message of severity WARNING, ERROR, FATAL or PANIC. An error that is also an event of another kind has
+    /// an event of each.
+    Message = "message",
+    /// A session ended. The duration is the session's, as the server logged it (`log_disconnections`).
+    SessionEnd = "session_end",
+}
+
+/// Severity of a message (PostgreSQL documentation, 20.8.2).
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageSeverity {
+    /// A possible problem; the statement continues.
+    Warning,
+    /// The statement failed.
+    Error,
+    /// The session ended.
+    Fatal,
+    /// All sessions ended.
+    Panic,
+}
+
+impl MessageSeverity {
+    const ALL: [MessageSeverity; 4] = [
+        MessageSeverity::Warning,
+        MessageSeverity::Error,
+        MessageSeverity::Fatal,
+        MessageSeverity::Panic,
+    ];
+
+    /// Word that the server writes.
+    pub fn name(self) -> &'static str {
+        match self {
+            MessageSeverity::Warning => "WARNING",
+            MessageSeverity::Error => "ERROR",
+            MessageSeverity::Fatal => "FATAL",
+            MessageSeverity::Panic => "PANIC",
+        }
+    }
+
+    /// Returns the severity with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
 }
 
 impl ServerEventKind {
@@ -142,6 +198,23 @@ impl ServerEventKind {
     pub fn from_name(name: &str) -> Self {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.name() == name).unwrap_or_default()
+    }
+
+    /// Returns whether it is the server's own activity, not a message about a statement or a session's end.
+    pub fn is_activity(self) -> bool {
+        !matches!(self, Self::Message | Self::SessionEnd)
+    }
+
+    /// Returns whether its subject is a message of the server, which a function can write with values in it.
+    pub fn may_hold_values(self) -> bool {
+        matches!(
+            self,
+            Self::OutOfMemory
+                | Self::TooManyConnections
+                | Self::DiskFull
+                | Self::RecoveryConflict
+                | Self::ArchivingFailed
+        )
     }
 }
 
@@ -152,6 +225,7 @@ impl ServerEvent {
         size_of::<Self>()
             + text(&self.subject)
             + text(&self.holders)
+            + text(&self.message)
             + self.sql.as_ref().map_or(0, |sql| sql.len())
     }
 }
@@ -177,6 +251,10 @@ pub(crate) const SERVER_EVENT: &[Column] = &[
     Column::nullable("holders", Text),
     Column::required("source", U32),
     Column::required("line", U64),
+    // Null in workloads of earlier versions.
+    Column::nullable("severity", Text),
+    Column::nullable("sqlstate", Text),
+    Column::nullable("message", Text),
 ];
 
 pub(crate) fn write_server_event(
@@ -208,6 +286,9 @@ pub(crate) fn write_server_event(
     table.text(event.holders.as_deref());
     table.u32(event.source);
     table.u64(event.line);
+    table.text(event.severity.map(MessageSeverity::name));
+    table.text(event.sqlstate.as_ref().map(Sqlstate::as_str));
+    table.text(event.message.as_deref());
     table.end_row()
 }
 
@@ -233,6 +314,9 @@ pub(crate) fn read_server_event(batch: &Batch, row: usize) -> (ServerEvent, Opti
         holders: text(16).map(Box::from),
         source: batch.u32(17, row).unwrap_or_default(),
         line: number(18).unwrap_or_default(),
+        severity: text(19).and_then(MessageSeverity::from_name),
+        sqlstate: text(20).and_then(Sqlstate::parse),
+        message: text(21).map(Box::from),
     };
     (event, number(5).map(Fingerprint))
 }
@@ -250,5 +334,8 @@ mod tests {
             ServerEventKind::from_name("of tomorrow"),
             ServerEventKind::Unknown
         );
+        for severity in MessageSeverity::ALL {
+            assert_eq!(MessageSeverity::from_name(severity.name()), Some(severity));
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::external_sort::{EventSorter, SortedTable};
 use crate::format::CapturedServer;
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
+use crate::redaction::message_pattern;
 use crate::redactor::Redactor;
 use crate::server_event::ServerEvent;
 use crate::server_event_sort::ServerEventSorter;
@@ -326,16 +327,22 @@ impl WorkloadWriter {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn server_event(&mut self, event: ServerEvent) -> Result<(), ArchiveError> {
+    pub fn server_event(&mut self, mut event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
-        let sql = event.sql.as_deref();
-        let event = match sql.and_then(|sql| self.redactor.redact_sql(sql)) {
-            Some(sql) => ServerEvent {
-                sql: Some(sql.into()),
-                ..event
-            },
-            None => event,
-        };
+        let mut redact = |text: &str| self.redactor.redact_sql(text);
+        let redacted = event.sql.as_deref().and_then(&mut redact);
+        if let Some(message) = &mut event.message {
+            let is_secret = redacted.is_some() || redact(message).is_some();
+            // The message may quote the secret. A function can write it without quotes.
+            if is_secret && event.subject.is_some() {
+                event.message = None;
+            } else if is_secret {
+                *message = message_pattern(message).into();
+            }
+        }
+        if let Some(sql) = redacted {
+            event.sql = Some(sql.into());
+        }
         match &self.archive {
             Some(archive) => self.server.push(archive, event),
             None => Ok(()),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use workload::{
-    Event, EventKind, NoRedaction, Outcome, Provenance, ServerEvent, ServerEventKind,
-    WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, MessageSeverity, NoRedaction, Outcome, Provenance, ServerEvent,
+    ServerEventKind, Sqlstate, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 fn server_event(at_us: i64, kind: ServerEventKind) -> ServerEvent {
@@ -26,6 +26,9 @@ fn server_event(at_us: i64, kind: ServerEventKind) -> ServerEvent {
         tuples_remain: Some(8),
         tuples_dead: Some(9),
         holders: Some("1, 2".into()),
+        severity: Some(MessageSeverity::Warning),
+        sqlstate: Some(Sqlstate(*b"01000")),
+        message: Some("no \"t\"".into()),
         source: 10,
         line: 11,
     }

@@ -1,5 +1,6 @@
 //! Page of a workload: overview, activity over time, and each statement with its details.
 
+mod log_sections;
 mod over_time;
 mod sections;
 
@@ -17,6 +18,7 @@ use crate::sqlstate::condition_name;
 use crate::text::inspect_text::{name_of, share};
 use crate::text::line::one_line;
 use crate::text::units::{count, counted, duration, duration_ns, percent, rate};
+use log_sections::{FileRow, HostRow, LengthRow, LockRow, MessageRow};
 use over_time::Numbers;
 use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 
@@ -51,6 +53,11 @@ struct Page<'a> {
     row_heads: &'static [&'static str],
     rows: Vec<Row>,
     errors: Vec<ErrorRow>,
+    messages: (Vec<MessageRow>, u64),
+    lock_waits: Vec<LockRow>,
+    temporary_files: (Vec<FileRow>, usize),
+    hosts: (Vec<HostRow>, usize),
+    session_lengths: Vec<LengthRow>,
     groups: Vec<Group>,
     sent: Vec<(String, String)>,
     activity: Vec<ActivityRow>,
@@ -100,6 +107,11 @@ pub fn render_html(view: &Inspection) -> String {
         row_heads: heads(view),
         rows: rows(view),
         errors: sections::errors(view),
+        messages: log_sections::messages(view),
+        lock_waits: log_sections::lock_waits(view),
+        temporary_files: log_sections::temporary_files(view),
+        hosts: log_sections::hosts(view),
+        session_lengths: log_sections::session_lengths(view),
         groups: sections::groups(view),
         sent: sections::sent(view),
         activity: sections::activity(view),

@@ -1,9 +1,14 @@
 //! Text on a workload: contents, course over time, and time by statement.
 
+mod clients;
 mod contexts;
+mod messages;
 mod server;
 mod statements;
+mod waits_and_files;
 
+pub(crate) use clients::length_range;
+pub(crate) use messages::pattern_label;
 pub(crate) use server::{server_lines, upkeep};
 pub(crate) use statements::{name_of, share};
 
@@ -12,8 +17,8 @@ use std::collections::BTreeMap;
 use inspect::{DurationBin, Inspection, NameTotals, OverTime, StatementOrder, TimeBucket};
 use sql::ContextKey;
 use statistics::Arrivals;
-use workload::Sqlstate;
 
+use crate::sqlstate::code_label;
 use crate::text::chart::bars;
 use crate::text::line::{listed, one_line};
 use crate::text::run_text::codes;
@@ -53,6 +58,9 @@ pub fn render_text(view: &Inspection, options: InspectTextOptions, style: &TextS
     });
     lines.extend(unrepeatable_text::lines(&view.unrepeatable, *style));
     lines.extend(server::errors(view, *style));
+    lines.extend(messages::list(view, *style));
+    lines.extend(waits_and_files::lock_waits(view, *style));
+    lines.extend(waits_and_files::temporary_files(view, *style));
     lines.extend(server::activity(view, *style));
     lines.push(String::new());
     lines.join("\n")
@@ -106,9 +114,12 @@ fn facts(view: &Inspection, width: usize) -> Vec<String> {
     row("classes", listing(by_count(classes), room));
     let kinds = view.kinds.iter().map(|(kind, all)| (*kind, *all));
     row("sent as", listing(by_count(kinds), room));
+    row("prepared", clients::protocol_steps(view));
     row("databases", totals(&view.databases.names(), room));
     row("users", totals(&view.users.names(), room));
     row("applications", totals(&view.applications.names(), room));
+    row("hosts", clients::hosts(view, room));
+    row("session times", clients::session_lengths(view, room));
     for breakdown in &view.contexts {
         let values = breakdown.values.iter();
         let values = values.map(|stats| (stats.value.as_str(), stats.calls));
@@ -116,8 +127,8 @@ fn facts(view: &Inspection, width: usize) -> Vec<String> {
         row(&format!("by {name}"), listing(by_count(values), room));
     }
     row("durations", known_durations(view));
-    let errors: BTreeMap<Sqlstate, u64> = (view.errors.iter())
-        .map(|(code, error)| (*code, error.count))
+    let errors: BTreeMap<&str, u64> = (view.errors.iter())
+        .map(|(code, error)| (code_label(code.as_str()), error.count))
         .collect();
     row("errors", codes(&errors, room));
     let mut name = "not replayable";

@@ -68,6 +68,12 @@ pub(crate) fn account(masking: &Masking, style: TextStyle) -> Vec<String> {
             counted(account.digests, "checksum")
         ));
     }
+    if account.server_texts > 0 {
+        lines.push(format!(
+            "  {} of the server's messages and locks taken out",
+            counted(account.server_texts, "text")
+        ));
+    }
     if !account.adds_up() {
         let text = "  the values do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));

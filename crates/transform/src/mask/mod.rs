@@ -284,8 +284,19 @@ impl Masker {
         session
     }
 
-    /// Masks the statement of a server event.
+    /// Masks the statement of a server event, and removes its texts that may hold values: messages, which quote
+    /// them, and the keys of advisory locks.
     pub fn mask_server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
+        let texts = &mut self.account.server_texts;
+        *texts += u64::from(event.message.take().is_some());
+        if event.kind.may_hold_values() {
+            *texts += u64::from(event.subject.take().is_some());
+        }
+        let advisory = event.subject.as_deref().and_then(advisory_lock);
+        if let Some(lock) = advisory {
+            *texts += 1;
+            event.subject = Some(lock.into());
+        }
         if let Some(sql) = event.sql.take() {
             let backslash = match event.session {
                 Some(session) => self.backslashes.meaning_in(session),
@@ -305,6 +316,15 @@ impl Masker {
         }
         event
     }
+}
+
+/// Returns the text of an advisory lock (`ExclusiveLock on advisory lock [5,0,42,1]`, `DescribeLockTag` in the
+/// server's `lmgr.c`) without its key, which the client chose.
+fn advisory_lock(subject: &str) -> Option<&str> {
+    let end = [" advisory lock [", " user lock ["]
+        .iter()
+        .find_map(|words| subject.find(words).map(|at| at + words.len()))?;
+    Some(subject[..end].trim_end_matches(" ["))
 }
 
 /// Returns the role of the parameter with this index.

@@ -163,7 +163,7 @@ impl OverTime {
             Kind::LockAcquired | Kind::LockFailed => moment.lock_waited_us += duration_us,
             Kind::Deadlock => moment.deadlocks += 1,
             Kind::Checkpoint => moment.checkpoints += 1,
-            Kind::CheckpointStarting => (),
+            Kind::CheckpointStarting | Kind::Message | Kind::SessionEnd => (),
             Kind::Autovacuum => moment.autovacuums += 1,
             Kind::Autoanalyze => moment.autoanalyzes += 1,
             _ => moment.others += 1,

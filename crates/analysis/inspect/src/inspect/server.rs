@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sql::Fingerprint;
 use workload::{ServerEvent, ServerEventKind};
 
 /// Maximum number of distinct tables; there can be many partitions.
@@ -97,6 +98,8 @@ pub struct Notable {
     pub subject: String,
     /// Session, if there is one.
     pub session: Option<u64>,
+    /// The statement that was running.
+    pub fingerprint: Option<Fingerprint>,
     /// Position in the source.
     pub place: SourceLocation,
 }
@@ -107,7 +110,7 @@ impl ServerActivity {
         self.kinds.get(&kind).copied().unwrap_or(0)
     }
 
-    pub(super) fn add(&mut self, event: &ServerEvent) {
+    pub(super) fn add(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>) {
         use ServerEventKind as Kind;
         self.count += 1;
         *self.kinds.entry(event.kind).or_default() += 1;
@@ -153,7 +156,7 @@ impl ServerActivity {
             | Kind::AutovacuumCancelled
             | Kind::AutovacuumSkipped => self.upkeep(event, duration_us),
             Kind::CheckpointsTooFrequent | Kind::Reload => (),
-            _ => self.note(event),
+            _ => self.note(event, fingerprint),
         }
     }
 
@@ -177,13 +180,14 @@ impl ServerActivity {
         }
     }
 
-    fn note(&mut self, event: &ServerEvent) {
+    fn note(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>) {
         if self.notable.len() < NOTABLE_MAX {
             self.notable.push(Notable {
                 at_us: event.at_us,
                 kind: event.kind,
                 subject: subject(event),
                 session: event.session,
+                fingerprint,
                 place: SourceLocation {
                     source: event.source,
                     line: event.line,

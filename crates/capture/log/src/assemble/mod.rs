@@ -113,16 +113,17 @@ impl<'s> Assembler<'s> {
     pub(super) fn handle_entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         self.drop_expired(entry.wall_us)?;
         match entry.severity {
-            Severity::Log => self.handle_log(entry),
-            Severity::Notice => {
+            Severity::Log => return self.handle_log(entry),
+            Severity::Warning | Severity::Notice => {
                 // "terminating connection because of crash of another server process"
                 if entry.sqlstate.is_some_and(|code| code.as_str() == "57P02") {
                     self.mark_ended(entry);
                 }
-                self.handle_server_line(entry, SkipReason::Notice)
+                self.handle_server_line(entry, SkipReason::Notice)?;
             }
-            Severity::Error | Severity::Fatal | Severity::Panic => self.handle_failure(entry),
+            Severity::Error | Severity::Fatal | Severity::Panic => self.handle_failure(entry)?,
         }
+        self.emit_message(entry)
     }
 
     /// Handles a line that belongs to an earlier entry of `pid` but did not follow it. If it shows
@@ -241,7 +242,8 @@ impl<'s> Assembler<'s> {
             } => live.handle_authorized(output, entry, user, database, application),
             Message::Disconnected { user, database } => {
                 let mut live = self.live.remove(entry.pid).expect("just found");
-                live.handle_disconnected(&mut self.output, entry, user, database)
+                live.handle_disconnected(&mut self.output, entry, user, database)?;
+                self.emit_session_end(entry, live.id())
             }
             Message::Received { .. }
             | Message::Replication { .. }

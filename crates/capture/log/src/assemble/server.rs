@@ -3,13 +3,15 @@
 //! A line of the server counts as one in an event. An error of a client's statement that is also a
 //! server event, such as a deadlock, is counted with its statement only: every line counts once.
 
-use workload::ServerEventKind;
+use workload::{ServerEvent, ServerEventKind};
 
-use super::super::entry::Entry;
+use super::super::entry::{Backend, Entry};
 use super::super::reconcile::SkipReason;
 use super::super::server_event;
+use super::super::server_message::{message_event, session_end_event};
 use super::super::severity::Severity;
 use super::Assembler;
+use super::error_phase::implied_code;
 use capture_sink::SinkError;
 
 /// Maximum time between a session's last statement and the message about its temporary file. The
@@ -45,6 +47,37 @@ impl Assembler<'_> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Emits the message of an entry, if its severity is WARNING or more. Its lines are counted with its
+    /// statement, or as skipped. A parallel worker's message is repeated by its leader.
+    pub(super) fn emit_message(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
+        if entry.backend == Backend::ParallelWorker {
+            return Ok(());
+        }
+        let Some(mut event) = message_event(entry, implied_code(entry.message)) else {
+            return Ok(());
+        };
+        let live = self.live.get(entry.pid);
+        event.session = live
+            .filter(|live| !live.is_other(entry.started, 0))
+            .and_then(|live| live.id());
+        self.output.sink.server_event(event)
+    }
+
+    /// Emits the end of a session with the logged length.
+    pub(super) fn emit_session_end(
+        &mut self,
+        entry: &Entry<'_>,
+        session: Option<u64>,
+    ) -> Result<(), SinkError> {
+        match session_end_event(entry) {
+            Some(event) => self
+                .output
+                .sink
+                .server_event(ServerEvent { session, ..event }),
+            None => Ok(()),
+        }
     }
 
     fn emit_server_event(&mut self, entry: &Entry<'_>) -> Result<bool, SinkError> {

@@ -110,6 +110,15 @@ impl LiveSession {
             return Ok(());
         };
         self.open(output, entry, start_time_us(entry, duration_us))?;
+        if duration_us.is_some() {
+            let tallies = &mut output.account.tallies;
+            match step {
+                Step::Parse => tallies.parses += 1,
+                Step::Bind => tallies.binds += 1,
+                Step::Execute => tallies.executions += 1,
+                Step::Fetch => (),
+            }
+        }
         match step {
             Step::Execute => self.drop_audited(output, named.sql, duration_us),
             _ => self.skip_pending_durations(output),

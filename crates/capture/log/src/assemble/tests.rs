@@ -478,6 +478,7 @@ fn fact_22_parallel_workers_and_autovacuum_are_no_sessions() {
         .server_events
         .iter()
         .map(|event| event.kind)
+        .filter(|kind| kind.is_activity())
         .collect();
     assert_eq!(
         did,

@@ -4,7 +4,7 @@ use super::super::entry::{SessionIdentity, SessionNames};
 use super::*;
 use crate::reconcile::Location;
 
-fn entry(severity: Severity, message: &str) -> Entry<'_> {
+pub(in super::super) fn entry(severity: Severity, message: &str) -> Entry<'_> {
     Entry {
         wall_us: 5,
         pid: 4_711,

@@ -88,6 +88,9 @@ pub struct MaskAccount {
     pub comments: u64,
     /// Number of result checksums that were removed. With a checksum one could guess a result by trial.
     pub digests: u64,
+    /// Number of texts that were removed from the server's messages, and of advisory locks' keys.
+    #[serde(default)]
+    pub server_texts: u64,
 }
 
 impl MaskAccount {

@@ -3,7 +3,8 @@
 use inspect::{DurationBin, Inspection, NameTotals};
 use workload::ServerEventKind;
 
-use crate::sqlstate::condition_name;
+use super::log_sections::protocol_steps;
+use crate::sqlstate::{code_label, condition_name};
 use crate::text::inspect_text::{by_count, name_of, server_lines, upkeep};
 use crate::text::line::one_line;
 use crate::text::units::{bytes, count, duration, percent};
@@ -68,11 +69,10 @@ pub(super) fn errors(view: &Inspection) -> Vec<ErrorRow> {
     let errors = view.errors_by_count().into_iter();
     errors
         .map(|(code, error)| {
-            let mut statements = view.by_statement.iter();
-            let statement = statements.find(|one| Some(one.fingerprint) == error.fingerprint);
+            let statement = view.statement_of(error.fingerprint);
             let fingerprint = (error.fingerprint).map_or_else(String::new, |one| one.to_string());
             ErrorRow {
-                code: code.to_string(),
+                code: code_label(code.as_str()).to_owned(),
                 name: condition_name(code.as_str()),
                 count: count(error.count),
                 place: place(view.source(error.place), error.place.line, error.session),
@@ -146,6 +146,7 @@ pub(super) fn sent(view: &Inspection) -> Vec<(String, String)> {
     by_count(classes)
         .chain(by_count(kinds))
         .map(|(name, statements)| (name.to_owned(), count(statements)))
+        .chain(protocol_steps(view))
         .collect()
 }
 

@@ -1,10 +1,10 @@
 //! Errors, and server activity.
 
 use inspect::{Inspection, ServerActivity, StatementStats, TableUpkeep};
-use workload::ServerEventKind as Kind;
+use workload::{ServerEventKind as Kind, Sqlstate};
 
 use super::statements::name_of;
-use crate::sqlstate::condition_name;
+use crate::sqlstate::{code_label, condition_name};
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -14,8 +14,11 @@ use crate::text::units::{bytes, count, counted, duration};
 const ERRORS_MAX: usize = 4;
 
 /// Lists the errors by code, each with the position of the first.
+///
+/// If the log shows no code, the messages say more.
 pub(super) fn errors(view: &Inspection, style: TextStyle) -> Vec<String> {
-    if view.errors.is_empty() {
+    let is_uncoded = view.errors.keys().all(|code| *code == Sqlstate::UNKNOWN);
+    if is_uncoded && (view.errors.is_empty() || view.messages.count() > 0) {
         return Vec::new();
     }
     let errors = view.errors_by_count();
@@ -34,13 +37,16 @@ pub(super) fn errors(view: &Inspection, style: TextStyle) -> Vec<String> {
         };
         table.row([
             format!("  {}", count(error.count)),
-            format!("{code} {}", condition_name(code.as_str())),
+            format!(
+                "{} {}",
+                code_label(code.as_str()),
+                condition_name(code.as_str())
+            ),
             format!("first at {at}"),
         ]);
     }
     for (line, (_, error)) in table.lines().into_iter().zip(&errors) {
-        let mut statements = view.by_statement.iter();
-        let statement = statements.find(|one| Some(one.fingerprint) == error.fingerprint);
+        let statement = view.statement_of(error.fingerprint);
         let room = style.columns().saturating_sub(line.chars().count() + 2);
         lines.push(match statement {
             Some(statement) if room >= 20 => {
@@ -83,12 +89,10 @@ pub(super) fn activity(view: &Inspection, style: TextStyle) -> Vec<String> {
 /// Returns the server's activity by name. Long lists are cut to `width`.
 pub(crate) fn server_lines(view: &Inspection, width: usize) -> Vec<(&'static str, String)> {
     let server = &view.server;
-    let deadlocks = server.of(Kind::Deadlock);
-    let deadlocks = (deadlocks > 0).then(|| count(deadlocks));
     let all = [
         ("temporary files", temporary_files(view)),
         ("lock waits", lock_waits(view)),
-        ("deadlocks", deadlocks),
+        ("deadlocks", deadlocks(view)),
         ("checkpoints", checkpoints(server)),
         ("autovacuum", autovacuum(server)),
         ("also", others(server, width)),
@@ -125,7 +129,7 @@ fn lock_waits(view: &Inspection) -> Option<String> {
     let longest = server.lock_longest.as_ref()?;
     let mut text = format!(
         "{}, {} in those that ended; the longest {} for {}",
-        count(server.of(Kind::LockWait)),
+        count(view.lock_waits.iter().map(|one| one.waits).sum()),
         duration(server.lock_waited_us as f64),
         duration(longest.waited_us as f64),
         longest.subject
@@ -138,6 +142,26 @@ fn lock_waits(view: &Inspection) -> Option<String> {
         ));
     }
     Some(text)
+}
+
+fn deadlocks(view: &Inspection) -> Option<String> {
+    let deadlocks = view.server.of(Kind::Deadlock);
+    if deadlocks == 0 {
+        return None;
+    }
+    let mut notable = view.server.notable.iter();
+    let first = notable.find(|one| one.kind == Kind::Deadlock);
+    let statement = first.and_then(|one| view.statement_of(one.fingerprint));
+    Some(match statement {
+        Some(statement) => {
+            format!(
+                "{}; the first cancelled {}",
+                count(deadlocks),
+                name_of(statement)
+            )
+        }
+        None => count(deadlocks),
+    })
 }
 
 fn most(view: &Inspection, of: fn(&StatementStats) -> u64) -> Option<&StatementStats> {
