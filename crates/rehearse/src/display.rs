@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use clock::Speed;
 use replay::{ConnectionEvent, Metrics, ReplayError, Snapshot};
-use report::LiveReplayView;
+use report::{LiveReplayView, export_text};
 use run::RunInfo;
 
 use crate::live::{Hub, HubParameters, PageServer};
 use crate::log;
 use crate::metrics::MetricsServer;
 use crate::options::observing::LogLevel;
+use crate::otlp::ReplayExport;
 use crate::terminal;
 use progress::ProgressDisplay;
 use replay_log::{Line, Narrator};
@@ -28,6 +29,7 @@ pub struct Display<'w> {
     metrics: Option<&'w MetricsServer>,
     page: Option<&'w mut PageServer>,
     hub: Option<Arc<Hub>>,
+    export: Option<ReplayExport>,
     run: PathBuf,
 }
 
@@ -40,8 +42,14 @@ impl<'w> Display<'w> {
             metrics,
             page,
             hub: None,
+            export: None,
             run: PathBuf::new(),
         }
+    }
+
+    /// Adds an export over OTLP.
+    pub fn with_export(self, export: Option<ReplayExport>) -> Self {
+        Display { export, ..self }
     }
 
     /// Makes a display on standard error alone.
@@ -101,6 +109,9 @@ impl ReplayDisplay for Display<'_> {
             }
         }
         self.hub = Some(hub);
+        if let Some(export) = &mut self.export {
+            export.prepare(start);
+        }
         self.run = start.run.to_owned();
         Ok(())
     }
@@ -112,6 +123,9 @@ impl ReplayDisplay for Display<'_> {
         }
         if let Some(metrics) = self.metrics {
             metrics.show(meter);
+        }
+        if let Some(export) = &mut self.export {
+            export.begin(meter, self.hub.as_ref());
         }
     }
 
@@ -172,8 +186,25 @@ impl ReplayDisplay for Display<'_> {
         }
     }
 
+    fn manifest_notes(&mut self) -> Vec<(String, String)> {
+        let Some(export) = &mut self.export else {
+            return Vec::new();
+        };
+        let mut account = None;
+        self.drawing.suspend(|| account = export.finish());
+        let summary = account.as_ref().map(export_text::summary);
+        summary
+            .map(|text| ("otlp".to_owned(), text))
+            .into_iter()
+            .collect()
+    }
+
     fn on_finish(&mut self, result: Result<&RunInfo, &ReplayError>) {
         self.drawing.finish();
+        // Of a replay that failed.
+        if let Some(export) = &mut self.export {
+            export.finish();
+        }
         if let Some(hub) = &self.hub {
             hub.finish(match result {
                 Ok(info) => Ok((info, self.run.as_path())),

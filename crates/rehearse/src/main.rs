@@ -12,6 +12,7 @@ mod live;
 mod log;
 mod metrics;
 mod options;
+mod otlp;
 mod signals;
 mod terminal;
 mod webhook;

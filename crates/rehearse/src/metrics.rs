@@ -8,11 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use cpu_profile::own_process;
 use replay::Metrics;
-use report::metrics_text;
+use report::{metric_families, metrics_text};
 
 use http_server as http;
 use http_server::{HttpServer, ListenerOptions, Method, Reply, Request, Site, StatusCode};
 use study::Failure;
+use telemetry::MetricFamily;
 
 /// Media type of the text format, version 0.0.4.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -52,6 +53,25 @@ impl MetricsServer {
     }
 }
 
+/// Reads the metrics of a replay and of the program. `waits` are those of the target's sessions.
+pub fn read_families(meter: Option<&Arc<Metrics>>, waits: &[(String, f64)]) -> Vec<MetricFamily> {
+    let readings = meter.map(|meter| meter.read());
+    let mut families = vec![metric_families::build_info()];
+    families.extend(metric_families::replay_families(readings.as_ref()));
+    families.extend(metric_families::target_wait_families(waits));
+    families.extend(read_process_families());
+    families
+}
+
+/// Reads the metrics of the program's process.
+pub fn read_process_families() -> Vec<MetricFamily> {
+    let process = own_process::read();
+    process
+        .as_ref()
+        .map(metric_families::process_families)
+        .unwrap_or_default()
+}
+
 /// Counters of a replay, once it runs.
 struct MetricsSite(Arc<OnceLock<Arc<Metrics>>>);
 
@@ -59,9 +79,7 @@ impl Site for MetricsSite {
     fn answer(&self, request: &Request) -> Reply {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics") => {
-                let readings = self.0.get().map(|meter| meter.read());
-                let text =
-                    metrics_text::render_text(readings.as_ref(), own_process::read().as_ref());
+                let text = metrics_text::render_text(&read_families(self.0.get(), &[]));
                 http::typed_reply(StatusCode::OK, CONTENT_TYPE, &text)
             }
             (&Method::GET | &Method::HEAD, "/healthz") => http::text_reply(StatusCode::OK, "ok\n"),

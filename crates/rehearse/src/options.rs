@@ -54,7 +54,7 @@ use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
 use notifying::NotifyArgs;
-use observing::{AllowHostArgs, LogArgs, MetricsArgs, PageArgs};
+use observing::{AllowHostArgs, LogArgs, MetricsArgs, OtlpArgs, PageArgs, SpanArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pairing::PairArgs;
@@ -232,6 +232,9 @@ pub struct CaptureLog {
     /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Export of metrics.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     /// Starting point.
     #[command(flatten)]
     pub starting_point: StartingPointArgs,
@@ -471,6 +474,12 @@ pub struct Replay {
     /// Host names of both.
     #[command(flatten)]
     pub hosts: AllowHostArgs,
+    /// Export of metrics.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
+    /// Export of spans.
+    #[command(flatten)]
+    pub spans: SpanArgs,
     /// Fetch sizes, generated values and checksums.
     #[command(flatten)]
     pub sending: SendingArgs,

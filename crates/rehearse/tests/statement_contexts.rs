@@ -1,6 +1,8 @@
 //! A client that names its routes and traces in comments, as sqlcommenter does: from its capture to the route that got
 //! slower.
 
+mod otlp;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

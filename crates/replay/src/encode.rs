@@ -202,6 +202,11 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Returns the number of statements so far whose `traceparent` cannot be read.
+    pub(crate) fn invalid_traces(&self) -> u64 {
+        self.contexts.invalid_traces()
+    }
+
     /// Returns what the capture knows of an event.
     fn captured(&mut self, event: &Event) -> Captured {
         let sql = event.kind.sql();

@@ -14,15 +14,17 @@ mod histogram;
 mod labels;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use clock::Clock;
 use run::{Execution, Outcome, StatementKind};
+use sql::TraceParent;
 
 use crate::backends::Backends;
 use crate::connection_events::{ConnectionEvents, Counter};
 use crate::counters::Counters;
 use crate::live_stats::{LatencyHistograms, LiveStats, TopStatements};
+use crate::sampled_executions::{ExecutionSampler, SampledExecutions};
 use histogram::Cells;
 pub use histogram::{BOUNDS_NS, Histogram};
 use labels::{Codes, Names, codes, names};
@@ -112,6 +114,8 @@ pub struct Metrics {
     over_ns: AtomicI64,
     /// Statistics of executions, if requested.
     live_stats: Mutex<Option<LiveStats>>,
+    /// Sampler of executions, if requested.
+    sampler: OnceLock<ExecutionSampler>,
 }
 
 impl Metrics {
@@ -136,6 +140,7 @@ impl Metrics {
             statements,
             over_ns: AtomicI64::new(i64::MAX),
             live_stats: Mutex::new(None),
+            sampler: OnceLock::new(),
         }
     }
 
@@ -144,6 +149,17 @@ impl Metrics {
     pub fn enable_live_stats(&self) {
         self.ledger().get_or_insert_default();
         self.counters.due.enable();
+    }
+
+    /// Starts sampling the executions of these traces. Must be called before the first statement is sent, and once.
+    pub fn sample_executions(
+        &self,
+        selects: impl Fn(&TraceParent) -> bool + Send + Sync + 'static,
+    ) -> SampledExecutions {
+        let (sampler, sampled) = ExecutionSampler::new(selects);
+        // A second reader gets none.
+        let _ = self.sampler.set(sampler);
+        sampled
     }
 
     /// Returns the histograms so far; `None` if they are not kept. They come from the recorder, so they lag the
@@ -157,10 +173,13 @@ impl Metrics {
         self.ledger().as_ref().map(|ledger| ledger.costliest(most))
     }
 
-    /// Adds a worker's records to the statistics, with one lock for the whole batch.
+    /// Adds a worker's records to the statistics and to the sample, with one lock for the whole batch.
     pub(crate) fn record_batch(&self, records: &[(i64, Execution)]) {
         if let Some(ledger) = &mut *self.ledger() {
             records.iter().for_each(|(_, one)| ledger.count(one));
+        }
+        if let Some(sampler) = self.sampler.get() {
+            records.iter().for_each(|(_, one)| sampler.offer(one));
         }
     }
 

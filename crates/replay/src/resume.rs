@@ -25,7 +25,7 @@ use crate::event_id::EventId;
 use crate::options::Options;
 
 /// Options that may differ between a run and the replay that resumes it, since they do not change due times.
-const OPTIONS_THAT_MAY_DIFFER: [&str; 27] = [
+const OPTIONS_THAT_MAY_DIFFER: [&str; 29] = [
     "workers",
     "spin_us",
     "patience",
@@ -47,6 +47,8 @@ const OPTIONS_THAT_MAY_DIFFER: [&str; 27] = [
     "keys_unknown",
     "generated_columns_unknown",
     "deadlock_victims",
+    "invalid_traceparents",
+    "otlp",
     "learnt",
     "remapped",
     "generated_unknown",

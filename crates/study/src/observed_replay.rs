@@ -76,6 +76,10 @@ pub trait ReplayDisplay {
     fn on_stop(&mut self, _reason: StopReason) {}
     /// The last statement is done.
     fn before_finish(&mut self) {}
+    /// All observation of the target has ended. Returns entries for the options in the run's manifest.
+    fn manifest_notes(&mut self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// The replay is over.
     fn on_finish(&mut self, _result: Result<&RunInfo, &ReplayError>) {}
     /// Takes the display away while `report` writes notes.
@@ -261,6 +265,33 @@ impl ReplayObserver<'_> {
     fn is_profiling(&self) -> bool {
         self.profiling.as_ref().is_some_and(Profiling::is_on)
     }
+
+    /// Ends the observation of the target, and writes what it collected into the run.
+    fn end_observation(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        if let Some(machine) = &self.machine {
+            machine.end(run);
+        }
+        self.display.before_finish();
+        // The watch ends first, since reading the recorded samples of perf may take longer than the replay did.
+        if let Some(watch) = &mut self.target_watch {
+            watch.end(run)?;
+        }
+        if let Some(profiling) = self.profiling.take() {
+            self.note_backends(&profiling)?;
+            if profiling.is_on() {
+                let mut report = || note("Reading what was recorded of the server's stacks.");
+                self.display.suspend(&mut report);
+            }
+            run.take_profile(profiling.finish()?)?;
+        }
+        if self.interrupt.is_requested() || self.display.is_stop_requested() {
+            return Ok(());
+        }
+        self.display.on_progress(None);
+        let mut result = Ok(());
+        self.display.suspend(&mut || result = self.asking.end(run));
+        result
+    }
 }
 
 impl Observer for ReplayObserver<'_> {
@@ -302,29 +333,11 @@ impl Observer for ReplayObserver<'_> {
     }
 
     fn before_finish(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        if let Some(machine) = &self.machine {
-            machine.end(run);
+        self.end_observation(run)?;
+        for (name, value) in self.display.manifest_notes() {
+            run.option(name, value);
         }
-        self.display.before_finish();
-        // The watch ends first, since reading the recorded samples of perf may take longer than the replay did.
-        if let Some(watch) = &mut self.target_watch {
-            watch.end(run)?;
-        }
-        if let Some(profiling) = self.profiling.take() {
-            self.note_backends(&profiling)?;
-            if profiling.is_on() {
-                let mut report = || note("Reading what was recorded of the server's stacks.");
-                self.display.suspend(&mut report);
-            }
-            run.take_profile(profiling.finish()?)?;
-        }
-        if self.interrupt.is_requested() || self.display.is_stop_requested() {
-            return Ok(());
-        }
-        self.display.on_progress(None);
-        let mut result = Ok(());
-        self.display.suspend(&mut || result = self.asking.end(run));
-        result
+        Ok(())
     }
 
     fn on_progress(&mut self, now: &Snapshot) {

@@ -5,12 +5,13 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 29] = [
+const FLOORS: [(&str, u8); 30] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
     ("event-loop", 0),
     ("http-server", 0),
+    ("telemetry", 0),
     ("archive", 0),
     ("workload", 1),
     ("run", 1),
@@ -38,9 +39,11 @@ const FLOORS: [(&str, u8); 29] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 17] = [
-    // Its threads have a low priority.
+const WITHIN_A_FLOOR: [(&str, &str); 19] = [
+    // Their threads have a low priority.
     ("http-server", "event-loop"),
+    ("telemetry", "event-loop"),
+    ("telemetry", "clock"),
     // A run refers to the statements of a workload.
     ("run", "workload"),
     // A capture can slice and mask while it records.
@@ -72,7 +75,7 @@ const CHORES: [&str; 1] = ["xtask"];
 
 /// Libraries that only some crates may use, tests included: names (a trailing `*` stands for any ending), the
 /// crates that may, and the reason.
-const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 7] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -92,8 +95,13 @@ const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
             "tonic",
             "warp",
         ],
-        &["sandbox", "http-server", "rehearse"],
-        "only fetching a server and the HTTP listeners are async: timers of milliseconds are too coarse to pace a replay",
+        &["sandbox", "http-server", "telemetry", "rehearse"],
+        "only fetching a server, the HTTP listeners and the export over OTLP are async: timers of milliseconds are too coarse to pace a replay",
+    ),
+    (
+        &["opentelemetry*", "prost"],
+        &["telemetry", "rehearse"],
+        "only telemetry encodes OTLP; the program's tests decode it",
     ),
     (
         &["rustls", "rcgen"],

@@ -176,6 +176,8 @@ pub struct ContextComment<'a> {
     pub context: StatementContext<'a>,
     /// The trace.
     pub trace: Option<TraceParent>,
+    /// Whether it has a `traceparent` that cannot be read.
+    has_invalid_trace: bool,
 }
 
 impl ContextComment<'_> {
@@ -192,12 +194,32 @@ impl ContextComment<'_> {
 #[derive(Debug, Default)]
 pub struct ContextReader {
     shaper: Shaper,
+    invalid_traces: u64,
 }
 
 impl ContextReader {
     /// Returns the comment that names the context; `None` if there is none.
     pub fn read<'a>(&mut self, sql: &'a str) -> Option<ContextComment<'a>> {
-        self.at_end(sql).or_else(|| at_start(sql))
+        let at_end = self.at_end(sql);
+        let end_start = at_end.as_ref().map(|comment| comment.range.start);
+        if let Some(named) = self.named(at_end) {
+            return Some(named);
+        }
+        // A comment alone is both.
+        self.named(at_start(sql).filter(|comment| Some(comment.range.start) != end_start))
+    }
+
+    /// Returns the number of texts read so far whose comment has a `traceparent` that cannot be read.
+    pub fn invalid_traces(&self) -> u64 {
+        self.invalid_traces
+    }
+
+    /// Returns a comment if it names something.
+    fn named<'a>(&mut self, comment: Option<ContextComment<'a>>) -> Option<ContextComment<'a>> {
+        let comment = comment?;
+        self.invalid_traces += u64::from(comment.has_invalid_trace);
+        let is_named = !comment.context.is_empty() || comment.trace.is_some();
+        is_named.then_some(comment)
     }
 
     fn at_end<'a>(&mut self, sql: &'a str) -> Option<ContextComment<'a>> {
@@ -238,19 +260,20 @@ fn read_comment(inner: &str, range: Range<usize>) -> Option<ContextComment<'_>> 
         range,
         context: StatementContext::default(),
         trace: None,
+        has_invalid_trace: false,
     };
     match inner.contains("='") {
         true => read_sqlcommenter(inner, &mut comment)?,
         false => read_marginalia(inner, &mut comment)?,
     }
-    let is_named = !comment.context.is_empty() || comment.trace.is_some();
-    is_named.then_some(comment)
+    Some(comment)
 }
 
 impl<'a> ContextComment<'a> {
     fn add(&mut self, key: &str, value: Cow<'a, str>) {
         if key == "traceparent" {
             self.trace = TraceParent::parse(&value);
+            self.has_invalid_trace = self.trace.is_none();
         } else if let Some(key) = ContextKey::of_comment(key)
             && value.len() <= VALUE_BYTES_MAX
             && !value.contains(char::is_control)

@@ -153,7 +153,7 @@ impl LogFormat {
 }
 
 /// Progress of a capture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read, before decompression.
     pub read_bytes: u64,
@@ -391,6 +391,7 @@ impl LogCapture<'_, '_> {
         if let Some(report) = self.reports.last_mut() {
             report.notes.extend(names_note);
         }
+        self.progress.report(0, reconciliation.events);
         let sessions = reconciliation.tallies.sessions;
         let prefixes = self
             .reports

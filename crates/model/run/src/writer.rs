@@ -1,5 +1,6 @@
 //! Writes a run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use archive::{
@@ -44,6 +45,8 @@ pub struct RunWriter {
     generated_values: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
     counts: ExecutionCounts,
+    /// Further entries of [`RunInfo::options`].
+    options: BTreeMap<String, String>,
 }
 
 impl RunWriter {
@@ -71,6 +74,7 @@ impl RunWriter {
             result_columns: None,
             generated_values: None,
             counts: ExecutionCounts::default(),
+            options: BTreeMap::new(),
         })
     }
 
@@ -131,6 +135,11 @@ impl RunWriter {
                 longest_ns,
             });
         }
+    }
+
+    /// Adds an entry to [`RunInfo::options`].
+    pub fn option(&mut self, name: String, value: String) {
+        self.options.insert(name, value);
     }
 
     /// Sets the load of the replaying machine.
@@ -241,6 +250,7 @@ impl RunWriter {
         let elapsed_ns = info.elapsed_ns;
         self.counts.fill(&mut info);
         info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
+        info.options.append(&mut self.options);
         if unreached > 0 {
             info.statements += unreached;
             *info

@@ -7,6 +7,7 @@ mod proxy;
 mod starting_point;
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use ::capture_log as log;
 use ::capture_log::{LogFormat, LogOptions, LogReport, SourceReport};
@@ -18,6 +19,7 @@ use crate::commands::settings;
 use crate::commands::sources::{Sources, sources};
 use crate::exit_status::ExitStatus;
 use crate::options::{Capture, CaptureLog, Source};
+use crate::otlp::{self, SharedProgress};
 use crate::terminal;
 use starting_point::StartingPointTaker;
 use study::Failure;
@@ -98,6 +100,11 @@ fn capture(
     }
     // A log that is followed ends in order where the user stops it.
     let interrupt = follow.is_none().then_some(interrupt);
+    let export = options.otlp.settings()?;
+    let progress = SharedProgress::default();
+    let export = export
+        .map(|settings| otlp::export_log(settings, progress.clone()))
+        .transpose()?;
     let bar = progress_bar();
     if let Some(follow) = &mut follow {
         announce_stop(follow, &bar);
@@ -110,7 +117,10 @@ fn capture(
             prefix: options.prefix.clone(),
             time_zone: options.log_timezone.clone(),
             format: options.format.map(LogFormat::from),
-            on_progress: Some(Box::new(|progress| show_progress(&bar, &progress))),
+            on_progress: Some(Box::new(|now| {
+                *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                show_progress(&bar, &now);
+            })),
         },
         output: options.output.as_deref(),
         recipients: &recipients,
@@ -121,6 +131,7 @@ fn capture(
         interrupt,
     });
     bar.finish_and_clear();
+    export.map(otlp::finish);
     let mut captured = result?;
     captured.report.left_out.splice(..0, selection.left_out);
     Ok(report(captured, options.output.as_deref()))

@@ -20,6 +20,7 @@ use crate::exit_status::ExitStatus;
 use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
+use crate::otlp::ReplayExport;
 use crate::terminal;
 use study::captured_clock::restart_at_captured_time;
 use study::captured_server::refuse_captured_server;
@@ -46,6 +47,10 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
             options.hosts.listener_options(terminal::complain),
         )?),
         _ => None,
+    };
+    let export = match options.safety.dry_run {
+        true => None,
+        false => options.otlp.settings()?,
     };
     let mut page = match options.page.ui {
         Some(address) if !options.safety.dry_run => Some(PageServer::start(
@@ -88,7 +93,8 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         let clock = restart_at_captured_time(name, reader, &target, &engine.logins)?;
         engine.target_clock = Some(clock);
     }
-    let mut display = Display::new(metrics.as_ref(), page.as_mut());
+    let export = export.map(|settings| ReplayExport::new(settings, options.spans.otlp_span_ratio));
+    let mut display = Display::new(metrics.as_ref(), page.as_mut()).with_export(export);
     let asked = observation(options)?;
     interrupt.set_partial(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_observed(

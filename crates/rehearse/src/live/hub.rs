@@ -132,7 +132,7 @@ impl Hub {
         };
         let mut looker = HubSampler {
             sampler: Sampler::new(meter, is_timed),
-            statements: Statements::new(statements),
+            statements: Statements::new(statements, TEXT_MAX),
             span_ns,
             costliest: VecDeque::new(),
             alive_ns: 0,
@@ -312,6 +312,8 @@ impl Hub {
     }
 }
 
+/// Texts of statements are shortened to this many characters.
+const TEXT_MAX: usize = 400;
 /// Message while the replay stops.
 const STOPPING: &str = "Nothing more is sent; what is in flight has three seconds.";
 

@@ -18,3 +18,4 @@ mod statements;
 
 pub use hub::{Hub, HubParameters};
 pub use server::PageServer;
+pub use statements::Statements;

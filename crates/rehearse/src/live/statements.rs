@@ -8,8 +8,6 @@ use report::one_line;
 use sql::Fingerprint;
 use workload::WorkloadReader;
 
-/// Texts are shortened to this many characters.
-const TEXT_MAX: usize = 400;
 /// Pause after a scan of a workload's statements, as a multiple of the scan's duration.
 const PAUSE: u32 = 20;
 /// Largest number of cached texts. Those of statements no longer shown are dropped.
@@ -19,15 +17,18 @@ const KEPT_MAX: usize = 1_000;
 pub struct Statements {
     workload: Option<WorkloadReader>,
     texts: HashMap<Fingerprint, String>,
+    /// Texts are shortened to this many characters.
+    text_max: usize,
     look_again: Option<Instant>,
 }
 
 impl Statements {
-    /// Creates a cache for this workload; without one, no text is found.
-    pub fn new(workload: Option<WorkloadReader>) -> Self {
+    /// Creates a cache for this workload; without one, no text is found. Texts are shortened to `text_max` characters.
+    pub fn new(workload: Option<WorkloadReader>, text_max: usize) -> Self {
         Statements {
             workload,
             texts: HashMap::new(),
+            text_max,
             look_again: None,
         }
     }
@@ -35,16 +36,23 @@ impl Statements {
     /// Finds the texts of these statements if the pause is over. Errors are ignored here, since
     /// reading the run reports them.
     pub fn find(&mut self, wanted: &[Fingerprint]) {
+        let is_early = self.look_again.is_some_and(|again| Instant::now() < again);
+        if !is_early {
+            self.find_now(wanted);
+        }
+    }
+
+    /// Finds the texts of these statements, even if the last scan was a moment ago.
+    pub fn find_now(&mut self, wanted: &[Fingerprint]) {
         let mut missing: HashSet<Fingerprint> = wanted
             .iter()
             .filter(|one| !self.texts.contains_key(one))
             .copied()
             .collect();
-        let is_early = self.look_again.is_some_and(|again| Instant::now() < again);
         let Some(workload) = self.workload.as_ref() else {
             return;
         };
-        if missing.is_empty() || is_early {
+        if missing.is_empty() {
             return;
         }
         if self.texts.len() > KEPT_MAX {
@@ -55,7 +63,7 @@ impl Statements {
             for statement in statements {
                 let Ok(statement) = statement else { break };
                 if missing.remove(&statement.fingerprint) {
-                    let text = one_line(&statement.sql, TEXT_MAX);
+                    let text = one_line(&statement.sql, self.text_max);
                     self.texts.insert(statement.fingerprint, text);
                 }
                 if missing.is_empty() {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use http_server::{Limits, ListenerOptions};
+use study::Failure;
+use telemetry::ExportSettings;
 
 /// Log of every command.
 #[derive(Debug, Clone, Copy, Args)]
@@ -51,6 +53,57 @@ pub struct MetricsArgs {
     /// Serve metrics for this long after the end, for a last scrape; Ctrl-C stops it.
     #[arg(long, value_name = "DURATION", requires = "metrics", value_parser = clock::parse_duration)]
     pub metrics_linger: Option<Duration>,
+}
+
+/// Export to an OpenTelemetry collector.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Export")]
+pub struct OtlpArgs {
+    /// Export metrics to the OpenTelemetry collector at this address, over OTLP with HTTP and
+    /// protobuf: http://HOST:4318. A replay exports spans of statements as well. Headers, resource
+    /// attributes and times are read from the variables OTEL_*.
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        hide_env_values = true
+    )]
+    pub otlp: Option<String>,
+}
+
+impl OtlpArgs {
+    /// Returns the settings of the export, if there is to be one.
+    ///
+    /// # Errors
+    /// If the endpoint or a variable is invalid.
+    pub fn settings(&self) -> Result<Option<ExportSettings>, Failure> {
+        // An empty variable counts as absent.
+        let endpoint = self
+            .otlp
+            .as_deref()
+            .filter(|endpoint| !endpoint.trim().is_empty());
+        let Some(endpoint) = endpoint else {
+            return Ok(None);
+        };
+        ExportSettings::read(endpoint, |name| std::env::var(name).ok())
+            .map_err(|message| Failure::usage(format!("cannot export over OTLP: {message}")))
+    }
+}
+
+/// Spans of a replay.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Export")]
+pub struct SpanArgs {
+    /// Export spans for this share of the captured traces, 0 to 1. Statements without a sampled
+    /// traceparent in their comment have no span.
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, requires = "otlp", value_parser = ratio)]
+    pub otlp_span_ratio: f64,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok();
+    let valid = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+    valid.ok_or_else(|| "it is no share; give a number from 0 to 1, such as 0.1".to_owned())
 }
 
 /// Names under which HTTP listeners may be addressed.
@@ -114,6 +167,17 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ratio_is_a_share() {
+        assert_eq!(
+            (ratio("0"), ratio("0.25"), ratio("1")),
+            (Ok(0.0), Ok(0.25), Ok(1.0))
+        );
+        for wrong in ["", "-0.1", "1.1", "NaN", "10%"] {
+            assert!(ratio(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn allowed_host_is_a_name_without_a_port() {

@@ -10,7 +10,7 @@ use crate::options::sending::Digest;
 
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
-use super::observing::{AllowHostArgs, address};
+use super::observing::{AllowHostArgs, OtlpArgs, address};
 use super::starting_point::{ExportSnapshotArgs, StartingPointArgs};
 
 /// Options of `rehearse capture proxy`.
@@ -76,6 +76,9 @@ pub struct CaptureProxy {
     /// Print the capture report as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Export of metrics.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     /// Starting point.
     #[command(flatten)]
     pub starting_point: StartingPointArgs,

@@ -87,6 +87,8 @@ const RULES: &[Rule] = &[
         applies: |given| given.has("dry_run"),
         without_effect: These(&[
             "metrics",
+            "otlp",
+            "otlp_span_ratio",
             "ui",
             "allow_host",
             "observe",
@@ -102,6 +104,12 @@ const RULES: &[Rule] = &[
             "captured_clock",
         ]),
         reason: "with --dry-run, which sends no statement; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.has("against"),
+        without_effect: These(&["otlp", "otlp_span_ratio"]),
+        reason: "with --against, whose replays are not exported; leave one of them out",
     },
     Rule {
         command: "replay",

@@ -115,6 +115,11 @@ impl<'d> JobBuilder<'d> {
             let count = self.deadlock_victims.to_string();
             notes.push(("deadlock_victims".to_owned(), count));
         }
+        let invalid_traces = self.encoder.invalid_traces();
+        if invalid_traces > 0 {
+            let count = invalid_traces.to_string();
+            notes.push(("invalid_traceparents".to_owned(), count));
+        }
         notes
     }
 

@@ -12,6 +12,7 @@ pub mod diagnose_text;
 mod divergence_text;
 pub mod dry_run_text;
 pub mod evidence_text;
+pub mod export_text;
 pub(crate) mod first_text;
 mod fitness_finding_text;
 pub mod fitness_text;

@@ -80,6 +80,10 @@ fn in_words(name: &str, value: &str) -> Option<String> {
         "types_unspecified" => if_any("types of parameters left to the server"),
         "types_unknown" => if_any("types of parameters unknown"),
         "deadlock_victims" => if_any("transactions rolled back as the capture's deadlocks were"),
+        "invalid_traceparents" => {
+            if_any("statements with an invalid traceparent, which was ignored")
+        }
+        "otlp" => Some(format!("exported to {value}")),
         _ => Some(match value {
             "true" => name.replace('_', " "),
             _ => format!("{} {value}", name.replace('_', " ")),

@@ -28,6 +28,7 @@ use super::control_token::ControlToken;
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
+use crate::otlp;
 use crate::terminal;
 use study::Failure;
 use study::keys;
@@ -61,6 +62,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             .map(|masker| masker.mask().clone()),
         recipients: keys::read_recipients(&options.encryption.encrypt)?,
     };
+    let export = options.otlp.settings()?;
     let upstream = upstream(options)?;
     let by_socket = upstream
         .servers
@@ -105,6 +107,14 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         let _ = proxy.end();
         return Err(Failure::could_not(reason));
     }
+    let export = match export.map(|settings| otlp::export_proxy(settings, proxy.status_reader())) {
+        None => None,
+        Some(Ok(exporter)) => Some(exporter),
+        Some(Err(failure)) => {
+            let _ = proxy.end();
+            return Err(failure);
+        }
+    };
     announce(&proxy, &source, by_socket);
     if let Some((control, token_file)) = &control {
         terminal::note(&format!(
@@ -131,6 +141,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     for finished in &mut status.capture.finished {
         recover(finished);
     }
+    export.map(otlp::finish);
     show(&status, options.json);
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));

@@ -1,0 +1,107 @@
+//! Metrics of captures: of the proxy, and of logs that are followed.
+
+use capture_log::Progress;
+use capture_proxy::ProxyStatus;
+use telemetry::{MetricFamily, MetricSample, MetricValues, Unit};
+
+const CONNECTIONS: Unit = Unit::Count("connection");
+const STATEMENTS: Unit = Unit::Count("statement");
+
+/// Returns the metrics of a proxy.
+pub fn proxy_families(status: &ProxyStatus) -> Vec<MetricFamily> {
+    let capture = &status.capture;
+    let mut recorded = [0_u64; 3];
+    let current = capture
+        .recording
+        .as_ref()
+        .map(|recording| &recording.account);
+    let finished = capture.finished.iter().map(|one| &one.account.conversation);
+    for account in finished.chain(current) {
+        recorded[0] += account.sessions;
+        recorded[1] += account.statements;
+        recorded[2] += account.events;
+    }
+    let directions = [
+        ("client", status.client_bytes),
+        ("server", status.server_bytes),
+    ];
+    let direction = |(sender, bytes): (&str, u64)| MetricSample {
+        labels: vec![("sender", sender.to_owned())],
+        value: bytes as f64,
+    };
+    let is_recording = capture.recording.is_some();
+    vec![
+        MetricFamily::gauge(
+            "capture_recording",
+            Unit::None,
+            "1 while the traffic is recorded.",
+            f64::from(u8::from(is_recording)),
+        ),
+        MetricFamily::gauge(
+            "proxy_connections_open",
+            CONNECTIONS,
+            "Open connections, including those that have not logged in yet.",
+            status.connections as f64,
+        ),
+        MetricFamily::counter(
+            "proxy_connections_accepted",
+            CONNECTIONS,
+            "Connections accepted since the start.",
+            status.accepted,
+        ),
+        MetricFamily::counter(
+            "proxy_connections_refused",
+            CONNECTIONS,
+            "Accepted connections that could not be connected to the server.",
+            status.refused,
+        ),
+        MetricFamily::new(
+            "proxy_forwarded",
+            Unit::Bytes,
+            "Bytes that were forwarded, recorded or not, by their sender.",
+            MetricValues::Counter(directions.map(direction).into()),
+        ),
+        MetricFamily::counter(
+            "capture_lost",
+            Unit::Bytes,
+            "Bytes whose copies were dropped, since recording did not keep up.",
+            status.lost_bytes,
+        ),
+        MetricFamily::counter(
+            "capture_sessions",
+            Unit::Count("session"),
+            "Recorded sessions.",
+            recorded[0],
+        ),
+        MetricFamily::counter(
+            "capture_statements",
+            STATEMENTS,
+            "Recorded statements.",
+            recorded[1],
+        ),
+        MetricFamily::counter(
+            "capture_events",
+            Unit::Count("event"),
+            "Recorded events: statements, connects, disconnects and cancels.",
+            recorded[2],
+        ),
+    ]
+}
+
+/// Returns the metrics of a capture of logs.
+pub fn log_families(progress: &Progress) -> Vec<MetricFamily> {
+    vec![
+        MetricFamily::counter(
+            "capture_log_read",
+            Unit::Bytes,
+            "Bytes of the log that were read, before decompression.",
+            progress.read_bytes,
+        ),
+        MetricFamily::counter(
+            "capture_events",
+            Unit::Count("event"),
+            "Recorded events: statements, connects, disconnects and cancels.",
+            progress.events,
+        ),
+    ]
+}
