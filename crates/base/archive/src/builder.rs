@@ -11,7 +11,7 @@ use parquet::column::writer::ColumnWriter;
 use parquet::errors::Result;
 
 use crate::column::{Column, ColumnType};
-use crate::values::{Values, byte_arrays};
+use crate::values::{Values, byte_arrays, move_all};
 
 /// Maximum length of a text that is compared with the constant value. Longer texts are compressed instead.
 const CONSTANT_BYTES_MAX: usize = 256;
@@ -77,6 +77,42 @@ impl Builder {
         self.values.clear();
         self.constant_rows = 0;
         self.has_different_values = false;
+    }
+
+    /// Moves the rows of a batch after those of this builder. Leaves the batch empty. The result is that of adding each
+    /// row here.
+    pub(crate) fn absorb(&mut self, batch: &mut Builder) {
+        if !self.has_different_values && !batch.has_different_values {
+            let is_same = self.values.are_same_constant(&batch.values);
+            if self.constant_rows == 0 || batch.constant_rows == 0 || is_same {
+                if self.constant_rows == 0 {
+                    std::mem::swap(&mut self.values, &mut batch.values);
+                }
+                self.constant_rows += batch.constant_rows;
+                return batch.begin_group();
+            }
+        }
+        for builder in [&mut *self, batch] {
+            if !builder.has_different_values {
+                builder.store_each_row();
+            }
+        }
+        self.append(batch);
+        batch.begin_group();
+    }
+
+    /// Moves the levels and values of a batch to the end, each of which has its own.
+    fn append(&mut self, batch: &mut Builder) {
+        if self.column.is_nullable() || self.column.kind.is_list() {
+            self.add_null_levels();
+        }
+        if self.column.kind.is_list() {
+            self.repetition.resize(self.definition.len(), 0);
+        }
+        move_all(&mut self.definition, &mut batch.definition);
+        move_all(&mut self.repetition, &mut batch.repetition);
+        self.nulls = std::mem::take(&mut batch.nulls);
+        self.values.append(&mut batch.values);
     }
 
     /// Stores the constant value for each row, since the rows are no longer equal.
@@ -367,5 +403,77 @@ impl Builder {
         self.definition.clear();
         self.repetition.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    static TEXT: Column = Column::nullable("text", ColumnType::Text);
+    static NUMBER: Column = Column::required("number", ColumnType::I64);
+    static LIST: Column = Column::nullable("list", ColumnType::TextList);
+
+    fn push(builders: &mut [Builder; 3], row: u8) {
+        let texts: [&[u8]; 3] = [b"", b"text", &[b'x'; CONSTANT_BYTES_MAX + 1]];
+        let text = texts.get(usize::from(row % 4)).copied();
+        builders[0].push_bytes(ColumnType::Text, text);
+        builders[1].push_i64(ColumnType::I64, Some(i64::from(row / 2)));
+        let count = usize::from(row / 4);
+        let list = text.map(|text| std::iter::repeat_n(Some(text).filter(|_| row > 3), count));
+        builders[2].push_bytes_list(ColumnType::TextList, list);
+    }
+
+    fn contents(builder: &mut Builder) -> String {
+        builder.add_null_levels();
+        if builder.column.kind.is_list() {
+            builder.repetition.resize(builder.definition.len(), 0);
+        }
+        let values: Vec<Vec<u8>> = match &builder.values {
+            Values::Bytes(bytes, locations) => {
+                let all = locations.iter().map(|location| location.bytes(bytes));
+                all.map(<[u8]>::to_vec).collect()
+            }
+            Values::I64(values) => values
+                .iter()
+                .map(|value| value.to_le_bytes().to_vec())
+                .collect(),
+            _ => unreachable!("no such column"),
+        };
+        format!(
+            "{} {} {values:?} {:?} {:?}",
+            builder.has_different_values,
+            builder.constant_rows,
+            builder.definition,
+            builder.repetition
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn batches_that_are_absorbed_give_the_builder_of_all_rows(
+            rows in prop::collection::vec((prop_oneof![3 => Just(7), 1 => 0..12_u8], any::<bool>()), 0..40),
+            constant in prop::option::of(0..12_u8),
+        ) {
+            let new = || [&TEXT, &NUMBER, &LIST].map(Builder::new);
+            let (mut all, mut collected, mut batch) = (new(), new(), new());
+            for (row, is_last_of_batch) in rows {
+                let row = constant.unwrap_or(row);
+                push(&mut all, row);
+                push(&mut batch, row);
+                if is_last_of_batch {
+                    for (one, other) in collected.iter_mut().zip(&mut batch) {
+                        one.absorb(other);
+                    }
+                }
+            }
+            for (one, other) in collected.iter_mut().zip(&mut batch) {
+                one.absorb(other);
+            }
+            let text = |builders: &mut [Builder; 3]| builders.each_mut().map(contents);
+            prop_assert_eq!(text(&mut collected), text(&mut all));
+        }
     }
 }

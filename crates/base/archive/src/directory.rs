@@ -5,12 +5,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::column::Column;
+use crate::encoder::TableOptions;
 use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, UnfinishedDirectory};
 use crate::lock::lock;
 use crate::manifest::{FileEntry, Manifest, PRIVATE};
 use crate::table_reader::TableReader;
-use crate::table_writer::{TableOptions, TableWriter};
+use crate::table_writer::TableWriter;
 
 /// Archives hold SQL, and SQL holds secrets, so only the owner may read them.
 const DIRECTORY_MODE: u32 = 0o700;

@@ -20,6 +20,8 @@ mod content;
 mod decoded;
 mod decoder_panic;
 mod directory;
+mod encoder;
+mod encoder_thread;
 mod encryption;
 mod error;
 mod integrity;
@@ -37,6 +39,7 @@ mod values;
 
 pub use column::{Column, ColumnType};
 pub use directory::{ArchiveWriter, OnFailure, partial_path, sync_parent};
+pub use encoder::{Parts, TableOptions};
 pub use encryption::{
     Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
 };
@@ -46,4 +49,4 @@ pub use open::Archive;
 pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};
 pub use small_file::read_small_file;
 pub use table_reader::{Batch, TableReader};
-pub use table_writer::{Parts, TableOptions, TableWriter};
+pub use table_writer::TableWriter;

@@ -31,11 +31,30 @@ pub(crate) enum ValueLocation {
 }
 
 impl ValueLocation {
-    fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+    /// Adds to the position in the buffer.
+    fn shift(&mut self, offset: usize) {
+        if let ValueLocation::Buffered { begin, end } = self {
+            *begin += offset;
+            *end += offset;
+        }
+    }
+
+    pub(crate) fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
             ValueLocation::Static(text) => text.as_bytes(),
             ValueLocation::Buffered { begin, end } => &bytes[*begin..*end],
         }
+    }
+}
+
+/// Moves all elements to the end of another vector, without a copy if that is empty.
+pub(crate) fn move_all<T: Copy>(to: &mut Vec<T>, from: &mut Vec<T>) {
+    match to.is_empty() {
+        true => {
+            std::mem::swap(to, from);
+            from.clear();
+        }
+        false => to.append(from),
     }
 }
 
@@ -119,6 +138,41 @@ impl Values {
         let some = some.take(SAMPLE_SIZE);
         let differing: HashSet<&[u8]> = some.map(|location| location.bytes(bytes)).collect();
         locations.len() >= SAMPLE_SIZE && differing.len() + SAMPLE_DUPLICATES_MAX >= SAMPLE_SIZE
+    }
+
+    /// Whether two constants are equal. A constant is one value, or none for null.
+    pub(crate) fn are_same_constant(&self, other: &Values) -> bool {
+        match (self, other) {
+            (Values::I64(one), Values::I64(other)) => one == other,
+            (Values::I32(one), Values::I32(other)) => one == other,
+            (Values::F64(one), Values::F64(other)) => {
+                let bits = |values: &[f64]| values.first().map(|value| value.to_bits());
+                bits(one) == bits(other)
+            }
+            (Values::Bool(one), Values::Bool(other)) => one == other,
+            _ => self.len() == other.len() && self.first_bytes() == other.first_bytes(),
+        }
+    }
+
+    /// Moves the values of another column of this type to the end.
+    pub(crate) fn append(&mut self, other: &mut Values) {
+        match (self, other) {
+            (Values::I64(values), Values::I64(more)) => move_all(values, more),
+            (Values::I32(values), Values::I32(more)) => move_all(values, more),
+            (Values::F64(values), Values::F64(more)) => move_all(values, more),
+            (Values::Bool(values), Values::Bool(more)) => move_all(values, more),
+            (Values::Bytes(bytes, locations), Values::Bytes(more, more_locations)) => {
+                let offset = bytes.len();
+                move_all(bytes, more);
+                if offset > 0 {
+                    for location in more_locations.iter_mut() {
+                        location.shift(offset);
+                    }
+                }
+                move_all(locations, more_locations);
+            }
+            _ => unreachable!("a column has one type"),
+        }
     }
 
     /// Repeats the last `count` values `times` times.

@@ -1,6 +1,8 @@
 //! Round trip of all column types, with nulls, empty lists and nulls within lists, over row groups and files
 //! of any length.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 use archive::{
@@ -181,7 +183,7 @@ fn rows() -> impl Strategy<Value = Vec<(Row, bool)>> {
 fn write_and_read(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.thing");
-    write(&path, rows, options);
+    write(&path, rows, options, false);
     let archive = Archive::open(&path, "thing", 1).unwrap();
     let table = archive.table("rows", COLUMNS).unwrap();
     table
@@ -190,9 +192,28 @@ fn write_and_read(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
         .collect()
 }
 
-fn write(path: &Path, rows: &[(Row, bool)], options: TableOptions) {
+/// Writes these rows with and without a thread, and checks that the tables have the same bytes.
+fn assert_same_files(rows: &[(Row, bool)], options: TableOptions) {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = ["a.thing", "b.thing"].map(|name| directory.path().join(name));
+    write(&one, rows, options, false);
+    write(&other, rows, options, true);
+    let files = |path: &Path| -> BTreeMap<OsString, Vec<u8>> {
+        let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+        entries
+            .filter(|entry| entry.file_name() != "manifest.json")
+            .map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()))
+            .collect()
+    };
+    assert!(files(&one) == files(&other));
+}
+
+fn write(path: &Path, rows: &[(Row, bool)], options: TableOptions, is_in_thread: bool) {
     let writer = ArchiveWriter::create(path, "thing", 1, OnFailure::Remove).unwrap();
     let mut table = writer.table("rows", COLUMNS, options).unwrap();
+    if is_in_thread {
+        table = table.encode_in_thread().unwrap();
+    }
     let mut before = None;
     for (row, is_flushed) in rows {
         row.write(before.replace(row), &mut table);
@@ -219,6 +240,20 @@ proptest! {
         let read = write_and_read(&rows, TableOptions { parts, group_rows });
         let expected: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
         prop_assert_eq!(read, expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn table_encoded_in_a_thread_has_the_same_bytes(
+        rows in rows(),
+        group_rows in 1..40_usize,
+        part_rows in prop::option::of(1..40_u64),
+    ) {
+        let parts = part_rows.map_or(Parts::One, Parts::Rows);
+        assert_same_files(&rows, TableOptions { parts, group_rows });
     }
 }
 
@@ -251,10 +286,32 @@ fn many_rows_are_read_back() {
         group_rows: 9_000,
     };
     let read = write_and_read(&rows, options);
+    assert_same_files(&rows, options);
     assert_eq!(read.len(), rows.len());
     for (read, (written, _)) in read.iter().zip(&rows) {
         assert_eq!(read, written);
     }
+}
+
+#[test]
+fn table_encoded_in_a_thread_reports_a_failure_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.thing");
+    let writer = ArchiveWriter::create(&path, "thing", 1, OnFailure::Remove).unwrap();
+    let options = TableOptions {
+        parts: Parts::One,
+        group_rows: 10,
+    };
+    const NUMBERS: &[Column] = &[Column::required("number", ColumnType::U64)];
+    let table = writer.table("rows", NUMBERS, options).unwrap();
+    let mut table = table.encode_in_thread().unwrap();
+    // A directory has the name of the file.
+    std::fs::create_dir(writer.directory().join("rows.parquet")).unwrap();
+    let failed = (0..1_000_000_u64).find_map(|number| {
+        table.u64(number);
+        table.end_row().err()
+    });
+    assert!(failed.unwrap().to_string().contains("rows.parquet"));
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl ObservedWriter {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
-        self.tables().try_for_each(TableWriter::flush)
+        self.tables().try_for_each(|table| table.flush().map(drop))
     }
 
     fn tables(&mut self) -> impl Iterator<Item = &mut TableWriter> {

@@ -232,7 +232,8 @@ impl RunWriter {
         for table in tables.into_iter().flatten() {
             table.flush()?;
         }
-        self.executions.flush()
+        self.executions.flush()?;
+        Ok(())
     }
 
     /// Returns the directory that is being written.

@@ -230,7 +230,7 @@ impl EventSorter {
         if self.main.is_none() && count > 0 {
             let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
             let table = table.number_parts_from(self.narrow.len() as u32);
-            self.main = Some(EventTable::new(table));
+            self.main = Some(EventTable::new(table.encode_in_thread()?));
         }
         for at in 0..count {
             let (key, event) = self.window.get(at);

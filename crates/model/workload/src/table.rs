@@ -123,9 +123,7 @@ impl EventTable {
 
     /// Flushes as [`TableWriter::flush`] does; returns whether a file was completed.
     pub(crate) fn flush(&mut self) -> Result<bool, ArchiveError> {
-        let complete = self.table.complete_files().len();
-        self.table.flush()?;
-        Ok(self.table.complete_files().len() > complete)
+        self.table.flush()
     }
 
     /// Finishes as [`TableWriter::finish`] does.
