@@ -21,7 +21,8 @@ use super::data::script_json;
 use super::frame::{Frame, render};
 use super::status::Status;
 use crate::text::change_text::{
-    change_word, count_changes, counts_text, reasons_text, settling_text, verdict_words,
+    change_word, count_changes, counts_text, named_first, reasons_text, settling_text,
+    verdict_words,
 };
 use crate::text::compare_text::warning_text;
 use crate::text::first_text::{first_texts, later_warnings};
@@ -64,6 +65,9 @@ struct ChangedStatement {
 
 /// Maximum number of statements in the headline.
 const HEADLINE_MAX: usize = 5;
+
+/// Maximum length of a statement in the headline, in characters. A click shows all of it.
+const HEADLINE_CHARS: usize = 400;
 
 struct Row {
     name: String,
@@ -181,21 +185,16 @@ fn sentence(text: &str) -> String {
     })
 }
 
-/// Returns the statements that changed independently or look so, the most important first.
+/// Returns the statements that the text of the comparison names first, too.
 fn changed_statements(view: &Comparison) -> Vec<ChangedStatement> {
-    let mut changed: Vec<&StatementComparison> = view
-        .statements
-        .iter()
-        .filter(|one| one.change.importance() > 1)
-        .collect();
-    changed.sort_by_key(|one| std::cmp::Reverse(one.change.importance()));
-    let entry = |one: &&StatementComparison| ChangedStatement {
+    let entry = |one: &StatementComparison| ChangedStatement {
         word: change_word(one),
         fingerprint: one.fingerprint.to_string(),
-        statement: one_line(&name_of(one), 140),
-        reasons: one_line(&reasons_text(one), 300),
+        statement: one_line(&name_of(one), HEADLINE_CHARS),
+        reasons: one_line(&reasons_text(one), HEADLINE_CHARS),
     };
-    changed.iter().take(HEADLINE_MAX).map(entry).collect()
+    let all = named_first(view).into_iter();
+    all.take(HEADLINE_MAX).map(entry).collect()
 }
 
 /// Describes the change of a statement's plan, if there is one.

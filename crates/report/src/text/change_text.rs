@@ -22,6 +22,17 @@ pub(crate) fn change_word(one: &StatementComparison) -> String {
     word_of(&one.change, &one.service)
 }
 
+/// Returns the statements that a comparison names first: those that got slower independently, those that look slower, and
+/// those that got faster independently.
+pub(crate) fn named_first(view: &Comparison) -> Vec<&StatementComparison> {
+    let suspects = view.statements.iter();
+    let suspects = suspects.filter(|one| one.change.is_suspected());
+    view.causes(Direction::Slower)
+        .chain(suspects)
+        .chain(view.causes(Direction::Faster))
+        .collect()
+}
+
 /// Names a change of times in a word or two.
 pub(crate) fn word_of(change: &StatementChange, times: &TimesComparison) -> String {
     match (change, times.finding) {

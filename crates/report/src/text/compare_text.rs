@@ -4,15 +4,15 @@ mod contexts;
 mod statement_table;
 
 use compare::{
-    Comparison, Direction, ErrorChange, NoiseSource, RowsChange, RunFacts, StatementComparison,
-    Verdict, Warning,
+    Comparison, ErrorChange, NoiseSource, RowsChange, RunFacts, StatementComparison, Verdict,
+    Warning,
 };
 use plans::StatementPlans;
 
 pub(crate) use self::contexts::{context_cells, slow_trace};
 use self::statement_table::{STATEMENTS_MAX, STATEMENTS_MIN, statement_table};
 use crate::text::change_text::{
-    common_text, plan_line, reasons_text, settling_text, verdict_words,
+    change_word, common_text, named_first, plan_line, reasons_text, settling_text, verdict_words,
 };
 use crate::text::condition_text;
 use crate::text::first_text::{first_text, first_texts, later_warnings};
@@ -107,18 +107,11 @@ fn verdict(view: &Comparison, style: TextStyle) -> String {
 
 /// Lists the causes, and what looks like one.
 fn changed_lines(view: &Comparison, style: TextStyle) -> Vec<String> {
-    let slower = view.causes(Direction::Slower).map(|one| ("slower", one));
-    let faster = view.causes(Direction::Faster).map(|one| ("faster", one));
-    let suspects = view
-        .statements
-        .iter()
-        .filter(|one| one.change.is_suspected());
-    let suspects = suspects.map(|one| ("not proven, but look", one));
-    let all: Vec<_> = slower.chain(suspects).chain(faster).collect();
+    let all = named_first(view);
     let width = style.columns().saturating_sub(4);
     let mut lines = Vec::new();
-    for (name, one) in all.iter().take(CHANGED_MAX) {
-        let title = format!("{name}: {}", name_of(one));
+    for one in all.iter().take(CHANGED_MAX) {
+        let title = format!("{}: {}", change_word(one), name_of(one));
         lines.push(format!("  {}", one_line(&title, width + 2)));
         lines.push(format!("    {}", one_line(&reasons_text(one), width)));
     }
