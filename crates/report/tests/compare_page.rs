@@ -7,10 +7,11 @@ mod shop_runs;
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod synthetic_runs;
 
-use compare::{Anomaly, Side};
+use compare::{Anomaly, Direction, Side, StatementChange, StatementComparison};
 use markup::{check_ids, check_nesting, check_self_contained, data};
 use plans::PlanSide;
 use report::compare_page::render_html;
+use report::{TextStyle, UNLIMITED, compare_text};
 use shop_runs::{compared, many, nothing};
 use sql::Fingerprint;
 use workload::Literals;
@@ -166,4 +167,33 @@ fn page_of_many_statements_is_small() {
         5_000
     );
     assert!(html.len() < 6_500_000, "{} bytes", html.len());
+}
+
+#[test]
+fn page_names_first_the_statements_that_the_text_names_first() {
+    let mut view = compared(true);
+    let along = |one: &&mut StatementComparison| one.change.importance() == 0;
+    let one = view.statements.iter_mut().find(along).unwrap();
+    one.change = StatementChange::Unproven {
+        direction: Direction::Faster,
+        relative: 0.5,
+        evidence: Vec::new(),
+    };
+    let style = TextStyle {
+        width: UNLIMITED,
+        colour: false,
+    };
+    let text = compare_text::render_text(&view, &style);
+    let named: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_once(": "))
+        .filter(|(word, _)| ["slower", "faster", "looks slower"].contains(word))
+        .map(|(word, _)| word)
+        .collect();
+    assert!(!named.is_empty(), "{text}");
+    let html = render_html(&view);
+    let (_, list) = html.split_once("<ul class=\"changed\">").unwrap();
+    let items = list.split_once("</ul>").unwrap().0.split("<li>").skip(1);
+    let words: Vec<&str> = items.map(|item| item.split_once(": ").unwrap().0).collect();
+    assert_eq!(words, named);
 }
