@@ -351,9 +351,11 @@ fn mcp_refuses_paths_out_of_its_roots_alike_whether_they_exist() {
             assert_eq!(refusal, expected, "{tool}");
         }
     }
-    let listed = client.content("list", json!({}));
-    assert_eq!(listed["artefacts"].as_array().unwrap().len(), 1, "{listed}");
-    assert_eq!(listed["links_not_followed"], 1);
+    for arguments in [json!({}), json!({ "path": room.root() })] {
+        let listed = client.content("list", arguments);
+        assert_eq!(listed["artefacts"].as_array().unwrap().len(), 1, "{listed}");
+        assert_eq!(listed["links_not_followed"], 1);
+    }
 }
 
 #[test]
@@ -447,6 +449,37 @@ fn mcp_inspects_a_log_with_its_unreadable_lines_and_without_values() {
     );
     assert_eq!(client.close(), (Some(0), String::new()));
     assert_eq!(room.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn mcp_answers_about_messages_of_the_server_have_no_values() {
+    const LOG: &str = include_str!("messages.log");
+    assert!(LOG.matches(CANARY).count() > 10);
+    let room = Room::new();
+    std::fs::write(room.at("a.log"), LOG).unwrap();
+    let prefix = ["--prefix", "%m [%p] "];
+    let captured = [
+        "capture",
+        "log",
+        &room.at("a.log"),
+        "-o",
+        &room.at("a.workload"),
+    ];
+    let captured = rehearse(&[&captured[..], &prefix].concat());
+    assert_eq!(captured.status.code(), Some(0), "{captured:?}");
+    let mut client = room.connect(&["--max-bytes", "10000000", "--max-rows", "1000"]);
+    for path in ["a.log", "a.workload"] {
+        let report = client.content("inspect", json!({ "path": path }))["report"].clone();
+        assert_eq!(report["server"]["kinds"]["deadlock"], 1, "{report}");
+        for statement in report["by_statement"].as_array().unwrap() {
+            let fingerprint = &statement["fingerprint"];
+            client.content(
+                "statement",
+                json!({ "path": path, "fingerprint": fingerprint }),
+            );
+        }
+    }
+    client.content("diagnose", json!({ "path": "a.workload" }));
 }
 
 #[test]

@@ -52,7 +52,7 @@ struct Listing {
 /// If the directory is not in a root.
 pub fn list(arguments: &List, roots: &Roots, limits: Limits) -> Result<Answer, Failure> {
     let directories = match &arguments.path {
-        Some(path) => vec![roots.resolve(path)?],
+        Some(path) => vec![roots.resolve_directory(path)?],
         None => roots.directories().to_vec(),
     };
     let mut listing = Listing::default();

@@ -49,20 +49,28 @@ impl Roots {
         &self.0
     }
 
-    /// Resolves the path of a call. A relative one is relative to the first root.
+    /// Resolves the path of an artefact or log. A relative one is relative to the first root. No link in it leads out of
+    /// the roots.
     ///
     /// # Errors
     /// If nothing in a root has this path. The message does not depend on what is outside of the roots.
     pub fn resolve(&self, given: &str) -> Result<PathBuf, Failure> {
-        let resolved = self.0[0].join(given).canonicalize().ok();
-        let inside = resolved.filter(|path| self.contains(path));
-        inside
-            .filter(|path| self.has_only_inner_links(path))
-            .ok_or_else(|| {
-                Failure::usage(format!(
-                    "{given} is not available: the roots of this server have no artefact or log of this path; call `list` for those that there are"
-                ))
-            })
+        let found = self.find(given);
+        let found = found.filter(|path| self.has_only_inner_links(path));
+        found.ok_or_else(|| unavailable(given))
+    }
+
+    /// Resolves the path of a directory to list. Links in it must not be followed.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_directory(&self, given: &str) -> Result<PathBuf, Failure> {
+        self.find(given).ok_or_else(|| unavailable(given))
+    }
+
+    fn find(&self, given: &str) -> Option<PathBuf> {
+        let resolved = self.0[0].join(given).canonicalize().ok()?;
+        self.contains(&resolved).then_some(resolved)
     }
 
     fn contains(&self, path: &Path) -> bool {
@@ -95,6 +103,12 @@ impl Roots {
         }
         true
     }
+}
+
+fn unavailable(given: &str) -> Failure {
+    Failure::usage(format!(
+        "{given} is not available: the roots of this server have no artefact or log of this path; call `list` for those that there are"
+    ))
 }
 
 /// Reports whether a name is that of a log, plain or compressed.

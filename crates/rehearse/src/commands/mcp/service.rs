@@ -111,7 +111,10 @@ impl ServerHandler for Service {
 
 impl Service {
     fn describe_stop(&self, name: &str, reason: StopReason) -> String {
-        let freed = "its temporary files and its server are removed";
+        let freed = match name {
+            "prove" => "its temporary files and its private server are removed",
+            _ => "its temporary files are removed",
+        };
         match reason {
             StopReason::Cancelled => format!("`{name}` was cancelled by the client; {freed}"),
             StopReason::TimedOut => format!(
