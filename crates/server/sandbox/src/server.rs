@@ -305,7 +305,7 @@ pub(crate) fn include(data: &Path, file: &Path) -> Result<()> {
         .context("write", &conf)
 }
 
-/// Removes what [`include`] wrote for this file.
+/// Removes what [`include()`] wrote for this file.
 pub(crate) fn remove_include(data: &Path, file: &Path) -> Result<()> {
     let conf = data.join("postgresql.conf");
     let removed = include_line(file);
