@@ -59,6 +59,7 @@ fn harness_detects_cut_labels_and_bars() {
         (format!("{label}{}</p>", "long ".repeat(30)), true),
         (bar.to_owned(), true),
         (svg.to_owned(), true),
+        (format!("<p>{}</p>", "long".repeat(30)), true),
         (whole, false),
     ] {
         let Some(mut tab) = Tab::open(&format!(
