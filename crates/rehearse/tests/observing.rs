@@ -1,6 +1,7 @@
 //! Observability of a replay: its metrics during the run and at the end, its log, and refused
 //! requests.
 
+mod dashboard;
 mod diagnosing;
 mod hostile_http;
 mod live;
