@@ -205,9 +205,13 @@ page=()
 if "$REHEARSE" compare --help | grep -q -- '--html'; then
     page=(--html "$OUT/comparison.html")
 fi
+sarif=()
+if [ -n "${MIGRATION:-}" ]; then
+    sarif=(--sarif "$OUT/migration.sarif" --migration "$MIGRATION")
+fi
 code=0
 "$REHEARSE" compare --before "${before[@]}" --after "${after[@]}" "${conditions[@]}" \
-    --junit "$OUT/junit.xml" --markdown "$OUT/comment.md" ${page[@]+"${page[@]}"} || code=$?
+    --junit "$OUT/junit.xml" --markdown "$OUT/comment.md" ${page[@]+"${page[@]}"} ${sarif[@]+"${sarif[@]}"} || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$OUT/comment.md" ]; then
     cat "$OUT/comment.md" >>"$GITHUB_STEP_SUMMARY"
 fi

@@ -360,11 +360,15 @@ pub struct Inspect {
     /// Write a page: one file that any browser opens.
     #[arg(long, value_name = "FILE.html", conflicts_with = "json")]
     pub html: Option<PathBuf>,
+    /// Write comma-separated values: a row for each statement, and with --by for each value of the context
+    /// (docs/reference/csv.md).
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
     /// Show this many statements in each list.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
     /// List the time by this part of the context that comments of statements name, instead of by statement.
-    #[arg(long, value_name = "KEY", value_parser = context_key(), conflicts_with_all = ["html", "sort", "copy_commands", "sequences"])]
+    #[arg(long, value_name = "KEY", value_parser = context_key(), conflicts_with_all = ["html", "copy_commands", "sequences"])]
     pub by: Option<ContextKey>,
     /// Sort statements by this number [default: one list for each].
     #[arg(long, value_enum, value_name = "ORDER")]
@@ -376,11 +380,11 @@ pub struct Inspect {
     #[arg(long)]
     pub verify: bool,
     /// Print only the starting point of the capture, and all commands that bring a copy to it.
-    #[arg(long, conflicts_with_all = ["json", "html", "top", "sort", "show_literals", "sequences"])]
+    #[arg(long, conflicts_with_all = ["json", "html", "csv", "top", "sort", "show_literals", "sequences"])]
     pub copy_commands: bool,
     /// Print only SQL for psql that sets the sequences of a copy to their values at the starting point; if none was noted,
     /// to the largest values of their columns in the database that psql connects to.
-    #[arg(long, conflicts_with_all = ["json", "html", "top", "sort", "show_literals"])]
+    #[arg(long, conflicts_with_all = ["json", "html", "csv", "top", "sort", "show_literals"])]
     pub sequences: bool,
 }
 

@@ -330,3 +330,72 @@ fn page_goes_to_a_pipe_that_is_read_and_one_without_a_reader_is_refused() {
     let read = reader.join().unwrap();
     assert!(read.starts_with("<!DOCTYPE html>") && read.trim_end().ends_with("</html>"));
 }
+
+#[test]
+fn findings_are_placed_in_the_migration_as_sarif() {
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let after = room.run("after.run", executions(2, 1.0, 10.0));
+    let (file, output) = (room.path("a b.sql"), room.path("out.sarif"));
+    std::fs::write(&file, "-- why\nSELECT 1;\nDROP INDEX\n  t_id;\n").unwrap();
+    let [file, output] = [&file, &output].map(|path| path.to_str().unwrap());
+    let given = [
+        &before,
+        &after,
+        "--sarif",
+        output,
+        "--migration",
+        file,
+        "--json",
+    ];
+    json(&compare(&given));
+    let sarif: Value = serde_json::from_str(&std::fs::read_to_string(output).unwrap()).unwrap();
+    assert_eq!(sarif["version"], "2.1.0");
+    assert!(sarif["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &sarif["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "rehearse");
+    let rules = driver["rules"].as_array().unwrap();
+    for rule in rules {
+        for text in ["shortDescription", "fullDescription", "help"] {
+            assert!(rule[text]["text"].is_string(), "{rule}");
+        }
+    }
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 1, "{sarif:#}");
+    let result = &results[0];
+    let rule = &rules[result["ruleIndex"].as_u64().unwrap() as usize];
+    assert_eq!(result["ruleId"], "slower-statement");
+    assert_eq!(rule["id"], result["ruleId"]);
+    assert_eq!(result["level"], "error");
+    let message = result["message"]["text"].as_str().unwrap();
+    assert!(
+        message.contains("select 2 from t where id = $1"),
+        "{message}"
+    );
+    assert!(result["partialFingerprints"]["rehearseFinding/v1"].is_string());
+    let place = &result["locations"][0]["physicalLocation"];
+    let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+    assert!(
+        uri.starts_with("file:///") && uri.ends_with("/a%20b.sql"),
+        "{uri}"
+    );
+    assert_eq!(place["region"]["startLine"], 3);
+    assert_eq!(place["region"]["endLine"], 4);
+    // Without a finding the file has no results, so that the service closes the earlier ones.
+    let same = room.run("same.run", executions(3, 1.0, 1.0));
+    let given = [
+        &before,
+        &same,
+        "--sarif",
+        output,
+        "--migration",
+        file,
+        "--json",
+    ];
+    json(&compare(&given));
+    let sarif: Value = serde_json::from_str(&std::fs::read_to_string(output).unwrap()).unwrap();
+    assert_eq!(sarif["runs"][0]["results"], serde_json::json!([]));
+    let alone = compare(&[&before, &after, "--sarif", output]);
+    refused(&alone, 2, &["--migration"]);
+}

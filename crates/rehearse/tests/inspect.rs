@@ -71,6 +71,30 @@ fn the_report_in_all_its_forms() {
     let html = std::fs::read_to_string(directory.join("a.html")).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>") && html.contains("statement-table"));
     assert!(!html.contains("||'z'"));
+    let table = [
+        "inspect",
+        "a.workload",
+        "--csv",
+        "a.csv",
+        "--top",
+        "5",
+        "--sort",
+        "calls",
+    ];
+    assert!(said(&rehearse(directory, &table)).is_empty());
+    let mut reader = csv::Reader::from_path(directory.join("a.csv")).unwrap();
+    let head = reader.headers().unwrap().clone();
+    let of = head.iter().position(|one| one == "calls").unwrap();
+    let rows = reader.records().map(Result::unwrap);
+    let listed: Vec<u64> = rows.map(|row| row[of].parse().unwrap()).collect();
+    let mut all: Vec<u64> = json["by_statement"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["calls"].as_u64().unwrap())
+        .collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(listed, all[..5]);
     // Written over without a question: it is made of a workload that is still there.
     said(&rehearse(directory, &page));
 }
@@ -90,4 +114,6 @@ fn what_cannot_be_done_is_one_sentence() {
     refused(&["inspect", "a.workload", "--top", "0"], 2, "--top");
     let both = ["inspect", "a.workload", "--html", "a.html", "--json"];
     refused(&both, 2, "cannot be used with");
+    let both = ["inspect", "a.workload", "--by", "route", "--sort", "calls"];
+    refused(&both, 2, "--sort has no effect with --by");
 }

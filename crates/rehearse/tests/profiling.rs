@@ -1,6 +1,8 @@
 //! CPU profiles of a busy real server through the command line. If perf may not record, the tests print that
 //! and pass, unless `REHEARSE_TEST_PERF` is set.
 
+mod exported_profiles;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -168,10 +170,36 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
         );
     }
 
+    assert_exported_profile_has_the_same_samples(&sorting, &view, &path);
+    let pair = ["flame", &sorting, &scanning, "-o", &path("both.pb.gz")];
+    let output = rehearse(&pair);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("-diff_base"));
+
     let output = rehearse(&["flame", &sorting, "-o", &path("one.png")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let output = rehearse(&["cpu", &sorting, "--statement", "of mine"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// Compares the samples in files for pprof and speedscope with those of the account.
+fn assert_exported_profile_has_the_same_samples(
+    run: &str,
+    view: &Value,
+    path: &dyn Fn(&str) -> String,
+) {
+    let samples = view["samples"].as_u64().unwrap();
+    if let Some((read, text)) = exported_profiles::pprof_samples(&[run], &path("one.pb.gz")) {
+        assert_eq!(read, samples, "{text}");
+        assert!(text.contains("PostgresMain"), "{text}");
+    }
+    let (ns, _) = exported_profiles::speedscope_time(&[run], &path("one.speedscope.json"));
+    let sample_ns = 1e9 / view["profile"]["frequency_hz"].as_f64().unwrap();
+    let read = ns / sample_ns;
+    assert!(
+        (read - samples as f64).abs() < 0.01 * samples as f64,
+        "{read} of {samples}"
+    );
 }
 
 /// Creates a workload of two sessions, one that works and one that sleeps, as a log describes
@@ -280,6 +308,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     assert!(phases["samples"].as_u64().unwrap() >= 5, "{phases}");
     processor_time_adds_up(&profiled, &phases);
     statements_have_their_samples(&phases);
+    assert_exported_samples_have_their_statements(&profiled);
     shares_are_those_of_the_account(&profiled, &phases);
     let parts = profiled.view["time"]["whole"]["parts"].as_array().unwrap();
     assert!(
@@ -288,6 +317,29 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
             .any(|part| part["category"] == "processor" && part["detail"].is_string()),
         "{parts:?}"
     );
+}
+
+/// Checks labels, profiles of statements, and waits in files for pprof and speedscope.
+fn assert_exported_samples_have_their_statements(profiled: &Profiled) {
+    let run = profiled.run.as_str();
+    let file = profiled.path("labels.pb.gz");
+    if let Some((_, text)) = exported_profiles::pprof_samples(&[run], &file) {
+        assert!(text.contains("statement: Total"), "{text}");
+    }
+    let file = profiled.path("labels.json");
+    let (_, statements) = exported_profiles::speedscope_time(&[run], &file);
+    assert!(statements > 0, "no statement has a profile");
+    let waits = [run, "--off-cpu"];
+    let file = profiled.path("waits.pb.gz");
+    if let Some((_, text)) = exported_profiles::pprof_samples(&waits, &file) {
+        assert!(
+            text.contains("PgSleep") && text.contains("pg_sleep"),
+            "{text}"
+        );
+    }
+    let file = profiled.path("waits.speedscope.json");
+    let (ns, statements) = exported_profiles::speedscope_time(&waits, &file);
+    assert!(ns > 0.5e9 && statements > 0, "{ns} ns of {statements}");
 }
 
 /// Returns the stack of the sleeping statement, which ends in its fingerprint in brackets, and its length in

@@ -239,8 +239,51 @@ fn assert_slowed_route_is_named(before: &str, after: &str) {
         page.contains(trace) && page.contains("&#60;int&#62;"),
         "no trace"
     );
+    assert_route_is_in_the_files(before, after, trace);
     let other = text(&["compare", before, after, "--by", "job"]);
     assert!(other.contains("names its job"), "{other}");
+}
+
+/// Checks the table, the comment and the report for CI.
+fn assert_route_is_in_the_files(before: &str, after: &str, trace: &str) {
+    let [table, comment, junit] = ["csv", "md", "xml"].map(|kind| format!("{before}.{kind}"));
+    rehearse(&[
+        "compare",
+        before,
+        after,
+        "--by",
+        "route",
+        "--csv",
+        &table,
+        "--markdown",
+        &comment,
+        "--junit",
+        &junit,
+    ]);
+    let mut reader = csv::Reader::from_path(&table).unwrap();
+    let head = reader.headers().unwrap().clone();
+    let at = |name: &str| head.iter().position(|one| one == name).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let routes = rows.iter().filter(|row| &row[at("scope")] == "route");
+    let slowed = routes
+        .clone()
+        .find(|row| &row[at("value")] == SLOWED)
+        .unwrap();
+    assert_eq!(&slowed[at("change")], "independent");
+    assert_eq!(routes.count(), 2);
+    let statements = rows.iter().filter(|row| &row[at("scope")] == "statement");
+    assert!(statements.count() > 0);
+    let comment = std::fs::read_to_string(comment).unwrap();
+    assert!(
+        comment.contains("**By route**") && comment.contains(trace),
+        "{comment}"
+    );
+    let junit = std::fs::read_to_string(junit).unwrap();
+    assert!(
+        junit.contains("<testcase classname=\"rehearse.contexts\" name=\"route ")
+            && junit.contains(trace),
+        "{junit}"
+    );
 }
 
 /// Checks that a diagnosis names the route that sent the statement of its finding.

@@ -7,13 +7,17 @@
 use std::collections::HashSet;
 
 use compare::condition::ConditionOutcome;
-use compare::{Comparison, ErrorChange, RowsChange, StatementComparison, Warning};
+use compare::{
+    Comparison, ContextComparison, ErrorChange, RowsChange, StatementComparison, Warning,
+};
 use statistics::LatencySummary;
 
 use crate::text::change_text::{
     change_word, count_changes, counts_text, evidence_text, plan_line, settling_text, verdict_words,
 };
-use crate::text::compare_text::{caveats, error_notes, error_subject, other_plans, warning_text};
+use crate::text::compare_text::{
+    caveats, context_cells, error_notes, error_subject, other_plans, slow_trace, warning_text,
+};
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, printable, statement_name};
@@ -67,6 +71,7 @@ pub fn render_markdown(view: &Comparison) -> String {
     sides(view, &mut page);
     conditions(view, &mut page);
     changed(view, &mut page);
+    contexts(view, &mut page);
     errors(view, &mut page);
     rows(view, &mut page);
     warnings(view, &mut page);
@@ -244,6 +249,48 @@ fn changed(view: &Comparison, page: &mut Page) {
     page.list(rows.collect::<Vec<_>>().into_iter(), CHANGED_MAX);
     let ranked: Vec<&StatementComparison> = ranked.into_iter().map(|(one, _)| one).collect();
     plans_of_others(view, &ranked, page);
+}
+
+/// Lists the values of the context by which executions are compared, those that changed first.
+fn contexts(view: &Comparison, page: &mut Page) {
+    let Some(contexts) = &view.contexts else {
+        return;
+    };
+    let key = contexts.key.name();
+    if contexts.values.is_empty() {
+        page.line(&format!(
+            "No comment of the replayed statements names its {key}."
+        ));
+        page.line("");
+        return;
+    }
+    page.line(&format!("**By {key}** (no part of the verdict)"));
+    page.line("");
+    page.line(&format!(
+        "| finding | {key} | ratio [interval] | p50 | p99 | calls | added in all |"
+    ));
+    page.line("|---|---|---|---|---|---:|---:|");
+    let mut ranked: Vec<&ContextComparison> = contexts.values.iter().collect();
+    ranked.sort_by_key(|value| std::cmp::Reverse(value.change.importance()));
+    let row = |value: &ContextComparison| {
+        let [mut finding, ratio, added, calls, p50, p99, _] = context_cells(value);
+        let mut examples = String::new();
+        if value.change.importance() > 1 {
+            finding = format!("**{finding}**");
+            if let Some(one) = value.statements.first() {
+                let name = statement_name(one.sql.as_deref(), one.fingerprint);
+                let by = crate::text::units::added(one.added_ns);
+                examples.push_str(&format!("<br>{by} by {}", code(&name, LINE_MAX)));
+            }
+            if let Some((trace, time)) = slow_trace(value) {
+                examples.push_str(&format!("<br>trace {}: {time} after", code(&trace, 60)));
+            }
+        }
+        let name = code(&value.value, LINE_MAX);
+        format!("| {finding} | {name}{examples} | {ratio} | {p50} | {p99} | {calls} | {added} |")
+    };
+    let rows: Vec<String> = ranked.into_iter().map(row).collect();
+    page.list(rows.into_iter(), LISTED_MAX);
 }
 
 /// Lists changed plans of statements that are not in the table.

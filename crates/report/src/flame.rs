@@ -5,6 +5,9 @@
 //!
 //! [Gregg 2016]: https://queue.acm.org/detail.cfm?id=2927301
 
+mod exported;
+mod pprof;
+mod speedscope;
 mod waits;
 
 use std::io;
@@ -15,6 +18,11 @@ use inferno::flamegraph::{
 };
 
 pub use crate::html::flame_page::flame_page;
+pub use exported::{
+    ExportedProfile, ExportedStack, ExportedStatement, SampledQuantity, exported_waits,
+};
+pub use pprof::pprof;
+pub use speedscope::speedscope;
 pub use waits::{WAIT_UNIT, folded_waits, wait_notes};
 
 /// Width of a picture within a page, in units of the drawing.
@@ -29,7 +37,7 @@ pub struct FlameTitles {
     pub subtitle: String,
     /// Unit of the widths (`samples`).
     pub unit: String,
-    /// Notes of a sentence or two each; only shown on a page.
+    /// Notes of a sentence or two each; shown on a page, and a comment in a picture.
     pub notes: Vec<String>,
     /// Kind of flame graph.
     pub kind: FlameKind,
@@ -120,6 +128,8 @@ fn options(titles: &FlameTitles) -> Options<'static> {
     }
     .to_owned();
     options.deterministic = true;
+    // They become a comment of the picture, which ends at two hyphens.
+    options.notes = titles.notes.join(" ").replace("--", "- -");
     // The beginning of a name is more informative than its end, above all for statements.
     options.text_truncate_direction = TextTruncateDirection::Right;
     // Use the width of the window.

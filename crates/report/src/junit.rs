@@ -6,12 +6,16 @@
 use std::collections::HashMap;
 
 use compare::condition::{ConditionOutcome, ConditionStatement};
-use compare::{Comparison, Direction, ErrorChange, RowsChange, StatementComparison};
+use compare::{
+    Comparison, ContextsComparison, Direction, ErrorChange, RowsChange, StatementComparison,
+};
 use sql::Fingerprint;
 
 use crate::json::Document;
 use crate::text::change_text::{change_word, evidence_text, plan_line, verdict_words};
-use crate::text::compare_text::{caveats, error_notes, error_subject, warning_text};
+use crate::text::compare_text::{
+    caveats, context_cells, error_notes, error_subject, slow_trace, warning_text,
+};
 use crate::text::condition_text;
 use crate::text::first_text::{first_texts, later_warnings};
 use crate::text::line::{one_line, statement_name};
@@ -53,12 +57,17 @@ struct Case {
 
 /// Renders the comparison as JUnit XML, ending with a line feed.
 pub fn render_junit(view: &Comparison) -> String {
-    let suites = [
+    let mut suites = vec![
         ("conditions", conditions(view)),
         ("statements", statements(view)),
         ("errors", vec![errors(view)]),
         ("rows", vec![rows(view)]),
     ];
+    suites.extend(
+        view.contexts
+            .as_ref()
+            .map(|one| ("contexts", contexts(one))),
+    );
     let failed = |cases: &[Case]| cases.iter().filter(|case| case.failure.is_some()).count();
     let (mut all, mut all_failed) = (0, 0);
     for (_, cases) in &suites {
@@ -316,6 +325,47 @@ fn statements(view: &Comparison) -> Vec<Case> {
             all - CASES_MAX,
             failed.saturating_sub(CASES_MAX),
         ));
+    }
+    cases
+}
+
+/// Returns a case for each value of a context that changed. None fails, since contexts are no part of the verdict.
+fn contexts(view: &ContextsComparison) -> Vec<Case> {
+    let key = view.key.name();
+    let changed = view.values.iter();
+    let changed = changed.filter(|value| value.change.importance() > 0);
+    let mut cases: Vec<Case> = changed
+        .clone()
+        .take(CASES_MAX)
+        .map(|value| {
+            let [finding, ratio, added, calls, p50, p99, _] = context_cells(value);
+            let mut said = vec![
+                format!("{finding}: {ratio}"),
+                format!("median {p50}"),
+                format!("p99 {p99}"),
+                format!("calls {calls}, added in all {added}"),
+            ];
+            said.extend(value.statements.first().map(|one| {
+                let name = statement_name(one.sql.as_deref(), one.fingerprint);
+                format!("{} by {name}", crate::text::units::added(one.added_ns))
+            }));
+            said.extend(slow_trace(value).map(|(id, time)| format!("trace {id}: {time} after")));
+            Case {
+                name: format!("{key} {}", one_line(&value.value, NAME_MAX)),
+                time: value.service.after.map(|after| after.mean_ns / 1e9),
+                failure: None,
+                said: said.join("\n"),
+            }
+        })
+        .collect();
+    let rest = changed.count().saturating_sub(CASES_MAX);
+    if rest > 0 {
+        cases.push(Case {
+            name: format!("{}, together", counted(rest as u64, "more value")),
+            time: None,
+            failure: None,
+            said: "They changed; rehearse compare --json has each.".to_owned(),
+        });
     }
     cases
 }

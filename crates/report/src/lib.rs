@@ -16,6 +16,7 @@
 //! are redacted before a result gets here, unless the user requested them.
 
 pub mod compare_markdown;
+pub mod csv;
 pub mod flame;
 mod html;
 mod json;
@@ -24,6 +25,7 @@ pub mod metric_families;
 pub mod notification;
 pub mod output_file;
 pub mod result_files;
+pub mod sarif;
 pub mod schema;
 mod sqlstate;
 mod text;

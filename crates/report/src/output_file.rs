@@ -40,6 +40,18 @@ pub const MARKDOWN: Form = Form {
     start: crate::compare_markdown::MARK,
 };
 
+/// Comparison or workload as comma-separated values.
+pub const CSV: Form = Form {
+    option: "--csv",
+    start: crate::csv::START,
+};
+
+/// Findings on a migration file.
+pub const SARIF: Form = Form {
+    option: "--sarif",
+    start: crate::sarif::START,
+};
+
 /// History as comma-separated values.
 pub const HISTORY_CSV: Form = Form {
     option: "--output",

@@ -8,6 +8,7 @@ use compare::targets::compare_targets;
 use compare::{CompareOptions, Comparison, RunStats, Runs, compare};
 use plans::statement_plans;
 use pulldown_cmark::{Event, Options, Parser, Tag};
+use report::csv::comparison_csv;
 use report::schema::SchemaCommand;
 use report::{compare_markdown, junit, to_document};
 use run::{Execution, PlanFact, PlanOutcome};
@@ -472,4 +473,28 @@ fn comparison_has_all_required_fields() {
         view["conditions"][0]["statements"][0]["measured"][0]["unit"],
         "ratio"
     );
+}
+
+#[test]
+fn csv_has_a_row_for_each_statement_with_its_numbers() {
+    let view = view(3.0, &[]);
+    let text = comparison_csv(&view);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let head = reader.headers().unwrap().clone();
+    let at = |name: &str| head.iter().position(|one| one == name).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), view.statements.len());
+    for (row, one) in rows.iter().zip(&view.statements) {
+        assert_eq!(&row[at("scope")], "statement");
+        assert_eq!(row[at("fingerprint")], one.fingerprint.to_string());
+        assert_eq!(Some(&row[at("statement")]), one.sql.as_deref());
+        assert_eq!(row[at("calls_after")], one.calls_after.to_string());
+        assert_eq!(&row[at("finding")], one.service.finding.name());
+        let number = |name: &str| -> f64 { row[at(name)].parse().unwrap() };
+        let p50 = one.service.after.unwrap().p50_ns as f64 / 1e6;
+        assert!((number("p50_after_ms") - p50).abs() < 1e-6, "{row:?}");
+        assert!(number("ratio_low") < number("ratio") && number("ratio") < number("ratio_high"));
+        let blocks = one.work.as_ref().unwrap().before.shared_blocks;
+        assert!((number("shared_blocks_before") - blocks).abs() < 1e-6);
+    }
 }

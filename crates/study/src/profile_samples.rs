@@ -1,6 +1,6 @@
 //! The samples of a run's CPU profile, filtered and attributed to statements.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use archive::ArchiveError;
@@ -218,22 +218,79 @@ impl ProfileSamples {
     }
 }
 
-/// Returns the folded stacks of a run: frames from the outermost to the innermost, a blank, and the number of samples.
+/// Chosen samples of a run's profile, by stack and statement.
+pub struct SampledProfile {
+    /// Start of the run, in microseconds since 1970-01-01 UTC.
+    pub started_wall_us: i64,
+    /// Duration of the recording, in nanoseconds.
+    pub duration_ns: i64,
+    /// CPU time between two samples, in nanoseconds.
+    pub period_ns: i64,
+    /// CPU time that one sample stands for, in nanoseconds.
+    pub sample_ns: f64,
+    /// The samples.
+    pub stacks: Vec<SampledStack>,
+    /// Texts of statements.
+    pub texts: HashMap<Fingerprint, StatementText>,
+    /// Notes of the recording: samples that are missing, binaries without symbols.
+    pub notes: Vec<String>,
+}
+
+impl SampledProfile {
+    /// Returns the folded stacks: frames from the outermost to the innermost, a blank, and the number of samples.
+    pub fn folded(&self) -> Vec<String> {
+        let mut samples: BTreeMap<&str, u64> = BTreeMap::new();
+        for stack in &self.stacks {
+            *samples.entry(&stack.frames).or_default() += stack.samples;
+        }
+        let line = |(frames, count): (&str, u64)| format!("{frames} {count}");
+        samples.into_iter().map(line).collect()
+    }
+}
+
+/// Samples with one stack and one statement.
+pub struct SampledStack {
+    /// Frames from the outermost to the innermost, joined by `;`.
+    pub frames: String,
+    /// Statement, if it is known.
+    pub statement: Option<Fingerprint>,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+/// Reads the chosen samples of a run's profile.
 ///
 /// # Errors
 /// If the run has no profile, or cannot be read.
-pub fn folded_stacks(run: &Path, choice: &SampleFilter) -> Result<Vec<String>, Failure> {
+pub fn sampled_profile(run: &Path, choice: &SampleFilter) -> Result<SampledProfile, Failure> {
     let reader = RunReader::open(run)?;
+    let started_wall_us = reader.info().started_wall_us;
     let profiled = ProfileSamples::open(reader, choice)?;
-    let mut samples: HashMap<u64, u64> = HashMap::new();
-    profiled.for_each_chosen(|stack, _| *samples.entry(stack).or_default() += 1)?;
+    let mut counts: BTreeMap<(u64, Option<Fingerprint>), u64> = BTreeMap::new();
+    profiled.for_each_chosen(|stack, statement| {
+        *counts.entry((stack, statement)).or_default() += 1;
+    })?;
     let stacks = profiled.read_stacks()?;
-    let mut folded: Vec<String> = samples
+    let stacks = counts
         .into_iter()
-        .filter_map(|(stack, count)| Some(format!("{} {count}", stacks.get(stack as usize)?)))
-        .collect();
-    folded.sort_unstable();
-    Ok(folded)
+        .filter_map(|((stack, statement), samples)| {
+            Some(SampledStack {
+                frames: stacks.get(stack as usize)?.clone(),
+                statement,
+                samples,
+            })
+        });
+    let stacks = stacks.collect();
+    let info = profiled.profile.info();
+    Ok(SampledProfile {
+        started_wall_us,
+        duration_ns: info.ended_ns.saturating_sub(info.begun_ns),
+        period_ns: (1e9 / info.frequency_hz.max(1) as f64).round() as i64,
+        sample_ns: SampleTime::of(info).ns,
+        stacks,
+        texts: profiled.read_texts()?,
+        notes: info.notes.clone(),
+    })
 }
 
 /// Returns the phases of all samples of clients in a run's profile, and the CPU time of one sample. The inner error is

@@ -14,6 +14,8 @@ use crate::profile_samples::{SampleFilter, parse_fingerprint};
 
 /// Waits of a run's sessions.
 pub struct WaitSamples {
+    /// Start of the run, in microseconds since 1970-01-01 UTC.
+    pub started_wall_us: i64,
     /// The waits.
     pub waiting: Waiting,
     /// Texts of the statements that waited.
@@ -63,5 +65,9 @@ pub fn wait_samples(path: &Path, choice: &SampleFilter) -> Result<WaitSamples, F
         });
     }
     let waiting = Waiting::collect(&windows, run.activity()?, &whole, &choice)?;
-    Ok(WaitSamples { waiting, texts })
+    Ok(WaitSamples {
+        started_wall_us: run.info().started_wall_us,
+        waiting,
+        texts,
+    })
 }

@@ -75,7 +75,7 @@ const CHORES: [&str; 1] = ["xtask"];
 
 /// Libraries that only some crates may use, tests included: names (a trailing `*` stands for any ending), the
 /// crates that may, and the reason.
-const LIBRARIES: [(&[&str], &[&str], &str); 7] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 8] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -99,9 +99,14 @@ const LIBRARIES: [(&[&str], &[&str], &str); 7] = [
         "only fetching a server, the HTTP listeners and the export over OTLP are async: timers of milliseconds are too coarse to pace a replay",
     ),
     (
-        &["opentelemetry*", "prost"],
+        &["opentelemetry*"],
         &["telemetry", "rehearse"],
         "only telemetry encodes OTLP; the program's tests decode it",
+    ),
+    (
+        &["prost"],
+        &["telemetry", "report", "rehearse"],
+        "only telemetry encodes OTLP, and report profiles for pprof; the program's tests decode both",
     ),
     (
         &["rustls", "rcgen"],

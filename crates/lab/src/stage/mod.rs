@@ -19,7 +19,7 @@ use run::{RunInfo, RunReader};
 use study::capture_log::capture_files;
 use study::observe_server::observe_server;
 use study::observed_replay::replay_observed;
-use study::profile_samples::{SampleFilter, folded_stacks};
+use study::profile_samples::{SampleFilter, sampled_profile};
 use study::record_profile::record_profile;
 use study::target_snapshot::ObservationPlan;
 use study::{Failure, Interrupt, diagnosis_inputs, notes};
@@ -295,7 +295,7 @@ impl Stage {
         stem: &str,
         title: &str,
     ) -> Result<Vec<String>, Failure> {
-        let folded = folded_stacks(run, &SampleFilter::default())?;
+        let folded = sampled_profile(run, &SampleFilter::default())?.folded();
         let titles = FlameTitles {
             title: title.to_owned(),
             unit: "samples".to_owned(),

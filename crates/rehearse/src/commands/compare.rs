@@ -4,6 +4,7 @@ use std::path::Path;
 
 use compare::CompareOptions;
 use compare::condition::Condition;
+use report::csv::comparison_csv;
 use report::notification::Notification;
 use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
@@ -14,7 +15,8 @@ use crate::options::slice::statement_patterns;
 use crate::terminal;
 use crate::webhook::Webhook;
 use report::output_file;
-use report::output_file::{Form, JUNIT, MARKDOWN, PAGE};
+use report::output_file::{CSV, Form, JUNIT, MARKDOWN, PAGE, SARIF};
+use report::sarif::{MigrationFile, comparison_sarif};
 use study::Failure;
 use study::compare_runs::{ComparisonRequest, compare_runs};
 
@@ -26,12 +28,19 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     if options.dry_run {
         return Ok(ExitStatus::Success);
     }
+    let migration = options.outputs.migration.as_deref();
+    let migration = migration.map(read_migration).transpose()?;
     let outputs = output_file::begin(&options.files())?;
     let comparison = compare_runs(&request)?;
     for output in outputs {
         let content = match output.form() {
             JUNIT => junit::render_junit(&comparison),
             PAGE => compare_page::render_html(&comparison),
+            CSV => comparison_csv(&comparison),
+            SARIF => {
+                let (path, text) = migration.as_ref().expect("--sarif requires --migration");
+                comparison_sarif(&comparison, MigrationFile { path, text })
+            }
             _ => compare_markdown::render_markdown(&comparison),
         };
         output.finish(&content)?;
@@ -55,6 +64,17 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     } else {
         ExitStatus::Success
     })
+}
+
+/// Reads the SQL file of a migration. Returns its path and its text.
+fn read_migration(path: &Path) -> Result<(String, String), Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!(
+            "--migration {} cannot be read ({error}); give a file of SQL",
+            path.display()
+        ))
+    })?;
+    Ok((path.display().to_string(), text))
 }
 
 /// Format of standard output.
@@ -93,9 +113,18 @@ impl Compare {
         let OutputArgs {
             html,
             junit,
+            csv,
+            sarif,
+            migration: _,
             markdown,
         } = &self.outputs;
-        let wanted = [(PAGE, html), (JUNIT, junit), (MARKDOWN, markdown)];
+        let wanted = [
+            (PAGE, html),
+            (JUNIT, junit),
+            (CSV, csv),
+            (SARIF, sarif),
+            (MARKDOWN, markdown),
+        ];
         wanted
             .into_iter()
             .filter_map(|(form, path)| Some((form, path.as_deref()?)))

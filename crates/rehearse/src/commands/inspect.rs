@@ -15,7 +15,8 @@ use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::{Inspect, Sort};
 use crate::terminal;
-use report::output_file;
+use report::csv::workload_csv;
+use report::output_file::{self, CSV, PAGE};
 use study::Failure;
 use study::keys;
 use tempfile::TempDir;
@@ -57,21 +58,14 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     let top = options.top.map(|top| top as usize);
     inspection.workload = options.workload.display().to_string();
     inspection.sort(order.unwrap_or_default());
+    let is_empty_log = captured.is_some() && inspection.statements == 0;
     if options.json {
         if let Some(top) = top {
             inspection.keep(top);
         }
         terminal::say_line(&to_document(&inspection));
-    } else if let Some(path) = &options.html {
-        let most = top.unwrap_or(PAGE_STATEMENTS);
-        if top.is_some() || inspection.by_statement.len() > PAGE_STATEMENTS {
-            inspection.keep(most);
-        }
-        output_file::write(
-            output_file::PAGE,
-            path,
-            &inspect_page::render_html(&inspection),
-        )?;
+    } else if options.html.is_some() || options.csv.is_some() {
+        write_files(options, inspection)?;
     } else {
         let shown = InspectTextOptions {
             order,
@@ -81,11 +75,27 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
         let text = inspect_text::render_text(&inspection, shown, &terminal::style());
         terminal::say(&text);
     }
-    if captured.is_some() && inspection.statements == 0 {
+    if is_empty_log {
         terminal::note(super::capture::NO_STATEMENT);
         return Ok(ExitStatus::Findings);
     }
     Ok(ExitStatus::Success)
+}
+
+/// Writes the table and the page that are requested.
+fn write_files(options: &Inspect, mut inspection: Inspection) -> Result<(), Failure> {
+    let top = options.top.map(|top| top as usize);
+    if let Some(path) = &options.csv {
+        output_file::write(CSV, path, &workload_csv(&inspection, options.by, top))?;
+    }
+    if let Some(path) = &options.html {
+        let most = top.unwrap_or(PAGE_STATEMENTS);
+        if top.is_some() || inspection.by_statement.len() > PAGE_STATEMENTS {
+            inspection.keep(most);
+        }
+        output_file::write(PAGE, path, &inspect_page::render_html(&inspection))?;
+    }
+    Ok(())
 }
 
 /// Captures a log into a temporary directory.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use compare::proof::Verdict;
 use report::notification::Notification;
+use report::output_file::{self, SARIF};
 use report::proof_progress::ProofNarrator;
+use report::sarif::proof_sarif;
 use report::{proof_text, result_files, to_json};
 use study::baseline_run;
 use study::keys;
@@ -34,11 +36,17 @@ pub fn run(options: &Prove) -> Result<ExitStatus, Failure> {
         let database = baseline_run::choose_database(&whole, place.database.as_deref())?;
         place.database = Some(database);
     }
+    let sarif = options.sarif.as_deref().map(|path| (SARIF, path));
+    let outputs = output_file::begin(sarif.as_slice())?;
+    let proven_sides = sides.clone();
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let narrator = &mut ProofNarrator::default();
     let (journal, ended) =
         perform_proof(&request, sides, &whole, &interrupt, &|_| Ok(()), narrator)?;
     let proof = print_proof(&journal, ended, form)?;
+    for output in outputs {
+        output.finish(&proof_sarif(&proof, &proven_sides))?;
+    }
     if let Some(webhook) = webhook {
         webhook.post(&Notification::of_proof(&proof));
     }

@@ -78,6 +78,16 @@ pub struct OutputArgs {
     /// Write JUnit XML, for GitLab, Jenkins and other CI systems.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Write comma-separated values: a row for each statement, and with --by for each value of the context
+    /// (docs/reference/csv.md).
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Write the findings as SARIF, placed in the SQL file of --migration, for code scanning.
+    #[arg(long, value_name = "FILE.sarif", requires = "migration")]
+    pub sarif: Option<PathBuf>,
+    /// Place the findings of --sarif in this SQL file, which the runs after the change had.
+    #[arg(long, value_name = "FILE.sql", requires = "sarif")]
+    pub migration: Option<PathBuf>,
     /// Write GitHub-flavoured Markdown for a pull request comment; `-` prints it instead of the
     /// text.
     #[arg(long, value_name = "FILE")]

@@ -1,9 +1,9 @@
 //! Options of CPU profiles and of the commands that read them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cpu_profile::ProfileOptions;
 
 use study::profile_samples::SampleFilter;
@@ -107,6 +107,39 @@ pub struct Cpu {
     pub json: bool,
 }
 
+/// Formats of a profile's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FlameFormat {
+    /// Flame graph as a picture with a search.
+    Svg,
+    /// Flame graph as a page.
+    Html,
+    /// Stacks with their numbers of samples, or milliseconds of waiting, as text.
+    Folded,
+    /// Profile for pprof: compressed protocol buffers.
+    Pprof,
+    /// Profile for speedscope: JSON.
+    Speedscope,
+}
+
+impl FlameFormat {
+    /// Returns the format that the name of a file stands for.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let endings = [
+            (".svg", FlameFormat::Svg),
+            (".html", FlameFormat::Html),
+            (".htm", FlameFormat::Html),
+            (".folded", FlameFormat::Folded),
+            (".pb.gz", FlameFormat::Pprof),
+            (".pprof", FlameFormat::Pprof),
+            (".json", FlameFormat::Speedscope),
+        ];
+        let found = endings.into_iter().find(|(end, _)| name.ends_with(end));
+        found.map(|(_, format)| format)
+    }
+}
+
 /// Options of `rehearse flame`.
 #[derive(Debug, Args)]
 pub struct Flame {
@@ -114,10 +147,13 @@ pub struct Flame {
     /// second, coloured by its difference from the first.
     #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 1..=2, required = true)]
     pub runs: Vec<PathBuf>,
-    /// Write the graph to this file: NAME.svg, a page NAME.html, or the stacks as text
-    /// NAME.folded.
+    /// Write to this file: a graph NAME.svg, a page NAME.html, the stacks as text NAME.folded, or the profile for pprof
+    /// NAME.pb.gz or for speedscope NAME.speedscope.json.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Write in this format [default: as the name of the file ends].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<FlameFormat>,
     /// Draw waits by type, event and statement, from the samples of --observe. They have no
     /// stacks.
     #[arg(long)]

@@ -37,6 +37,9 @@ pub struct Prove {
     /// Show values in server messages, and the application's own messages.
     #[arg(long)]
     pub show_literals: bool,
+    /// Write the findings as SARIF, placed in the SQL files of --change, for code scanning.
+    #[arg(long, value_name = "FILE.sarif", requires = "change")]
+    pub sarif: Option<PathBuf>,
     /// Changes.
     #[command(flatten)]
     pub changes: ChangeArgs,

@@ -78,6 +78,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         command: "inspect",
+        applies: |given| given.has("by") && !given.has("csv"),
+        without_effect: These(&["sort"]),
+        reason: "with --by, whose values are ordered by time; leave one of them out, or write --csv",
+    },
+    Rule {
+        command: "inspect",
         applies: |given| given.has("json"),
         without_effect: These(&["by"]),
         reason: "with --json, which has the time by all keys; leave one of them out",

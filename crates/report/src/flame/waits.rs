@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sql::Fingerprint;
-use time_breakdown::waiting::{WaitContext, Waiting};
+use time_breakdown::waiting::{WaitContext, WaitKey, Waiting};
 use workload::StatementText;
 
 use crate::text::line::one_line;
@@ -23,6 +23,25 @@ pub fn folded_waits(
     waiting: &Waiting,
     texts: &BTreeMap<Fingerprint, StatementText>,
 ) -> Vec<String> {
+    let mut lines: Vec<String> = waiting
+        .places
+        .iter()
+        .map(|(place, sampled)| {
+            let (frames, _) = wait_frames(place, texts);
+            // Even the shortest wait gets a visible width.
+            let ms = (sampled.ns / 1e6).round().max(1.0);
+            format!("{} {ms}", frames.join(";"))
+        })
+        .collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Returns the frames of a wait, the outermost first, and its statement if it is known.
+pub(super) fn wait_frames(
+    place: &WaitKey,
+    texts: &BTreeMap<Fingerprint, StatementText>,
+) -> ([String; 3], Option<Fingerprint>) {
     let statement = |of: &Option<Fingerprint>| match of {
         None => "a statement that is not known".to_owned(),
         Some(fingerprint) => {
@@ -31,31 +50,25 @@ pub fn folded_waits(
             format!("{text} [{fingerprint}]")
         }
     };
-    let mut lines: Vec<String> = waiting
-        .places
-        .iter()
-        .map(|(place, sampled)| {
-            let frames = match &place.within {
-                WaitContext::Statement(of) => {
-                    [place.kind.clone(), place.event.clone(), statement(of)]
-                }
-                WaitContext::Transaction(of) => [
-                    "idle in transaction".to_owned(),
-                    format!("{} {}", place.kind, place.event),
-                    format!("after {}", statement(of)),
-                ],
-                WaitContext::Server(kind) => {
-                    [place.kind.clone(), place.event.clone(), format!("({kind})")]
-                }
-            };
-            let frames = frames.map(|frame| frame_of(&frame));
-            // Even the shortest wait gets a visible width.
-            let ms = (sampled.ns / 1e6).round().max(1.0);
-            format!("{} {ms}", frames.join(";"))
-        })
-        .collect();
-    lines.sort_unstable();
-    lines
+    let (frames, fingerprint) = match &place.within {
+        WaitContext::Statement(of) => (
+            [place.kind.clone(), place.event.clone(), statement(of)],
+            *of,
+        ),
+        WaitContext::Transaction(of) => (
+            [
+                "idle in transaction".to_owned(),
+                format!("{} {}", place.kind, place.event),
+                format!("after {}", statement(of)),
+            ],
+            *of,
+        ),
+        WaitContext::Server(kind) => (
+            [place.kind.clone(), place.event.clone(), format!("({kind})")],
+            None,
+        ),
+    };
+    (frames.map(|frame| frame_of(&frame)), fingerprint)
 }
 
 /// Describes the source of the graph, and the time that it leaves out.
@@ -101,7 +114,7 @@ fn frame_of(name: &str) -> String {
 mod tests {
     use super::*;
     use sql::StatementClass;
-    use time_breakdown::waiting::{SampledTime, WaitKey};
+    use time_breakdown::waiting::SampledTime;
 
     #[test]
     fn waits_are_stacks_of_type_event_and_statement() {

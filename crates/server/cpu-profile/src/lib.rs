@@ -12,6 +12,7 @@
 
 mod backend_sampler;
 mod cpu_usage;
+mod debug_symbols;
 pub mod own_process;
 mod perf;
 pub mod phases;

@@ -23,6 +23,7 @@ use connect::login::{Dialer, Login};
 use run::{ArchiveError, ProfileInfo, ProfileWriter, ProfiledBackend, SessionBackend, StackSample};
 
 use crate::backend_sampler::{BackendSampler, SampledBackends};
+use crate::debug_symbols::note_unnamed;
 use crate::perf::{self, Recording, RecordingMode, Scope, Unavailable};
 use crate::proc::Process;
 use crate::processes;
@@ -475,6 +476,7 @@ impl ActiveProfile {
             };
             notes.extend(counts.notes(until.since(from), info.same_as_counted));
         }
+        let unnamed = std::mem::take(&mut read.stacks.unnamed);
         let mut writer = lock(writer);
         for stack in read.stacks.all() {
             writer.stack(&stack)?;
@@ -498,6 +500,7 @@ impl ActiveProfile {
             }
             writer.backend(&one)?;
         }
+        note_unnamed(&unnamed, read.samples, &mut notes);
         info.notes = notes;
         Ok(info)
     }

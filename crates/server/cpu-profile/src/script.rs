@@ -26,6 +26,8 @@ pub struct Frame {
     pub name: String,
     /// Whether it is a kernel function.
     pub kernel: bool,
+    /// Path of the program or library, if the function has no name.
+    pub unnamed_in: Option<String>,
 }
 
 /// Entry of the output.
@@ -202,8 +204,10 @@ fn frame(line: &str) -> Option<Frame> {
     let kernel = file.starts_with("[kernel") || file.starts_with("[guest.kernel") || file.ends_with(".ko")
         // A kernel module is written as its name in square brackets, as is the virtual library.
         || (file.starts_with('[') && !["[vdso]", "[unknown]", "[heap]", "[stack]", "[anon]"].contains(&&*file));
+    let mut unnamed_in = None;
     let mut name = match symbol {
         "" | "[unknown]" => {
+            unnamed_in = (!kernel && file.starts_with('/')).then(|| file.clone());
             let base = file.rsplit('/').next().unwrap_or_default();
             format!("[{}]", base.trim_matches(['[', ']']))
         }
@@ -223,5 +227,9 @@ fn frame(line: &str) -> Option<Frame> {
         false if name.ends_with("_[k]") => name.push('_'),
         false => {}
     }
-    Some(Frame { name, kernel })
+    Some(Frame {
+        name,
+        kernel,
+        unnamed_in,
+    })
 }

@@ -1,6 +1,6 @@
 //! Numbers distinct stacks, so that each is stored once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::script::Frame;
 
@@ -26,6 +26,8 @@ pub struct Stacks {
     pub unwound: u64,
     /// Number of these that reach `main`.
     pub complete: u64,
+    /// Number of samples with functions without a name, by the path of the program or library.
+    pub unnamed: BTreeMap<String, u64>,
 }
 
 impl Stacks {
@@ -35,6 +37,15 @@ impl Stacks {
         if programs > 0 {
             self.unwound += 1;
             self.complete += u64::from(is_complete(frames));
+        }
+        let unnamed = within_main(frames).iter();
+        let unnamed: BTreeSet<&String> =
+            unnamed.filter_map(|one| one.unnamed_in.as_ref()).collect();
+        for path in unnamed {
+            match self.unnamed.get_mut(path) {
+                Some(samples) => *samples += 1,
+                None => drop(self.unnamed.insert(path.clone(), 1)),
+            }
         }
         let folded = folded(frames);
         let number = match self.numbers.get(&folded) {
@@ -83,11 +94,16 @@ pub fn is_complete(frames: &[Frame]) -> bool {
         .any(|frame| OUTERMOST.iter().any(|name| frame.name.starts_with(name)))
 }
 
+/// Returns the frames up to `main`.
+fn within_main(frames: &[Frame]) -> &[Frame] {
+    let from = frames.iter().rposition(|frame| frame.name == "main");
+    &frames[..from.map_or(frames.len(), |at| at + 1)]
+}
+
 /// Returns the folded stack, from the outermost to the innermost function. Frames outside of `main` are
 /// omitted, since they carry no information.
 pub fn folded(frames: &[Frame]) -> String {
-    let from = frames.iter().rposition(|frame| frame.name == "main");
-    let frames = &frames[..from.map_or(frames.len(), |at| at + 1)];
+    let frames = within_main(frames);
     if frames.is_empty() {
         return EMPTY.to_owned();
     }
