@@ -46,6 +46,9 @@ impl LiveSession {
         let implied = || implied_code(entry.message);
         let sqlstate = entry.sqlstate.or_else(implied).unwrap_or(Sqlstate::UNKNOWN);
         output.names_statements |= !entry.statement.is_empty();
+        if let Some(cursors) = &mut self.cursors {
+            cursors.fail();
+        }
         // Durations before a failure do not belong to the steps after it.
         self.skip_pending_durations(output);
         let fits = self

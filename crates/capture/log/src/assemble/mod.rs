@@ -11,6 +11,7 @@
 
 mod ambiguity;
 mod audit;
+mod cursors;
 mod error_phase;
 mod exchange;
 mod failure;

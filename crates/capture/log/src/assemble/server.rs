@@ -88,8 +88,11 @@ impl Assembler<'_> {
         if let Some(live) = live.filter(|live| !live.belongs_to_other(entry)) {
             event.session = live.id();
             let follows = entry.wall_us - live.seen_us <= FILE_DELAY_MAX_US;
-            if event.kind == ServerEventKind::TemporaryFile && event.sql.is_none() && follows {
-                event.sql = live.pending.as_ref().map(|pending| pending.sql().into());
+            if event.kind == ServerEventKind::TemporaryFile {
+                if event.sql.is_none() && follows {
+                    event.sql = live.pending.as_ref().map(|pending| pending.sql().into());
+                }
+                event.sql = event.sql.and_then(|sql| live.file_cause(&sql));
             }
         }
         self.output.account.server_events += 1;

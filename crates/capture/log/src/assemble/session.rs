@@ -8,7 +8,8 @@ use super::super::entry::Entry;
 use super::super::quality_counters::TransactionState;
 use super::super::reconcile::SkipReason;
 use super::Output;
-use super::exchange::{AuditPosition, Exchange, PendingDurations};
+use super::cursors::{FileCause, OpenCursors, may_declare};
+use super::exchange::{AuditPosition, Exchange, PendingDurations, Stage};
 use super::prepared::KnownStatements;
 use super::uncommitted::UncommittedStatements;
 use crate::reconcile::Location;
@@ -65,6 +66,8 @@ pub(super) struct LiveSession {
     /// Number of statements whose parse no execution has used.
     pub(super) unused_parses: usize,
     pub(super) pending_durations: Option<PendingDurations>,
+    /// Its cursors, once it declared one.
+    pub(super) cursors: Option<Box<OpenCursors>>,
 }
 
 /// `host:port`, or the host alone.
@@ -113,6 +116,7 @@ impl LiveSession {
             known: KnownStatements::default(),
             unused_parses: 0,
             pending_durations: None,
+            cursors: None,
         }
     }
 
@@ -265,6 +269,39 @@ impl LiveSession {
             application: &application,
         };
         self.emit(output, connect, Outcome::default(), None, start_us, place)
+    }
+
+    /// Follows the cursors of a text that the session executes, in a portal if it has a name.
+    #[inline]
+    pub(super) fn follow_cursors(&mut self, sql: &str, portal: &str) {
+        let in_portal = !portal.is_empty() && self.transaction == TransactionState::Open;
+        if self.cursors.is_some() || in_portal || may_declare(sql) {
+            let cursors = self.cursors.get_or_insert_default();
+            match in_portal {
+                true => cursors.add_portal(portal, sql),
+                false => cursors.follow(sql),
+            }
+        }
+    }
+
+    /// Returns the statement that made a temporary file whose line names `sql`; `None` if it is unknown.
+    pub(super) fn file_cause(&self, sql: &Arc<str>) -> Option<Arc<str>> {
+        let pending = self.pending.as_ref().filter(|pending| pending.is_text(sql));
+        let is_running = pending.is_some_and(|pending| pending.stage == Stage::Running);
+        let has_failed = pending.is_some_and(|pending| pending.sqlstate.is_some());
+        if has_failed && self.cursors.is_some() {
+            // The error also ended the cursors of the transaction.
+            return None;
+        }
+        let cause = match &self.cursors {
+            Some(cursors) => cursors.cause(sql, is_running),
+            None => OpenCursors::default().cause(sql, false),
+        };
+        match cause {
+            FileCause::Named => Some(sql.clone()),
+            FileCause::Other(cause) => Some(cause),
+            FileCause::Unknown => None,
+        }
     }
 
     /// Passes an event to the sink.

@@ -47,6 +47,7 @@ impl LiveSession {
         self.finish_pending(output)?;
         self.skip_pending_durations(output);
         self.follow_application(sql);
+        self.follow_cursors(sql, "");
         let no_name = output.no_name.clone();
         let names = (&no_name, &no_name, Sql::Own(sql));
         let kind = (Protocol::Simple, Stage::Running);
@@ -120,7 +121,10 @@ impl LiveSession {
             }
         }
         match step {
-            Step::Execute => self.drop_audited(output, named.sql, duration_us),
+            Step::Execute => {
+                self.drop_audited(output, named.sql, duration_us);
+                self.follow_cursors(named.sql, named.portal);
+            }
             _ => self.skip_pending_durations(output),
         }
         // A table instead of a match: no branch predictor foresees which step comes next.
