@@ -354,6 +354,10 @@ pub struct Inspect {
     /// Inspect this workload, or this log (as `capture log` reads it, without options).
     #[arg(value_name = "NAME.workload|LOG")]
     pub workload: PathBuf,
+    /// Inspect all logs of a directory or pattern as one, and keep what was read of each in this directory. The next
+    /// report reads new and changed logs only.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["verify", "copy_commands", "sequences"])]
+    pub cache: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -117,3 +117,39 @@ fn what_cannot_be_done_is_one_sentence() {
     let both = ["inspect", "a.workload", "--by", "route", "--sort", "calls"];
     refused(&both, 2, "--sort has no effect with --by");
 }
+
+/// Lines of a real server of version 15 with its default prefix.
+const CURSORS: &str = "\
+2026-11-28 06:26:47.000 UTC [58] LOG:  duration: 0.067 ms  statement: BEGIN;
+2026-11-28 06:26:47.001 UTC [58] LOG:  duration: 0.210 ms  statement: DECLARE \"My Cur\" CURSOR FOR select * from t order by v;
+2026-11-28 06:26:47.024 UTC [58] LOG:  duration: 22.301 ms  statement: FETCH 10 FROM \"My Cur\";
+2026-11-28 06:26:47.025 UTC [58] LOG:  temporary file: path \"base/pgsql_tmp/pgsql_tmp58.1\", size 2433024
+2026-11-28 06:26:47.025 UTC [58] STATEMENT:  COMMIT;
+2026-11-28 06:26:47.025 UTC [58] LOG:  duration: 0.419 ms  statement: COMMIT;
+2026-11-28 06:26:47.125 UTC [58] LOG:  temporary file: path \"base/pgsql_tmp/pgsql_tmp58.2\", size 1000
+2026-11-28 06:26:47.125 UTC [58] STATEMENT:  COMMIT;
+2026-11-28 06:26:47.125 UTC [58] LOG:  duration: 0.419 ms  statement: COMMIT;
+2026-11-28 06:26:47.200 UTC [58] ERROR:  relation \"nosuch\" does not exist at character 15
+2026-11-28 06:26:47.200 UTC [58] STATEMENT:  select * from nosuch;
+";
+
+#[test]
+fn inspect_of_cached_logs_names_messages_and_declares() {
+    let room = tempfile::tempdir().unwrap();
+    std::fs::create_dir(room.path().join("logs")).unwrap();
+    std::fs::write(room.path().join("logs/a.log"), CURSORS).unwrap();
+    for kept in ["0 of 1 logs", "1 of 1 logs"] {
+        let output = rehearse(room.path(), &["inspect", "logs", "--cache", "cache"]);
+        let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(notes.contains(kept), "{notes}");
+        let text = said(&output);
+        for expected in [
+            "2.32 MiB  declare \"My Cur\" cursor",
+            "1000 B  (unknown)",
+            "1  ERROR  relation \"…\" does not exist",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("?????"), "{text}");
+    }
+}

@@ -45,6 +45,7 @@ pub mod export_evidence;
 mod failure;
 pub mod host_check;
 pub mod index_advice;
+pub mod inspect_logs;
 mod interrupt;
 mod journal;
 pub mod keys;

@@ -69,7 +69,7 @@ fn parse_session_message(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
 }
 
 /// Removes the position that stderr appends to a message: ` at character 22`.
-fn without_position(message: &str) -> &str {
+pub(super) fn without_position(message: &str) -> &str {
     match message.rsplit_once(" at character ") {
         Some((before, place)) if place.bytes().all(|byte| byte.is_ascii_digit()) => before,
         _ => message,

@@ -8,7 +8,7 @@
 use workload::{MessageSeverity, ServerEvent, ServerEventKind, Sqlstate};
 
 use super::entry::Entry;
-use super::server_event::event_of;
+use super::server_event::{event_of, without_position};
 use super::severity::Severity;
 
 /// Maximum length of a message, in bytes. It is not shown longer than a line.
@@ -36,7 +36,8 @@ pub(super) fn message_event(entry: &Entry<'_>, implied: Option<Sqlstate>) -> Opt
     });
     // The default of RAISE WARNING is 01000, which is no failure.
     let by_statement = by_statement.filter(|_| severity != MessageSeverity::Warning);
-    let message = entry.message.lines().next().unwrap_or_default();
+    let message = without_position(entry.message);
+    let message = message.lines().next().unwrap_or_default();
     let statement = entry.statement;
     Some(ServerEvent {
         kind: ServerEventKind::Message,

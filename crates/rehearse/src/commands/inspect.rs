@@ -29,6 +29,10 @@ const CAPTURED: &str = "log.workload";
 
 /// Reads the workload once and shows its contents.
 pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
+    if let Some(cache) = &options.cache {
+        let inspection = cached_logs(options, cache)?;
+        return show(options, inspection, true);
+    }
     // A log is captured into a directory that is deleted at the end.
     let captured = options
         .workload
@@ -48,7 +52,31 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     if let Some(note) = study::observed_replay::describe_missing(reader.info()) {
         terminal::note(&note);
     }
-    let mut inspection = collect(&reader, literals(options.show_literals))?;
+    let inspection = collect(&reader, literals(options.show_literals))?;
+    show(options, inspection, captured.is_some())
+}
+
+/// Inspects logs of which the cache keeps what was read.
+fn cached_logs(options: &Inspect, cache: &Path) -> Result<Inspection, Failure> {
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let literals = literals(options.show_literals);
+    let (inspection, found) =
+        study::inspect_logs::inspect_logs(&options.workload, cache, literals, &interrupt)?;
+    terminal::note(&format!(
+        "{} of {} logs were read before and are unchanged; {} bytes were read now.",
+        found.kept,
+        found.kept + found.read,
+        found.read_bytes
+    ));
+    Ok(inspection)
+}
+
+/// Shows an inspection, of a log or a workload, in the form that the options ask for.
+fn show(
+    options: &Inspect,
+    mut inspection: Inspection,
+    is_log: bool,
+) -> Result<ExitStatus, Failure> {
     let order = options.sort.map(|sort| match sort {
         Sort::Total => StatementOrder::Total,
         Sort::Calls => StatementOrder::Calls,
@@ -58,7 +86,7 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     let top = options.top.map(|top| top as usize);
     inspection.workload = options.workload.display().to_string();
     inspection.sort(order.unwrap_or_default());
-    let is_empty_log = captured.is_some() && inspection.statements == 0;
+    let is_empty_log = is_log && inspection.statements == 0;
     if options.json {
         if let Some(top) = top {
             inspection.keep(top);
