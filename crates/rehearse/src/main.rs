@@ -38,8 +38,9 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return refuse_arguments(&error),
     };
-    if let Some(told) = options::find_without_effect(&matches) {
-        terminal::complain(&told);
+    let refused = options::find_without_effect(&matches);
+    if let Some(reason) = refused.or_else(|| options::find_refused_url(&matches)) {
+        terminal::complain(&reason);
         return ExitCode::from(2);
     }
     log::set_up(program.log);

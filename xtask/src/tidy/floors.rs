@@ -5,13 +5,14 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 30] = [
+const FLOORS: [(&str, u8); 31] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
     ("event-loop", 0),
     ("http-server", 0),
     ("telemetry", 0),
+    ("object-storage", 0),
     ("archive", 0),
     ("workload", 1),
     ("run", 1),
@@ -39,7 +40,9 @@ const FLOORS: [(&str, u8); 30] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 19] = [
+const WITHIN_A_FLOOR: [(&str, &str); 20] = [
+    // An archive can be in an object store.
+    ("archive", "object-storage"),
     // Their threads have a low priority.
     ("http-server", "event-loop"),
     ("telemetry", "event-loop"),
@@ -95,8 +98,14 @@ const LIBRARIES: [(&[&str], &[&str], &str); 8] = [
             "tonic",
             "warp",
         ],
-        &["sandbox", "http-server", "telemetry", "rehearse"],
-        "only fetching a server, the HTTP listeners and the export over OTLP are async: timers of milliseconds are too coarse to pace a replay",
+        &[
+            "sandbox",
+            "http-server",
+            "telemetry",
+            "object-storage",
+            "rehearse",
+        ],
+        "only fetching a server, object stores, the HTTP listeners and the export over OTLP are async: timers of milliseconds are too coarse to pace a replay",
     ),
     (
         &["opentelemetry*"],
@@ -110,8 +119,14 @@ const LIBRARIES: [(&[&str], &[&str], &str); 8] = [
     ),
     (
         &["rustls", "rcgen"],
-        &["connect", "replay", "capture-proxy", "test-support"],
-        "only the ways to and from a server encrypt, by one library",
+        &[
+            "connect",
+            "replay",
+            "capture-proxy",
+            "object-storage",
+            "test-support",
+        ],
+        "only the ways to and from a server and an object store encrypt, by one library",
     ),
     (
         &["age", "ring", "x25519-dalek"],

@@ -1,20 +1,25 @@
-//! Input of the Parquet reader: a plain or an encrypted file.
+//! Input of the Parquet reader: a plain or an encrypted file, or an object.
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use object_storage::{ObjectFile, ObjectReader, is_object_url};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::encryption::{EncryptedFile, Keyring, SUFFIX};
 use crate::error::ArchiveError;
 
-/// Content of a file.
+/// Content of a file. Clones share it.
+#[derive(Clone)]
 pub(crate) enum Content {
-    Plain(File),
+    Plain(Arc<File>),
     Encrypted(EncryptedFile),
+    Object(Arc<ObjectFile>),
 }
 
 /// Whether the name of a file marks it as encrypted.
@@ -31,16 +36,37 @@ impl Content {
         if is_encrypted(path) {
             return EncryptedFile::open(path, keyring).map(Content::Encrypted);
         }
+        if is_object_url(path) {
+            return Ok(Content::Object(
+                ObjectFile::open(path).map_err(ArchiveError::Storage)?,
+            ));
+        }
         let file = File::open(path).map_err(|error| ArchiveError::io("read", path, error))?;
-        Ok(Content::Plain(file))
+        Ok(Content::Plain(Arc::new(file)))
+    }
+
+    /// Requests the ranges of a row group ahead of their use, and drops what was requested for earlier ones. Files
+    /// need no such request, since the operating system reads them ahead.
+    pub(crate) fn read_ahead(&self, group: &[Range<u64>]) {
+        if let Content::Object(object) = self {
+            object.read_ahead(group.iter().cloned());
+        }
+    }
+
+    /// Drops the ranges that were requested ahead and end before `offset`.
+    pub(crate) fn release_before(&self, offset: u64) {
+        if let Content::Object(object) = self {
+            object.release_before(offset);
+        }
     }
 }
 
 impl Length for Content {
     fn len(&self) -> u64 {
         match self {
-            Content::Plain(file) => Length::len(file),
+            Content::Plain(file) => Length::len(&**file),
             Content::Encrypted(file) => file.len(),
+            Content::Object(object) => object.size(),
         }
     }
 }
@@ -52,6 +78,7 @@ impl ChunkReader for Content {
         Ok(match self {
             Content::Plain(file) => Box::new(file.get_read(start)?),
             Content::Encrypted(file) => Box::new(file.read_from(start)),
+            Content::Object(object) => Box::new(ObjectReader::new(object.clone(), start)),
         })
     }
 
@@ -65,6 +92,9 @@ impl ChunkReader for Content {
                     .map_err(|error| ParquetError::External(Box::new(error)))?;
                 Ok(bytes.into())
             }
+            Content::Object(object) => object
+                .read(start..start.saturating_add(length as u64))
+                .map_err(|error| ParquetError::External(Box::new(error))),
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Writes an archive's directory under a temporary name, and renames it when complete.
+//! Writes an archive's directory under a temporary name, and renames it when complete. An archive for an object store is
+//! uploaded then.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::column::Column;
+use crate::destination::{Destination, partial_path};
 use crate::encoder::TableOptions;
 use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, UnfinishedDirectory};
@@ -28,7 +30,7 @@ pub enum OnFailure {
 /// An archive that is being written.
 #[derive(Debug)]
 pub struct ArchiveWriter {
-    path: PathBuf,
+    destination: Destination,
     partial: PathBuf,
     kind: &'static str,
     format: u32,
@@ -37,13 +39,6 @@ pub struct ArchiveWriter {
     finished: bool,
     /// Lock on the directory, which prevents a recovery while it is being written.
     _lock: Option<fs::File>,
-}
-
-/// Returns the path of an archive while it is being written.
-pub fn partial_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
-    PathBuf::from(name)
 }
 
 impl ArchiveWriter {
@@ -72,12 +67,9 @@ impl ArchiveWriter {
         on_failure: OnFailure,
         recipients: &[Recipient],
     ) -> Result<Self, ArchiveError> {
-        // `NAME.run/` would create its partial inside of itself.
-        let path: PathBuf = path.components().collect();
-        let partial = partial_path(&path);
-        if fs::symlink_metadata(&path).is_ok() {
-            return Err(ArchiveError::Exists(path));
-        }
+        let destination = Destination::of(path);
+        let partial = partial_path(path);
+        destination.require_absent()?;
         if fs::symlink_metadata(&partial).is_ok() {
             return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(partial)));
         }
@@ -87,7 +79,7 @@ impl ArchiveWriter {
             .map_err(|error| ArchiveError::io("make", &partial, error))?;
         let writer = ArchiveWriter {
             _lock: lock(&partial),
-            path,
+            destination,
             partial,
             kind,
             format,
@@ -104,12 +96,10 @@ impl ArchiveWriter {
     /// # Errors
     /// If its final name is taken.
     pub fn resume(partial: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
-        let path = partial.with_extension("");
-        if fs::symlink_metadata(&path).is_ok() {
-            return Err(ArchiveError::Exists(path));
-        }
+        let destination = Destination::of(&partial.with_extension(""));
+        destination.require_absent()?;
         Ok(ArchiveWriter {
-            path,
+            destination,
             partial: partial.to_owned(),
             kind,
             format,
@@ -135,7 +125,7 @@ impl ArchiveWriter {
 
     /// Returns the path of the archive when complete.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.destination.path()
     }
 
     /// Begins a table.
@@ -174,11 +164,11 @@ impl ArchiveWriter {
         TableReader::open_with(paths, columns, keyring.unwrap_or_default())
     }
 
-    /// Writes the final manifest, syncs and renames. `files` are those of all tables, in the order in which
+    /// Writes the final manifest, syncs, renames and uploads. `files` are those of all tables, in the order in which
     /// they are read. Any other file in the directory is removed. Returns the id.
     ///
     /// # Errors
-    /// If writing fails; the archive then remains a `.partial`.
+    /// If writing fails; the archive then remains a `.partial`. If the upload fails, it remains complete on this machine.
     pub fn finish(
         mut self,
         files: Vec<FileEntry>,
@@ -187,11 +177,13 @@ impl ArchiveWriter {
         self.remove_all_but(&files)?;
         let id = self.manifest(true, files, body)?;
         sync_directory(&self.partial)?;
+        let local = self.destination.local_path();
         // A directory that appeared meanwhile is not replaced: rename fails if it is not empty.
-        fs::rename(&self.partial, &self.path)
-            .map_err(|error| ArchiveError::io("rename to", &self.path, error))?;
+        fs::rename(&self.partial, local)
+            .map_err(|error| ArchiveError::io("rename to", local, error))?;
         self.finished = true;
-        sync_parent(&self.path)?;
+        sync_parent(local)?;
+        self.destination.upload()?;
         Ok(id)
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use object_storage::StorageError;
 use thiserror::Error;
 
 use crate::lock::is_being_written;
@@ -111,6 +112,23 @@ pub enum ArchiveError {
     /// A file or directory has this name already.
     #[error("{0} is there already; give another name, or remove it first")]
     Exists(PathBuf),
+    /// An archive was written, and could not be uploaded.
+    #[error(
+        "the upload to {} failed: {source}. It is complete in {}; use it from there, or copy that directory to the store with its manifest.json last",
+        url.display(),
+        local.display()
+    )]
+    NotUploaded {
+        /// Complete archive on this machine.
+        local: PathBuf,
+        /// Intended place.
+        url: PathBuf,
+        /// Failed request.
+        source: Box<ArchiveError>,
+    },
+    /// A request to an object store failed.
+    #[error(transparent)]
+    Storage(StorageError),
     /// An operation of the operating system failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -141,6 +159,10 @@ fn locked(path: &Path, recipients: &[String], given: &[String]) -> String {
 impl ArchiveError {
     /// Creates an error of a failed operation of the operating system.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let source = match source.downcast::<StorageError>() {
+            Ok(storage) => return ArchiveError::Storage(storage),
+            Err(other) => other,
+        };
         ArchiveError::Io {
             action,
             path: path.to_owned(),
@@ -159,7 +181,19 @@ impl ArchiveError {
     /// which is removed.
     pub(crate) fn unreadable(path: &Path, error: parquet::errors::ParquetError) -> Self {
         match error {
-            parquet::errors::ParquetError::External(inner) => ArchiveError::damaged(path, inner),
+            parquet::errors::ParquetError::External(inner) => {
+                let inner = match inner.downcast::<io::Error>() {
+                    Ok(io) => match io.downcast::<StorageError>() {
+                        Ok(storage) => return ArchiveError::Storage(storage),
+                        Err(io) => return ArchiveError::damaged(path, io),
+                    },
+                    Err(other) => other,
+                };
+                match inner.downcast::<StorageError>() {
+                    Ok(storage) => ArchiveError::Storage(*storage),
+                    Err(other) => ArchiveError::damaged(path, other),
+                }
+            }
             other => ArchiveError::damaged(path, other),
         }
     }

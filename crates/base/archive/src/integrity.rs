@@ -2,9 +2,9 @@
 //! row counts. Contents are compared with their checksums by [`crate::Archive::verify`].
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::Path;
 
+use object_storage::is_object_url;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::FileReader;
 
@@ -13,7 +13,10 @@ use crate::decoder_panic::open_parquet;
 use crate::encryption::{Keyring, SUFFIX};
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, MANIFEST, Manifest};
-use crate::small_file::require_regular;
+use crate::stored_file::stored_bytes;
+
+/// Objects that are checked at the same time.
+const OBJECTS_AT_A_TIME: usize = 16;
 
 /// Returns the part of a table's file name before its number, such as `events` of `events-00000.parquet`; `None` for
 /// any other name.
@@ -63,19 +66,13 @@ pub(crate) fn check_list(manifest: &Manifest) -> Result<(), String> {
 ///
 /// # Errors
 /// If it is missing, or is not as the manifest says.
-pub(crate) fn check_file(
-    directory: &Path,
-    file: &FileEntry,
-    keyring: &Keyring,
-) -> Result<(), ArchiveError> {
+fn check_file(directory: &Path, file: &FileEntry, keyring: &Keyring) -> Result<(), ArchiveError> {
     let path = directory.join(&file.name);
     let damaged = |reason: String| ArchiveError::damaged(&path, reason);
-    let metadata = fs::metadata(&path).map_err(|error| damaged(error.to_string()))?;
-    require_regular(&metadata).map_err(|reason| damaged(reason.to_owned()))?;
-    if metadata.len() != file.bytes {
+    let stored = stored_bytes(&path)?;
+    if stored != file.bytes {
         return Err(damaged(format!(
-            "it has {} bytes, and its manifest says {}",
-            metadata.len(),
+            "it has {stored} bytes, and its manifest says {}",
             file.bytes
         )));
     }
@@ -92,6 +89,35 @@ pub(crate) fn check_file(
         )));
     }
     Ok(())
+}
+
+/// Checks every file of the manifest. Objects are checked several at a time, since each costs a few round trips.
+///
+/// # Errors
+/// As [`check_file`], with the first file in the list that fails.
+pub(crate) fn check_files(
+    directory: &Path,
+    files: &[FileEntry],
+    keyring: &Keyring,
+) -> Result<(), ArchiveError> {
+    if !is_object_url(directory) {
+        return files
+            .iter()
+            .try_for_each(|file| check_file(directory, file, keyring));
+    }
+    files.chunks(OBJECTS_AT_A_TIME).try_for_each(|group| {
+        std::thread::scope(|scope| {
+            let checks: Vec<_> = group
+                .iter()
+                .map(|file| scope.spawn(|| check_file(directory, file, keyring)))
+                .collect();
+            checks.into_iter().try_for_each(|check| {
+                check
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    })
 }
 
 #[cfg(test)]

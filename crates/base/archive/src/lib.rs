@@ -19,6 +19,7 @@ mod constant_column;
 mod content;
 mod decoded;
 mod decoder_panic;
+mod destination;
 mod directory;
 mod encoder;
 mod encoder_thread;
@@ -33,18 +34,21 @@ mod private_file;
 mod recover;
 mod row_group;
 mod small_file;
+mod stored_file;
 mod table_reader;
 mod table_writer;
 mod values;
 
 pub use column::{Column, ColumnType};
-pub use directory::{ArchiveWriter, OnFailure, partial_path, sync_parent};
+pub use destination::{archive_exists, is_name_taken, partial_path};
+pub use directory::{ArchiveWriter, OnFailure, sync_parent};
 pub use encoder::{Parts, TableOptions};
 pub use encryption::{
     Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
 };
 pub use error::{ArchiveError, UnfinishedDirectory};
 pub use manifest::{EncryptionNote, FileEntry, Manifest};
+pub use object_storage::is_object_url;
 pub use open::Archive;
 pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};
 pub use small_file::read_small_file;

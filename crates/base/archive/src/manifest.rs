@@ -11,12 +11,13 @@ use crate::encryption;
 use crate::encryption::{Encryption, Keyring, decrypt, encrypt};
 use crate::error::ArchiveError;
 use crate::private_file::create_private;
-use crate::small_file::{read_small_file, require_regular};
+use crate::small_file::read_small_file;
+use crate::stored_file::stored_bytes;
 
 /// File name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// Largest manifest that is read. One with 100,000 files has 20 MB.
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// File name of the encrypted body of the manifest.
 pub(crate) const PRIVATE: &str = "manifest-body.json.age";
 
@@ -108,10 +109,7 @@ impl Manifest {
             return Ok(self.body.clone());
         };
         let path = directory.join(PRIVATE);
-        let metadata =
-            std::fs::metadata(&path).map_err(|error| ArchiveError::damaged(&path, error))?;
-        require_regular(&metadata).map_err(|reason| ArchiveError::damaged(&path, reason))?;
-        if metadata.len() > MANIFEST_BYTES_MAX {
+        if stored_bytes(&path)? > MANIFEST_BYTES_MAX {
             return Err(ArchiveError::damaged(&path, "it is larger than 64 MiB"));
         }
         let text = decrypt(&path, keyring).map_err(|error| match error {

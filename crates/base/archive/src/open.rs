@@ -4,15 +4,63 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use object_storage::is_object_url;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::column::Column;
+use crate::destination::{archive_exists, partial_path};
 use crate::encryption::Keyring;
 use crate::error::{ArchiveError, UnfinishedDirectory};
-use crate::integrity::{check_file, check_list};
+use crate::integrity::{check_files, check_list};
 use crate::manifest::{MANIFEST, Manifest, hex};
+use crate::stored_file::StoredFile;
 use crate::table_reader::TableReader;
+
+/// Checks that a path is an existing directory.
+///
+/// # Errors
+/// If it does not exist, is still unfinished, or is a file.
+fn require_directory(path: &Path, kind: &str) -> Result<(), ArchiveError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let partial = partial_path(&path.components().collect::<PathBuf>());
+            if partial.is_dir() {
+                return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(partial)));
+            }
+            return Err(ArchiveError::NotFound {
+                path: path.to_owned(),
+                kind: kind.to_owned(),
+            });
+        }
+        Err(error) => return Err(ArchiveError::io("read", path, error)),
+    };
+    match metadata.is_dir() {
+        true => Ok(()),
+        false => Err(ArchiveError::WrongKind {
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            reason: format!(
+                "it is a file, and a {kind} is a directory; capture a log first, with `rehearse capture log`"
+            ),
+        }),
+    }
+}
+
+/// Checks that an object store has the manifest of an archive. It is uploaded last, so the archive is complete.
+///
+/// # Errors
+/// If the manifest does not exist, or the store cannot be asked.
+fn require_objects(url: &Path, kind: &str) -> Result<(), ArchiveError> {
+    match archive_exists(url)? {
+        true => Ok(()),
+        false => Err(ArchiveError::NotFound {
+            path: url.to_owned(),
+            kind: kind.to_owned(),
+        }),
+    }
+}
 
 /// A complete archive.
 #[derive(Debug, Clone)]
@@ -47,24 +95,9 @@ impl Archive {
             kind: kind.to_owned(),
             reason,
         };
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let partial = crate::partial_path(&path.components().collect::<PathBuf>());
-                if partial.is_dir() {
-                    return Err(ArchiveError::Unfinished(UnfinishedDirectory::at(partial)));
-                }
-                return Err(ArchiveError::NotFound {
-                    path: path.to_owned(),
-                    kind: kind.to_owned(),
-                });
-            }
-            Err(error) => return Err(ArchiveError::io("read", path, error)),
-        };
-        if !metadata.is_dir() {
-            return Err(foreign(format!(
-                "it is a file, and a {kind} is a directory; capture a log first, with `rehearse capture log`"
-            )));
+        match is_object_url(path) {
+            true => require_objects(path, kind)?,
+            false => require_directory(path, kind)?,
         }
         let manifest = Manifest::read(path).map_err(foreign);
         if let Some(found) = Manifest::read_kind(path).filter(|found| *found != kind) {
@@ -95,9 +128,7 @@ impl Archive {
         check_list(&archive.manifest).map_err(foreign)?;
         // Before the files, since it is what tells that a key is missing.
         archive.manifest.body = archive.manifest.open_body(path, keyring)?;
-        for file in &archive.manifest.files {
-            check_file(path, file, keyring)?;
-        }
+        check_files(path, &archive.manifest.files, keyring)?;
         Ok(archive)
     }
 
@@ -173,7 +204,7 @@ impl Archive {
         for file in &self.manifest.files {
             let path = self.path.join(&file.name);
             let mut handle =
-                fs::File::open(&path).map_err(|error| ArchiveError::io("read", &path, error))?;
+                StoredFile::open(&path).map_err(|error| ArchiveError::io("read", &path, error))?;
             let mut hash = Sha256::new();
             loop {
                 match handle.read(&mut buffer) {

@@ -1,9 +1,11 @@
-//! Reads small files that a user names, such as manifests and keys, without waiting for ever or taking all memory.
+//! Reads small files and objects that a user names, such as manifests and keys, without waiting for ever or taking all memory.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+
+use object_storage::{StorageErrorKind, is_object_url, read_small_object};
 
 /// Reads a whole file of at most `bytes_max`. Pipes of the shell (`<(command)`) are read, and named pipes refused: one
 /// without a writer would be waited for without end.
@@ -11,6 +13,15 @@ use std::path::Path;
 /// # Errors
 /// If the file cannot be read, is too large, or is no file with content.
 pub fn read_small_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    if is_object_url(path) {
+        return match read_small_object(path, bytes_max) {
+            Ok(content) => Ok(content.into()),
+            Err(error) if error.kind() == StorageErrorKind::NotFound => {
+                Err(io::Error::new(io::ErrorKind::NotFound, error))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        };
+    }
     let kind = std::fs::metadata(path)?.file_type();
     let is_of_shell = path.starts_with("/dev/fd") || path.starts_with("/proc");
     let refusal = match kind {

@@ -96,8 +96,9 @@ impl TableReader {
         let Some(path) = self.files.next() else {
             return Ok(());
         };
-        let file = Content::open(&path, &self.keyring)?;
-        let reader = open_parquet(file).map_err(|error| ArchiveError::unreadable(&path, error))?;
+        let content = Content::open(&path, &self.keyring)?;
+        let reader = open_parquet(content.clone())
+            .map_err(|error| ArchiveError::unreadable(&path, error))?;
         let in_file = reader.metadata().file_metadata().schema_descr().columns();
         let mut found = Vec::with_capacity(self.columns.len());
         for column in self.columns {
@@ -117,6 +118,7 @@ impl TableReader {
             found.push(found_at);
         }
         self.current = Some(OpenFile {
+            content,
             batch_rows: batch_rows(reader.metadata()),
             path,
             reader,
@@ -132,6 +134,8 @@ impl TableReader {
 /// The file that is being read.
 struct OpenFile {
     path: PathBuf,
+    /// The same content as the reader's, for requests ahead.
+    content: Content,
     reader: SerializedFileReader<Content>,
     batch_rows: usize,
     /// Index of each column in the file, and its highest definition level; `None` for a column that the file
@@ -169,7 +173,27 @@ impl OpenFile {
         }))
     }
 
+    /// Requests the known columns of the next row group and of the one after it.
+    fn read_ahead(&self) -> ParquetResult<()> {
+        let groups = self.reader.metadata().row_groups();
+        for (index, group) in groups.iter().enumerate().skip(self.next_group).take(2) {
+            let mut ranges = Vec::new();
+            for (column, _) in self.found.iter().flatten() {
+                check_offsets(group.column(*column))?;
+                let (start, length) = group.column(*column).byte_range();
+                ranges.push(start..start.saturating_add(length));
+            }
+            if index == self.next_group {
+                let start = ranges.iter().map(|range| range.start).min();
+                self.content.release_before(start.unwrap_or(0));
+            }
+            self.content.read_ahead(&ranges);
+        }
+        Ok(())
+    }
+
     fn open_group(&mut self) -> ParquetResult<()> {
+        self.read_ahead()?;
         let group = self.reader.get_row_group(self.next_group)?;
         self.next_group += 1;
         self.group_rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);

@@ -222,7 +222,8 @@ pub fn check_workload_name(output: &Path) -> Result<(), Failure> {
         )));
     }
     let parent = output.parent().unwrap_or(Path::new(""));
-    if !parent.as_os_str().is_empty() && !parent.is_dir() {
+    let is_local = !archive::is_object_url(output);
+    if is_local && !parent.as_os_str().is_empty() && !parent.is_dir() {
         return Err(Failure::usage(format!(
             "there is no directory {}, where {} is to be made; make it first, or give another -o",
             parent.display(),

@@ -1,7 +1,7 @@
 //! `rehearse replay`: replays a workload against a server.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clock::Speed;
@@ -96,7 +96,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     let export = export.map(|settings| ReplayExport::new(settings, options.spans.otlp_span_ratio));
     let mut display = Display::new(metrics.as_ref(), page.as_mut()).with_export(export);
     let asked = observation(options)?;
-    interrupt.set_partial(PathBuf::from(format!("{}.partial", output.display())));
+    interrupt.set_partial(archive::partial_path(output));
     let info = replay_observed(
         reader,
         &target,
@@ -222,8 +222,8 @@ fn earlier(
     workload: &WorkloadReader,
     engine: &Options,
 ) -> Result<PreviousRun, Failure> {
-    let partial = PathBuf::from(format!("{}.partial", run.display()));
-    if !run.exists() && partial.exists() {
+    let partial = archive::partial_path(run);
+    if partial.exists() && !archive::archive_exists(run)? {
         let (_, info) = run::recover(&partial)?;
         terminal::note(&format!(
             "{} was of a replay that was killed: {} of its statements are recovered. Later statements are sent again.",

@@ -1,7 +1,6 @@
 //! The content of encrypted files, written from start to end and read from any offset.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use age::{DecryptError, Decryptor};
 
 use super::keys::{Encryption, Keyring};
 use crate::error::ArchiveError;
+use crate::stored_file::StoredFile;
 
 /// Bytes of content in a chunk of the age format.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -86,8 +86,8 @@ pub(crate) fn decrypt(path: &Path, keyring: &Keyring) -> Result<Vec<u8>, Archive
 pub(crate) fn open_stream(
     path: &Path,
     keyring: &Keyring,
-) -> Result<StreamReader<BufReader<File>>, ArchiveError> {
-    let file = File::open(path).map_err(|error| read_error(path, error))?;
+) -> Result<StreamReader<BufReader<StoredFile>>, ArchiveError> {
+    let file = StoredFile::open(path).map_err(|error| read_error(path, error))?;
     let decrypted = Decryptor::new_buffered(BufReader::new(file))
         .and_then(|file| file.decrypt(keyring.identities()));
     decrypted.map_err(|error| match error {
@@ -119,9 +119,10 @@ fn is_damage(error: &io::Error) -> bool {
 }
 
 /// An encrypted file, for reading sections of its content.
+#[derive(Clone)]
 pub(crate) struct EncryptedFile {
     /// Shared by all sections. It holds the chunk that was decrypted last.
-    stream: Arc<Mutex<StreamReader<BufReader<File>>>>,
+    stream: Arc<Mutex<StreamReader<BufReader<StoredFile>>>>,
     length: u64,
 }
 
@@ -158,7 +159,7 @@ impl EncryptedFile {
 
 /// Reads the content of an encrypted file from an offset to its end.
 pub(crate) struct Section {
-    stream: Arc<Mutex<StreamReader<BufReader<File>>>>,
+    stream: Arc<Mutex<StreamReader<BufReader<StoredFile>>>>,
     position: u64,
     length: u64,
 }

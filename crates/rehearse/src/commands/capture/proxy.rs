@@ -264,7 +264,7 @@ fn failure(error: ProxyError) -> Failure {
 
 /// Completes a recording that ended early, if the disk now allows that.
 fn recover(finished: &mut FinishedRecording) {
-    let partial = partial(Path::new(&finished.name));
+    let partial = archive::partial_path(Path::new(&finished.name));
     if finished.state != RecordingState::Partial {
         return;
     }
@@ -386,8 +386,8 @@ fn open_recordings(
 ) -> OpenRecording {
     let mut passed_over = 0;
     Box::new(move |number, servers| {
-        let is_taken = |path: &Path| path.exists() || partial(path).exists();
-        while is_taken(&numbered_path(&output, number + passed_over)) {
+        let is_taken = |path: &Path| archive::is_name_taken(path).map_err(SinkError::new);
+        while is_taken(&numbered_path(&output, number + passed_over))? {
             passed_over += 1;
         }
         let path = numbered_path(&output, number + passed_over);
@@ -420,12 +420,6 @@ fn numbered_path(output: &Path, number: u32) -> PathBuf {
     }
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     output.with_file_name(format!("{stem}-{number}.workload"))
-}
-
-fn partial(output: &Path) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".partial");
-    name.into()
 }
 
 /// Recording that is written to a workload.
