@@ -43,7 +43,7 @@ impl Poller {
         // SAFETY: no pointers; the result is checked.
         let fd = check_result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         Ok(Poller {
-            // SAFETY: the descriptor was just made and is owned by nobody else.
+            // SAFETY: the descriptor was just made and has no other owner.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
             events: Vec::with_capacity(EVENTS_AT_ONCE),
         })

@@ -19,7 +19,7 @@ impl Waker {
         // SAFETY: no pointers; the result is checked.
         let fd = check_result(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         Ok(Waker {
-            // SAFETY: the descriptor was just made and is owned by nobody else.
+            // SAFETY: the descriptor was just made and has no other owner.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
         })
     }

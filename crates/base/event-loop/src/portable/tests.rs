@@ -77,7 +77,7 @@ fn descriptor_number_that_is_used_again_has_the_new_token() {
     let (again, mut sender) = pair();
     // `dup2` closes the first descriptor and gives its number to the second at once, as other threads of the
     // tests also open descriptors.
-    // SAFETY: both are open, and the returned descriptor is owned by nobody else.
+    // SAFETY: both are open, and the returned descriptor has no other owner.
     let again = unsafe {
         assert_eq!(libc::dup2(again.as_raw_fd(), fd), fd);
         <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd)
