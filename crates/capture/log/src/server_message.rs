@@ -61,9 +61,8 @@ pub(super) fn session_end_event(entry: &Entry<'_>) -> Option<ServerEvent> {
     let (hours, minutes) = (whole()?, whole()?);
     let seconds: f64 = parts.next()?.parse().ok()?;
     let is_time = minutes < 60 && (0.0..61.0).contains(&seconds);
-    let whole_us = hours
-        .checked_mul(3_600_000_000)?
-        .checked_add(minutes * 60_000_000)?;
+    let minutes_us = minutes.checked_mul(60_000_000)?;
+    let whole_us = hours.checked_mul(3_600_000_000)?.checked_add(minutes_us)?;
     let duration_us = whole_us.checked_add((seconds * 1e6).round() as u64)?;
     is_time.then_some(ServerEvent {
         kind: ServerEventKind::SessionEnd,
@@ -190,6 +189,7 @@ mod tests {
             ("0:61:00.000", None),
             ("-1:00:00.000", None),
             ("99999999999999999:00:00.000", None),
+            ("0:99999999999999999:00.000", None),
             ("", None),
         ] {
             let message = format!("disconnection: session time: {time} user=app database=shop");

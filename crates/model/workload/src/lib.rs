@@ -59,7 +59,7 @@ pub use lineage::{
 pub use parameter::{Parameter, ParameterRef};
 pub use reader::WorkloadReader;
 pub use recovery::{recover, recover_as, recover_with};
-pub use redaction::{Literals, message_pattern, redact_message};
+pub use redaction::{Literals, message_pattern, redact_message, without_advisory_key};
 pub use redactor::{NoRedaction, Redactor};
 pub use server_event::{MessageSeverity, ServerEvent, ServerEventKind};
 pub use session::Session;

@@ -48,6 +48,15 @@ pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> 
     hide_values(message)
 }
 
+/// Returns the description of an advisory lock (`ExclusiveLock on advisory lock [5,0,42,1]`, `DescribeLockTag` in the
+/// server's `lmgr.c`) without its key, which the client chose; `None` for another lock.
+pub fn without_advisory_key(lock: &str) -> Option<&str> {
+    let end = [" advisory lock [", " user lock ["]
+        .iter()
+        .find_map(|words| lock.find(words).map(|at| at + words.len()))?;
+    Some(lock[..end].trim_end_matches(" ["))
+}
+
 /// Replacement for a quoted text.
 const HIDDEN: char = '…';
 /// Maximum number of characters of a pattern.

@@ -55,7 +55,7 @@ struct Page<'a> {
     errors: Vec<ErrorRow>,
     messages: (Vec<MessageRow>, u64),
     lock_waits: Vec<LockRow>,
-    temporary_files: (Vec<FileRow>, usize),
+    temporary_files: (Vec<FileRow>, u64),
     hosts: (Vec<HostRow>, usize),
     session_lengths: Vec<LengthRow>,
     groups: Vec<Group>,

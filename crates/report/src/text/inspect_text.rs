@@ -11,6 +11,7 @@ pub(crate) use clients::length_range;
 pub(crate) use messages::pattern_label;
 pub(crate) use server::{server_lines, upkeep};
 pub(crate) use statements::{name_of, share};
+pub(crate) use waits_and_files::files_beyond;
 
 use std::collections::BTreeMap;
 

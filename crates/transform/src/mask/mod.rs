@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
     CopyIn, EventRef, FirstRows, KindRef, LargeObjectFunction, PackedParameters, Parameter,
-    ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported,
+    ParameterRef, Parameters, ServerEvent, Session, WireDetails, is_reported, without_advisory_key,
 };
 
 use backslash::{BackslashMeaning, BackslashTracker};
@@ -292,7 +292,7 @@ impl Masker {
         if event.kind.may_hold_values() {
             *texts += u64::from(event.subject.take().is_some());
         }
-        let advisory = event.subject.as_deref().and_then(advisory_lock);
+        let advisory = event.subject.as_deref().and_then(without_advisory_key);
         if let Some(lock) = advisory {
             *texts += 1;
             event.subject = Some(lock.into());
@@ -316,15 +316,6 @@ impl Masker {
         }
         event
     }
-}
-
-/// Returns the text of an advisory lock (`ExclusiveLock on advisory lock [5,0,42,1]`, `DescribeLockTag` in the
-/// server's `lmgr.c`) without its key, which the client chose.
-fn advisory_lock(subject: &str) -> Option<&str> {
-    let end = [" advisory lock [", " user lock ["]
-        .iter()
-        .find_map(|words| subject.find(words).map(|at| at + words.len()))?;
-    Some(subject[..end].trim_end_matches(" ["))
 }
 
 /// Returns the role of the parameter with this index.

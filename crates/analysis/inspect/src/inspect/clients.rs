@@ -32,7 +32,7 @@ const LENGTH_BOUNDS_US: [u64; 10] = {
 /// Sessions of one host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostTotals {
-    /// Address or name, `[local]` for a Unix socket, empty if the source does not know it. The last may be
+    /// Address or name, `[local]` for a Unix socket, empty if the source does not know it. One may be
     /// `(others)`.
     pub host: String,
     /// Number of sessions.

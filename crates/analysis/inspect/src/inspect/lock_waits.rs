@@ -9,7 +9,7 @@ use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
-use workload::{ServerEvent, ServerEventKind};
+use workload::{Literals, ServerEvent, ServerEventKind, without_advisory_key};
 
 /// Maximum number of examples of each object and mode.
 pub const LOCK_EXAMPLES_MAX: usize = 2;
@@ -105,7 +105,8 @@ pub struct LockExample {
     pub at_us: i64,
     /// Session that waited.
     pub session: Option<u64>,
-    /// Mode and object, as the server wrote them.
+    /// Mode and object, as the server wrote them. The key of an advisory lock is left out unless literals were
+    /// requested.
     pub subject: String,
     /// Processes that held the lock, separated by commas.
     pub holders: Option<String>,
@@ -139,7 +140,9 @@ impl LockWaitCounter {
         let subject = event.subject.as_deref().unwrap_or_default();
         let known = self.open.remove(&pid);
         let (same, other) = match known {
-            Some(known) if known.subject == subject => (Some(known), None),
+            Some(known) if known.subject == subject && !begins_later(event, &known) => {
+                (Some(known), None)
+            }
             other => (None, other),
         };
         if let Some(unended) = other {
@@ -189,13 +192,16 @@ impl LockWaitCounter {
     }
 
     /// Returns the waits by descending total time.
-    pub(super) fn finish(mut self) -> Vec<LockWaits> {
+    pub(super) fn finish(mut self, literals: Literals) -> Vec<LockWaits> {
         let mut unended: Vec<LockExample> = self.open.drain().map(|(_, wait)| wait).collect();
         unended.sort_by_key(|wait| (wait.at_us, wait.place.line));
         for wait in unended {
             self.settle(wait, None);
         }
         let mut all: Vec<LockWaits> = self.by_kind.into_values().collect();
+        for example in all.iter_mut().flat_map(|waits| &mut waits.examples) {
+            hide_key(&mut example.subject, literals);
+        }
         all.sort_by_key(|waits| std::cmp::Reverse(waits.waited_us));
         all
     }
@@ -207,6 +213,22 @@ impl LockWaits {
         (self.examples).sort_by_key(|example| std::cmp::Reverse(example.waited_us));
         self.examples.truncate(LOCK_EXAMPLES_MAX);
     }
+}
+
+/// Removes the key of an advisory lock, unless literals were requested.
+pub(super) fn hide_key(subject: &mut String, literals: Literals) {
+    if literals == Literals::Hidden
+        && let Some(lock) = without_advisory_key(subject)
+    {
+        *subject = lock.to_owned();
+    }
+}
+
+/// Returns whether an event is of another wait than the known one, since it began after that one's first line. A
+/// statement that `lock_timeout` cancelled and that is sent again waits for the same lock.
+fn begins_later(event: &ServerEvent, known: &LockExample) -> bool {
+    let waited_us = event.duration_us.unwrap_or(0);
+    event.at_us.saturating_sub_unsigned(waited_us) > known.at_us
 }
 
 /// Reads `ShareLock on transaction 4711`.
@@ -260,7 +282,7 @@ mod tests {
         ] {
             counter.add(&event(kind, pid, waited_us, subject), None);
         }
-        let all = counter.finish();
+        let all = counter.finish(Literals::Hidden);
         let numbers: Vec<_> = all
             .iter()
             .map(|one| {
@@ -285,6 +307,52 @@ mod tests {
         assert_eq!(all[2].mode, LockMode::Other);
         let longest: Vec<u64> = all[0].examples.iter().map(|one| one.waited_us).collect();
         assert_eq!(longest, [7_000, 5_000]);
+    }
+
+    #[test]
+    fn wait_that_is_cancelled_and_tried_again_counts_twice() {
+        use ServerEventKind::{LockAcquired, LockWait};
+        const TABLE: &str = "AccessExclusiveLock on relation 16 of database 5";
+        let mut counter = LockWaitCounter::default();
+        for (at_us, kind, waited_us) in [
+            (1_000_000, LockWait, 1_000_000),
+            (1_500_000, LockWait, 1_500_000),
+            // Cancelled after two seconds, and tried again.
+            (3_100_000, LockWait, 1_000_000),
+            (3_300_000, LockAcquired, 1_200_000),
+        ] {
+            let event = ServerEvent {
+                at_us,
+                ..event(kind, 1, waited_us, TABLE)
+            };
+            counter.add(&event, None);
+        }
+        let all = counter.finish(Literals::Hidden);
+        assert_eq!(all.len(), 1);
+        let table = &all[0];
+        assert_eq!(
+            (table.waits, table.acquired, table.waited_us),
+            (2, 1, 2_700_000)
+        );
+    }
+
+    #[test]
+    fn key_of_an_advisory_lock_is_shown_only_if_literals_are() {
+        let subject = |literals| {
+            let mut counter = LockWaitCounter::default();
+            for (pid, key) in [(1, 42), (2, 43)] {
+                let lock = format!("ExclusiveLock on advisory lock [5,0,{key},1]");
+                counter.add(&event(ServerEventKind::LockWait, pid, 1_000, &lock), None);
+            }
+            let waits = counter.finish(literals).remove(0);
+            assert_eq!((waits.object, waits.waits), (LockedObject::AdvisoryLock, 2));
+            waits.examples[0].subject.clone()
+        };
+        assert_eq!(subject(Literals::Hidden), "ExclusiveLock on advisory lock");
+        assert_eq!(
+            subject(Literals::Shown),
+            "ExclusiveLock on advisory lock [5,0,42,1]"
+        );
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct ServerActivity {
 pub struct LongestWait {
     /// Duration in microseconds, as far as the log shows.
     pub waited_us: u64,
-    /// Lock and its object.
+    /// Lock and its object. The key of an advisory lock is left out unless literals were requested.
     pub subject: String,
     /// Time of the log line, in microseconds from the workload's start.
     pub at_us: i64,

@@ -5,7 +5,7 @@ use workload::{Literals, ServerEvent, ServerEventKind};
 
 use super::Inspection;
 use super::clients::ClientCounter;
-use super::lock_waits::LockWaitCounter;
+use super::lock_waits::{LockWaitCounter, hide_key};
 use super::messages::MessageCounter;
 use super::server::ServerActivity;
 use super::temporary_files::TemporaryFileCounter;
@@ -13,6 +13,7 @@ use super::temporary_files::TemporaryFileCounter;
 /// Counters of server events and sessions.
 #[derive(Debug)]
 pub(super) struct ServerCounters {
+    literals: Literals,
     activity: ServerActivity,
     messages: MessageCounter,
     lock_waits: LockWaitCounter,
@@ -23,6 +24,7 @@ pub(super) struct ServerCounters {
 impl ServerCounters {
     pub(super) fn new(literals: Literals) -> Self {
         ServerCounters {
+            literals,
             activity: ServerActivity::default(),
             messages: MessageCounter::new(literals),
             lock_waits: LockWaitCounter::default(),
@@ -49,8 +51,11 @@ impl ServerCounters {
     /// Writes the results into an inspection.
     pub(super) fn finish(self, inspection: &mut Inspection) {
         inspection.server = self.activity;
+        if let Some(longest) = &mut inspection.server.lock_longest {
+            hide_key(&mut longest.subject, self.literals);
+        }
         inspection.messages = self.messages.finish();
-        inspection.lock_waits = self.lock_waits.finish();
+        inspection.lock_waits = self.lock_waits.finish(self.literals);
         inspection.temporary_files = self.temporary_files.finish();
         (inspection.hosts, inspection.session_lengths) = self.clients.finish();
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sql::Fingerprint;
 use workload::ServerEvent;
 
-/// Maximum number of statements that are listed.
+/// Maximum number of statements that are listed. The count of all files is among the kinds of the server's activity.
 pub const TEMPORARY_FILE_STATEMENTS_MAX: usize = 100;
 
 /// Temporary files of one statement.

@@ -3,7 +3,7 @@
 use inspect::Inspection;
 use sql::Fingerprint;
 
-use crate::text::inspect_text::{length_range, name_of, pattern_label};
+use crate::text::inspect_text::{files_beyond, length_range, name_of, pattern_label};
 use crate::text::line::one_line;
 use crate::text::units::{bytes, count, duration, percent, ratio};
 
@@ -121,8 +121,8 @@ pub(super) struct FileRow {
     pub(super) statement: StatementLink,
 }
 
-/// Returns the temporary files by statement, and the number of statements that are not among them.
-pub(super) fn temporary_files(view: &Inspection) -> (Vec<FileRow>, usize) {
+/// Returns the temporary files by statement, and the number of files that are not among them.
+pub(super) fn temporary_files(view: &Inspection) -> (Vec<FileRow>, u64) {
     let files = view.temporary_files.iter().take(ROWS_MAX);
     let rows = files.map(|one| FileRow {
         files: count(one.files),
@@ -131,10 +131,7 @@ pub(super) fn temporary_files(view: &Inspection) -> (Vec<FileRow>, usize) {
         when: time(view, one.at_us),
         statement: StatementLink::new(view, one.fingerprint),
     });
-    (
-        rows.collect(),
-        view.temporary_files.len().saturating_sub(ROWS_MAX),
-    )
+    (rows.collect(), files_beyond(view, ROWS_MAX))
 }
 
 pub(super) struct LengthRow {

@@ -1,12 +1,13 @@
 //! Lock waits by object and mode, and temporary files by statement.
 
 use inspect::{Inspection, LockExample};
+use workload::ServerEventKind;
 
 use super::statements::name_of;
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::text::units::{bytes, count, duration};
+use crate::text::units::{bytes, count, counted, duration};
 
 /// Maximum number of rows.
 const ROWS_MAX: usize = 8;
@@ -37,7 +38,13 @@ pub(super) fn lock_waits(view: &Inspection, style: TextStyle) -> Vec<String> {
             lines.push(style.paint(Tone::Aside, &format!("      {text}")));
         }
     }
-    lines.extend(more(view.lock_waits.len(), "kinds of locks"));
+    let more = view.lock_waits.len().saturating_sub(ROWS_MAX);
+    if more > 0 {
+        lines.push(format!(
+            "  and {} of locks",
+            counted(more as u64, "more kind")
+        ));
+    }
     lines
 }
 
@@ -84,11 +91,19 @@ pub(super) fn temporary_files(view: &Inspection, style: TextStyle) -> Vec<String
         };
         lines.push(format!("{row}  {}", one_line(&name, room.max(20))));
     }
-    lines.extend(more(view.temporary_files.len(), "statements"));
+    let more = files_beyond(view, ROWS_MAX);
+    if more > 0 {
+        lines.push(format!(
+            "  and {} of other statements",
+            counted(more, "file")
+        ));
+    }
     lines
 }
 
-fn more(number: usize, what: &str) -> Option<String> {
-    let more = number.checked_sub(ROWS_MAX).filter(|more| *more > 0)?;
-    Some(format!("  and {} more {what}", count(more as u64)))
+/// Returns the number of temporary files of statements after the first `most`, with those that are not listed.
+pub(crate) fn files_beyond(view: &Inspection, most: usize) -> u64 {
+    let shown = view.temporary_files.iter().take(most);
+    let shown: u64 = shown.map(|one| one.files).sum();
+    (view.server.of(ServerEventKind::TemporaryFile)).saturating_sub(shown)
 }
