@@ -124,6 +124,10 @@ impl Destination {
 }
 
 fn upload_directory(local: &Path, url: &Path) -> Result<(), ArchiveError> {
+    // Another archive may have got the name since the start. Its files would be replaced before its manifest is noticed.
+    if archive_exists(url)? {
+        return Err(ArchiveError::Exists(url.to_owned()));
+    }
     let unreadable = |error| ArchiveError::io("read", local, error);
     for entry in fs::read_dir(local).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
@@ -142,9 +142,13 @@ where
     F: Future<Output = object_store::Result<T>>,
 {
     let mut pause = FIRST_PAUSE;
+    let started = Instant::now();
     for _ in 0..READ_REPETITIONS_MAX {
         match read().await {
-            Err(object_store::Error::Generic { .. }) => tokio::time::sleep(pause).await,
+            // A request that the library has repeated for long enough has this kind of error, too.
+            Err(object_store::Error::Generic { .. }) if started.elapsed() < RETRY_FOR => {
+                tokio::time::sleep(pause).await;
+            }
             answer => return answer,
         }
         pause *= 2;

@@ -36,7 +36,11 @@ pub fn find_refused_url(matches: &ArgMatches) -> Option<String> {
         let given = matches.try_get_many::<PathBuf>(id).ok().flatten();
         given.into_iter().flatten().map(move |path| (id, path))
     });
-    let (_, path) = paths.find(|(id, path)| is_object_url(path) && !accepts(&command, id, path))?;
+    // Replays of pairs write a directory with several runs.
+    let has_pairs = matches.try_contains_id("against").unwrap_or(false);
+    let is_accepted =
+        |id: &str, path: &Path| accepts(&command, id, path) && !(has_pairs && id == "output");
+    let (_, path) = paths.find(|(id, path)| is_object_url(path) && !is_accepted(id, path))?;
     Some(format!(
         "{} cannot be used here: only workloads and runs can be in an object store; give a path on this machine",
         path.display()
@@ -49,7 +53,6 @@ fn accepts(command: &str, id: &str, path: &Path) -> bool {
         matches!(kind, Some("workload" | "run"))
     };
     match id {
-        // Replays of pairs write a directory with several runs.
         "output" => WRITING.contains(&command) && is_artefact(path),
         id => READ.contains(&id),
     }
@@ -90,6 +93,19 @@ mod tests {
             "--html",
             "s3://b/c.html"
         ]));
+        let replay = |options: &[&'static str]| {
+            let run = [
+                "replay",
+                "a.workload",
+                "--target",
+                "t",
+                "-o",
+                "s3://b/c.run",
+            ];
+            refused(&[&run, options].concat())
+        };
+        assert!(!replay(&[]));
+        assert!(replay(&["--against", "u"]));
         assert!(refused(&[
             "export-evidence",
             "a.run",
