@@ -129,7 +129,7 @@ fn cut_to_bytes(content: Value, rows: usize, bytes: usize) -> Value {
     }
     let paths = content.get("paths").cloned().unwrap_or_default();
     json!({
-        "paths": cut_lists(&paths, "paths", Room { rows: 4, text_bytes: Some(SHORT_TEXT_BYTES) }, &mut Vec::new()),
+        "paths": cut_lists(&paths, "all", Room { rows: 4, text_bytes: Some(SHORT_TEXT_BYTES) }, &mut Vec::new()),
         "cut": [{ "list": "all", "kept": 0, "of": 1 }],
     })
 }
@@ -223,6 +223,14 @@ mod tests {
             assert_eq!(is_cut, bytes < 200_000, "{bytes}");
             assert_eq!(answer.content["paths"], json!(["/a/b.run"]));
         }
+    }
+
+    #[test]
+    fn paths_are_cut_if_they_alone_are_longer_than_the_limit_of_bytes() {
+        let paths = vec!["/a/directory/of/runs/b.run"; 1_000];
+        let answer = Answer::within(limits(50, 4_096), "", json!({ "paths": paths }));
+        assert_eq!(answer.content["paths"].as_array().unwrap().len(), 4);
+        assert_eq!(answer.content["cut"][0]["list"], "all");
     }
 
     #[test]

@@ -118,12 +118,12 @@ impl Calls {
         };
         tokio::pin!(stopped);
         let slots = async {
-            let slot = self.slots.acquire().await;
+            // First, so that proofs that wait for another one take no place of calls that read.
             let proof = match call.has_server() {
                 true => Some(self.proofs.acquire().await),
                 false => None,
             };
-            (slot, proof)
+            (self.slots.acquire().await, proof)
         };
         let _slots = tokio::select! {
             biased;

@@ -100,8 +100,10 @@ pub fn list(arguments: &List, roots: &Roots, limits: Limits) -> Result<Answer, F
 
 impl Listing {
     fn add(&mut self, path: &Path, depth: usize) {
-        if let Some(kind) = kind_of(path) {
-            return self.push(path, kind);
+        match read_kind(path) {
+            Ok(Some(kind)) => return self.push(path, kind),
+            Ok(None) => {}
+            Err(reason) => return self.leave_out(path, reason),
         }
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
@@ -162,19 +164,44 @@ impl Listing {
 
 /// Returns the kind in the manifest of an artefact; `None` if the path is none.
 pub fn kind_of(path: &Path) -> Option<String> {
+    read_kind(path).ok().flatten()
+}
+
+/// Returns the kind as [`kind_of`] does. The error describes a manifest that cannot be read.
+fn read_kind(path: &Path) -> Result<Option<String>, String> {
     let manifest = path.join("manifest.json");
     // A link may lead out of the roots.
-    if !fs::symlink_metadata(&manifest).ok()?.is_file() {
-        return None;
+    if !fs::symlink_metadata(&manifest).is_ok_and(|found| found.is_file()) {
+        return Ok(None);
     }
-    let text = archive::read_small_file(&manifest, MANIFEST_BYTES_MAX).ok()?;
-    let manifest: Value = serde_json::from_slice(&text).ok()?;
-    Some(manifest["kind"].as_str()?.to_owned())
+    let unreadable = |error: &dyn std::error::Error| format!("manifest.json: {error}");
+    let text = archive::read_small_file(&manifest, MANIFEST_BYTES_MAX);
+    let text = text.map_err(|error| unreadable(&error))?;
+    let manifest: Value = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+    Ok(manifest["kind"].as_str().map(str::to_owned))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn artefact_with_a_damaged_manifest_makes_the_listing_incomplete() {
+        let room = tempfile::tempdir().unwrap();
+        for (name, manifest) in [
+            ("a.run", "{"),
+            ("b.run", r#"{"kind":"run"}"#),
+            ("page", "{}"),
+        ] {
+            fs::create_dir(room.path().join(name)).unwrap();
+            fs::write(room.path().join(name).join("manifest.json"), manifest).unwrap();
+        }
+        let mut listing = Listing::default();
+        listing.add(room.path(), 0);
+        assert_eq!(listing.found.len(), 1);
+        assert_eq!(listing.incomplete.len(), 1);
+        assert!(listing.incomplete[0].path.ends_with("a.run"));
+    }
 
     #[test]
     fn directory_that_is_too_deep_makes_the_listing_incomplete() {

@@ -1,5 +1,6 @@
 //! Directories that the server gives access to.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,27 +78,37 @@ impl Roots {
         self.0.iter().any(|root| path.starts_with(root))
     }
 
-    /// Reports whether the links in a directory stay in the roots.
+    /// Reports whether the links in a directory stay in the roots, also those in directories that such links lead to.
     fn has_only_inner_links(&self, path: &Path) -> bool {
         let mut directories = vec![path.to_owned()];
+        let mut linked = HashSet::new();
         let mut checked = 0;
         while let Some(directory) = directories.pop() {
             let Ok(entries) = fs::read_dir(&directory) else {
                 // A file has no entries. A directory that cannot be read is refused when it is opened.
                 continue;
             };
-            for entry in entries.flatten() {
+            for entry in entries {
                 checked += 1;
-                let Ok(kind) = entry.file_type() else {
+                let Ok((path, kind)) =
+                    entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))
+                else {
                     return false;
                 };
-                let is_inner =
-                    |path: PathBuf| path.canonicalize().is_ok_and(|to| self.contains(&to));
-                if checked > ENTRIES_MAX || (kind.is_symlink() && !is_inner(entry.path())) {
+                if checked > ENTRIES_MAX {
                     return false;
                 }
                 if kind.is_dir() {
-                    directories.push(entry.path());
+                    directories.push(path);
+                } else if kind.is_symlink() {
+                    match path.canonicalize() {
+                        Ok(target) if self.contains(&target) => {
+                            if linked.insert(target.clone()) {
+                                directories.push(target);
+                            }
+                        }
+                        _ => return false,
+                    }
                 }
             }
         }
@@ -175,6 +186,11 @@ mod tests {
         assert!(roots.resolve("a.run").is_ok());
         symlink(at("secret"), at("root/a.run/deep/manifest.json")).unwrap();
         assert!(roots.resolve("a.run").is_err());
+        fs::create_dir(at("root/b.run")).unwrap();
+        symlink(at("root/b.run"), at("root/b.run/cycle")).unwrap();
+        assert!(roots.resolve("b.run").is_ok());
+        symlink(at("root/a.run"), at("root/b.run/linked")).unwrap();
+        assert!(roots.resolve("b.run").is_err());
     }
 
     #[test]

@@ -22,18 +22,22 @@ impl Scratch {
     /// Creates the directory, and removes those that killed servers left.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// If it cannot be created, or its file system has no locks.
     pub fn create() -> io::Result<Self> {
         loop {
             let directory = TempDir::with_prefix(PREFIX)?;
             File::create_new(directory.path().join(LOCK))?;
             // Another server may have found the directory before it was locked, and removed it.
-            if let Ok(lock) = lock_shared(directory.path()) {
-                remove_leftovers(directory.path())?;
-                return Ok(Scratch {
-                    directory,
-                    _lock: lock,
-                });
+            match lock_shared(directory.path()) {
+                Ok(lock) => {
+                    remove_leftovers(directory.path())?;
+                    return Ok(Scratch {
+                        directory,
+                        _lock: lock,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
     }

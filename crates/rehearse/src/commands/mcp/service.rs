@@ -128,7 +128,7 @@ impl Service {
     }
 }
 
-/// Tells the client regularly that a call is in progress, if the client asked for it.
+/// Notifies the client regularly that a call is in progress, if the client requested that.
 async fn with_progress<T>(
     performed: impl Future<Output = T>,
     context: &RequestContext<RoleServer>,

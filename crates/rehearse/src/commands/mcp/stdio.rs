@@ -55,7 +55,8 @@ impl Stdio {
                 }
             }
         })?;
-        let errors = lines.clone();
+        // Weak, so that the writer ends although this thread still waits for input.
+        let errors = lines.downgrade();
         let reader = std::thread::Builder::new().name("mcp-input".to_owned());
         reader.spawn(move || {
             let mut input = LineParser::default();
@@ -64,7 +65,9 @@ impl Stdio {
                 let sent = match input.parse(&line) {
                     Ok(None) => true,
                     Ok(Some(message)) => messages.blocking_send(*message).is_ok(),
-                    Err(error) => errors.blocking_send(error.to_string()).is_ok(),
+                    Err(error) => errors
+                        .upgrade()
+                        .is_some_and(|errors| errors.blocking_send(error.to_string()).is_ok()),
                 };
                 if !sent {
                     return;
