@@ -91,6 +91,11 @@ fn parse_lock_wait(event: &mut ServerEvent, rest: &str, detail: &str) -> Option<
         .into_iter()
         .find(|(words, _)| rest.starts_with(words))?;
     let (what, waited) = rest[words.len()..].rsplit_once(" after ")?;
+    // All names of modes end in "Lock". A function can log another text of this form, with values in it.
+    let (mode, _) = what.split_once(" on ")?;
+    if !mode.ends_with("Lock") {
+        return None;
+    }
     event.kind = kind;
     event.pid = pid.parse().ok().or(event.pid);
     event.duration_us = microseconds(waited.strip_suffix(" ms")?, 1_000.0);

@@ -107,7 +107,13 @@ fn lock_waits() {
         assert_eq!(event.holders.as_deref(), Some("12, 34"));
         assert!(event.pid == Some(8) || event.pid == Some(21_764));
     }
-    assert_eq!(parse(&entry(Severity::Log, "process 8 is bored")), None);
+    for raised in [
+        "process 8 is bored",
+        "process 8 acquired the ticket of Jane after 3.000 ms",
+        "process 8 acquired Jane on call after 3.000 ms",
+    ] {
+        assert_eq!(parse(&entry(Severity::Log, raised)), None);
+    }
 }
 
 /// 10 to 14, 15 to 17 (with LSNs), 18 (with SLRU buffers), and a standby's.
