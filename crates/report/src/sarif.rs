@@ -167,6 +167,14 @@ fn of_error(one: &ErrorChange, locations: &Locations<'_>) -> Value {
 }
 
 /// Returns a result. `identity` is the same in later runs for the same finding.
+/// Escapes braces and brackets, which are placeholders and links in messages (SARIF 2.1.0, 3.11.5 and 3.11.6).
+fn message_text(text: &str) -> String {
+    text.replace('{', "{{")
+        .replace('}', "}}")
+        .replace('[', "\\[")
+        .replace(']', "\\]")
+}
+
 fn result(rule: &str, text: &str, location: Value, identity: &str) -> Value {
     let index = RULES.iter().position(|(id, ..)| *id == rule);
     let index = index.expect("a rule of the table");
@@ -174,7 +182,7 @@ fn result(rule: &str, text: &str, location: Value, identity: &str) -> Value {
         "ruleId": rule,
         "ruleIndex": index,
         "level": RULES[index].1,
-        "message": {"text": text},
+        "message": {"text": message_text(text)},
         "locations": [location],
         "partialFingerprints": {"rehearseFinding/v1": format!("{rule}:{identity}")},
     })
