@@ -1,5 +1,7 @@
 //! Encodes a table in a thread of its own, while the next rows are collected.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
@@ -24,6 +26,7 @@ type Joined = Result<Vec<FileEntry>, ArchiveError>;
 
 /// A thread with an encoder. Dropping it waits for its end.
 pub(crate) struct EncoderThread {
+    directory: PathBuf,
     columns: &'static [Column],
     /// `None` once the thread ends.
     messages: Option<SyncSender<Message>>,
@@ -46,6 +49,7 @@ impl EncoderThread {
             .spawn(move || encode(encoder, &received, &freed))
             .map_err(|error| ArchiveError::io("start a thread for", &directory, error))?;
         Ok(EncoderThread {
+            directory,
             columns,
             messages: Some(messages),
             free,
@@ -86,7 +90,8 @@ impl EncoderThread {
 
     fn send(&mut self, message: Message) -> Result<(), ArchiveError> {
         let Some(messages) = &self.messages else {
-            return Ok(());
+            let earlier = io::Error::other("an earlier write to the table failed");
+            return Err(ArchiveError::io("write", &self.directory, earlier));
         };
         match messages.send(message) {
             Ok(()) => Ok(()),

@@ -89,7 +89,7 @@ impl StorageError {
                 format!("the credentials were refused ({detail})"),
                 "set the credentials of the provider in the environment",
             ),
-            _ if is_about_credentials(&whole_text(error)) => (
+            _ if is_about_credentials(&whole_text(error), &detail) => (
                 StorageErrorKind::Credentials,
                 format!("no credentials were found ({detail})"),
                 "set the credentials of the provider in the environment",
@@ -106,15 +106,14 @@ impl StorageError {
 
 /// Whether a failure came from looking for credentials: the library asks the addresses from which virtual machines get
 /// theirs when the environment has none.
-fn is_about_credentials(text: &str) -> bool {
-    const SIGNS: [&str; 4] = [
+fn is_about_credentials(text: &str, innermost: &str) -> bool {
+    const SIGNS: [&str; 3] = [
         "169.254.169.254",
         "169.254.170.2",
         "metadata.google.internal",
-        "credential",
     ];
-    let text = text.to_lowercase();
-    SIGNS.iter().any(|sign| text.contains(sign))
+    // The name of an object may have the word, so only the innermost cause is searched for it.
+    SIGNS.iter().any(|sign| text.contains(sign)) || innermost.to_lowercase().contains("credential")
 }
 
 fn whole_text(error: &dyn Error) -> String {

@@ -32,7 +32,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns a short name, as the change was given.
+    /// Returns a short name, as the change was given. Passwords in URLs and values of variables in a command are hidden,
+    /// since reports and messages to a chat have the name.
     pub fn name(&self) -> String {
         match self {
             Change::Sql { path, .. } => path.clone(),
@@ -40,10 +41,26 @@ impl Change {
                 let pair = |one: &Setting| format!("{}={}", one.name, one.value);
                 settings.iter().map(pair).collect::<Vec<_>>().join("; ")
             }
-            Change::Rewrite(given) | Change::Command(given) => given.clone(),
+            Change::Rewrite(given) => given.clone(),
+            Change::Command(given) => hide_secrets(given),
             Change::Server(major) => format!("PostgreSQL {major}"),
         }
     }
+}
+
+fn hide_secrets(command: &str) -> String {
+    let hide = |word: &str| match word.split_once('=') {
+        _ if word.contains("://") => connect::hide_password(word),
+        Some((name, _)) if is_variable(name) => format!("{name}=…"),
+        _ => word.to_owned(),
+    };
+    command.split(' ').map(hide).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a word names a variable of the environment, as before a command.
+fn is_variable(word: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    !word.is_empty() && word.bytes().all(is_part)
 }
 
 /// A side of the comparison: no change, a single change, or all changes combined.
@@ -178,5 +195,23 @@ impl Plan for ProofPlan {
         ];
         let differing = options.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_command_hides_passwords() {
+        let name = |command: &str| Change::Command(command.to_owned()).name();
+        assert_eq!(name("alembic upgrade head"), "alembic upgrade head");
+        assert_eq!(
+            name("PGPASSWORD=geheim flyway -url=x migrate"),
+            "PGPASSWORD=… flyway -url=x migrate"
+        );
+        let with_url = name("migrate postgres://app:geheim@db/shop up");
+        assert!(!with_url.contains("geheim"), "{with_url}");
+        assert!(with_url.ends_with(" up"), "{with_url}");
     }
 }
