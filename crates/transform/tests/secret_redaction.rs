@@ -1,11 +1,12 @@
 //! Checks that a workload writer writes no secret: neither in an event nor in a server event.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use transform::SecretRedactor;
 use workload::{
-    Event, EventKind, Outcome, Provenance, ServerEvent, Unreplayable, WorkloadReader,
-    WorkloadWriter, WriterOptions,
+    Event, EventKind, Outcome, Parameter, Provenance, ServerEvent, Unreplayable, WireDetails,
+    WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 #[test]
@@ -49,6 +50,113 @@ fn workload_writer_with_a_secret_redactor_writes_no_password() {
     let server_events = reader.server_events().unwrap();
     let texts: Vec<_> = server_events.map(|item| item.unwrap().0.sql).collect();
     assert_eq!(texts, [Some("alter role app password '********'".into())]);
+}
+
+/// Number of events: enough for several batches, row groups and late runs in little memory.
+const EVENTS: u64 = 2_000;
+
+/// Returns an event with the secret `S3cret`: in a text, in a parameter, or in a setting of a connection. Every
+/// seventh event is so late that it goes to a late run.
+fn event_with_a_secret(number: u64) -> Event {
+    let settings = WireDetails {
+        settings: vec![("app.password".into(), "S3cret".into())],
+        ..WireDetails::default()
+    };
+    let kind = match number % 3 {
+        0 => EventKind::Simple {
+            sql: format!("alter role app{number} password 'S3cret'").into(),
+        },
+        1 => EventKind::Execute {
+            statement: "".into(),
+            portal: "".into(),
+            sql: "select set_config($1, $2, false)".into(),
+            parameters: ["app.password", "S3cret"]
+                .map(|value| Some(Parameter::from(value)))
+                .into(),
+        },
+        _ => EventKind::Connect {
+            database: "d".into(),
+            user: "u".into(),
+            application: "".into(),
+        },
+    };
+    let is_connect = matches!(kind, EventKind::Connect { .. });
+    let late_us = if number % 7 == 6 { 1_500 } else { 0 };
+    Event {
+        session: number,
+        sequence: 0,
+        due_us: 1_700_000_000_000_000 + number as i64 - late_us,
+        kind,
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: number,
+        prelude: false,
+        wire_details: is_connect.then(|| Arc::new(settings)),
+    }
+}
+
+/// Writes the events with a checkpoint after each hundred, and leaves the writer unfinished.
+fn written_with_secrets(path: &Path) -> WorkloadWriter {
+    let options = WriterOptions {
+        memory_bytes: 32 << 10,
+        keep_unfinished: true,
+    };
+    let mut writer = WorkloadWriter::create(path, options, SecretRedactor::default()).unwrap();
+    for number in 0..EVENTS {
+        let event = event_with_a_secret(number);
+        writer.event(&event.borrowed()).unwrap();
+        if number % 100 == 99 {
+            writer.checkpoint(event.due_us - 20).unwrap();
+        }
+    }
+    writer
+}
+
+/// Checks that all events are in the workload, each with its secret redacted.
+fn assert_all_are_redacted(path: &Path) {
+    let events = WorkloadReader::open(path).unwrap().events().unwrap();
+    let mut numbers = Vec::new();
+    for item in events {
+        let event = item.unwrap().0;
+        let text = format!("{event:?}");
+        assert!(!text.contains("S3cret"), "{text}");
+        assert!(text.contains("********"), "{text}");
+        let is_connect = matches!(event.kind, EventKind::Connect { .. });
+        let mark = (!is_connect).then_some(Unreplayable::SecretRemoved);
+        assert_eq!(event.unreplayable, mark, "{text}");
+        numbers.push(event.session);
+    }
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..EVENTS));
+}
+
+#[test]
+fn secrets_of_late_events_are_redacted_in_the_finished_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let writer = written_with_secrets(&path);
+    writer.finish(Provenance::default()).unwrap();
+    assert_all_are_redacted(&path);
+}
+
+#[test]
+fn secrets_are_redacted_in_late_runs_and_parts_of_an_unfinished_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    drop(written_with_secrets(&path));
+    let partial = directory.path().join("a.workload.partial");
+    let files = std::fs::read_dir(&partial).unwrap();
+    let names: Vec<_> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for table in ["late-", "events-"] {
+        let count = names.iter().filter(|name| name.starts_with(table)).count();
+        assert!(count > 0, "{table} is not in {names:?}");
+    }
+    // A recovery redacts nothing: it shows what the files contain.
+    let (recovered, _) = workload::recover(&partial).unwrap();
+    assert_all_are_redacted(&recovered);
 }
 
 /// Files that may write a workload without redaction: of generated events, or of events that were

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::event::{Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, PackedValues, Parameters, ValueEnd, push_binary};
 use crate::parameter::Parameter;
+use crate::redactor::Redactor;
 use crate::wire_details::WireDetails;
 
 /// Key of the time order: due time, session, sequence.
@@ -108,6 +109,21 @@ impl EventBatch {
     #[inline]
     pub(crate) fn is_from_wire(&self) -> bool {
         !self.particulars.is_empty() || !self.binary.is_empty()
+    }
+
+    /// Redacts all events. Secrets stay in memory until the batch is cleared, but no event refers to them.
+    pub(crate) fn redact(&mut self, redactor: &mut dyn Redactor) {
+        for index in 0..self.len() {
+            if let Some(redacted) = redactor.redact_event(&self.get(index)) {
+                self.replace(index, &redacted.borrowed());
+            }
+        }
+    }
+
+    /// Replaces an event. The data of the old one stay in memory until the batch is cleared.
+    fn replace(&mut self, index: usize, event: &EventRef<'_>) {
+        self.push(event);
+        self.heads.swap_remove(index);
     }
 
     /// Adds an event.
@@ -409,5 +425,8 @@ mod tests {
             assert_eq!(packed.get(index), *event);
             assert_eq!(packed.key(index), (-3, 7, 9));
         }
+        packed.replace(0, &events[3]);
+        assert_eq!(packed.len(), events.len());
+        assert_eq!([packed.get(0), packed.get(1)], [events[3], events[1]]);
     }
 }

@@ -1,8 +1,8 @@
 //! Writes a workload.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use archive::{
@@ -59,8 +59,8 @@ const CHUNKS_WAITING_MAX: usize = 4;
 /// A workload that is being written, at `PATH.partial`. If it is dropped unfinished, the directory is
 /// removed, since its source can be read again ([`WriterOptions::keep_unfinished`] overrides this).
 ///
-/// Events are copied into batches and sent to a separate thread, which sorts, fingerprints and encodes them.
-/// So reading a source and writing use two cores.
+/// Events are copied into batches and sent to a separate thread, which redacts, fingerprints and sorts them.
+/// Another thread encodes them. So a source is read while earlier events are written.
 pub struct WorkloadWriter {
     /// `None` once the workload is finished.
     archive: Option<Arc<ArchiveWriter>>,
@@ -70,10 +70,17 @@ pub struct WorkloadWriter {
     chunk_bytes_max: usize,
     writing: Option<WritingThread>,
     sessions_open: u64,
-    redactor: Box<dyn Redactor>,
+    redactor: SharedRedactor,
     keep_unfinished: bool,
     starting_point: Option<StartingPoint>,
     pub(crate) info: WorkloadInfo,
+}
+
+/// The redactor of both threads: the writing thread redacts events, the other one server events.
+type SharedRedactor = Arc<Mutex<Box<dyn Redactor>>>;
+
+fn lock(redactor: &SharedRedactor) -> MutexGuard<'_, Box<dyn Redactor>> {
+    redactor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The writing thread, and the channels to it.
@@ -143,6 +150,7 @@ impl WorkloadWriter {
         redactor: Box<dyn Redactor>,
     ) -> Result<Self, ArchiveError> {
         let archive = Arc::new(archive);
+        let redactor = Arc::new(Mutex::new(redactor));
         let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
         let statements = archive.table("statements", STATEMENT, ONE_FILE)?;
         let contexts = archive.table(ContextText::TABLE, ContextText::COLUMNS, ONE_FILE)?;
@@ -151,6 +159,7 @@ impl WorkloadWriter {
         let mut events = EventWriter {
             order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
+            redactor: redactor.clone(),
             statements: StatementWriter::new(statements, ContextWriter::new(contexts)),
             servers: Vec::new(),
             starting_point: None,
@@ -208,20 +217,13 @@ impl WorkloadWriter {
         })
     }
 
-    /// Adds one event, after redaction. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC.
-    /// Events of different sessions may come in any order. Within a session neither `sequence` nor `due_us`
-    /// may decrease.
+    /// Adds one event, which is redacted before it is written. Its `due_us` is wall time here: microseconds
+    /// since 1970-01-01 UTC. Events of different sessions may come in any order. Within a session neither
+    /// `sequence` nor `due_us` may decrease.
     ///
     /// # Errors
     /// If writing this event or an earlier one failed.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
-        match self.redactor.redact_event(event) {
-            Some(redacted) => self.take(&redacted.borrowed()),
-            None => self.take(event),
-        }
-    }
-
-    fn take(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
         self.info.events += 1;
         if event.kind.is_statement() {
             self.info.statements += 1;
@@ -329,8 +331,8 @@ impl WorkloadWriter {
     /// If the file cannot be written.
     pub fn server_event(&mut self, mut event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
-        let mut redact = |text: &str| self.redactor.redact_sql(text);
-        let redacted = event.sql.as_deref().and_then(&mut redact);
+        let redact = |text: &str| lock(&self.redactor).redact_sql(text);
+        let redacted = event.sql.as_deref().and_then(redact);
         if let Some(message) = &mut event.message {
             let is_secret = redacted.is_some() || redact(message).is_some();
             // The message may quote the secret. A function can write it without quotes.
@@ -413,6 +415,7 @@ impl Drop for WorkloadWriter {
 /// State of the writing thread.
 struct EventWriter {
     archive: Arc<ArchiveWriter>,
+    redactor: SharedRedactor,
     order: EventSorter,
     statements: StatementWriter,
     servers: Vec<CapturedServer>,
@@ -421,7 +424,8 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    fn take(&mut self, events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
+    fn take(&mut self, mut events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
+        events.redact(&mut **lock(&self.redactor));
         let free = (self.order).push(&self.archive, &mut self.statements, events)?;
         self.note_base()?;
         Ok(free)
