@@ -24,6 +24,7 @@ const RESERVED: [(&[&str], &[&str], &str); 3] = [
         &["Instant::now", "SystemTime::now"],
         &[
             "crates/base/clock/",
+            "crates/base/object-storage/",
             "crates/server/sandbox/",
             // Its systems are applications with a pace of their own.
             "crates/lab/",
