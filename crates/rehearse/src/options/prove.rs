@@ -189,6 +189,7 @@ impl Prove {
             place: ProofPlace {
                 sandbox: place.sandbox.clone(),
                 copies_sandbox: false,
+                refuses_privileged_roles: false,
                 target: place.target.clone(),
                 allow_captured_server: place.allow_captured_server.clone(),
                 restore: place.restore.clone(),

@@ -19,6 +19,11 @@ const NAME: &str = "mine";
 
 const ITEMS: &str = "CREATE TABLE items (id int, owner int, pad text); \
     INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 100000) i; \
+    CREATE ROLE app LOGIN; GRANT SELECT, INSERT ON items TO app; \
+    CREATE ROLE carrier; GRANT pg_execute_server_program TO carrier; \
+    CREATE ROLE sleeper LOGIN NOINHERIT; GRANT carrier TO sleeper; \
+    CREATE ROLE reader LOGIN; GRANT EXECUTE ON FUNCTION lo_export(oid, text) TO reader; \
+    CREATE ROLE founder LOGIN CREATEROLE; \
     ANALYZE";
 
 impl Fixture {
@@ -45,31 +50,27 @@ impl Fixture {
 
     /// Writes 80 reads that need an index, and 20 statements that fail with the canary in their message.
     fn write_workload(&self) {
-        let line = |number: usize| {
-            let statement = match number % 5 {
-                0 => format!("INSERT INTO items (id) VALUES ('{CANARY}')"),
-                _ => format!(
-                    "SELECT count(*) FROM items WHERE owner = {number} AND pad <> '{CANARY}'"
-                ),
-            };
+        let statement = |number: usize| match number % 5 {
+            0 => format!("INSERT INTO items (id) VALUES ('{CANARY}')"),
+            _ => format!("SELECT count(*) FROM items WHERE owner = {number} AND pad <> '{CANARY}'"),
+        };
+        self.capture("a", (0..100).map(statement));
+    }
+
+    /// Captures statements as a workload of this name, in sessions of an unknown role.
+    fn capture(&self, name: &str, statements: impl Iterator<Item = String>) {
+        let line = |(number, statement): (usize, String)| {
             format!(
                 "2026-03-01 09:00:00.{:03} UTC [{}] LOG:  duration: 1.500 ms  statement: {statement}\n",
                 number * 3,
                 100 + number % 4
             )
         };
-        std::fs::write(
-            self.room.at("a.log"),
-            (0..100).map(line).collect::<String>(),
-        )
-        .unwrap();
-        self.run(&[
-            "capture",
-            "log",
-            &self.room.at("a.log"),
-            "-o",
-            &self.room.at("a.workload"),
-        ]);
+        let log = self.room.at(&format!("{name}.log"));
+        let workload = self.room.at(&format!("{name}.workload"));
+        let lines = statements.enumerate().map(line);
+        std::fs::write(&log, lines.collect::<String>()).unwrap();
+        self.run(&["capture", "log", &log, "-o", &workload]);
     }
 
     fn run(&self, arguments: &[&str]) {
@@ -195,6 +196,7 @@ fn mcp_proof_is_on_a_copy_that_is_deleted_afterwards_also_if_it_is_stopped() {
     let change = json!({
         "path": "a.workload",
         "sandbox": NAME,
+        "role": "app",
         "indexes": [{ "table": "items", "columns": ["owner"] }],
         "goal": "blocks",
     });
@@ -221,5 +223,48 @@ fn mcp_proof_is_on_a_copy_that_is_deleted_afterwards_also_if_it_is_stopped() {
     wait_until("a copy is made", || fixture.servers().len() == 2);
     client.child.kill().unwrap();
     wait_until("the copy is deleted", || fixture.servers().len() == 1);
+    fixture.assert_data_are_as_before();
+}
+
+#[test]
+fn mcp_proof_of_a_workload_that_executes_programs_executes_none_whatever_the_role() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let writable = fixture.state.path().join("writable");
+    std::fs::create_dir(&writable).unwrap();
+    std::fs::set_permissions(&writable, PermissionsExt::from_mode(0o777)).unwrap();
+    let file = writable.join("executed");
+    let copy = format!("COPY (SELECT 1) TO PROGRAM 'touch {}'", file.display());
+    let hidden = format!("DO $$ BEGIN EXECUTE {:?}; END $$", copy).replace('"', "$c$");
+    let statements = (0..20).map(|number| [&copy, &hidden][number % 2].clone());
+    fixture.capture("attack", statements);
+    let mut client = fixture.connect(&["--allow-proofs"]);
+    for (role, expected) in [
+        (None, "\"postgres\" (SUPERUSER)"),
+        (Some("postgres"), "\"postgres\" (SUPERUSER)"),
+        (
+            Some("sleeper"),
+            "\"sleeper\" (membership in pg_execute_server_program)",
+        ),
+        (Some("reader"), "\"reader\" (EXECUTE on lo_export)"),
+        (Some("founder"), "\"founder\" (CREATEROLE)"),
+        (Some("absent"), "\"absent\" (does not exist)"),
+        // Its statements fail.
+        (Some("app"), "the target did none of the 20 statements"),
+    ] {
+        let refused = client.refusal(
+            "prove",
+            json!({
+                "path": "attack.workload",
+                "sandbox": NAME,
+                "role": role,
+                "settings": ["work_mem=8MB"],
+            }),
+        );
+        assert!(refused.contains(expected), "{role:?}: {refused}");
+        assert!(!file.exists(), "{role:?}");
+    }
     fixture.assert_data_are_as_before();
 }

@@ -242,7 +242,10 @@ impl SandboxLease {
 }
 
 /// Sends one query to the server as its superuser.
-fn ask(target: &Target, question: &str) -> Result<Vec<connect::login::Row>, ExperimentError> {
+pub(crate) fn ask(
+    target: &Target,
+    question: &str,
+) -> Result<Vec<connect::login::Row>, ExperimentError> {
     let login = LoginMap::default().login(target, "", "", "rehearse");
     let answer = Dialer::new(target)?.query(&login, question);
     let answer = answer.map_err(|error| ExperimentError::Failed(error.to_string()))?;

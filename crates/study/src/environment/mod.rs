@@ -20,6 +20,7 @@ use replay::Target;
 use crate::change_script::ChangeScript;
 use crate::error::ExperimentError;
 
+pub(crate) use lease::ask;
 pub use lease::{LeasePurpose, SandboxLease, refuse_leased, restore_interrupted};
 pub use new_server::{FindInstallation, NewServerRequest};
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};

@@ -18,6 +18,7 @@ mod load_probe;
 mod numbers;
 mod perform_proof;
 mod plan;
+mod privileged_roles;
 mod report;
 mod request;
 mod server;

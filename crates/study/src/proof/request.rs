@@ -49,6 +49,8 @@ pub struct ProofPlace {
     pub sandbox: Option<String>,
     /// Whether the runs are on a copy of the private server, which is deleted at the end.
     pub copies_sandbox: bool,
+    /// Whether roles that can execute programs or access files of the private server are refused.
+    pub refuses_privileged_roles: bool,
     /// URL of any other server.
     pub target: Option<String>,
     /// Address of the target, if the user confirmed that it may be the captured server.

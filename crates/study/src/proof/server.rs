@@ -4,6 +4,7 @@ use ::sandbox::Dirs;
 use replay::{Options, Target};
 use workload::WorkloadReader;
 
+use super::privileged_roles::UnprivilegedEnvironment;
 use super::request::ProofRequest;
 use crate::captured_server::refuse_captured_server;
 use crate::environment::{
@@ -38,7 +39,7 @@ pub(super) fn make(
 ) -> Result<ProofServer, Failure> {
     let place = &request.place;
     match (&place.sandbox, &place.target) {
-        (Some(name), _) => kept(request, name, conditions, known),
+        (Some(name), _) => kept(request, name, whole, (conditions, known)),
         (_, Some(url)) => foreign(request, url, whole, conditions),
         _ => Err(Failure::usage(
             "nothing says where; give --sandbox NAME for a private server of yours (`rehearse sandbox up`), or --target URL with --restore 'COMMAND' or --template DATABASE",
@@ -49,8 +50,8 @@ pub(super) fn make(
 fn kept(
     request: &ProofRequest,
     name: &str,
-    conditions: Vec<Condition>,
-    known: Option<Vec<(String, String)>>,
+    whole: &WorkloadReader,
+    (conditions, known): (Vec<Condition>, Option<Vec<(String, String)>>),
 ) -> Result<ProofServer, Failure> {
     let places = Dirs::from_environment()?;
     let mut sandbox = ::sandbox::open(name, &places)?;
@@ -74,12 +75,18 @@ fn kept(
         true => ("a copy of the sandbox", AtEnd::Leave),
         false => ("the sandbox", AtEnd::Restore),
     };
+    let settings = lease.settings().to_vec();
+    let environment =
+        SandboxEnvironment::new(lease, conditions, new_server).restoring(true, at_end);
+    let logins = request.replay.logins.clone();
+    let environment: Box<dyn Environment> = match request.place.refuses_privileged_roles {
+        true => Box::new(UnprivilegedEnvironment::new(environment, logins, whole)?),
+        false => Box::new(environment),
+    };
     Ok(ProofServer {
         name: format!("{whose} {name} (PostgreSQL {version})"),
-        settings: lease.settings().to_vec(),
-        environment: Box::new(
-            SandboxEnvironment::new(lease, conditions, new_server).restoring(true, at_end),
-        ),
+        settings,
+        environment,
         options: request.replay.clone(),
         restores: true,
     })

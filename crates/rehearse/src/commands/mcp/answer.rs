@@ -74,6 +74,32 @@ impl Answer {
     }
 }
 
+impl Limits {
+    /// Cuts the message of a failure to the limit of bytes, as a JSON string within its envelope. Arguments of the call may
+    /// be in it, which have no limit.
+    pub fn cut_message(self, message: &str) -> String {
+        let json_bytes = |text: &str| json!(text).to_string().len();
+        let most = self.bytes.saturating_sub(ENVELOPE_BYTES);
+        if json_bytes(message) <= most {
+            return message.to_owned();
+        }
+        let mut left = most;
+        let kept = message.chars().take_while(|one| {
+            // Without the quotation marks.
+            let bytes = json_bytes(one.encode_utf8(&mut [0; 4])) - 2;
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        });
+        let kept: String = kept.collect();
+        format!(
+            "{kept}… (cut: {} of {} bytes of the message)",
+            kept.len(),
+            message.len()
+        )
+    }
+}
+
 /// Returns the first lines of a text.
 fn head(text: &str) -> String {
     let mut kept = String::new();
@@ -231,6 +257,18 @@ mod tests {
         let answer = Answer::within(limits(50, 4_096), "", json!({ "paths": paths }));
         assert_eq!(answer.content["paths"].as_array().unwrap().len(), 4);
         assert_eq!(answer.content["cut"][0]["list"], "all");
+    }
+
+    #[test]
+    fn message_of_a_failure_is_cut_to_the_limit_of_bytes_and_says_so() {
+        let limits = limits(50, 4_096);
+        assert_eq!(limits.cut_message("no such file"), "no such file");
+        for one in ["x", "é", "\u{1}", "\""] {
+            let cut = limits.cut_message(&one.repeat(100_000));
+            let size = json!(cut).to_string().len();
+            assert!((3_000..4_096).contains(&size), "{size}");
+            assert!(cut.ends_with(" bytes of the message)"), "{cut}");
+        }
     }
 
     #[test]

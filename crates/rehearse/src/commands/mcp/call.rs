@@ -40,11 +40,20 @@ pub enum StopReason {
     ServerEnds,
 }
 
+/// End of the worker of a stopped call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// It removed what the call used.
+    Ended,
+    /// It was killed after this time, so that something may remain.
+    Killed(Duration),
+}
+
 /// Failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
     /// The call was stopped.
-    Stopped(StopReason),
+    Stopped(StopReason, WorkerEnd),
     /// It failed; a sentence for the user.
     Failed(String),
 }
@@ -127,7 +136,7 @@ impl Calls {
         };
         let _slots = tokio::select! {
             biased;
-            reason = &mut stopped => return Err(CallError::Stopped(reason)),
+            reason = &mut stopped => return Err(CallError::Stopped(reason, WorkerEnd::Ended)),
             slots = slots => slots,
         };
         let directory = self.scratch.call_directory();
@@ -158,12 +167,15 @@ impl Calls {
         };
         // Closes its standard input, which stops it.
         drop(worker.stdin.take());
-        let ended = tokio::time::timeout(stop_limit, worker.wait()).await;
-        if ended.is_err() {
-            let _ = worker.kill().await;
-        }
+        let end = match tokio::time::timeout(stop_limit, worker.wait()).await {
+            Ok(_) => WorkerEnd::Ended,
+            Err(_) => {
+                let _ = worker.kill().await;
+                WorkerEnd::Killed(stop_limit)
+            }
+        };
         match (response, stopped) {
-            (_, Some(reason)) => Err(CallError::Stopped(reason)),
+            (_, Some(reason)) => Err(CallError::Stopped(reason, end)),
             (Some(Ok(Response::Answer(answer))), _) => Ok(answer),
             (Some(Ok(Response::Failure(message))), _) => Err(CallError::Failed(message)),
             (Some(Err(error)), _) => Err(CallError::Failed(format!(

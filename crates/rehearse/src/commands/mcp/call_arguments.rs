@@ -94,7 +94,8 @@ pub struct Prove {
     /// Database that the sessions connect to [default: that of the workload].
     #[serde(default)]
     pub database: Option<String>,
-    /// Role that the sessions connect as [default: those of the workload].
+    /// Role that the sessions connect as [default: those of the workload]. Superusers, and roles that can execute programs
+    /// or access files of the server, are refused.
     #[serde(default)]
     pub role: Option<String>,
     /// Settings of the planner or of memory, each one change: "work_mem=64MB; jit=off".

@@ -98,6 +98,7 @@ impl Reading<'_> {
             place: ProofPlace {
                 sandbox: Some(arguments.sandbox.clone()),
                 copies_sandbox: true,
+                refuses_privileged_roles: true,
                 database: Some(database),
                 ..ProofPlace::default()
             },

@@ -5,11 +5,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use report::one_line;
 use serde::{Deserialize, Serialize};
 use study::Failure;
 
 /// Largest number of entries of an artefact that are checked for links. A proof has a few thousand files.
 const ENTRIES_MAX: usize = 1_000_000;
+
+/// Largest number of characters of a path that a message has.
+const SHOWN_MAX: usize = 400;
 
 /// Directories that paths of calls must be in, absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +121,7 @@ impl Roots {
 }
 
 fn unavailable(given: &str) -> Failure {
+    let given = one_line(given, SHOWN_MAX);
     Failure::usage(format!(
         "{given} is not available: the roots of this server have no artefact or log of this path; call `list` for those that there are"
     ))

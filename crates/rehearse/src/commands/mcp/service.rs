@@ -14,7 +14,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use super::answer::Answer;
-use super::call::{CallError, Calls, StopReason};
+use super::call::{CallError, Calls, StopReason, WorkerEnd};
 use super::call_arguments::{Call, tools};
 use crate::terminal;
 
@@ -79,17 +79,18 @@ impl ServerHandler for Service {
                 "there is no tool `{name}`; call one of {}",
                 names.join(", ")
             );
+            let message = self.calls.limits.cut_message(&message);
             return Err(ErrorData::invalid_params(message, None));
         }
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = match Call::parse(name, arguments) {
             Ok(Call::Prove(_)) if !self.allows_proofs => {
-                return Ok(refuse(
+                return Ok(self.refuse(
                     "proofs are not allowed here: this server was started without --allow-proofs; restart it with this option, or call `rehearse prove` in a terminal",
                 ));
             }
             Ok(call) => call,
-            Err(message) => return Ok(refuse(&message)),
+            Err(message) => return Ok(self.refuse(&message)),
         };
         let cancelled = context.ct.clone();
         let performed = self
@@ -99,22 +100,25 @@ impl ServerHandler for Service {
         let reported = with_progress(performed, &context).await;
         Ok(match reported {
             Ok(answer) => complete(answer),
-            Err(CallError::Failed(message)) => refuse(&message),
-            Err(CallError::Stopped(reason)) => {
-                let message = self.describe_stop(name, reason);
+            Err(CallError::Failed(message)) => self.refuse(&message),
+            Err(CallError::Stopped(reason, end)) => {
+                let message = self.describe_stop(name, reason, end);
                 terminal::note(&message);
-                refuse(&message)
+                self.refuse(&message)
             }
         })
     }
 }
 
 impl Service {
-    fn describe_stop(&self, name: &str, reason: StopReason) -> String {
-        let freed = match name {
-            "prove" => "its temporary files and its private server are removed",
-            _ => "its temporary files are removed",
-        };
+    /// Returns an error that the assistant sees, so that it can correct its call.
+    fn refuse(&self, message: &str) -> CallToolResponse {
+        let message = self.calls.limits.cut_message(message);
+        CallToolResult::error(vec![ContentBlock::text(message)]).into()
+    }
+
+    fn describe_stop(&self, name: &str, reason: StopReason, end: WorkerEnd) -> String {
+        let freed = describe_end(name, end);
         match reason {
             StopReason::Cancelled => format!("`{name}` was cancelled by the client; {freed}"),
             StopReason::TimedOut => format!(
@@ -158,7 +162,45 @@ fn complete(answer: Answer) -> CallToolResponse {
     result.into()
 }
 
-/// Returns an error that the assistant sees, so that it can correct its call.
-fn refuse(message: &str) -> CallToolResponse {
-    CallToolResult::error(vec![ContentBlock::text(message)]).into()
+/// Describes what a stopped call leaves.
+fn describe_end(name: &str, end: WorkerEnd) -> String {
+    match (end, name) {
+        (WorkerEnd::Ended, "prove") => {
+            "its temporary files and its private server are removed".to_owned()
+        }
+        (WorkerEnd::Ended, _) => "its temporary files are removed".to_owned(),
+        (WorkerEnd::Killed(limit), name) => {
+            let remains = match name {
+                "prove" => {
+                    "the copy of the private server may remain, and the private server may be stopped; see `rehearse sandbox list`"
+                }
+                _ => "temporary files may remain",
+            };
+            format!(
+                "its process did not end within {} and was killed: {remains}",
+                clock::duration_text(limit.as_nanos() as i64)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_call_that_was_killed_names_what_may_remain() {
+        let killed = WorkerEnd::Killed(Duration::from_secs(60));
+        for (name, end, expected) in [
+            ("prove", WorkerEnd::Ended, "private server are removed"),
+            ("prove", killed, "the copy of the private server may remain"),
+            ("inspect", WorkerEnd::Ended, "files are removed"),
+            ("inspect", killed, "temporary files may remain"),
+        ] {
+            let text = describe_end(name, end);
+            assert!(text.contains(expected), "{text}");
+            let is_killed = end == killed;
+            assert_eq!(text.contains("was killed"), is_killed, "{text}");
+        }
+    }
 }
