@@ -90,6 +90,11 @@ impl OpenCursors {
         }
     }
 
+    /// Returns whether the last text has only statements that neither concern cursors nor the transaction.
+    pub(super) fn is_last_a_query(&self) -> bool {
+        self.last.has_others && !self.last.has_control && !self.last.declares
+    }
+
     /// Notes a named portal that was executed in a transaction block.
     pub(super) fn add_portal(&mut self, name: &str, sql: &str) {
         self.last = TextEffect {
@@ -147,23 +152,14 @@ impl OpenCursors {
             return self.touch(|one| one.name == name, |_| false);
         }
         if is(0, "savepoint") {
-            if !self.cursors.is_empty() {
+            // So each savepoint that is not in the list is outside those that are.
+            if !self.cursors.is_empty() || !self.savepoints.is_empty() {
                 self.savepoints.push(last_name());
             }
             return;
         }
         if is(0, "release") {
-            if let Some(at) = self
-                .savepoints
-                .iter()
-                .rposition(|name| *name == last_name())
-            {
-                self.savepoints.truncate(at);
-                for one in &mut self.cursors {
-                    one.depth = one.depth.min(at);
-                }
-            }
-            return;
+            return self.release(&last_name());
         }
         if is(0, "begin") || is(0, "start") {
             self.cursors.retain(|one| one.is_held);
@@ -235,6 +231,16 @@ impl OpenCursors {
         }
         self.savepoints.clear();
         self.is_incomplete = false;
+    }
+
+    /// Releases a savepoint and those in it. An unknown one contains all that are known.
+    fn release(&mut self, name: &str) {
+        let at = self.savepoints.iter().rposition(|known| known == name);
+        let depth = at.unwrap_or(0);
+        self.savepoints.truncate(depth);
+        for one in &mut self.cursors {
+            one.depth = one.depth.min(depth);
+        }
     }
 
     /// Rolls back to a savepoint. An unknown one precedes all cursors of the transaction.
@@ -312,6 +318,28 @@ mod tests {
             "commit",
             &cause(A),
         );
+    }
+
+    #[test]
+    fn savepoint_before_the_first_cursor_contains_the_later_ones() {
+        let begun = ["BEGIN", "savepoint outer", A, "savepoint inner"];
+        let released = [&begun[..], &["release outer", B]].concat();
+        // The inner one no longer exists: its name is that of an earlier one.
+        check(&released, "rollback to inner", &FileCause::Unknown);
+        let mut cursors = OpenCursors::default();
+        released.iter().for_each(|sql| cursors.follow(sql));
+        assert!(cursors.savepoints.is_empty(), "{cursors:?}");
+        // Without open cursors, savepoints inside a known one are known too.
+        let closed = ["BEGIN", A, "savepoint s", "close a", "savepoint t", B];
+        let released = [&closed[..], &["release t", "declare c cursor for select 3"]].concat();
+        check(
+            &[&released[..], &["close c"]].concat(),
+            "rollback to s",
+            &FileCause::Other(B.into()),
+        );
+        let mut cursors = OpenCursors::default();
+        released.iter().for_each(|sql| cursors.follow(sql));
+        assert_eq!(cursors.savepoints, ["s"]);
     }
 
     #[test]

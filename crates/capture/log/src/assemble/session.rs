@@ -277,9 +277,9 @@ impl LiveSession {
         let in_portal = !portal.is_empty() && self.transaction == TransactionState::Open;
         if self.cursors.is_some() || in_portal || may_declare(sql) {
             let cursors = self.cursors.get_or_insert_default();
-            match in_portal {
-                true => cursors.add_portal(portal, sql),
-                false => cursors.follow(sql),
+            cursors.follow(sql);
+            if in_portal && cursors.is_last_a_query() {
+                cursors.add_portal(portal, sql);
             }
         }
     }
