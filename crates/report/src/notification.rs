@@ -29,6 +29,8 @@ const FINDINGS_MAX: usize = 10;
 const STATEMENT_MAX: usize = 200;
 /// Maximum number of characters of a name: of a run, a change or a condition.
 const NAME_MAX: usize = 120;
+/// Maximum number of characters of a caution.
+const CAUTION_MAX: usize = 400;
 /// Maximum number of runs, conditions, verdicts and cautions.
 const LISTED_MAX: usize = 8;
 
@@ -89,6 +91,21 @@ pub struct Notification {
     pub findings: Vec<NotifiedFinding>,
     /// Number of findings that are left out.
     pub findings_left_out: u64,
+    /// Numbers of other entries that are left out.
+    pub left_out: NotifiedRest,
+}
+
+/// Numbers of entries beyond the limits of a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotifiedRest {
+    /// Verdicts.
+    pub verdicts: u64,
+    /// Runs.
+    pub sources: u64,
+    /// Conditions that hold.
+    pub conditions: u64,
+    /// Cautions.
+    pub cautions: u64,
 }
 
 /// A verdict.
@@ -195,14 +212,14 @@ impl Notification {
             sources: [("before", &view.before), ("after", &view.after)]
                 .into_iter()
                 .flat_map(|(label, side)| side.runs.iter().map(move |run| source(label, run)))
-                .take(LISTED_MAX)
                 .collect(),
-            conditions: conditions.into_iter().take(LISTED_MAX).collect(),
-            cautions: limited(first_texts(&view.warnings)),
-            findings: Vec::new(),
+            conditions,
+            cautions: first_texts(&view.warnings),
+            findings: findings.collect(),
             findings_left_out: 0,
+            left_out: NotifiedRest::default(),
         }
-        .with_findings(findings.collect())
+        .limited()
     }
 
     /// Describes a proof.
@@ -254,7 +271,6 @@ impl Notification {
             verdicts: view
                 .sides
                 .iter()
-                .take(LISTED_MAX)
                 .map(|side| NotifiedVerdict {
                     change: Some(name(side)),
                     verdict: side.verdict.name().replace(' ', "_"),
@@ -266,11 +282,12 @@ impl Notification {
                 server("server", &view.place),
             ],
             conditions: Vec::new(),
-            cautions: limited(cautions),
-            findings: Vec::new(),
+            cautions,
+            findings: findings.collect(),
             findings_left_out: 0,
+            left_out: NotifiedRest::default(),
         }
-        .with_findings(findings.collect())
+        .limited()
     }
 
     /// Renders the message in a form, as JSON on one line.
@@ -283,11 +300,18 @@ impl Notification {
         crate::json::to_json_line(&value)
     }
 
-    fn with_findings(mut self, mut findings: Vec<NotifiedFinding>) -> Self {
-        let left_out = findings.len().saturating_sub(FINDINGS_MAX);
-        findings.truncate(FINDINGS_MAX);
-        self.findings = findings;
-        self.findings_left_out = left_out as u64;
+    /// Cuts the lists to their limits, and counts what is left out.
+    fn limited(mut self) -> Self {
+        self.findings_left_out = cut(&mut self.findings, FINDINGS_MAX);
+        self.left_out = NotifiedRest {
+            verdicts: cut(&mut self.verdicts, LISTED_MAX),
+            sources: cut(&mut self.sources, LISTED_MAX),
+            conditions: cut(&mut self.conditions, LISTED_MAX),
+            cautions: cut(&mut self.cautions, LISTED_MAX),
+        };
+        for caution in &mut self.cautions {
+            *caution = one_line(caution, CAUTION_MAX);
+        }
         self
     }
 
@@ -307,6 +331,7 @@ impl Notification {
             let text = format!("and {rest} more, which the command's output has");
             paragraphs.push(vec![Span::plain(text)]);
         }
+        paragraphs.extend(self.left_out.paragraph());
         paragraphs
     }
 }
@@ -379,9 +404,34 @@ impl NotifiedSource {
     }
 }
 
-fn limited(texts: Vec<String>) -> Vec<String> {
-    let texts = texts.into_iter().take(LISTED_MAX);
-    texts.map(|text| one_line(&text, 400)).collect()
+impl NotifiedRest {
+    /// Names the numbers that are not zero.
+    fn paragraph(self) -> Option<Paragraph> {
+        let named = [
+            (self.verdicts, "verdict", "verdicts"),
+            (self.sources, "run", "runs"),
+            (self.conditions, "condition", "conditions"),
+            (self.cautions, "caution", "cautions"),
+        ];
+        let parts = named.into_iter().filter(|(number, _, _)| *number > 0);
+        let parts = parts.map(|(number, one, several)| {
+            let name = if number == 1 { one } else { several };
+            format!("{} {name}", count(number))
+        });
+        let parts: Vec<String> = parts.collect();
+        let text = format!(
+            "Left out, and in the command's output: {}",
+            parts.join(", ")
+        );
+        (!parts.is_empty()).then(|| vec![Span::plain(text)])
+    }
+}
+
+/// Cuts a list, and returns the number of entries that are left out.
+fn cut<T>(list: &mut Vec<T>, most: usize) -> u64 {
+    let left_out = list.len().saturating_sub(most);
+    list.truncate(most);
+    left_out as u64
 }
 
 fn source(label: &'static str, run: &RunFacts) -> NotifiedSource {
@@ -421,5 +471,27 @@ fn of_error(change: Option<String>, one: &ErrorChange) -> NotifiedFinding {
         factor: None,
         measure: None,
         detail: format!("{} → {} times", count(one.before), count(one.after)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_beyond_a_limit_are_counted_in_one_paragraph() {
+        let mut runs: Vec<u32> = (0..10).collect();
+        let rest = NotifiedRest {
+            sources: cut(&mut runs, LISTED_MAX),
+            cautions: 1,
+            ..NotifiedRest::default()
+        };
+        assert_eq!((runs.len(), rest.sources), (LISTED_MAX, 2));
+        let text = &rest.paragraph().unwrap()[0].text;
+        assert_eq!(
+            text,
+            "Left out, and in the command's output: 2 runs, 1 caution"
+        );
+        assert!(NotifiedRest::default().paragraph().is_none());
     }
 }
