@@ -353,7 +353,7 @@ impl From<Format> for capture_log::LogFormat {
 /// Options of `rehearse inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// Inspect this workload, or this log (as `capture log` reads it, without options).
+    /// Inspect this workload, or this log or directory of logs (as `capture log` reads it, without options).
     #[arg(value_name = "NAME.workload|LOG")]
     pub workload: PathBuf,
     /// Inspect all logs of a directory or pattern as one, and keep what was read of each in this directory. The next

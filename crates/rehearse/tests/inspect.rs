@@ -134,6 +134,23 @@ const CURSORS: &str = "\
 ";
 
 #[test]
+fn inspect_of_a_directory_of_logs_equals_that_of_its_log() {
+    let room = tempfile::tempdir().unwrap();
+    std::fs::create_dir(room.path().join("logs")).unwrap();
+    std::fs::write(room.path().join("logs/a.log"), CURSORS).unwrap();
+    let of_directory = said(&rehearse(room.path(), &["inspect", "logs"]));
+    let of_log = said(&rehearse(room.path(), &["inspect", "logs/a.log"]));
+    let below_the_name = |text: &str| text.split_once(':').unwrap().1.to_owned();
+    assert_eq!(below_the_name(&of_directory), below_the_name(&of_log));
+
+    std::fs::create_dir(room.path().join("b.workload")).unwrap();
+    let output = rehearse(room.path(), &["inspect", "b.workload"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("it has no manifest.json"), "{error}");
+}
+
+#[test]
 fn inspect_of_cached_logs_names_messages_and_declares() {
     let room = tempfile::tempdir().unwrap();
     std::fs::create_dir(room.path().join("logs")).unwrap();

@@ -34,10 +34,7 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
         return show(options, inspection, true);
     }
     // A log is captured into a directory that is deleted at the end.
-    let captured = options
-        .workload
-        .is_file()
-        .then(|| captured_log(&options.workload));
+    let captured = holds_logs(&options.workload).then(|| captured_log(&options.workload));
     let captured = captured.transpose()?;
     let reader = match &captured {
         Some(directory) => keys::open_workload(&directory.path().join(CAPTURED))?,
@@ -54,6 +51,13 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
     }
     let inspection = collect(&reader, literals(options.show_literals))?;
     show(options, inspection, captured.is_some())
+}
+
+/// Whether a path is a file, or a directory that neither is an artefact nor has the name of one.
+fn holds_logs(path: &Path) -> bool {
+    let kind = path.extension().and_then(|kind| kind.to_str());
+    let is_named_artefact = matches!(kind, Some("workload" | "run" | "partial" | "proof"));
+    path.is_file() || path.is_dir() && !is_named_artefact && !path.join("manifest.json").exists()
 }
 
 /// Inspects logs of which the cache keeps what was read.
