@@ -254,17 +254,19 @@ fn psql(server: &Server, directory: &Path, script: &str) -> bool {
     child.wait().unwrap().success()
 }
 
+/// Returns the settings in postgresql.auto.conf.
+fn set_by_alter_system(server: &Server) -> Vec<(String, String)> {
+    let sql = "SELECT name, setting FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' ORDER BY name";
+    let rows = server.connect().query(sql, &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
 #[test]
 fn undo_of_the_settings_restores_the_values_that_alter_system_gave_before() {
     if Command::new("psql").arg("--version").output().is_err() {
         return test_support::report_skipped("there is no psql");
     }
     let server = Server::new(15);
-    let set_by_alter_system = || -> Vec<(String, String)> {
-        let sql = "SELECT name, setting FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' ORDER BY name";
-        let rows = server.connect().query(sql, &[]).unwrap();
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-    };
     let earlier = [
         ("log_destination", "stderr, csvlog"),
         ("log_line_prefix", r"it''s \ %m "),
@@ -275,7 +277,7 @@ fn undo_of_the_settings_restores_the_values_that_alter_system_gave_before() {
         let sql = format!("ALTER SYSTEM SET {name} = '{value}'");
         server.connect().batch_execute(&sql).unwrap();
     }
-    let before = set_by_alter_system();
+    let before = set_by_alter_system(&server);
     assert_eq!(before.len(), earlier.len());
     let set = printed(&["capture", "settings"]);
     let undo = printed(&["capture", "settings", "--undo"]);
@@ -283,22 +285,51 @@ fn undo_of_the_settings_restores_the_values_that_alter_system_gave_before() {
     let file = directory.path().join("rehearse-settings-undo.sql");
 
     // Without a place for the earlier values, nothing is changed.
-    std::fs::create_dir(&file).unwrap();
+    let unfinished = directory.path().join("rehearse-settings-undo.sql.new");
+    std::fs::create_dir(&unfinished).unwrap();
     assert!(!psql(&server, directory.path(), &set));
-    assert_eq!(set_by_alter_system(), before);
-    std::fs::remove_dir(&file).unwrap();
+    assert_eq!(set_by_alter_system(&server), before);
+    std::fs::remove_dir(&unfinished).unwrap();
+
+    // After an interrupted run, and for another server, the earlier values are not overwritten.
+    let (half, _) = set
+        .split_once("ALTER SYSTEM SET log_disconnections")
+        .unwrap();
+    assert!(psql(&server, directory.path(), half));
+    let interrupted = set_by_alter_system(&server);
+    assert_ne!(interrupted, before);
+    let other = Server::new(15);
+    for server in [&server, &other] {
+        let values = (set_by_alter_system(server), std::fs::read(&file).unwrap());
+        assert!(!psql(server, directory.path(), &set));
+        let after = (set_by_alter_system(server), std::fs::read(&file).unwrap());
+        assert_eq!(after, values);
+    }
+    assert!(set_by_alter_system(&other).is_empty());
+    // Servers of the tests are physical copies, with the same system identifier.
+    let sql = "SELECT system_identifier::text FROM pg_control_system()";
+    let identifier: String = server.connect().query_one(sql, &[]).unwrap().get(0);
+    let of_other = std::fs::read_to_string(&file).unwrap();
+    let of_other = of_other.replace(&identifier, "1");
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join(file.file_name().unwrap()), of_other).unwrap();
+    assert!(!psql(&server, elsewhere.path(), &undo));
+    assert_eq!(set_by_alter_system(&server), interrupted);
+    assert!(psql(&server, directory.path(), &undo));
+    assert_eq!(set_by_alter_system(&server), before);
+    assert!(!file.exists());
 
     // The second time, the values of the first are not taken for the earlier ones.
     for _ in 0..2 {
         assert!(psql(&server, directory.path(), &set));
     }
-    let during = set_by_alter_system();
+    let during = set_by_alter_system(&server);
     assert!(during.contains(&("log_min_duration_statement".to_owned(), "0".to_owned())));
     let elsewhere = tempfile::tempdir().unwrap();
     assert!(!psql(&server, elsewhere.path(), &undo));
-    assert_eq!(set_by_alter_system(), during);
+    assert_eq!(set_by_alter_system(&server), during);
     assert!(psql(&server, directory.path(), &undo));
-    assert_eq!(set_by_alter_system(), before);
+    assert_eq!(set_by_alter_system(&server), before);
     let sql = "SELECT setting FROM pg_settings WHERE name = 'log_min_duration_statement'";
     wait("the server to read the settings", || {
         let row = server.connect().query_one(sql, &[]).unwrap();

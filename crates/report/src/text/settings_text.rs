@@ -40,6 +40,16 @@ const WIDTH: usize = 100;
 /// File in psql's working directory with the values that the settings had before.
 const UNDO_FILE: &str = "rehearse-settings-undo.sql";
 
+/// Fails in psql if the file exists. Its values would be lost if it were written again: after an interrupted run the
+/// server has a part of the new settings.
+const REFUSE_TO_OVERWRITE: &str = "DO $$ BEGIN RAISE EXCEPTION 'rehearse-settings-undo.sql exists in this directory, with the values from before an earlier run; nothing was changed' USING HINT = 'If it is of this server, first run: rehearse capture settings --undo | psql. Otherwise run psql in another directory, or move the file.'; END $$;";
+
+/// Fails in psql if the file could not be written.
+const REFUSE_WITHOUT_UNDO: &str = "DO $$ BEGIN RAISE EXCEPTION 'rehearse-settings-undo.sql could not be written into this directory; nothing was changed' USING HINT = 'Run psql in a directory that can be written, with free space.'; END $$;";
+
+/// First statement of the file: fails on another server. `%s` is the system identifier, which physical replicas share.
+const REFUSE_OTHER_SERVER: &str = "DO $r$ BEGIN IF (SELECT system_identifier FROM pg_control_system()) <> %s THEN RAISE EXCEPTION ''rehearse-settings-undo.sql has the values of another server; nothing was changed''; END IF; END $r$;";
+
 /// The entries that `ALTER SYSTEM` made. pg_settings would not do: it has only the value in effect.
 const SET_BY_ALTER_SYSTEM: &str = "f.sourcefile LIKE '%/postgresql.auto.conf'";
 
@@ -175,6 +185,8 @@ impl Page {
                 "\\echo 'Restoring the settings from {UNDO_FILE} in this directory, which psql wrote when it set them'"
             ));
             self.add(&format!("\\i {UNDO_FILE}"));
+            self.add_comment("The next run of `rehearse capture settings` writes a new file.");
+            self.add(&format!("\\! mv -f {UNDO_FILE} {UNDO_FILE}.done"));
             return;
         }
         self.write_undo_file(plan);
@@ -191,11 +203,11 @@ impl Page {
         );
     }
 
-    /// Has psql write the undo. If all settings have these values, they were set by an earlier run of this script,
-    /// and its file is kept.
+    /// Has psql write the undo, or fail if there is one. If all settings have these values, they were set by an earlier
+    /// run of this script, and its file is kept. The file gets its name when it is complete.
     fn write_undo_file(&mut self, plan: &SettingsPlan) {
         self.add_comment(&format!(
-            "Writes {UNDO_FILE} into this directory: the values that ALTER SYSTEM gave to these settings before. Reading them needs a superuser, or GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings. A second run keeps the file."
+            "Writes {UNDO_FILE} into this directory: the values that ALTER SYSTEM gave to these settings before. Reading them needs a superuser, or GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings. A second run keeps the file; if a setting differs, it stops and changes nothing."
         ));
         let list = |row: fn(&Setting) -> String| {
             let rows: Vec<String> = plan.settings.iter().map(row).collect();
@@ -212,10 +224,19 @@ impl Page {
         ));
         self.add(&format!("  ({wanted}) \\gset"));
         self.add("\\if :rehearse_writes_undo");
+        self.add(&format!(
+            "\\set rehearse_undo_exists `test -e {UNDO_FILE} && echo on || echo off`"
+        ));
+        self.add("\\if :rehearse_undo_exists");
+        self.add(REFUSE_TO_OVERWRITE);
+        self.add("\\endif");
         self.add("\\set QUIET on");
         self.add("\\pset format unaligned");
         self.add("\\pset tuples_only on");
-        self.add(&format!("\\o {UNDO_FILE}"));
+        self.add(&format!("\\o {UNDO_FILE}.new"));
+        self.add(&format!(
+            "SELECT format('{REFUSE_OTHER_SERVER}', system_identifier) FROM pg_control_system();"
+        ));
         self.add("SELECT CASE WHEN f.name IS NULL THEN format('ALTER SYSTEM RESET %s;', s.name)");
         self.add("  ELSE format('ALTER SYSTEM SET %s = %L;', s.name, f.setting) END");
         self.add(&format!("  FROM (VALUES {names}) AS s (name)"));
@@ -227,6 +248,13 @@ impl Page {
         self.add("\\pset format aligned");
         self.add("\\pset tuples_only off");
         self.add("\\set QUIET off");
+        self.add(&format!(
+            "\\set rehearse_undo_exists `grep -q pg_reload_conf {UNDO_FILE}.new && mv {UNDO_FILE}.new {UNDO_FILE} && echo on || echo off`"
+        ));
+        self.add("\\if :rehearse_undo_exists");
+        self.add("\\else");
+        self.add(REFUSE_WITHOUT_UNDO);
+        self.add("\\endif");
         self.add("\\endif");
     }
 
@@ -359,6 +387,7 @@ mod tests {
                         let code = [
                             "ALTER SYSTEM ",
                             "SELECT ",
+                            "DO ",
                             "\\",
                             "  ",
                             "log_",
