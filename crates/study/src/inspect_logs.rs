@@ -2,14 +2,21 @@
 //!
 //! Each log is captured separately, into a workload in the user's directory. Its name has a hash of the log's size,
 //! head and tail, and of the version of this program. So a log that was renamed by rotation is still known, one that
-//! grew is read again, and nothing of another version is used. A report reads the workloads as one, in the order of
-//! their starts: it is exact for everything within a log. A session that continues in the next log counts in both.
+//! grew is read again, and nothing of another version is used. A file next to the workload has the log's absolute path.
+//! Reports on different logs may share the directory: a workload is removed if its log no longer exists or has changed.
+//!
+//! A report reads the workloads as one, in the order of their starts: it is exact for everything within a log. A
+//! session that continues in the next log counts in both.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use archive::partial_path;
 use capture_log::{Input, select};
 use inspect::Inspection;
 use sha2::{Digest, Sha256};
@@ -23,6 +30,9 @@ use crate::notes::note;
 
 /// Bytes of a log's beginning and end that identify it, together with its size.
 const IDENTIFYING_BYTES: u64 = 64 << 10;
+
+/// Extension of the file with a log's absolute path. Its stem is that of the log's workload.
+const PATH_EXTENSION: &str = "log-path";
 
 /// Changes if the capture of a log gives another workload.
 const CACHE_VERSION: &str = "1";
@@ -39,6 +49,8 @@ pub struct CacheUse {
     pub read: usize,
     /// Size of the logs that were read now, in bytes.
     pub read_bytes: u64,
+    /// Number of kept workloads that were removed, since their log no longer exists or has changed.
+    pub removed: usize,
 }
 
 /// Inspects a log, or the logs of a directory or pattern, and keeps what was read of each in `cache`.
@@ -51,12 +63,7 @@ pub fn inspect_logs(
     literals: Literals,
     interrupt: &Interrupt,
 ) -> Result<(Inspection, CacheUse), Failure> {
-    let cannot = |error: io::Error| {
-        Failure::could_not(format!(
-            "the cache {} cannot be written: {error}; name another directory",
-            cache.display()
-        ))
-    };
+    let cannot = |error: io::Error| cannot_write(cache, &error);
     let mut directory = DirBuilder::new();
     (directory.mode(0o700).recursive(true).create(cache)).map_err(cannot)?;
     let mut found = CacheUse::default();
@@ -100,8 +107,15 @@ pub fn inspect_logs(
     if readers.is_empty() {
         return Err(Failure::usage(format!("{} has no log", logs.display())));
     }
-    remove_unused(cache, &names).map_err(cannot)?;
+    found.removed = remove_outdated(cache, &names).map_err(cannot)?;
     Ok((collect(readers, literals)?, found))
+}
+
+fn cannot_write(cache: &Path, error: &io::Error) -> Failure {
+    Failure::could_not(format!(
+        "the cache {} cannot be written: {error}; name another directory",
+        cache.display()
+    ))
 }
 
 /// Opens what was read of a log, or reads it.
@@ -114,6 +128,8 @@ fn open_log(
     let (name, bytes) = cache_name(log)
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", log.display())))?;
     let path = cache.join(&name);
+    note_path(log, &path.with_extension(PATH_EXTENSION))
+        .map_err(|error| cannot_write(cache, &error))?;
     if path.exists() {
         let opened = keys::open_workload(&path).and_then(|reader| {
             reader.verify()?;
@@ -134,6 +150,11 @@ fn open_log(
         removed.map_err(|error| {
             Failure::could_not(format!("{} cannot be removed: {error}", path.display()))
         })?;
+    }
+    // A report that was killed has left it.
+    let partial = partial_path(&path);
+    if partial.exists() && !is_being_written(&path) {
+        fs::remove_dir_all(&partial).map_err(|error| cannot_write(cache, &error))?;
     }
     let captured = capture_files(&[log.to_owned()], &path, interrupt)?;
     let unreadable = captured.report.reconciliation.unreadable.lines;
@@ -172,21 +193,69 @@ fn cache_name(log: &Path) -> io::Result<(String, u64)> {
     Ok((format!("{digest}.workload"), bytes))
 }
 
-/// Removes the workloads of earlier reports that this one did not use.
-fn remove_unused(cache: &Path, names: &[String]) -> io::Result<()> {
+/// Writes a log's absolute path into a file, if it is not there.
+fn note_path(log: &Path, file: &Path) -> io::Result<()> {
+    let log = fs::canonicalize(log)?;
+    let path = log.as_os_str().as_bytes();
+    match fs::read(file) {
+        Ok(known) if known == path => Ok(()),
+        _ => fs::write(file, path),
+    }
+}
+
+/// Whether another process captures into this workload.
+fn is_being_written(workload: &Path) -> bool {
+    let opened = WorkloadReader::open(workload);
+    matches!(opened, Err(ArchiveError::Unfinished(found)) if found.being_written)
+}
+
+/// Removes the workloads of logs that no longer exist or have changed, and what killed reports left. Keeps those of
+/// logs outside of this report, whose names are not in `used`. Returns the number of removed workloads.
+fn remove_outdated(cache: &Path, used: &[String]) -> io::Result<usize> {
+    let mut names = BTreeSet::new();
     for entry in fs::read_dir(cache)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let stem = name.strip_suffix(".partial").unwrap_or(&name);
-        let is_ours = stem.strip_suffix(".workload").is_some_and(|digest| {
-            digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
-        if is_ours && !names.iter().any(|used| *used == *name) {
-            fs::remove_dir_all(entry.path())?;
+        let name = entry?.file_name();
+        let parts = name.to_str().and_then(|name| name.split_once('.'));
+        let Some((digest, "workload" | "workload.partial" | PATH_EXTENSION)) = parts else {
+            continue;
+        };
+        if digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            names.insert(format!("{digest}.workload"));
         }
     }
-    Ok(())
+    let mut removed = 0;
+    for name in names {
+        let workload = cache.join(&name);
+        let partial = partial_path(&workload);
+        if is_being_written(&workload) {
+            continue;
+        }
+        if partial.exists() {
+            fs::remove_dir_all(&partial)?;
+        }
+        let path_file = workload.with_extension(PATH_EXTENSION);
+        let is_current = used.contains(&name) || is_unchanged(&path_file, &name);
+        if workload.exists() && !is_current {
+            fs::remove_dir_all(&workload)?;
+            removed += 1;
+        }
+        if path_file.exists() && !workload.exists() {
+            fs::remove_file(&path_file)?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether the log whose path is in `path_file` still has the workload `name`. A log that exists but cannot be read
+/// counts as unchanged.
+fn is_unchanged(path_file: &Path, name: &str) -> bool {
+    let Ok(path) = fs::read(path_file) else {
+        return false;
+    };
+    match cache_name(Path::new(OsStr::from_bytes(&path))) {
+        Ok((current, _)) => current == name,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Workload of a log, and its offsets in the report.
@@ -297,6 +366,7 @@ mod tests {
     fn kept_paths(cache: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(cache).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_none_or(|end| end != PATH_EXTENSION));
         paths.sort();
         paths
     }
@@ -352,6 +422,40 @@ mod tests {
         assert_eq!(report(&logs, &cache), (35, 1, 1));
         assert_eq!(kept_paths(&cache).len(), 3);
         assert!(cache.join("notes.txt").exists());
+        // Left unfinished for a log that exists.
+        let workload = &kept_paths(&cache)[0];
+        fs::rename(workload, partial_path(workload)).unwrap();
+        assert_eq!(report(&logs, &cache), (35, 1, 1));
+        assert_eq!(kept_paths(&cache).len(), 3);
+    }
+
+    #[test]
+    fn logs_of_another_report_are_kept_until_they_change() {
+        let room = tempfile::tempdir().unwrap();
+        let cache = room.path().join("cache");
+        let [first, second] = ["first", "second"].map(|name| room.path().join(name));
+        for (number, logs) in [&first, &second].into_iter().enumerate() {
+            fs::create_dir(logs).unwrap();
+            let number = 2 * number as u32;
+            fs::write(logs.join("a.log"), day(number + 1, 10)).unwrap();
+            fs::write(logs.join("b.log"), day(number + 2, 20)).unwrap();
+        }
+        let removed = |logs: &Path| {
+            let interrupt = Interrupt::default();
+            let report = inspect_logs(logs, &cache, Literals::Hidden, &interrupt).unwrap();
+            report.1.removed
+        };
+        assert_eq!(removed(&first), 0);
+        assert_eq!(removed(&second), 0);
+        assert_eq!(report(&first, &cache), (30, 2, 0));
+        assert_eq!(removed(&first.join("a.*")), 0);
+        assert_eq!(report(&second, &cache), (30, 2, 0));
+        // A changed log of the report, and one that was removed from the other.
+        fs::write(first.join("a.log"), day(1, 11)).unwrap();
+        fs::remove_file(second.join("b.log")).unwrap();
+        assert_eq!(removed(&first), 2);
+        assert_eq!(report(&second, &cache), (10, 1, 0));
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 2 * 3);
     }
 
     #[test]

@@ -72,6 +72,13 @@ fn cached_logs(options: &Inspect, cache: &Path) -> Result<Inspection, Failure> {
         found.kept + found.read,
         found.read_bytes
     ));
+    if found.removed > 0 {
+        terminal::note(&format!(
+            "{} workloads were removed from {}: their logs no longer exist, or have changed.",
+            found.removed,
+            cache.display()
+        ));
+    }
     Ok(inspection)
 }
 
