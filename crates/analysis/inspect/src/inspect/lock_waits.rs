@@ -193,9 +193,9 @@ impl LockWaitCounter {
 
     /// Returns the waits by descending total time.
     pub(super) fn finish(mut self, literals: Literals) -> Vec<LockWaits> {
-        let mut unended: Vec<LockExample> = self.open.drain().map(|(_, wait)| wait).collect();
-        unended.sort_by_key(|wait| (wait.at_us, wait.place.line));
-        for wait in unended {
+        let mut unended: Vec<(u32, LockExample)> = self.open.drain().collect();
+        unended.sort_by_key(|(pid, wait)| (wait.at_us, wait.place.line, *pid));
+        for (_, wait) in unended {
             self.settle(wait, None);
         }
         let mut all: Vec<LockWaits> = self.by_kind.into_values().collect();

@@ -6,7 +6,7 @@ use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
-use workload::{Literals, MessageSeverity, ServerEvent, Sqlstate, message_pattern, redact_message};
+use workload::{Literals, MessageSeverity, ServerEvent, Sqlstate, message_pattern};
 
 /// Maximum number of distinct patterns. An extension or a function can write a new text each time.
 pub const MESSAGE_PATTERNS_MAX: usize = 1_000;
@@ -56,7 +56,8 @@ pub struct MessageExample {
     pub place: SourceLocation,
     /// The statement that was running.
     pub fingerprint: Option<Fingerprint>,
-    /// First line of the message. Values are hidden unless literals were requested; `null` if a function raised it.
+    /// First line of the message. Unless literals were requested: with numbers and quoted texts replaced, and `null`
+    /// if a function raised it.
     pub message: Option<String>,
 }
 
@@ -144,8 +145,11 @@ impl MessageCounter {
         if self.literals == Literals::Hidden && is_raised {
             return None;
         }
-        let code = event.sqlstate.unwrap_or(Sqlstate::UNKNOWN);
-        Some(redact_message(code, message, self.literals))
+        // A function can use any SQLSTATE, so none shows that quoted texts are names.
+        Some(match self.literals {
+            Literals::Hidden => message_pattern(message),
+            Literals::Shown => message.to_owned(),
+        })
     }
 
     pub(super) fn finish(self) -> ServerMessages {
@@ -241,6 +245,23 @@ mod tests {
                 .all(|one| one.pattern == "no credit for Jane Doe"),
             "{shown:?}"
         );
+    }
+
+    #[test]
+    fn example_without_context_shows_quoted_texts_and_numbers_only_if_literals_are_shown() {
+        let text = "\"Jane Doe\" has 4711 already";
+        for code in [*b"23505", *b"42P01", *b"53200", *b"XX000", *b"22023"] {
+            let mut event = message(0, text);
+            event.sqlstate = Some(Sqlstate(code));
+            for (literals, wanted) in [
+                (Literals::Hidden, "\"…\" has # already"),
+                (Literals::Shown, text),
+            ] {
+                let messages = counted(literals, &[event.clone()]);
+                let example = &messages.patterns[0].examples[0];
+                assert_eq!(example.message.as_deref(), Some(wanted), "{code:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use run::SourceLocation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
-use workload::{ServerEvent, ServerEventKind};
+use workload::{Literals, ServerEvent, ServerEventKind, message_pattern};
 
 /// Maximum number of distinct tables; there can be many partitions.
 const TABLES_MAX: usize = 10_000;
@@ -94,7 +94,7 @@ pub struct Notable {
     pub at_us: i64,
     /// Kind of event.
     pub kind: ServerEventKind,
-    /// Object of the event.
+    /// Object of the event. A message of the server is shown as its pattern unless literals were requested.
     pub subject: String,
     /// Session, if there is one.
     pub session: Option<u64>,
@@ -110,7 +110,12 @@ impl ServerActivity {
         self.kinds.get(&kind).copied().unwrap_or(0)
     }
 
-    pub(super) fn add(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>) {
+    pub(super) fn add(
+        &mut self,
+        event: &ServerEvent,
+        fingerprint: Option<Fingerprint>,
+        literals: Literals,
+    ) {
         use ServerEventKind as Kind;
         self.count += 1;
         *self.kinds.entry(event.kind).or_default() += 1;
@@ -156,7 +161,7 @@ impl ServerActivity {
             | Kind::AutovacuumCancelled
             | Kind::AutovacuumSkipped => self.upkeep(event, duration_us),
             Kind::CheckpointsTooFrequent | Kind::Reload => (),
-            _ => self.note(event, fingerprint),
+            _ => self.note(event, fingerprint, literals),
         }
     }
 
@@ -180,12 +185,16 @@ impl ServerActivity {
         }
     }
 
-    fn note(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>) {
+    fn note(&mut self, event: &ServerEvent, fingerprint: Option<Fingerprint>, literals: Literals) {
+        let hides = literals == Literals::Hidden && event.kind.may_hold_values();
         if self.notable.len() < NOTABLE_MAX {
             self.notable.push(Notable {
                 at_us: event.at_us,
                 kind: event.kind,
-                subject: subject(event),
+                subject: match hides {
+                    true => message_pattern(&subject(event)),
+                    false => subject(event),
+                },
                 session: event.session,
                 fingerprint,
                 place: SourceLocation {
@@ -199,4 +208,34 @@ impl ServerActivity {
 
 fn subject(event: &ServerEvent) -> String {
     event.subject.as_deref().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &str = "no credit for 'Jane Doe' of 4711";
+
+    fn noted(kind: ServerEventKind, literals: Literals) -> String {
+        let mut activity = ServerActivity::default();
+        let event = ServerEvent {
+            kind,
+            subject: Some(MESSAGE.into()),
+            ..ServerEvent::default()
+        };
+        activity.add(&event, None, literals);
+        activity.notable.remove(0).subject
+    }
+
+    #[test]
+    fn message_that_a_function_can_write_is_shown_as_a_pattern_unless_literals_are_shown() {
+        let kinds = ServerEventKind::ALL.iter().copied();
+        let kinds: Vec<_> = kinds.filter(|kind| kind.may_hold_values()).collect();
+        assert!(!kinds.is_empty());
+        for kind in kinds {
+            let hidden = noted(kind, Literals::Hidden);
+            assert_eq!(hidden, "no credit for '…' of #", "{kind:?}");
+            assert_eq!(noted(kind, Literals::Shown), MESSAGE, "{kind:?}");
+        }
+    }
 }

@@ -39,7 +39,7 @@ impl ServerCounters {
             ServerEventKind::Message => self.messages.add(event, fingerprint),
             ServerEventKind::SessionEnd => self.clients.add_end(event),
             kind => {
-                self.activity.add(event, fingerprint);
+                self.activity.add(event, fingerprint, self.literals);
                 self.lock_waits.add(event, fingerprint);
                 if kind == ServerEventKind::TemporaryFile {
                     self.temporary_files.add(event, fingerprint);
