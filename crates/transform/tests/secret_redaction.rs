@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use transform::SecretRedactor;
 use workload::{
-    Event, EventKind, Outcome, Parameter, Provenance, ServerEvent, Unreplayable, WireDetails,
-    WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, Outcome, Parameter, Provenance, ServerEvent, ServerEventKind, Unreplayable,
+    WireDetails, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 #[test]
@@ -157,6 +157,45 @@ fn secrets_are_redacted_in_late_runs_and_parts_of_an_unfinished_workload() {
     // A recovery redacts nothing: it shows what the files contain.
     let (recovered, _) = workload::recover(&partial).unwrap();
     assert_all_are_redacted(&recovered);
+}
+
+#[test]
+fn message_about_a_statement_with_a_password_has_no_word_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let options = WriterOptions::default();
+    let mut writer = WorkloadWriter::create(&path, options, SecretRedactor::default()).unwrap();
+    let cases = [
+        ("password hunter2 is too short", None),
+        ("password HUNTER-9 is too short", None),
+        (
+            "password \"hunter2\" is short",
+            Some("password \"…\" is short"),
+        ),
+        ("role \"app\" is reserved", Some("role \"…\" is reserved")),
+    ];
+    for (number, (text, _)) in cases.iter().enumerate() {
+        for kind in [ServerEventKind::Message, ServerEventKind::OutOfMemory] {
+            let is_message = kind == ServerEventKind::Message;
+            let event = ServerEvent {
+                at_us: number as i64,
+                kind,
+                sql: Some("alter role app password 'hunter2'".into()),
+                message: is_message.then(|| (*text).into()),
+                subject: (!is_message).then(|| (*text).into()),
+                ..ServerEvent::default()
+            };
+            writer.server_event(event).unwrap();
+        }
+    }
+    writer.finish(Provenance::default()).unwrap();
+    let reader = WorkloadReader::open(&path).unwrap();
+    for item in reader.server_events().unwrap() {
+        let (event, _) = item.unwrap();
+        let (text, wanted) = cases[event.at_us as usize];
+        let kept = event.message.or(event.subject);
+        assert_eq!(kept.as_deref(), wanted, "{:?}: {text}", event.kind);
+    }
 }
 
 /// Files that may write a workload without redaction: of generated events, or of events that were

@@ -3,6 +3,8 @@
 //! Results hold no values of the user's data unless the caller asks for them. Messages and plans are redacted
 //! when a result is computed, so that no renderer can omit it.
 
+use std::collections::HashSet;
+
 use crate::Sqlstate;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -92,6 +94,29 @@ pub fn message_pattern(message: &str) -> String {
         Some((end, _)) => format!("{}{HIDDEN}", &pattern[..end]),
         None => pattern,
     }
+}
+
+/// Returns the pattern of a message without secrets; `None` if a word of a secret may be left. `redacted` has texts
+/// with secrets, and each of them without.
+pub(crate) fn pattern_without_secret<'a>(
+    message: &str,
+    redacted: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<String> {
+    let words = |text: &str| -> HashSet<String> {
+        let words = text.split(|character: char| !character.is_alphabetic());
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let pattern = message_pattern(message);
+    let lower = pattern.to_lowercase();
+    for (text, without) in redacted {
+        let kept = words(without);
+        let mut removed = words(text).into_iter().filter(|word| !kept.contains(word));
+        if removed.any(|word| lower.contains(&word)) {
+            return None;
+        }
+    }
+    Some(pattern)
 }
 
 /// Replaces quoted text and numbers.

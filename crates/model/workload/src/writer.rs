@@ -16,9 +16,9 @@ use crate::external_sort::{EventSorter, SortedTable};
 use crate::format::CapturedServer;
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
-use crate::redaction::message_pattern;
+use crate::redaction::pattern_without_secret;
 use crate::redactor::Redactor;
-use crate::server_event::ServerEvent;
+use crate::server_event::{ServerEvent, ServerEventKind};
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
 use crate::starting_point::StartingPoint;
@@ -333,14 +333,21 @@ impl WorkloadWriter {
         self.info.server_events += 1;
         let redact = |text: &str| lock(&self.redactor).redact_sql(text);
         let redacted = event.sql.as_deref().and_then(redact);
-        if let Some(message) = &mut event.message {
-            let is_secret = redacted.is_some() || redact(message).is_some();
-            // The message may quote the secret. A function can write it without quotes.
-            if is_secret && event.subject.is_some() {
-                event.message = None;
-            } else if is_secret {
-                *message = message_pattern(message).into();
+        let statement = event.sql.as_deref().zip(redacted.as_deref());
+        // The message of a function can have any form.
+        let is_raised = event.kind == ServerEventKind::Message && event.subject.is_some();
+        let without_secret = |message: Box<str>| {
+            let in_message = redact(&message);
+            let pairs = [statement, Some(&*message).zip(in_message.as_deref())];
+            match pairs.iter().flatten().count() {
+                0 => Some(message),
+                _ if is_raised => None,
+                _ => pattern_without_secret(&message, pairs.into_iter().flatten()).map(Into::into),
             }
+        };
+        event.message = event.message.and_then(&without_secret);
+        if event.kind.may_hold_values() {
+            event.subject = event.subject.and_then(without_secret);
         }
         if let Some(sql) = redacted {
             event.sql = Some(sql.into());
