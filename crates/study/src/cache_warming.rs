@@ -57,7 +57,7 @@ pub(crate) fn warm_caches(
 
 fn read_relations(questions: &mut QueryConnection<'_>, has_extension: bool) -> Result<(), String> {
     let fitting = "SELECT c.oid::regclass::text, c.relkind FROM (\
-          SELECT oid, relkind, sum(pg_relation_size(oid)) OVER (ORDER BY pg_relation_size(oid), oid) AS so_far \
+          SELECT oid, relkind, sum(pg_catalog.pg_relation_size(oid)) OVER (ORDER BY pg_catalog.pg_relation_size(oid), oid) AS so_far \
           FROM pg_class WHERE relkind IN ('r', 'm', 'i') AND relpersistence <> 't' \
           AND relnamespace <> 'information_schema'::regnamespace \
           AND relnamespace <> 'pg_catalog'::regnamespace) c \

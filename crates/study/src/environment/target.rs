@@ -169,7 +169,7 @@ fn database_comment(
     name: &str,
 ) -> Result<Option<String>, connect::login::LoginError> {
     let rows = questions.query(&format!(
-        "SELECT coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database WHERE datname = {}",
+        "SELECT coalesce(pg_catalog.shobj_description(oid, 'pg_database'), '') FROM pg_catalog.pg_database WHERE datname = {}",
         quote_literal(name)
     ))?;
     let first = rows.into_iter().next();

@@ -28,11 +28,11 @@ const PAUSE_OF_FILES: Duration = Duration::from_millis(700);
 const QUESTION: &str = "SELECT \
     coalesce((SELECT sum(coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + coalesce(idx_blks_read, 0) \
       + coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + coalesce(toast_blks_hit, 0)) \
-      FROM pg_statio_user_tables), 0), \
+      FROM pg_catalog.pg_statio_user_tables), 0), \
     coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0), \
-    current_setting('server_version_num')::int >= 150000, \
-    coalesce((SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()), 0) \
-    FROM pg_stat_user_tables";
+    pg_catalog.current_setting('server_version_num')::int >= 150000, \
+    coalesce((SELECT temp_bytes FROM pg_catalog.pg_stat_database WHERE datname = pg_catalog.current_database()), 0) \
+    FROM pg_catalog.pg_stat_user_tables";
 
 /// Reads the counters until they stay the same.
 ///

@@ -176,7 +176,9 @@ impl Watch<'_> {
     }
 
     fn wal_bytes(&self) -> Result<u64, String> {
-        let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
+        // Names are qualified, since the replayed roles may have created functions that fit better.
+        let question =
+            "SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), '0/0')";
         let rows = self.connect()?.query(question);
         let rows = rows.map_err(|error| error.to_string())?;
         let found = rows.first().and_then(|row| row.first()?.as_deref());
@@ -186,8 +188,8 @@ impl Watch<'_> {
 
     fn sizes(&self) -> Option<Vec<RelationSize>> {
         let question = format!(
-            "SELECT c.oid::regclass::text, relkind = 'i', pg_table_size(c.oid) FROM pg_class c \
-             JOIN pg_namespace n ON n.oid = relnamespace \
+            "SELECT c.oid::regclass::text, relkind = 'i', pg_catalog.pg_table_size(c.oid) \
+             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace \
              WHERE relkind IN ('r', 'm', 'i') AND relpersistence <> 't' \
              AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
              ORDER BY 3 DESC, 1 LIMIT {SIZES_MAX}"

@@ -99,7 +99,7 @@ fn question(questions: &mut QueryConnection<'_>, may_create: bool) -> Result<Str
             .query("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
             .map_err(|error| error.to_string())?;
     }
-    let place = "SELECT quote_ident(n.nspname), current_setting('server_version_num')::int >= 130000 \
+    let place = "SELECT pg_catalog.quote_ident(n.nspname), current_setting('server_version_num')::int >= 130000 \
                  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'pg_stat_statements'";
     let rows = questions.query(place).map_err(|error| error.to_string())?;
