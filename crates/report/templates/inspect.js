@@ -35,7 +35,7 @@ function detail(one) {
     const at = one.example, where = at.place.line ? `${page.sources[at.place.source] || ""}:${at.place.line}, ` : "";
     row(at.duration_us === null ? "first call" : "slowest call", (at.duration_us === null ? "" : units.us(at.duration_us) + ", ") + where + `session ${at.session}, sent ${units.clock(page.start_wall_us + at.due_us)} (${units.us(at.due_us)} after the start)`);
   }
-  if (one.errors) row("failed", one.error_codes.map((code) => `${code.sqlstate}${page.conditions[code.sqlstate] ? " " + page.conditions[code.sqlstate] : ""} × ${units.count(code.count)}`).join(" · "));
+  if (one.errors) row("failed", one.error_codes.map((code) => `${code.sqlstate === "?????" ? "code not in the log" : code.sqlstate}${page.conditions[code.sqlstate] ? " " + page.conditions[code.sqlstate] : ""} × ${units.count(code.count)}`).join(" · "));
   if (one.temporary_files) row("temporary files", `${units.count(one.temporary_files)}, ${units.bytes(one.temporary_bytes)}`);
   if (one.lock_waits || one.lock_waited_us) row("lock waits", `${units.count(one.lock_waits)}, ${units.us(one.lock_waited_us)} in those that ended`);
   const parts = [make("pre", { tabindex: "0" }, one.sql || "(its text is unknown)"), list];

@@ -31,7 +31,7 @@ const units = (() => {
       return `${percent.toFixed(1)} %`;
     },
     ratio: (ratio) => three(ratio, "").trim(),
-    rate: (value) => (value >= 99.95 ? count(value) : value.toFixed(value < 9.995 ? 2 : 1)),
+    rate: (value) => (value >= 99.95 ? count(value) : value > 0 && value < 0.0995 ? value.toPrecision(2) : value.toFixed(value < 9.995 ? 2 : 1)),
     clock: (wallUs) => new Date(wallUs / 1e3).toISOString().slice(0, 19).replace("T", " ") + " UTC",
   };
 })();

@@ -3,7 +3,7 @@
 use inspect::{Inspection, TimeBucket};
 
 use crate::html::chart::{Axis, Chart, Layout, Series, Shape, Unit, Values};
-use crate::sqlstate::condition_name;
+use crate::sqlstate::{code_label, condition_name};
 use crate::text::units::{bytes, count, duration, rate};
 
 /// Colours of the most frequent errors.
@@ -69,7 +69,7 @@ pub(super) fn charts(view: &Inspection) -> Vec<Chart> {
             ..chart(view, (title, note, alt_text), Axis::linear(Unit::Rate))
         })
     };
-    let work = "the server's time for what was sent then, by the time that passed";
+    let work = "service time of the statements sent in a column, divided by its width";
     [
         single(
             ("Statements a second", "", "a second"),
@@ -79,7 +79,7 @@ pub(super) fn charts(view: &Inspection) -> Vec<Chart> {
             Shape::Bars,
         ),
         single(
-            ("Statements at work", work, "at work"),
+            ("Statements in progress", work, "in progress"),
             "c2",
             |one| one.time_us,
             over.width_us as f64,
@@ -125,7 +125,8 @@ fn errors(view: &Inspection) -> Option<Chart> {
             *rest -= value;
         }
         let name = condition_name(code.as_str());
-        let label = format!("{code} {name} × {}", count(error.count));
+        let code = code_label(code.as_str());
+        let label = format!("{code} {name} × {}", count(error.count)).replace("  ", " ");
         series.push(stacked(label, colour, &values));
     }
     let others: u64 = rest.iter().sum();
