@@ -160,8 +160,8 @@ prepare() {
         case $DUMP in
             *.sql) sql "${into[@]}" --file "$DUMP" >/dev/null ;;
             *.sql.gz) gzip -dc "$DUMP" | sql "${into[@]}" --file - >/dev/null ;;
-            *) "$PG_RESTORE" --no-owner --exit-on-error --file - "$DUMP" | sql "${into[@]}" --file - >/dev/null ;;
-        esac || could_not "the dump $DUMP cannot be loaded; see above"
+            *) "$PG_RESTORE" --no-owner --no-privileges --exit-on-error --file - "$DUMP" | sql "${into[@]}" --file - >/dev/null ;;
+        esac || could_not "the dump $DUMP cannot be loaded; see above. If a role does not exist, dump with --no-owner --no-privileges"
     fi
     if [ "$1" = after ]; then
         migrate || could_not "the migration ${MIGRATION:-${MIGRATION_COMMAND:-}} fails on the data; see above"

@@ -86,7 +86,7 @@ const LONG_VERSION: &str = concat!(
 #[derive(Debug, Parser)]
 #[command(name = "rehearse", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(
-    after_help = "Start with `rehearse demo`. Exit codes: 0 success, 1 success with findings, 2 usage error, 3 failure."
+    after_help = "Start with `rehearse demo`. Exit codes: 0 success, 1 success with findings, 2 usage error, 3 failure, 4 not proven."
 )]
 pub struct Program {
     /// Command to run.

@@ -208,7 +208,9 @@ fn finding(
 ) -> Finding {
     let work = Work::of(one);
     let name = shorten(&one.sql);
+    let has_calls = one.calls > 0 || one.counted.is_some_and(|counted| counted.calls > 0);
     let per_call = match (work.blocks, work.rows) {
+        _ if !has_calls => "an unknown number of calls".to_owned(),
         (Some((blocks, _)), Some(rows)) => {
             format!("{} blocks per call for {}", grouped(blocks), rows_of(rows))
         }
@@ -225,15 +227,12 @@ fn finding(
         ),
     };
     let own = "the statement's own times";
-    let mut evidence_of = vec![
-        Fact::new("time a call", work.ns, Unit::Nanoseconds, own),
-        Fact::new(
-            "calls",
-            one.calls as f64,
-            Unit::Count,
-            "the statement's own counts",
-        ),
-    ];
+    let mut evidence_of = Vec::new();
+    if has_calls {
+        let counts = "the statement's own counts";
+        evidence_of.push(Fact::new("time a call", work.ns, Unit::Nanoseconds, own));
+        evidence_of.push(Fact::new("calls", one.calls as f64, Unit::Count, counts));
+    }
     if let Some((blocks, read)) = work.blocks {
         let from = "pg_stat_statements";
         let check = "SELECT calls, rows, shared_blks_hit, shared_blks_read, query FROM pg_stat_statements ORDER BY total_exec_time DESC";
@@ -334,6 +333,25 @@ mod tests {
             )
             .evidence();
         diagnose(&evidence, &Thresholds::default())
+    }
+
+    #[test]
+    fn statement_with_unknown_calls_has_no_time_for_each() {
+        let evidence = EvidenceBuilder::new()
+            .statement(statement(1, DELETE).took(0, 11.0))
+            .evidence();
+        let diagnosis = diagnose(&evidence, &Thresholds::default());
+        let found = diagnosis
+            .findings
+            .iter()
+            .find(|one| one.rule == UNEXPLAINED);
+        let found = found.expect("a finding");
+        assert!(
+            found.title.ends_with("an unknown number of calls"),
+            "{}",
+            found.title
+        );
+        assert!(found.evidence.iter().all(|fact| fact.what != "time a call"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `rehearse sandbox`: manages the user's private servers.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -133,13 +133,35 @@ fn run_psql(
     places: &Dirs,
 ) -> Result<ExitStatus, Failure> {
     let named = running(name, places)?;
+    if let Some(argument) = arguments.iter().find(|one| chooses_database(one)) {
+        return Err(Failure::usage(format!(
+            "{} would connect psql to another server; choose a database with `rehearse sandbox psql {name} --database NAME`",
+            argument.display()
+        )));
+    }
     let error = Command::new("psql")
+        .arg("--dbname")
         .arg(named.endpoint.url_to_show(database))
         .args(arguments)
         .exec();
     Err(Failure::could_not(format!(
         "psql cannot be started: {error}; install the package postgresql-client, or connect another client to `rehearse sandbox url {name}`"
     )))
+}
+
+/// Whether an argument of psql has its option `-d` or `--dbname`, alone or after others as in `-Atd`. It would replace the
+/// URL of the sandbox, and psql would connect by the variables of the environment.
+fn chooses_database(argument: &OsStr) -> bool {
+    /// Options of psql without a value, which others can follow.
+    const FLAGS: &str = "01?AHSVWXabeElnqstwxz";
+    let text = argument.to_string_lossy();
+    if let Some(long) = text.strip_prefix("--") {
+        let name = long.split('=').next().unwrap_or(long);
+        return name.len() >= 2 && "dbname".starts_with(name);
+    }
+    let options = text.strip_prefix('-').unwrap_or_default();
+    let first_other = options.chars().find(|option| !FLAGS.contains(*option));
+    first_other == Some('d')
 }
 
 fn running(name: &str, places: &Dirs) -> Result<NamedSandbox, Failure> {
@@ -227,4 +249,21 @@ pub fn find(wanted: &ServerRequirements, places: &Dirs) -> Result<Installation, 
     });
     spinner.finish_and_clear();
     Ok(found?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn option_of_psql_that_chooses_a_database_is_recognised() {
+        for argument in ["-d", "-dshop", "-Atd", "--dbname", "--dbname=shop", "--db"] {
+            assert!(chooses_database(OsStr::new(argument)), "{argument}");
+        }
+        for argument in [
+            "-c", "-At", "-cdrop", "shop", "-vd=1", "--csv", "--", "-U", "select 1",
+        ] {
+            assert!(!chooses_database(OsStr::new(argument)), "{argument}");
+        }
+    }
 }
