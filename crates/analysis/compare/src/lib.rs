@@ -6,6 +6,7 @@
 //! - [`condition`] evaluates conditions on a comparison, which decide an exit code.
 //! - [`proof`] decides whether a change wins, from replays in blocks, and schedules the interim
 //!   looks.
+//! - [`shadow`] compares the captured and the replayed executions of a run that is being written.
 //! - [`sweep`] estimates the results of an experiment at several levels of load, and its knee.
 //!
 //! Each run is read once, from its start to its end. Memory is bounded by the number of
@@ -32,6 +33,7 @@ mod row_checksums;
 mod rows_change;
 mod rows_reason;
 mod run_stats;
+pub mod shadow;
 mod side;
 mod slowest;
 mod statement_role;

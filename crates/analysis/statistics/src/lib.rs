@@ -14,6 +14,7 @@ mod measure;
 pub mod permutation_test;
 pub mod quantile;
 mod random;
+pub mod sequential;
 pub mod series;
 pub mod timeline;
 pub mod trend;

@@ -1,7 +1,7 @@
 //! Input of the Parquet reader: a plain or an encrypted file, or an object.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,32 @@ pub(crate) enum Content {
     Plain(Arc<File>),
     Encrypted(EncryptedFile),
     Object(Arc<ObjectFile>),
+    Growing(Arc<GrowingFile>),
+}
+
+/// A file that is being written, up to its last complete row group, with the footer that it would have if it ended there.
+pub(crate) struct GrowingFile {
+    pub(crate) file: File,
+    /// Number of bytes that the footer covers.
+    pub(crate) covered: u64,
+    pub(crate) footer: Bytes,
+}
+
+impl GrowingFile {
+    fn len(&self) -> u64 {
+        self.covered + self.footer.len() as u64
+    }
+
+    fn read_from(&self, start: u64) -> Result<Box<dyn Read>> {
+        let in_footer = usize::try_from(start.saturating_sub(self.covered)).unwrap_or(usize::MAX);
+        let footer = self.footer.slice(in_footer.min(self.footer.len())..);
+        let footer = io::Cursor::new(footer);
+        if start >= self.covered {
+            return Ok(Box::new(footer));
+        }
+        let data = self.file.get_read(start)?.take(self.covered - start);
+        Ok(Box::new(data.chain(footer)))
+    }
 }
 
 /// Whether the name of a file marks it as encrypted.
@@ -67,6 +93,7 @@ impl Length for Content {
             Content::Plain(file) => Length::len(&**file),
             Content::Encrypted(file) => file.len(),
             Content::Object(object) => object.size(),
+            Content::Growing(file) => file.len(),
         }
     }
 }
@@ -79,22 +106,25 @@ impl ChunkReader for Content {
             Content::Plain(file) => Box::new(file.get_read(start)?),
             Content::Encrypted(file) => Box::new(file.read_from(start)),
             Content::Object(object) => Box::new(ObjectReader::new(object.clone(), start)),
+            Content::Growing(file) => file.read_from(start)?,
         })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         match self {
             Content::Plain(file) => file.get_bytes(start, length),
-            Content::Encrypted(file) => {
-                let mut bytes = vec![0; length];
-                file.read_from(start)
-                    .read_exact(&mut bytes)
-                    .map_err(|error| ParquetError::External(Box::new(error)))?;
-                Ok(bytes.into())
-            }
+            Content::Encrypted(file) => read_exactly(file.read_from(start), length),
+            Content::Growing(file) => read_exactly(file.read_from(start)?, length),
             Content::Object(object) => object
                 .read(start..start.saturating_add(length as u64))
                 .map_err(|error| ParquetError::External(Box::new(error))),
         }
     }
+}
+
+fn read_exactly(mut from: impl Read, length: usize) -> Result<Bytes> {
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)
+        .map_err(|error| ParquetError::External(Box::new(error)))?;
+    Ok(bytes.into())
 }

@@ -25,6 +25,7 @@ mod encoder;
 mod encoder_thread;
 mod encryption;
 mod error;
+mod growing_table;
 mod integrity;
 mod lock;
 mod manifest;
@@ -47,6 +48,7 @@ pub use encryption::{
     Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
 };
 pub use error::{ArchiveError, UnfinishedDirectory};
+pub use growing_table::{GrowingTable, growing_body, is_growing};
 pub use manifest::{EncryptionNote, FileEntry, Manifest};
 pub use object_storage::is_object_url;
 pub use open::Archive;

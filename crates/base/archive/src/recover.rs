@@ -31,7 +31,7 @@ use crate::output_file::OutputFile;
 use crate::private_file::create_private;
 
 const PARQUET_VERSION: i32 = 1;
-const LENGTH_BYTES: usize = 8;
+pub(crate) const LENGTH_BYTES: usize = 8;
 
 pub(crate) fn footer_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();

@@ -91,12 +91,44 @@ impl TableReader {
         }
     }
 
+    /// Reads the row groups of one file from the number `first_group` on.
+    ///
+    /// # Errors
+    /// If it cannot be read as a Parquet file, or lacks a column.
+    pub(crate) fn open_groups(
+        path: PathBuf,
+        content: Content,
+        columns: &'static [Column],
+        first_group: usize,
+    ) -> Result<Self, ArchiveError> {
+        let mut reader = TableReader {
+            files: Vec::new().into_iter(),
+            columns,
+            keyring: Keyring::default(),
+            current: None,
+        };
+        reader.open_content(path, content)?;
+        if let Some(file) = &mut reader.current {
+            file.next_group = first_group;
+        }
+        Ok(reader)
+    }
+
+    /// Returns the number of row groups of the current file.
+    pub(crate) fn group_count(&self) -> usize {
+        (self.current.as_ref()).map_or(0, |file| file.reader.num_row_groups())
+    }
+
     fn open_next(&mut self) -> Result<(), ArchiveError> {
         self.current = None;
         let Some(path) = self.files.next() else {
             return Ok(());
         };
         let content = Content::open(&path, &self.keyring)?;
+        self.open_content(path, content)
+    }
+
+    fn open_content(&mut self, path: PathBuf, content: Content) -> Result<(), ArchiveError> {
         let reader = open_parquet(content.clone())
             .map_err(|error| ArchiveError::unreadable(&path, error))?;
         let in_file = reader.metadata().file_metadata().schema_descr().columns();

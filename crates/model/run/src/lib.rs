@@ -24,6 +24,7 @@ mod execution;
 mod execution_counts;
 mod facts;
 mod facts_table;
+mod follower;
 mod format;
 mod generated_value;
 mod machine_load;
@@ -45,6 +46,7 @@ pub use facts::{
     BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey,
     NoPlan, PlanFact, PlanOutcome, RelationFact, SettingFact, TriggerFact,
 };
+pub use follower::{FollowedState, RunFollower};
 pub use format::{
     FORMAT, KIND, PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunInfo, RunStatus, TargetInfo,
     WorkloadRef,

@@ -24,12 +24,12 @@ use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tool_stall::{TOOL_STALL_NS_MIN, ToolStall};
 
 /// Layout of executions: a part has the rows of a few minutes of a busy replay.
-const PARTS: TableOptions = TableOptions {
+pub(crate) const PARTS: TableOptions = TableOptions {
     parts: Parts::Rows(1 << 22),
     group_rows: 1 << 16,
 };
 
-const ONE_FILE: TableOptions = TableOptions {
+pub(crate) const ONE_FILE: TableOptions = TableOptions {
     parts: Parts::One,
     group_rows: 1 << 16,
 };

@@ -1,0 +1,307 @@
+//! Shadow comparison: compares the captured and the replayed executions of one run while the run is being written.
+//!
+//! Give [`Shadow`] the executions in the order in which they ended. Time is cut into windows. A window gives each statement
+//! a sign for each measure: whether the candidate's median exceeds the reference, whether more executions failed than in
+//! the capture, whether more returned fewer rows. A sequential test of these signs ([`statistics::sequential`]) may be read
+//! at any time.
+//!
+//! A window with an outage of the candidate, the windows after it, and those in which the replay lagged are not compared,
+//! and counted.
+
+mod measure_test;
+mod report;
+mod statement;
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use run::{Execution, Outcome, SkipReason};
+use sql::Fingerprint;
+use statistics::sequential::TestFamily;
+use workload::Sqlstate;
+
+pub use report::{
+    ShadowChange, ShadowGap, ShadowMeasure, ShadowOptions, ShadowReport, ShadowStatement,
+    ShadowTest, ShadowVerdict, WindowExclusion,
+};
+use statement::{Differences, StatementShadow};
+
+/// Number of windows after an outage that are not compared.
+pub const SETTLING_WINDOWS: u32 = 3;
+/// Most gaps that are kept.
+const GAPS_MAX: usize = 100;
+/// Share of a window's executions from which those that the tool delayed exclude the window, as its inverse.
+const STALLED_SHARE_INVERSE: u64 = 10;
+
+/// Comparison of a run that is being written.
+#[derive(Debug)]
+pub struct Shadow {
+    options: ShadowOptions,
+    statements: BTreeMap<Fingerprint, StatementShadow>,
+    texts: HashMap<Fingerprint, String>,
+    family: TestFamily,
+    window: WindowState,
+    /// Windows that are still excluded after an outage.
+    settling: u32,
+    until_ns: i64,
+    windows: u64,
+    windows_excluded: BTreeMap<WindowExclusion, u64>,
+    replayed: u64,
+    not_replayed: BTreeMap<&'static str, u64>,
+    without_duration: u64,
+    gaps: VecDeque<ShadowGap>,
+    gap_count: u64,
+    changes: Vec<ShadowChange>,
+}
+
+/// State of the current window.
+#[derive(Debug, Default)]
+struct WindowState {
+    /// Number of the window, from the replay's start.
+    number: i64,
+    executions: u64,
+    stalled: u64,
+    has_outage: bool,
+    lags: bool,
+}
+
+impl Shadow {
+    /// Creates a comparison without executions.
+    pub fn new(options: ShadowOptions) -> Self {
+        Shadow {
+            options,
+            statements: BTreeMap::new(),
+            texts: HashMap::new(),
+            family: TestFamily::default(),
+            window: WindowState::default(),
+            settling: 0,
+            until_ns: 0,
+            windows: 0,
+            windows_excluded: BTreeMap::new(),
+            replayed: 0,
+            not_replayed: BTreeMap::new(),
+            without_duration: 0,
+            gaps: VecDeque::new(),
+            gap_count: 0,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Sets the text of a statement.
+    pub fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
+        self.texts
+            .entry(fingerprint)
+            .or_insert_with(|| sql.to_owned());
+    }
+
+    /// Takes the next execution.
+    pub fn add(&mut self, execution: &Execution) {
+        let at_ns = execution.done_ns.or(execution.sent_ns);
+        self.until_ns = self.until_ns.max(at_ns.unwrap_or(execution.due_ns));
+        let number = self.until_ns.div_euclid(self.options.window_ns);
+        if number > self.window.number {
+            self.end_windows(number);
+        }
+        if let Outcome::Skipped(reason) = execution.outcome {
+            self.add_skipped(execution, reason);
+            return;
+        }
+        if is_outage(&execution.outcome) {
+            self.window.has_outage = true;
+            let not_replayed = u64::from(execution.is_statement());
+            self.note_gap(execution.due_ns, not_replayed);
+            if execution.is_statement() {
+                *self.not_replayed.entry("connection_lost").or_default() += 1;
+            }
+            return;
+        }
+        let (true, Some(fingerprint)) = (execution.is_statement(), execution.fingerprint) else {
+            return;
+        };
+        self.replayed += 1;
+        self.window.executions += 1;
+        if execution.stalled_ns > 0 {
+            self.window.stalled += 1;
+            return;
+        }
+        let differences = differences(execution);
+        self.without_duration += u64::from(execution.captured.duration_us.is_none());
+        let (options, now_ns) = (&self.options, self.until_ns);
+        self.statements
+            .entry(fingerprint)
+            .or_insert_with(|| StatementShadow::new(fingerprint, options, now_ns))
+            .add(differences);
+    }
+
+    fn add_skipped(&mut self, execution: &Execution, reason: SkipReason) {
+        if !execution.is_statement() {
+            return;
+        }
+        *self.not_replayed.entry(reason.name()).or_default() += 1;
+        match reason {
+            SkipReason::NoConnection | SkipReason::TransactionLost => {
+                self.window.has_outage = true;
+                self.note_gap(execution.due_ns, 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a statement to the last gap, or begins a new one.
+    fn note_gap(&mut self, due_ns: i64, not_replayed: u64) {
+        let near_ns = self.options.window_ns;
+        if let Some(gap) = self.gaps.back_mut()
+            && due_ns < gap.until_ns.saturating_add(near_ns)
+        {
+            gap.until_ns = gap.until_ns.max(due_ns);
+            gap.from_ns = gap.from_ns.min(due_ns);
+            gap.not_replayed += not_replayed;
+            return;
+        }
+        if self.gaps.len() == GAPS_MAX {
+            self.gaps.pop_front();
+        }
+        self.gap_count += 1;
+        self.gaps.push_back(ShadowGap {
+            from_ns: due_ns,
+            until_ns: due_ns,
+            not_replayed,
+        });
+    }
+
+    /// Ends the current window and those without executions before `next`.
+    fn end_windows(&mut self, next: i64) {
+        let window = std::mem::take(&mut self.window);
+        let empty = (next - window.number - 1).unsigned_abs();
+        self.end_window(&window);
+        if empty > 0 {
+            let count = self.windows_excluded.entry(WindowExclusion::Empty);
+            *count.or_default() += empty;
+            self.settling = self
+                .settling
+                .saturating_sub(u32::try_from(empty).unwrap_or(u32::MAX));
+        }
+        self.window.number = next;
+    }
+
+    fn end_window(&mut self, window: &WindowState) {
+        let exclusion = if window.has_outage {
+            self.settling = SETTLING_WINDOWS;
+            Some(WindowExclusion::Outage)
+        } else if self.settling > 0 {
+            self.settling -= 1;
+            Some(WindowExclusion::Settling)
+        } else if window.lags || window.stalled * STALLED_SHARE_INVERSE > window.executions {
+            Some(WindowExclusion::Lag)
+        } else if window.executions == 0 {
+            Some(WindowExclusion::Empty)
+        } else {
+            None
+        };
+        if let Some(exclusion) = exclusion {
+            *self.windows_excluded.entry(exclusion).or_default() += 1;
+            for statement in self.statements.values_mut() {
+                statement.discard_window();
+            }
+            return;
+        }
+        self.windows += 1;
+        let from_ns = window.number * self.options.window_ns;
+        let range_ns = (from_ns, from_ns + self.options.window_ns);
+        let mut changed = Vec::new();
+        // The order, by fingerprint, does not depend on signs.
+        for (fingerprint, statement) in &mut self.statements {
+            let measures = statement.end_window(range_ns, &self.options, &mut self.family);
+            changed.extend(measures.into_iter().map(|measure| (*fingerprint, measure)));
+        }
+        for (fingerprint, measure) in changed {
+            let statement = &self.statements[&fingerprint];
+            let Some(test) = statement.test(measure) else {
+                continue;
+            };
+            self.changes.push(ShadowChange {
+                at_ns: range_ns.1,
+                measure,
+                verdict: test.verdict(),
+                statement: statement.report(self.text(fingerprint)),
+            });
+        }
+    }
+
+    /// Ends the comparison with the window that has begun.
+    pub fn finish(&mut self) {
+        self.end_windows(self.window.number + 1);
+    }
+
+    /// Takes the changes of verdicts since the last call, in the order of time.
+    pub fn take_changes(&mut self) -> Vec<ShadowChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn text(&self, fingerprint: Fingerprint) -> String {
+        self.texts.get(&fingerprint).cloned().unwrap_or_default()
+    }
+
+    /// Returns the result so far, with at most `statements_max` statements without findings.
+    pub fn report(&self, statements_max: usize) -> ShadowReport {
+        let mut statements: Vec<_> = self.statements.iter().collect();
+        statements.sort_by_key(|(fingerprint, statement)| {
+            let is_finding = Reverse(statement.is_finding());
+            (is_finding, Reverse(statement.total_ns), **fingerprint)
+        });
+        let findings = statements.partition_point(|(_, statement)| statement.is_finding());
+        statements.truncate(findings.saturating_add(statements_max));
+        ShadowReport {
+            options: self.options.clone(),
+            until_ns: self.until_ns,
+            windows: self.windows,
+            windows_excluded: self.windows_excluded.clone(),
+            replayed: self.replayed,
+            not_replayed: self.not_replayed.clone(),
+            without_duration: self.without_duration,
+            gaps: self.gaps.iter().copied().collect(),
+            gap_count: self.gap_count,
+            tests: self.family.tests(),
+            statements: statements
+                .into_iter()
+                .map(|(fingerprint, statement)| statement.report(self.text(*fingerprint)))
+                .collect(),
+        }
+    }
+}
+
+/// Whether an execution failed because the connection was lost or refused: connection exceptions, a server that is
+/// stopping or starting, and one without free connections.
+fn is_outage(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(Sqlstate(code)) => {
+            code.starts_with(b"08") || code.starts_with(b"57P") || code == b"53300"
+        }
+        _ => false,
+    }
+}
+
+fn differences(execution: &Execution) -> Differences {
+    let captured = &execution.captured;
+    let failed = matches!(execution.outcome, Outcome::Failed(_));
+    if failed || captured.sqlstate.is_some() {
+        let error = i64::from(failed) - i64::from(captured.sqlstate.is_some());
+        return Differences {
+            error,
+            ..Differences::default()
+        };
+    }
+    let service_ns = execution.service_ns().and_then(|ns| u64::try_from(ns).ok());
+    let captured_ns = captured.duration_us.map(|us| us.saturating_mul(1_000));
+    let rows = captured
+        .rows
+        .map_or(Ordering::Equal, |rows| execution.rows.cmp(&rows));
+    Differences {
+        times: captured_ns.zip(service_ns),
+        error: 0,
+        rows: rows as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Reads a run while a replay writes it.
+
+use std::path::{Path, PathBuf};
+
+use archive::{ArchiveError, Batch, GrowingTable, growing_body, is_growing, partial_path};
+use workload::StatementText;
+
+use crate::execution::Execution;
+use crate::format::{KIND, RunInfo};
+use crate::reader::RunReader;
+use crate::table::{EXECUTION, read_execution};
+use crate::writer::{ONE_FILE, PARTS};
+
+/// State of a run that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowedState {
+    /// A replay writes it.
+    InProgress,
+    /// It is complete.
+    Complete,
+    /// Its replay was killed: it is unfinished, and nothing writes it.
+    Abandoned,
+}
+
+/// Reader of a run that may still be written.
+pub struct RunFollower {
+    path: PathBuf,
+    partial: PathBuf,
+    info: RunInfo,
+    executions: GrowingTable,
+    statements: GrowingTable,
+}
+
+impl RunFollower {
+    /// Opens the run at `path`, complete or not. The path may also be that of the unfinished run, `NAME.run.partial`.
+    ///
+    /// # Errors
+    /// If there is no run, or its manifest cannot be read.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        let path = match path.extension().is_some_and(|name| name == "partial") {
+            true => path.with_extension(""),
+            false => path.to_owned(),
+        };
+        let partial = partial_path(&path);
+        let info = match !path.exists() && partial.exists() {
+            true => {
+                let body = growing_body(&partial, KIND)?;
+                serde_json::from_value(body).map_err(|error| ArchiveError::WrongKind {
+                    path: partial.clone(),
+                    kind: "unfinished run".to_owned(),
+                    reason: format!("its replay has not begun ({error})"),
+                })?
+            }
+            false => RunReader::open(&path)?.info().clone(),
+        };
+        Ok(RunFollower {
+            path,
+            partial,
+            info,
+            executions: GrowingTable::new("executions", EXECUTION, PARTS.parts),
+            statements: GrowingTable::new("statements", StatementText::COLUMNS, ONE_FILE.parts),
+        })
+    }
+
+    /// Returns the run's part of the manifest, as it was when the run was opened.
+    pub fn info(&self) -> &RunInfo {
+        &self.info
+    }
+
+    /// Returns the state of the run. All rows are there if it is not [`FollowedState::InProgress`].
+    pub fn state(&self) -> FollowedState {
+        if self.path.exists() {
+            return FollowedState::Complete;
+        }
+        match is_growing(&self.partial) {
+            true => FollowedState::InProgress,
+            // It may have been completed between the two looks.
+            false if self.path.exists() => FollowedState::Complete,
+            false => FollowedState::Abandoned,
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        match self.path.exists() {
+            true => self.path.clone(),
+            false => self.partial.clone(),
+        }
+    }
+
+    /// Calls `take` with each statement that was written since the last call.
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    pub fn new_statements(
+        &mut self,
+        mut take: impl FnMut(StatementText),
+    ) -> Result<(), ArchiveError> {
+        while let Some(batch) = self.statements.next_batch(&self.directory())? {
+            (0..batch.rows()).for_each(|row| take(StatementText::read(&batch, row)));
+        }
+        Ok(())
+    }
+
+    /// Calls `take` with each execution that was written since the last call, in the order in which they ended. Holds one
+    /// batch in memory.
+    ///
+    /// # Errors
+    /// If the table cannot be read, or has a row that is no execution.
+    pub fn new_executions(&mut self, mut take: impl FnMut(&Execution)) -> Result<(), ArchiveError> {
+        while let Some(batch) = self.executions.next_batch(&self.directory())? {
+            for row in 0..batch.rows() {
+                take(&self.execution(&batch, row)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn execution(&self, batch: &Batch, row: usize) -> Result<Execution, ArchiveError> {
+        read_execution(batch, row).map_err(|reason| ArchiveError::Damaged {
+            path: self.directory(),
+            reason,
+        })
+    }
+}
