@@ -11,7 +11,7 @@ use crate::encoder::TableOptions;
 use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, UnfinishedDirectory};
 use crate::lock::lock;
-use crate::manifest::{FileEntry, Manifest, PRIVATE};
+use crate::manifest::{FileEntry, Manifest, PRIVATE, SeriesMember};
 use crate::table_reader::TableReader;
 use crate::table_writer::TableWriter;
 
@@ -36,6 +36,7 @@ pub struct ArchiveWriter {
     format: u32,
     on_failure: OnFailure,
     encryption: Option<Encryption>,
+    series: Option<SeriesMember>,
     finished: bool,
     /// Lock on the directory, which prevents a recovery while it is being written.
     _lock: Option<fs::File>,
@@ -85,6 +86,7 @@ impl ArchiveWriter {
             format,
             on_failure,
             encryption: (!recipients.is_empty()).then(|| Encryption::to(recipients)),
+            series: None,
             finished: false,
         };
         writer.manifest(false, Vec::new(), serde_json::Value::Null)?;
@@ -105,9 +107,19 @@ impl ArchiveWriter {
             format,
             on_failure: OnFailure::Keep,
             encryption: None,
+            series: None,
             finished: false,
             _lock: lock(partial),
         })
+    }
+
+    /// Makes the archive a part of a series, which its manifest states from now on.
+    ///
+    /// # Errors
+    /// If the manifest cannot be written.
+    pub fn join_series(&mut self, member: SeriesMember) -> Result<(), ArchiveError> {
+        self.series = Some(member);
+        self.note(serde_json::Value::Null)
     }
 
     /// Stores `body` in the unfinished manifest, for a recovery.
@@ -220,6 +232,7 @@ impl ArchiveWriter {
             tool: concat!("rehearse ", env!("CARGO_PKG_VERSION")).to_owned(),
             files,
             encryption: None,
+            series: self.series.clone(),
             body,
         }
         .write(&self.partial, self.encryption.as_ref())?;

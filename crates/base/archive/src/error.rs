@@ -18,7 +18,8 @@ pub struct UnfinishedDirectory {
 }
 
 impl UnfinishedDirectory {
-    pub(crate) fn at(path: PathBuf) -> Self {
+    /// Describes the unfinished archive at `path`, and whether a process is writing it.
+    pub fn at(path: PathBuf) -> Self {
         UnfinishedDirectory {
             being_written: is_being_written(&path),
             path,

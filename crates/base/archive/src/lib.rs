@@ -49,9 +49,11 @@ pub use encryption::{
 };
 pub use error::{ArchiveError, UnfinishedDirectory};
 pub use growing_table::{GrowingTable, growing_body, is_growing};
-pub use manifest::{EncryptionNote, FileEntry, Manifest};
+pub use lock::DirectoryLock;
+pub use manifest::{EncryptionNote, FileEntry, Manifest, SeriesMember};
 pub use object_storage::is_object_url;
 pub use open::Archive;
+pub use private_file::create_private;
 pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};
 pub use small_file::read_small_file;
 pub use table_reader::{Batch, TableReader};

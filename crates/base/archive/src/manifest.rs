@@ -40,8 +40,34 @@ pub struct Manifest {
     /// Encryption of the files, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<EncryptionNote>,
+    /// Place in a series of archives, if it is a part of one. It is never encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesMember>,
     /// Part that the kind defines. In an encrypted archive it is in a separate, encrypted file.
     pub body: serde_json::Value,
+}
+
+/// Place of an archive in a series of archives that follow each other in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesMember {
+    /// Identity of the series, which all its parts share.
+    pub uuid: String,
+    /// Number of the part, from 1, without gaps.
+    pub number: u64,
+    /// Start of the part's time range, in microseconds since 1970-01-01 UTC.
+    pub from_us: i64,
+    /// End of the part's time range (exclusive), in microseconds since 1970-01-01 UTC.
+    pub to_us: i64,
+}
+
+impl SeriesMember {
+    /// Reads the place in a series from the manifest of an archive, complete or not. Needs no key.
+    ///
+    /// # Errors
+    /// If the manifest cannot be read; the reason begins with "its manifest.json".
+    pub fn read(directory: &Path) -> Result<Option<Self>, String> {
+        Ok(Manifest::read(directory)?.series)
+    }
 }
 
 /// Encryption of an archive's files.

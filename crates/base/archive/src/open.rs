@@ -90,6 +90,22 @@ impl Archive {
         format: u32,
         keyring: &Keyring,
     ) -> Result<Self, ArchiveError> {
+        let archive = Self::open_manifest(path, kind, format, keyring)?;
+        archive.check_files()?;
+        Ok(archive)
+    }
+
+    /// Opens an archive as [`Self::open_with`] does, but leaves the files to [`Self::check_files`]: for a look at many
+    /// archives of which few are read.
+    ///
+    /// # Errors
+    /// As [`Self::open_with`], apart from missing, truncated or altered files.
+    pub fn open_manifest(
+        path: &Path,
+        kind: &'static str,
+        format: u32,
+        keyring: &Keyring,
+    ) -> Result<Self, ArchiveError> {
         let foreign = |reason: String| ArchiveError::WrongKind {
             path: path.to_owned(),
             kind: kind.to_owned(),
@@ -128,8 +144,15 @@ impl Archive {
         check_list(&archive.manifest).map_err(foreign)?;
         // Before the files, since it is what tells that a key is missing.
         archive.manifest.body = archive.manifest.open_body(path, keyring)?;
-        check_files(path, &archive.manifest.files, keyring)?;
         Ok(archive)
+    }
+
+    /// Checks that each file has the size and the number of rows that the manifest says.
+    ///
+    /// # Errors
+    /// If a file is missing, truncated or altered.
+    pub fn check_files(&self) -> Result<(), ArchiveError> {
+        check_files(&self.path, &self.manifest.files, &self.keyring)
     }
 
     /// Returns the manifest.

@@ -12,7 +12,7 @@ const FILE_MODE: u32 = 0o600;
 ///
 /// # Errors
 /// If the file cannot be created.
-pub(crate) fn create_private(path: &Path) -> Result<File, ArchiveError> {
+pub fn create_private(path: &Path) -> Result<File, ArchiveError> {
     OpenOptions::new()
         .write(true)
         .create(true)

@@ -26,7 +26,7 @@ use crate::decoder_panic::open_parquet;
 use crate::encryption::{Encryption, Keyring, Recipient, SUFFIX, decrypt, encrypt, open_stream};
 use crate::error::ArchiveError;
 use crate::lock::is_being_written;
-use crate::manifest::{FileEntry, Manifest, hex};
+use crate::manifest::{FileEntry, Manifest, SeriesMember, hex};
 use crate::output_file::OutputFile;
 use crate::private_file::create_private;
 
@@ -98,6 +98,8 @@ pub struct UnfinishedArchive {
     pub body: serde_json::Value,
     /// Recipients it is encrypted to; none if it is not encrypted.
     pub recipients: Vec<Recipient>,
+    /// Place in a series, if it is a part of one.
+    pub series: Option<SeriesMember>,
 }
 
 impl UnfinishedArchive {
@@ -134,6 +136,7 @@ impl UnfinishedArchive {
         Ok(UnfinishedArchive {
             body: manifest.open_body(partial, keyring)?,
             recipients: recipients.filter_map(|text| text.parse().ok()).collect(),
+            series: manifest.series.clone(),
         })
     }
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lineage::{MaskNote, RewriteNote, SliceNote};
+use crate::series::PartAccount;
 use crate::starting_point::StartingPoint;
 
 /// Value of `kind` in the manifest.
@@ -125,4 +126,7 @@ pub struct WorkloadInfo {
     /// The workload was recovered from an unfinished one and ends early.
     #[serde(default)]
     pub recovered: bool,
+    /// Account of a part of a series; `None` for any other workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartAccount>,
 }

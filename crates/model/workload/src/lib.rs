@@ -13,6 +13,8 @@
 //! memory. Replay, analysis and the program read with a [`WorkloadReader`], in time order, with one batch in
 //! memory.
 //!
+//! A recording without end is a [`series`] of workloads, which a [`WorkloadReader`] reads as one.
+//!
 //! Wire messages are not stored: an event holds a client's action, not its bytes. The formats of sources are
 //! left to the crates of `capture`, and Parquet to the crate `archive`.
 
@@ -31,6 +33,7 @@ mod reader;
 mod recovery;
 mod redaction;
 mod redactor;
+pub mod series;
 mod server_event;
 mod server_event_sort;
 mod session;
@@ -43,8 +46,8 @@ mod wire_details;
 mod writer;
 
 pub use archive::{
-    ArchiveError, Identity, KeyError, Keyring, Recipient, UnfinishedDirectory, key_file,
-    parse_identities, parse_recipients,
+    ArchiveError, DirectoryLock, Identity, KeyError, Keyring, Recipient, SeriesMember,
+    UnfinishedDirectory, key_file, parse_identities, parse_recipients,
 };
 pub use builtin_types::{FIRST_USER_OID, binary_value_text, hex_digits, type_name};
 pub use contexts::ContextText;

@@ -1,30 +1,47 @@
-//! Reads a workload in time order, a batch at a time.
+//! Reads a workload, or a series of workloads as one, in time order, a batch at a time.
+
+mod archive_reader;
+mod merge;
+mod series_reader;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use archive::{Archive, ArchiveError, Keyring, Recipient};
+use archive::{ArchiveError, Keyring, Recipient, is_object_url};
+use sql::Fingerprint;
 
 use crate::contexts::ContextText;
 use crate::event::Event;
-use crate::event_check::{EventCheck, is_possible_us};
-use crate::format::{FORMAT, KIND, WorkloadInfo};
-use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event};
+use crate::format::WorkloadInfo;
+use crate::series::Series;
+use crate::server_event::ServerEvent;
 use crate::session::Session;
-use crate::table::{EVENT, EventRows, SESSION, STATEMENT, StatementText, read_session};
-use sql::Fingerprint;
+use crate::table::StatementText;
+use archive_reader::ArchiveReader;
+use series_reader::SeriesReader;
 
-/// A complete workload, open for reading.
+/// Rows of a table, or the error that ends them.
+type Rows<T> = Box<dyn Iterator<Item = Result<T, ArchiveError>> + Send>;
+
+/// A complete workload, or a series of them, open for reading. A series is read as one workload: its sessions continue
+/// from part to part.
 #[derive(Debug, Clone)]
 pub struct WorkloadReader {
-    archive: Archive,
-    info: WorkloadInfo,
+    source: Source,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Archive(Arc<ArchiveReader>),
+    Series(Arc<SeriesReader>),
 }
 
 impl WorkloadReader {
-    /// Opens the workload at `path`.
+    /// Opens the workload or the series at `path`. The parts of a series are those that are complete now.
     ///
     /// # Errors
-    /// If it is no workload, newer than this program, unfinished, truncated or unreadable.
+    /// If it is no workload, newer than this program, unfinished, truncated or unreadable. Missing and damaged parts of a
+    /// series are errors of reading, since a range of time may not need them.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         Self::open_with(path, &Keyring::default())
     }
@@ -34,45 +51,75 @@ impl WorkloadReader {
     /// # Errors
     /// As [`Self::open`]; also if it is encrypted and no key decrypts it.
     pub fn open_with(path: &Path, keyring: &Keyring) -> Result<Self, ArchiveError> {
-        let archive = Archive::open_with(path, KIND, FORMAT, keyring)?;
-        let info: WorkloadInfo = archive.body()?;
-        let mut counts = vec![("events", info.events)];
-        // A workload of an earlier version has no such table, and no count of it.
-        if info.server_events > 0 {
-            counts.push(("server-events", info.server_events));
-        }
-        archive.check_rows(&counts)?;
-        let times_us = [info.span_us, info.server_from_us, info.server_to_us];
-        if !times_us.into_iter().all(is_possible_us) || info.span_us < 0 {
-            return Err(ArchiveError::Damaged {
-                path: path.to_owned(),
-                reason: format!("its span of {} µs is impossible", info.span_us),
-            });
-        }
-        Ok(WorkloadReader { archive, info })
+        let source = match !is_object_url(path) && Series::is_series(path) {
+            true => Source::Series(Arc::new(SeriesReader::open(path, keyring)?)),
+            false => Source::Archive(Arc::new(ArchiveReader::open(path, keyring)?)),
+        };
+        Ok(WorkloadReader { source })
     }
 
-    /// Returns the workload's part of the manifest.
+    /// Returns the workload with only those parts of a series that can have events from `from_us` to `to_us` (exclusive;
+    /// microseconds since 1970-01-01 UTC), and the earlier events of these parts. A workload that is no series is
+    /// returned as it is.
+    ///
+    /// # Errors
+    /// If the series has no such part.
+    pub fn within(&self, from_us: i64, to_us: i64) -> Result<Self, ArchiveError> {
+        Ok(match &self.source {
+            Source::Archive(_) => self.clone(),
+            Source::Series(series) => WorkloadReader {
+                source: Source::Series(Arc::new(series.within(from_us, to_us)?)),
+            },
+        })
+    }
+
+    /// Returns the number of parts of a series; `None` if it is one workload.
+    pub fn parts(&self) -> Option<usize> {
+        match &self.source {
+            Source::Archive(_) => None,
+            Source::Series(series) => Some(series.parts()),
+        }
+    }
+
+    /// Returns the parts of time that a series lacks between its first part and its last, and those that the retention
+    /// has removed, each as a sentence. Empty for a workload that is no series.
+    pub fn gaps(&self) -> Vec<String> {
+        match &self.source {
+            Source::Archive(_) => Vec::new(),
+            Source::Series(series) => series.gaps(),
+        }
+    }
+
+    /// Returns the workload's part of the manifest; of a series, the sum of its parts.
     pub fn info(&self) -> &WorkloadInfo {
-        &self.info
+        match &self.source {
+            Source::Archive(reader) => reader.info(),
+            Source::Series(series) => series.info(),
+        }
     }
 
     /// Returns the workload's id, which is equal for equal content.
     pub fn id(&self) -> &str {
-        &self.archive.manifest().id
+        match &self.source {
+            Source::Archive(reader) => &reader.manifest().id,
+            Source::Series(series) => series.id(),
+        }
     }
 
     /// Returns the recipients it is encrypted to; none if it is not encrypted.
     pub fn recipients(&self) -> Vec<Recipient> {
-        let note = self.archive.manifest().encryption.iter();
-        note.flat_map(|note| &note.recipients)
-            .filter_map(|text| text.parse().ok())
-            .collect()
+        match &self.source {
+            Source::Archive(reader) => reader.recipients(),
+            Source::Series(series) => series.recipients(),
+        }
     }
 
     /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
-        self.archive.path()
+        match &self.source {
+            Source::Archive(reader) => reader.path(),
+            Source::Series(series) => series.path(),
+        }
     }
 
     /// Compares every file with its checksum.
@@ -80,10 +127,14 @@ impl WorkloadReader {
     /// # Errors
     /// If a file differs; the error names the first one.
     pub fn verify(&self) -> Result<(), ArchiveError> {
-        self.archive.verify()
+        match &self.source {
+            Source::Archive(reader) => reader.verify(),
+            Source::Series(series) => series.verify(),
+        }
     }
 
-    /// Returns all events, by due time, then session, then sequence. Holds one batch in memory.
+    /// Returns all events, by due time, then session, then sequence. Holds one batch in memory; of a series, one batch
+    /// of each part that has events of the same time.
     ///
     /// # Errors
     /// If the first file cannot be read. Errors of later files are items of the iterator.
@@ -93,23 +144,11 @@ impl WorkloadReader {
         impl Iterator<Item = Result<(Event, Option<Fingerprint>), ArchiveError>> + use<>,
         ArchiveError,
     > {
-        let path = self.archive.path().to_owned();
-        let mut rows = EventRows::default();
-        let mut events = EventCheck::new(!self.info.recovered);
-        Ok(self
-            .archive
-            .table("events", EVENT)?
-            .rows(move |batch, row| {
-                let read = rows.read(batch, row);
-                read.and_then(|(event, ids)| {
-                    events.check(&event)?;
-                    Ok((event, ids.fingerprint))
-                })
-                .map_err(|reason| ArchiveError::Damaged {
-                    path: path.clone(),
-                    reason,
-                })
-            }))
+        let rows: Rows<(Event, Option<Fingerprint>)> = match &self.source {
+            Source::Archive(reader) => Box::new(reader.events()?),
+            Source::Series(series) => series.events()?,
+        };
+        Ok(rows)
     }
 
     /// Returns all sessions, in the order in which they ended.
@@ -119,8 +158,11 @@ impl WorkloadReader {
     pub fn sessions(
         &self,
     ) -> Result<impl Iterator<Item = Result<Session, ArchiveError>> + use<>, ArchiveError> {
-        let table = self.archive.table("sessions", SESSION)?;
-        Ok(table.rows(|batch, row| Ok(read_session(batch, row))))
+        let rows: Rows<Session> = match &self.source {
+            Source::Archive(reader) => Box::new(reader.sessions()?),
+            Source::Series(series) => series.sessions()?,
+        };
+        Ok(rows)
     }
 
     /// Returns the server events by time, each with the fingerprint of its statement. Empty for a workload of
@@ -134,8 +176,11 @@ impl WorkloadReader {
         impl Iterator<Item = Result<(ServerEvent, Option<Fingerprint>), ArchiveError>> + use<>,
         ArchiveError,
     > {
-        let table = self.archive.table("server-events", SERVER_EVENT)?;
-        Ok(table.rows(|batch, row| Ok(read_server_event(batch, row))))
+        let rows: Rows<(ServerEvent, Option<Fingerprint>)> = match &self.source {
+            Source::Archive(reader) => Box::new(reader.server_events()?),
+            Source::Series(series) => series.server_events()?,
+        };
+        Ok(rows)
     }
 
     /// Returns all statements, in the order of first appearance.
@@ -146,8 +191,11 @@ impl WorkloadReader {
         &self,
     ) -> Result<impl Iterator<Item = Result<StatementText, ArchiveError>> + use<>, ArchiveError>
     {
-        let table = self.archive.table("statements", STATEMENT)?;
-        Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
+        let rows: Rows<StatementText> = match &self.source {
+            Source::Archive(reader) => Box::new(reader.statements()?),
+            Source::Series(series) => series.statements()?,
+        };
+        Ok(rows)
     }
 
     /// Returns all contexts, in the order of first appearance. Empty for a workload of an earlier version.
@@ -157,7 +205,10 @@ impl WorkloadReader {
     pub fn contexts(
         &self,
     ) -> Result<impl Iterator<Item = Result<ContextText, ArchiveError>> + use<>, ArchiveError> {
-        let table = (self.archive).table(ContextText::TABLE, ContextText::COLUMNS)?;
-        Ok(table.rows(|batch, row| Ok(ContextText::read(batch, row))))
+        let rows: Rows<ContextText> = match &self.source {
+            Source::Archive(reader) => Box::new(reader.contexts()?),
+            Source::Series(series) => series.contexts()?,
+        };
+        Ok(rows)
     }
 }

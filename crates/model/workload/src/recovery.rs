@@ -11,6 +11,7 @@ use archive::{
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
+use crate::series::{CarriedCounts, PartAccount};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -72,19 +73,26 @@ fn finish(
         files.into_iter().partition(|file| file.table == "late");
     let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
+    let recipients = &unended.recipients;
+    let mut archive =
+        ArchiveWriter::create_for(&scratch, KIND, FORMAT, OnFailure::Remove, recipients)?;
+    if let Some(member) = &unended.series {
+        archive.join_series(member.clone())?;
+    }
     let mut writer = WorkloadWriter::begin(
-        ArchiveWriter::create_for(
-            &scratch,
-            KIND,
-            FORMAT,
-            OnFailure::Remove,
-            &unended.recipients,
-        )?,
+        archive,
         WriterOptions::default(),
         // They were redacted when they were first written.
         Box::new(NoRedaction),
     )?;
     writer.info.recovered = true;
+    let mut carried = CarriedCounts {
+        last_part: unended
+            .series
+            .as_ref()
+            .map_or(0, |member| member.number - 1),
+        ..CarriedCounts::default()
+    };
     // A kill during the merge leaves late events in two of the runs.
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
@@ -93,6 +101,7 @@ fn finish(
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
         }
+        carried.add(&event);
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -102,6 +111,7 @@ fn finish(
     })?;
     for_each_event((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
+        carried.add(&event);
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -126,6 +136,13 @@ fn finish(
         return Err(ArchiveError::Damaged {
             path: partial.to_owned(),
             reason: "no event in it can be read; it is left as it is".to_owned(),
+        });
+    }
+    if unended.series.is_some() {
+        writer.note_part(PartAccount {
+            sessions_at_once: writer.info.sessions_at_once,
+            carried: vec![carried],
+            ..PartAccount::default()
         });
     }
     let info = writer.finish(provenance)?;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use archive::{
-    ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
+    ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, SeriesMember, TableOptions,
+    TableWriter,
 };
 
 use crate::contexts::{ContextText, ContextWriter};
@@ -18,6 +19,7 @@ use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
 use crate::redaction::pattern_without_secret;
 use crate::redactor::Redactor;
+use crate::series::PartAccount;
 use crate::server_event::{ServerEvent, ServerEventKind};
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
@@ -40,6 +42,15 @@ impl Default for WriterOptions {
         WriterOptions {
             memory_bytes: 48 << 20,
             keep_unfinished: false,
+        }
+    }
+}
+
+impl WriterOptions {
+    fn on_failure(self) -> OnFailure {
+        match self.keep_unfinished {
+            true => OnFailure::Keep,
+            false => OnFailure::Remove,
         }
     }
 }
@@ -136,11 +147,25 @@ impl WorkloadWriter {
         recipients: &[Recipient],
         redactor: impl Redactor + 'static,
     ) -> Result<Self, ArchiveError> {
-        let on_failure = match options.keep_unfinished {
-            true => OnFailure::Keep,
-            false => OnFailure::Remove,
-        };
+        let on_failure = options.on_failure();
         let archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
+        Self::begin(archive, options, Box::new(redactor))
+    }
+
+    /// Creates a part of a series as [`Self::create_for`] does.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_part(
+        path: &Path,
+        options: WriterOptions,
+        recipients: &[Recipient],
+        member: SeriesMember,
+        redactor: impl Redactor + 'static,
+    ) -> Result<Self, ArchiveError> {
+        let on_failure = options.on_failure();
+        let mut archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
+        archive.join_series(member)?;
         Self::begin(archive, options, Box::new(redactor))
     }
 
@@ -361,6 +386,11 @@ impl WorkloadWriter {
     /// Records that the events are masked.
     pub fn note_masks(&mut self, notes: impl IntoIterator<Item = MaskNote>) {
         self.info.masked.extend(notes);
+    }
+
+    /// Sets the account of a part of a series.
+    pub fn note_part(&mut self, account: PartAccount) {
+        self.info.part = Some(account);
     }
 
     /// Finishes the workload: sorts the remaining events, writes the manifest, syncs and renames. Sets

@@ -1,0 +1,213 @@
+//! Series: a recording without end, as a directory of workloads that follow each other in time.
+//!
+//! A series is a directory `NAME.series`:
+//!
+//! - `series.json`: [`SeriesInfo`], replaced atomically.
+//! - `YYYYMMDDTHHMMSSZ.workload`: a complete part, named by the start of its time range (UTC). Names sort by time.
+//! - `YYYYMMDDTHHMMSSZ.workload.partial`: a part that is being written, or that was left by a capture that was killed.
+//!
+//! A part is an ordinary workload. Its manifest states the series that it belongs to ([`SeriesMember`]). A statement is
+//! in the part of the time at which it was sent, with that time. If this part is complete when the statement ends, it is
+//! in the first part that is not. So the first event of a part may be earlier than the part's time range.
+//!
+//! Session numbers are unique in the series. A session that continues in a part begins there with a *prelude*: its
+//! connection, and the statements that restore its settings, prepared statements and open transaction. Reading the
+//! series as one workload leaves out the preludes of sessions that an earlier part began ([`SessionJoiner`]).
+
+mod account;
+mod join;
+mod parts;
+
+use std::io::Write;
+use std::path::Path;
+
+use archive::{ArchiveError, read_small_file};
+
+pub use archive::SeriesMember;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use account::add_account;
+pub use account::{CarriedCounts, PartAccount};
+pub use join::SessionJoiner;
+pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
+
+/// Name of the file that describes a series.
+pub const SERIES_FILE: &str = "series.json";
+/// Ending of the name of a series.
+pub const SERIES_EXTENSION: &str = "series";
+/// Version of the format of `series.json` that this build writes. A reader refuses a higher one.
+pub const SERIES_FORMAT: u32 = 1;
+/// Largest `series.json` that is read, in bytes.
+const SERIES_BYTES_MAX: u64 = 16 << 20;
+/// Maximum number of gaps in `series.json`. The oldest are dropped.
+const GAPS_MAX: usize = 1000;
+/// Distance between the first session numbers of two captures of one series.
+pub const SESSIONS_PER_CAPTURE: u64 = 1_000_000_000_000;
+
+/// State of a series.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeriesState {
+    /// A capture writes it, or was killed ([`Series::is_being_captured`]).
+    #[default]
+    BeingCaptured,
+    /// The capture has ended.
+    Complete,
+}
+
+/// Limits beyond which the oldest parts are removed. The newest complete part is never removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Retention {
+    /// Maximum age of the end of a part, compared with the end of the newest, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_us: Option<i64>,
+    /// Maximum size of all complete parts, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// Parts that the retention has removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemovedParts {
+    /// Number of parts.
+    pub parts: u64,
+    /// Their size, in bytes.
+    pub bytes: u64,
+    /// Latest end of their time ranges, in microseconds since 1970-01-01 UTC.
+    pub latest_end_us: Option<i64>,
+}
+
+/// A time range in which nothing was captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesGap {
+    /// Start, in microseconds since 1970-01-01 UTC.
+    pub from_us: i64,
+    /// End (exclusive).
+    pub to_us: i64,
+    /// Number of the first part after the gap. Sessions of earlier parts do not continue in it.
+    pub before_part: u64,
+    /// Reason, as the end of a sentence: `the capture was stopped`.
+    pub reason: String,
+}
+
+/// Content of `series.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesInfo {
+    /// Always `series`.
+    pub kind: String,
+    /// Version of the format.
+    pub format: u32,
+    /// Program and version that wrote it.
+    pub tool: String,
+    /// Identity, which is in the manifest of each part.
+    pub uuid: String,
+    /// State.
+    pub state: SeriesState,
+    /// Kind of source: `log`, `proxy` or `pcap`.
+    pub source_kind: String,
+    /// Duration of a part, in microseconds. Parts end at multiples of it since 1970-01-01 UTC.
+    pub roll_us: i64,
+    /// Time after the end of a part's range at which it is completed, in microseconds. A statement that ends later is in
+    /// a later part.
+    pub wait_us: i64,
+    /// Limits of the retention.
+    #[serde(default)]
+    pub retention: Retention,
+    /// Parts that the retention has removed.
+    #[serde(default)]
+    pub removed: RemovedParts,
+    /// Time up to which everything that had ended is in complete parts, in microseconds since 1970-01-01 UTC. It also
+    /// advances if nothing happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured_to_us: Option<i64>,
+    /// Number of captures that wrote it. Session numbers of capture `n` begin at `(n - 1) * SESSIONS_PER_CAPTURE`.
+    pub captures: u64,
+    /// Time ranges in which nothing was captured, the earliest first.
+    #[serde(default)]
+    pub gaps: Vec<SeriesGap>,
+}
+
+impl SeriesInfo {
+    /// Describes a new series.
+    pub fn new(uuid: String, source_kind: &str, roll_us: i64, wait_us: i64) -> Self {
+        SeriesInfo {
+            kind: SERIES_EXTENSION.to_owned(),
+            format: SERIES_FORMAT,
+            tool: concat!("rehearse ", env!("CARGO_PKG_VERSION")).to_owned(),
+            uuid,
+            state: SeriesState::BeingCaptured,
+            source_kind: source_kind.to_owned(),
+            roll_us,
+            wait_us,
+            retention: Retention::default(),
+            removed: RemovedParts::default(),
+            captured_to_us: None,
+            captures: 1,
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Reads the description of the series in `directory`.
+    ///
+    /// # Errors
+    /// If it is no series, was written by a later version, or cannot be read.
+    pub fn read(directory: &Path) -> Result<Self, ArchiveError> {
+        let foreign = |reason: String| ArchiveError::WrongKind {
+            path: directory.to_owned(),
+            kind: SERIES_EXTENSION.to_owned(),
+            reason,
+        };
+        let path = directory.join(SERIES_FILE);
+        let text = match read_small_file(&path, SERIES_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && directory.exists() => {
+                return Err(foreign(format!("it has no {SERIES_FILE}")));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(ArchiveError::NotFound {
+                    path: directory.to_owned(),
+                    kind: SERIES_EXTENSION.to_owned(),
+                });
+            }
+            Err(error) => return Err(ArchiveError::io("read", &path, error)),
+        };
+        let unreadable = |error| foreign(format!("its {SERIES_FILE} cannot be read ({error})"));
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(unreadable)?;
+        let format = value["format"].as_u64().unwrap_or(0);
+        if format > u64::from(SERIES_FORMAT) {
+            return Err(ArchiveError::Newer {
+                path: directory.to_owned(),
+                found: u32::try_from(format).unwrap_or(u32::MAX),
+                known: SERIES_FORMAT,
+            });
+        }
+        let info: SeriesInfo = serde_json::from_value(value).map_err(unreadable)?;
+        let is_possible = info.roll_us > 0 && info.wait_us >= 0 && !info.uuid.is_empty();
+        match is_possible && info.kind == SERIES_EXTENSION {
+            true => Ok(info),
+            false => Err(foreign(format!(
+                "its {SERIES_FILE} has an impossible kind, uuid or duration"
+            ))),
+        }
+    }
+
+    /// Replaces the description of the series in `directory`, so that a reader finds the old one or the new one.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&mut self, directory: &Path) -> Result<(), ArchiveError> {
+        let too_many = self.gaps.len().saturating_sub(GAPS_MAX);
+        self.gaps.drain(..too_many);
+        let path = directory.join(SERIES_FILE);
+        let fresh = directory.join("series.json.new");
+        let mut text = serde_json::to_vec_pretty(self).expect("plain data");
+        text.push(b'\n');
+        let mut file = archive::create_private(&fresh)?;
+        file.write_all(&text)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::rename(&fresh, &path))
+            .map_err(|error| ArchiveError::io("write", &path, error))?;
+        archive::sync_parent(&path)
+    }
+}

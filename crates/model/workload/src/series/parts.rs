@@ -1,0 +1,147 @@
+//! The parts of a series on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use archive::{ArchiveError, DirectoryLock};
+
+use super::{SERIES_FILE, SeriesInfo, SeriesMember, SeriesState};
+
+/// Ending of the name of a complete part.
+const PART_EXTENSION: &str = ".workload";
+/// Ending of the name of a part that is not complete.
+const PARTIAL_EXTENSION: &str = ".workload.partial";
+
+/// A complete part of a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesPart {
+    /// Path of its workload.
+    pub path: PathBuf,
+    /// Number and time range.
+    pub member: SeriesMember,
+}
+
+/// A part of a series that is not complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedPart {
+    /// Path of the `.partial` directory, for [`crate::recover`].
+    pub path: PathBuf,
+    /// Number and time range.
+    pub member: SeriesMember,
+}
+
+/// A series, as it was when it was opened.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Path of the directory.
+    pub path: PathBuf,
+    /// Content of `series.json`.
+    pub info: SeriesInfo,
+    /// Complete parts, by number.
+    pub parts: Vec<SeriesPart>,
+    /// Parts that are being written, or were left by a capture that was killed, by number.
+    pub unfinished: Vec<UnfinishedPart>,
+    /// Workloads in the directory that are no part of this series. They are not read.
+    pub foreign: Vec<PathBuf>,
+}
+
+impl Series {
+    /// Whether a path is the directory of a series.
+    pub fn is_series(path: &Path) -> bool {
+        path.join(SERIES_FILE).is_file()
+    }
+
+    /// Opens a series: reads its description, and lists its parts. Needs no key.
+    ///
+    /// # Errors
+    /// If it is no series, was written by a later version, or the manifest of a part cannot be read.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        let info = SeriesInfo::read(path)?;
+        Self::list(path, info, "")
+    }
+
+    /// Opens a series as [`Self::open`] does, but lists only parts whose file name sorts after `name`: for a reader that
+    /// looks for new parts.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_after(path: &Path, name: &str) -> Result<Self, ArchiveError> {
+        let info = SeriesInfo::read(path)?;
+        Self::list(path, info, name)
+    }
+
+    fn list(path: &Path, info: SeriesInfo, after: &str) -> Result<Self, ArchiveError> {
+        let mut series = Series {
+            path: path.to_owned(),
+            info,
+            parts: Vec::new(),
+            unfinished: Vec::new(),
+            foreign: Vec::new(),
+        };
+        let unreadable = |error| ArchiveError::io("read", path, error);
+        for entry in fs::read_dir(path).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name();
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            let is_part = name.ends_with(PART_EXTENSION);
+            if name <= after || !(is_part || name.ends_with(PARTIAL_EXTENSION)) {
+                continue;
+            }
+            series.add(path.join(name), is_part)?;
+        }
+        series.parts.sort_by_key(|part| part.member.number);
+        series.unfinished.sort_by_key(|part| part.member.number);
+        series.foreign.sort();
+        Ok(series)
+    }
+
+    fn add(&mut self, path: PathBuf, is_part: bool) -> Result<(), ArchiveError> {
+        let member = match SeriesMember::read(&path) {
+            Ok(member) => member.filter(|member| member.uuid == self.info.uuid),
+            // It was completed, or removed by the retention, since the directory was listed.
+            Err(_) if !path.exists() => return Ok(()),
+            // It has just been begun.
+            Err(_) if !is_part => None,
+            Err(reason) => return Err(ArchiveError::Damaged { path, reason }),
+        };
+        match member {
+            Some(member) if is_part => self.parts.push(SeriesPart { path, member }),
+            Some(member) => self.unfinished.push(UnfinishedPart { path, member }),
+            None if is_part => self.foreign.push(path),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a process captures it now. A capture that was killed leaves the state
+    /// [`SeriesState::BeingCaptured`], but no lock.
+    pub fn is_being_captured(&self) -> bool {
+        self.info.state == SeriesState::BeingCaptured
+            && matches!(DirectoryLock::try_shared(&self.path), Ok(None))
+    }
+}
+
+/// Returns the file name of the part whose time range starts at `from_us`, in microseconds since 1970-01-01 UTC.
+pub fn part_name(from_us: i64) -> String {
+    let instant = clock::rfc3339_text(from_us);
+    let seconds = instant.split('.').next().unwrap_or_default();
+    let digits: String = seconds
+        .chars()
+        .filter(|sign| !"-:".contains(*sign))
+        .collect();
+    format!("{digits}Z{PART_EXTENSION}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_name_is_the_time_to_the_second() {
+        assert_eq!(
+            part_name(1_772_357_405_250_000),
+            "20260301T093005Z.workload"
+        );
+    }
+}
