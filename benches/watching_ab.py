@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What watching costs a busy server: the processor time of all its processes for each transaction, with and without.
 
-Mirrored blocks of short turns of pgbench in an order of chance; between turns `rehearse observe` is stopped and
+Mirrored blocks of short turns of pgbench in random order; between turns `rehearse observe` is stopped and
 continued (SIGSTOP, SIGCONT), or the events of `perf record` are switched off and on, or counters of tasks (`perf stat`) are
 opened and closed. What the probes' own backend takes is
 part of the server's time. Needs pgbench and, for the second, perf; a machine that does nothing else.

@@ -305,7 +305,7 @@ fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
         );
     } else {
         terminal::say_line(&format!(
-            "Found without being told where to look: without {}, this got slower independently.",
+            "Rehearse was not told what had changed. After {} was dropped, these got slower by their own work:",
             shop::INDEX_TO_DROP
         ));
         for sql in causes {

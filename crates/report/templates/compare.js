@@ -3,8 +3,8 @@ const page = data("data-page"), statements = data("data-statements");
 let details = null;
 const more = (one) => { details = details || data("data-details"); return details[one.fingerprint] || {}; };
 const kinds = {
-  slower: ["bad", "slower"], looks_slower: ["unsure", "looks slower"], slower_along: ["even", "slower along"],
-  faster: ["good", "faster"], looks_faster: ["unsure", "looks faster"], faster_along: ["even", "faster along"],
+  slower: ["bad", "slower"], looks_slower: ["unsure", "looks slower"], slower_along: ["even", "slower with the others"],
+  faster: ["good", "faster"], looks_faster: ["unsure", "looks faster"], faster_along: ["even", "faster with the others"],
   same: ["even", "same"], too_noisy: ["unsure", "too noisy"],
   insufficient_data: ["unsure", "not enough data"],
 };

@@ -209,7 +209,7 @@ Some executions of 2 statements could not be compared, and no other rows were fo
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.87 → 4.50 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±10 %
+finding   slower, faster: independently; with the others: the same work, as they did; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
@@ -236,7 +236,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.05 ms, p99 8.87 → 8.92 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±10 %
+finding   slower, faster: independently; with the others: the same work, as they did; looks: not proven; same: ±10 %
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).

@@ -165,7 +165,7 @@ fn found(
         .collect();
     let examples = observe::examples(workload, &ids)?;
     notes::note(&format!(
-        "Asking the planner of {} candidates for {} statements.",
+        "Asking the planner for costs. Candidates: {}. Statements: {}.",
         made.candidates.len(),
         ids.len()
     ));

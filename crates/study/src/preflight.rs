@@ -89,7 +89,7 @@ impl Preflight {
                 left => format!(" ({left} more were not, for lack of time)"),
             };
             return note(&format!(
-                "Checks of the target: nothing found; {} logins tried, {} statements parsed{left}.",
+                "Checks of the target: nothing found. Logins tried: {}. Statements parsed: {}{left}.",
                 self.logins, self.parsed
             ));
         }

@@ -118,7 +118,7 @@ fn mean_waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
     for one in activity.iter().filter(is_for_client) {
         let name = match (one.state.as_str(), &one.wait_type, &one.wait) {
             (state, _, _) if state.starts_with("idle in transaction") => state.to_owned(),
-            (_, None, _) => "on a processor, or in want of one".to_owned(),
+            (_, None, _) => "running or waiting for a CPU".to_owned(),
             (_, Some(kind), None) => kind.clone(),
             (_, Some(kind), Some(wait)) => format!("{kind} {wait}"),
         };
@@ -211,7 +211,7 @@ mod tests {
         let expected = [
             ("Lock transactionid", 1.5),
             ("idle in transaction", 0.25),
-            ("on a processor, or in want of one", 1.5),
+            ("running or waiting for a CPU", 1.5),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
         assert_eq!(mean_waits(&seen, 20), expected);

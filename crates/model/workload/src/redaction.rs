@@ -20,11 +20,59 @@ pub enum Literals {
     Shown,
 }
 
-/// SQLSTATE classes and codes whose messages hold names of objects and settings only
-/// (PostgreSQL's own messages; 42601 quotes the statement itself and is not among them).
-const NAMES_ONLY: [&str; 17] = [
-    "08", "23", "25", "26", "28", "34", "3D", "3F", "40", "42", "53", "54", "55", "57", "58", "F0",
-    "XX",
+/// Messages of PostgreSQL whose quoted texts are names of objects, with `"…"` for each name.
+///
+/// The SQLSTATE does not identify them, because `RAISE` may use any code with any text. Source: the messages in
+/// `src/backend` of PostgreSQL 10 to 18.
+const MESSAGES_WITH_NAMES: [&str; 48] = [
+    "column \"…\" does not exist",
+    "column \"…\" of relation \"…\" already exists",
+    "column \"…\" of relation \"…\" does not exist",
+    "column reference \"…\" is ambiguous",
+    "column \"…\" must appear in the GROUP BY clause or be used in an aggregate function",
+    "conflicting key value violates exclusion constraint \"…\"",
+    "constraint \"…\" for relation \"…\" already exists",
+    "constraint \"…\" for table \"…\" does not exist",
+    "constraint \"…\" of relation \"…\" does not exist",
+    "cursor \"…\" already exists",
+    "cursor \"…\" does not exist",
+    "database \"…\" does not exist",
+    "database \"…\" is not currently accepting connections",
+    "duplicate key value violates unique constraint \"…\"",
+    "extension \"…\" already exists",
+    "extension \"…\" does not exist",
+    "extension \"…\" is not available",
+    "index \"…\" does not exist",
+    "insert or update on table \"…\" violates foreign key constraint \"…\"",
+    "invalid reference to FROM-clause entry for table \"…\"",
+    "language \"…\" does not exist",
+    "missing FROM-clause entry for table \"…\"",
+    "new row for relation \"…\" violates check constraint \"…\"",
+    "new row violates row-level security policy for table \"…\"",
+    "no partition of relation \"…\" found for row",
+    "null value in column \"…\" of relation \"…\" violates not-null constraint",
+    "null value in column \"…\" violates not-null constraint",
+    "password authentication failed for user \"…\"",
+    "portal \"…\" cannot be run",
+    "portal \"…\" does not exist",
+    "prepared statement \"…\" already exists",
+    "prepared statement \"…\" does not exist",
+    "relation \"…\" already exists",
+    "relation \"…\" does not exist",
+    "role \"…\" does not exist",
+    "savepoint \"…\" does not exist",
+    "schema \"…\" already exists",
+    "schema \"…\" does not exist",
+    "sequence \"…\" does not exist",
+    "table \"…\" does not exist",
+    "tablespace \"…\" does not exist",
+    "trigger \"…\" for relation \"…\" already exists",
+    "trigger \"…\" for table \"…\" does not exist",
+    "type \"…\" already exists",
+    "type \"…\" does not exist",
+    "unrecognized configuration parameter \"…\"",
+    "update or delete on table \"…\" violates foreign key constraint \"…\" on table \"…\"",
+    "view \"…\" does not exist",
 ];
 
 /// SQLSTATE class of errors that the application's functions raise themselves (`RAISE EXCEPTION`,
@@ -38,14 +86,14 @@ const RAISED_REPLACEMENT: &str = "a message of the application's own";
 /// Returns a server's message with quoted text and numbers masked if they may be values rather than names. A
 /// message that the application raised is replaced.
 pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> String {
-    let sqlstate = sqlstate.as_str();
-    let names_only =
-        sqlstate != "42601" && NAMES_ONLY.iter().any(|class| sqlstate.starts_with(class));
-    if literals == Literals::Shown || names_only {
+    if literals == Literals::Shown {
         return message.to_owned();
     }
-    if sqlstate.starts_with(RAISED_CLASS) {
+    if sqlstate.as_str().starts_with(RAISED_CLASS) {
         return RAISED_REPLACEMENT.to_owned();
+    }
+    if MESSAGES_WITH_NAMES.contains(&hide_values(message).as_str()) {
+        return message.to_owned();
     }
     hide_values(message)
 }
@@ -119,24 +167,36 @@ pub(crate) fn pattern_without_secret<'a>(
     Some(pattern)
 }
 
+/// Returns the quotation mark that ends a quotation. Translated messages of the server (`lc_messages`) use those of
+/// their language: `»x«` in German, `« x »` in French, `「x」` in Japanese.
+fn closing_quote(opening: char) -> Option<char> {
+    Some(match opening {
+        '"' | '\'' => opening,
+        '«' => '»',
+        '»' => '«',
+        '„' => '“',
+        '“' => '”',
+        '‘' => '’',
+        '「' => '」',
+        _ => return None,
+    })
+}
+
 /// Replaces quoted text and numbers.
 fn hide_values(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut characters = message.chars().peekable();
     while let Some(character) = characters.next() {
+        // A single quote between letters is an apostrophe.
+        let is_apostrophe = character == '\'' && out.ends_with(char::is_alphabetic);
+        if let Some(closing) = closing_quote(character)
+            && !is_apostrophe
+        {
+            characters.by_ref().find(|inner| *inner == closing);
+            out.extend([character, HIDDEN, closing]);
+            continue;
+        }
         match character {
-            // A single quote between letters is an apostrophe.
-            '\'' if out.ends_with(char::is_alphabetic) => out.push(character),
-            '"' | '\'' => {
-                for inner in characters.by_ref() {
-                    if inner == character {
-                        break;
-                    }
-                }
-                out.push(character);
-                out.push(HIDDEN);
-                out.push(character);
-            }
             // Digits within a word (`utf8`, `int4`) are part of a name.
             digit if digit.is_ascii_digit() && !out.ends_with(char::is_alphabetic) => {
                 if !out.ends_with('#') {
@@ -170,6 +230,16 @@ mod tests {
                 "relation \"orders\" does not exist",
             ),
             (
+                "42P01",
+                "customer \"Jane\" with card 4111 does not exist",
+                "customer \"…\" with card # does not exist",
+            ),
+            (
+                "23505",
+                "duplicate key value violates unique constraint \"orders_2024_key\"",
+                "duplicate key value violates unique constraint \"orders_2024_key\"",
+            ),
+            (
                 "22P02",
                 "invalid input syntax for type integer: \"secret 12\"",
                 "invalid input syntax for type integer: \"…\"",
@@ -193,6 +263,16 @@ mod tests {
                 "22023",
                 "can't bill customer 4711 'jane'",
                 "can't bill customer # '…'",
+            ),
+            (
+                "22P02",
+                "ungültige Eingabesyntax für Typ integer: »Jane Doe«",
+                "ungültige Eingabesyntax für Typ integer: »…«",
+            ),
+            (
+                "22P02",
+                "syntaxe en entrée invalide pour le type integer : « Jane »",
+                "syntaxe en entrée invalide pour le type integer : «…»",
             ),
             ("22012", "division by zero", "division by zero"),
             (

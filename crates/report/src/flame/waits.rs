@@ -85,7 +85,7 @@ pub fn wait_notes(waiting: &Waiting) -> Vec<String> {
     let left = [
         (
             waiting.working,
-            "with a statement and not waiting (on a processor, or in want of one)",
+            "with a statement and not waiting (running or waiting for a CPU)",
         ),
         (waiting.others, "of what was not chosen"),
         (

@@ -1,4 +1,4 @@
-//! Text on causes, on what slowed along with them, and on the verdict of a comparison.
+//! Text on causes, on what slowed with them, and on the verdict of a comparison.
 
 use compare::{
     COMMON_NOTICEABLE, CommonChange, Comparison, Direction, ErrorDirection, ErrorOrigin, Evidence,
@@ -37,7 +37,9 @@ pub(crate) fn named_first(view: &Comparison) -> Vec<&StatementComparison> {
 pub(crate) fn word_of(change: &StatementChange, times: &TimesComparison) -> String {
     match (change, times.finding) {
         (StatementChange::Independent { direction, .. }, _) => direction.name().to_owned(),
-        (StatementChange::Along { direction }, _) => format!("{} along", direction.name()),
+        (StatementChange::Along { direction }, _) => {
+            format!("{} with the others", direction.name())
+        }
         (StatementChange::Unproven { direction, .. }, _) => format!("looks {}", direction.name()),
         (StatementChange::None, Finding::Slower { .. } | Finding::Faster { .. }) => {
             format!("{}, too little to matter", times.finding.name())
@@ -53,10 +55,10 @@ pub(crate) fn count_changes<'s>(
     let mut counts = [
         "slower independently",
         "look slower",
-        "slower along",
+        "slower with the others",
         "faster independently",
         "look faster",
-        "faster along",
+        "faster with the others",
         "the same",
         "without enough data",
         "of drivers and pg_dump, not judged",
@@ -274,7 +276,7 @@ fn regression_reasons(
     }
     if along > 0 {
         let along = counted(along as u64, "statement");
-        reasons.push(format!("{along} with the same work slowed along"));
+        reasons.push(format!("{along} with the same work slowed with the others"));
     }
     if errors > 0 {
         let are = if errors == 1 { "is" } else { "are" };

@@ -407,7 +407,7 @@ fn legend(view: &Comparison, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: independently; along: the same work, as others; looks: not proven; same: ±{margin:.0} %"
+            "finding   slower, faster: independently; with the others: the same work, as they did; looks: not proven; same: ±{margin:.0} %"
         ),
         "captured  another machine, another day; server time only".to_owned(),
     ];

@@ -453,7 +453,7 @@ fn rule_lines(rules: &[RuleResult], verbose: bool, width: usize) -> Vec<String> 
         .collect();
     let mut lines = Vec::new();
     if verbose {
-        lines.push("Looked at, and well".to_owned());
+        lines.push("Checked, nothing found".to_owned());
         for one in &well {
             let line = format!("{}: {}", one.rule.name, one.rule.looks_at);
             lines.extend(wrapped(&line, "  ", "    ", width));

@@ -144,7 +144,7 @@ fn statement(one: &ObservedStatement, view: &Observed, width: usize) -> Vec<Stri
 
 fn wait_name(wait: &Wait) -> String {
     match (&wait.kind, &wait.wait) {
-        (None, _) => "on a processor, or in want of one".to_owned(),
+        (None, _) => "running or waiting for a CPU".to_owned(),
         (Some(kind), None) => kind.clone(),
         (Some(kind), Some(wait)) => format!("{kind} {wait}"),
     }
@@ -388,7 +388,7 @@ fn unseen(view: &Observed, style: TextStyle) -> Vec<String> {
         .collect();
     let mut lines = Vec::new();
     if !all.is_empty() {
-        lines.push(title(style, "Not seen, and what is to be known"));
+        lines.push(title(style, "Not observed, and limits of these numbers"));
         // Remedies are listed at the end.
         let notes = all.iter().take(NOTES_MAX);
         lines.extend(notes.flat_map(|note| wrapped(note, "  ", "      ", style.columns())));
@@ -400,11 +400,14 @@ fn unseen(view: &Observed, style: TextStyle) -> Vec<String> {
     if !off.is_empty() {
         lines.push(format!("  off, and can be turned on: {}", off.join(", ")));
     }
-    let questions: u64 = view.probes.iter().map(|probe| probe.queries).sum();
+    let queries: u64 = view.probes.iter().map(|probe| probe.queries).sum();
     let asked_ns: u64 = view.probes.iter().map(|probe| probe.query_ns).sum();
     lines.push(format!(
-        "  Watching asked {} and waited {} for the answers.",
-        counted(questions, "question"),
+        "  Rehearse sent {} and waited {} for the answers.",
+        match queries {
+            1 => "1 query".to_owned(),
+            number => format!("{} queries", count(number)),
+        },
         duration_ns(asked_ns as f64)
     ));
     lines

@@ -80,8 +80,8 @@ pub(crate) fn category(category: &ProcessorCategory) -> String {
         ProcessorCategory::Client(None) => "clients' sessions".to_owned(),
         ProcessorCategory::Client(Some(phase)) => phase.clone(),
         ProcessorCategory::Server(kind) => format!("process: {kind}"),
-        ProcessorCategory::Own => "our own questions".to_owned(),
-        ProcessorCategory::Unattributed => "counted and not met".to_owned(),
+        ProcessorCategory::Own => "Rehearse's own queries".to_owned(),
+        ProcessorCategory::Unattributed => "counted, not attributed".to_owned(),
     }
 }
 
@@ -214,11 +214,11 @@ mod tests {
             text,
             "
 Where the server's processor time went: 1.00 s, by the kernel's count
-  scans                  70.0 %   700 ms  sampled ± 5 %
-  planning               20.0 %   200 ms  sampled ± 40 %
-  process: checkpointer   5.7 %  57.0 ms  sampled, too few samples to tell
-  1 more                  0.3 %  3.00 ms
-  counted and not met     4.0 %  40.0 ms  inferred
+  scans                    70.0 %   700 ms  sampled ± 5 %
+  planning                 20.0 %   200 ms  sampled ± 40 %
+  process: checkpointer     5.7 %  57.0 ms  sampled, too few samples to tell
+  1 more                    0.3 %  3.00 ms
+  counted, not attributed   4.0 %  40.0 ms  inferred
   60.0 %, 600 ms: select $1
     scans 100 %
   303 ms of clients' sessions belong to no statement that is known: between statements, beginning

@@ -153,12 +153,12 @@ fn plan_text(journal: &ProofJournal, replays: &ProofReplays<'_>) -> String {
         done => format!(" {done} runs are done already."),
     };
     let writes = match (whole.info().writes, replays.restores) {
-        (_, true) => "its data are brought to the same state before each",
-        (0, false) => "nothing of it writes, as far as its first words tell",
+        (_, true) => "its data are restored before each",
+        (0, false) => "its statements write nothing, judged by their first keywords",
         (_, false) => "it writes, and each finds what the one before it left",
     };
     format!(
-        "Replays of {}, and {writes}: {} of the unchanged to know the noise, then blocks of {} in an order of chance (seed {}), until each verdict is clear or {} are over.{before}",
+        "Replays of {}, and {writes}: {} of the unchanged to know the noise, then blocks of {} in random order (seed {}), until each verdict is clear or {} are over.{before}",
         whole.path().display(),
         plan.noise_runs,
         2 * plan.sides.len(),

@@ -21,7 +21,8 @@ pub fn render_text(rewritten: &TransformReport<Rewritings>, style: &TextStyle) -
             lines.extend(wrapped(&sentence, "  ", "  ", style.columns()));
         }
         if !note.account.adds_up() {
-            let text = "  the statements do not add up: this is an error of ours, please report it";
+            let text =
+                "  the statements do not add up: this is an error in Rehearse, please report it";
             lines.push(style.paint(Tone::Bad, text));
         }
     }
@@ -33,7 +34,7 @@ pub fn render_text(rewritten: &TransformReport<Rewritings>, style: &TextStyle) -
 pub fn sentences(note: &RewriteNote) -> Vec<String> {
     let account = &note.account;
     let mut all = vec![format!(
-        "{}: {} became {}; {} of them are as they were.",
+        "{}: {} before, {} after, {} unchanged.",
         one_line(&note.rewriting, 80),
         counted(account.statements, "statement"),
         count(account.statements_after()),
@@ -91,7 +92,7 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
             .iter()
             .map(|(reason, number)| format!("{} ({reason})", count(**number)))
             .collect();
-        all.push(format!("Left as they were: {}.", text.join(", ")));
+        all.push(format!("Unchanged: {}.", text.join(", ")));
     }
     all
 }

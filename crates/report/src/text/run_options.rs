@@ -28,10 +28,14 @@ pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String>
     })
 }
 
-/// Returns what was inferred about a capture without results; `None` if it has results.
+/// Returns what was inferred about a capture without results; `None` if it has results or if nothing had to be inferred.
 pub(super) fn inferred_line(options: &BTreeMap<String, String>) -> Option<String> {
     let number = |name: &str| options.get(name)?.parse::<u64>().ok();
     let inferred = number(GENERATED_INFERRED)?;
+    let ambiguous = number(GENERATED_AMBIGUOUS)?;
+    if inferred == 0 && ambiguous == 0 {
+        return None;
+    }
     let were = |number: u64| if number == 1 { "was" } else { "were" };
     let by_order = match number(GENERATED_BY_ORDER).unwrap_or(0) {
         0 => String::new(),
@@ -40,7 +44,7 @@ pub(super) fn inferred_line(options: &BTreeMap<String, String>) -> Option<String
             count(by_order)
         ),
     };
-    let missing = match number(GENERATED_AMBIGUOUS)? {
+    let missing = match ambiguous {
         0 => "none that is used is missing".to_owned(),
         ambiguous => format!(
             "{} could not be inferred and {} sent as captured",
@@ -137,6 +141,9 @@ mod tests {
             line.contains("3 could not be inferred and were sent as captured"),
             "{line}"
         );
+        let none = [("generated_inferred", "0"), ("generated_ambiguous", "0")];
+        let none = none.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(inferred_line(&none.into()), None);
         assert_eq!(options_line(&options("3")), None);
         assert_eq!(inferred_line(&BTreeMap::new()), None);
     }

@@ -20,7 +20,7 @@ impl SweepDisplay for SweepNarrator {
             Work::Workload(pools) => {
                 for (mode, pool) in pools.iter().filter(|(mode, _)| **mode != Mode::Captured) {
                     note(&format!(
-                        "In the mode {} {} statements are sent in another form than they were captured in, and {} as they were: simple queries, and those in that form already.",
+                        "Mode {}: {} statements are converted. {} are sent as captured, because they are simple queries or have this form already.",
                         mode.name(),
                         pool.changed,
                         pool.unchanged
@@ -75,7 +75,7 @@ fn plan_text(journal: &SweepJournal, load: &Load, restores: bool) -> String {
     let design = &journal.plan().design;
     let (all, done) = (design.trials().len(), journal.records().count());
     let writes = match (load.writes(), restores) {
-        (false, _) => "nothing of it writes, as far as its first words tell",
+        (false, _) => "its statements write nothing, judged by their first keywords",
         (true, true) => "it writes, and data are restored before each trial",
         (true, false) => "it writes, and each trial finds what the one before it left",
     };
@@ -84,7 +84,7 @@ fn plan_text(journal: &SweepJournal, load: &Load, restores: bool) -> String {
         done => format!("; {done} are done already"),
     };
     format!(
-        "{all} trials: {} combinations, {} of each{before}. The order is of chance (seed {}); {writes}.",
+        "{all} trials: {} combinations, {} of each{before}. The order is random (seed {}); {writes}.",
         design.cells().len(),
         design.repeat,
         design.seed

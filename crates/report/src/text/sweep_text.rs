@@ -61,7 +61,7 @@ pub fn render_text(view: &SweepReport, style: &TextStyle) -> String {
 
 fn extent(view: &SweepReport) -> String {
     let mut text = format!(
-        "{} of {} trials, {} of each combination, in an order of chance (seed {})",
+        "{} of {} trials, {} of each combination, in random order (seed {})",
         count(view.trials_done),
         count(view.trials_planned),
         view.repeat,

@@ -167,13 +167,13 @@ pub(crate) fn category(category: &TimeCategory) -> String {
     match category {
         TimeCategory::ToolLag => "tool lag".to_owned(),
         TimeCategory::SessionLag => "session lag".to_owned(),
-        TimeCategory::OutsideServer => "network and the way".to_owned(),
+        TimeCategory::OutsideServer => "network and scheduling".to_owned(),
         TimeCategory::Planning => "planning".to_owned(),
         TimeCategory::Processor(None) => "on the processor".to_owned(),
         TimeCategory::Processor(Some(phase)) => format!("processor: {phase}"),
         TimeCategory::Wait { kind, event } => format!("wait: {kind} {event}").trim_end().to_owned(),
-        TimeCategory::Execution => "execution, not looked into".to_owned(),
-        TimeCategory::Unobserved => "service time, not looked into".to_owned(),
+        TimeCategory::Execution => "execution, without samples".to_owned(),
+        TimeCategory::Unobserved => "service time, not observed".to_owned(),
     }
 }
 

@@ -54,8 +54,13 @@ impl TimeChange {
             parts.any(|part| part.category == TimeCategory::Processor(None))
         };
         let in_one = before.iter().chain(after).any(has_no_phases);
+        let names = wait_names(after.iter().chain(before));
         let category = |category: &TimeCategory| match category {
             TimeCategory::Processor(_) if in_one => TimeCategory::Processor(None),
+            TimeCategory::Wait { kind, event } => TimeCategory::Wait {
+                kind: kind.clone(),
+                event: names[&unversioned_name(kind, event)].clone(),
+            },
             other => other.clone(),
         };
         let side = |runs: &'_ [TimeBreakdown]| {
@@ -68,6 +73,33 @@ impl TimeChange {
             processor: processor(before, after),
         })
     }
+}
+
+/// Returns a wait event's name without the spelling that differs between versions.
+///
+/// PostgreSQL 13 changed `buffer_content` to `BufferContent` and `ProcArrayLock` to `ProcArray`, PostgreSQL 17
+/// changed `WALSync` to `WalSync`. Source: the tables of wait events in the manuals of 12, 13, 16 and 17.
+fn unversioned_name(kind: &str, event: &str) -> (String, String) {
+    let mut name = event.replace('_', "").to_ascii_lowercase();
+    if kind == "LWLock" && name.ends_with("lock") {
+        name.truncate(name.len() - "lock".len());
+    }
+    (kind.to_owned(), name)
+}
+
+/// Maps the unversioned name of each wait event to its spelling in the first run that has it.
+fn wait_names<'r>(
+    runs: impl Iterator<Item = &'r TimeBreakdown>,
+) -> BTreeMap<(String, String), String> {
+    let mut names = BTreeMap::new();
+    for part in runs.flat_map(|run| &run.whole.parts) {
+        if let TimeCategory::Wait { kind, event } = &part.category {
+            names
+                .entry(unversioned_name(kind, event))
+                .or_insert_with(|| event.clone());
+        }
+    }
+    names
 }
 
 fn processor(
@@ -218,6 +250,30 @@ mod tests {
         assert_eq!(told(&change.response), [(on(None), 6.0, 5.0, "measured")]);
         let change = TimeChange::new(&[run(&phases)], &[run(&phases[..1])]).unwrap();
         assert_eq!(change.response.parts.len(), 2);
+    }
+
+    #[test]
+    fn wait_events_are_compared_under_the_name_of_the_version_after() {
+        let wait = |kind: &str, event: &str| TimeCategory::Wait {
+            kind: kind.to_owned(),
+            event: event.to_owned(),
+        };
+        let before = run(&[
+            (wait("IO", "WALSync"), 4.0),
+            (wait("LWLock", "ProcArrayLock"), 3.0),
+            (wait("Extension", "walsync"), 2.0),
+        ]);
+        let after = run(&[
+            (wait("IO", "WalSync"), 14.0),
+            (wait("LWLock", "ProcArray"), 5.0),
+        ]);
+        let change = TimeChange::new(&[before], &[after]).unwrap().response;
+        let expected = [
+            (wait("IO", "WalSync"), 4.0, 14.0, "sampled"),
+            (wait("Extension", "walsync"), 2.0, 0.0, "sampled"),
+            (wait("LWLock", "ProcArray"), 3.0, 5.0, "sampled"),
+        ];
+        assert_eq!(told(&change), expected);
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn may_leave_something(exchange: &Exchange) -> bool {
     }
 }
 
-/// Returns whether a statement may write, as far as its first words say.
+/// Returns whether a statement may write, judged by its first keywords.
 #[inline]
 fn may_write(sql: &str) -> bool {
     match first_word(sql) {
