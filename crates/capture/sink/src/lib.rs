@@ -2,12 +2,14 @@
 //!
 //! Each source (server logs, packets, the proxy) pushes events and sessions into an [`EventSink`]
 //! in the order in which it finds them. The sink is a [`WorkloadOutput`], whose writer sorts by time,
-//! or a filter in front of one: [`SliceSink`] keeps a part, [`MaskSink`] masks values.
+//! a [`series`] of
+//! workloads, or a filter in front of one: [`SliceSink`] keeps a part, [`MaskSink`] masks values.
 
 pub mod compression;
 mod counting_reader;
 mod input_file;
 mod mask;
+pub mod series;
 mod sink;
 mod slice;
 mod workload_output;

@@ -406,8 +406,14 @@ impl Iterator for JoinedSessions {
 
 /// Computes the sum of the manifests, and the places of the parts in it.
 fn sum_parts(parts: &mut [PartReader]) -> WorkloadInfo {
-    let start_of = |part: &PartReader| part.reader.info().provenance.start_wall_us;
-    let start_us = parts.iter().map(start_of).min().unwrap_or(0);
+    // The start is a client's event; only without one it is a server event.
+    let has_events = parts.iter().any(|part| part.reader.info().events > 0);
+    let starts = parts.iter().map(|part| part.reader.info());
+    let starts = starts.filter(|info| info.events > 0 || !has_events);
+    let start_us = starts
+        .map(|info| info.provenance.start_wall_us)
+        .min()
+        .unwrap_or(0);
     let first_number = parts.first().map_or(1, |part| part.member.number);
     let mut sum = WorkloadInfo::default();
     for (index, part) in parts.iter_mut().enumerate() {
@@ -426,7 +432,9 @@ fn sum_parts(parts: &mut [PartReader]) -> WorkloadInfo {
             sum.part = None;
             sum.provenance.sources = sources;
             sum.provenance.start_wall_us = start_us;
-            sum.span_us += part.shift_us;
+            if info.events > 0 {
+                sum.span_us += part.shift_us;
+            }
             if part.member.number > 1 {
                 // It is the state before the first part.
                 sum.provenance.starting_point = None;
@@ -448,7 +456,9 @@ fn add_part(sum: &mut WorkloadInfo, part: &PartReader, first_number: u64) {
     let info = part.reader.info();
     let account = info.part.clone().unwrap_or_default();
     let left_out = account.left_out_since(first_number);
-    sum.span_us = sum.span_us.max(part.shift_us + info.span_us);
+    if info.events > 0 {
+        sum.span_us = sum.span_us.max(part.shift_us + info.span_us);
+    }
     sum.sessions += info.sessions.saturating_sub(left_out.sessions);
     sum.sessions_at_once = sum.sessions_at_once.max(open_sessions(info));
     sum.events += info.events.saturating_sub(left_out.events);

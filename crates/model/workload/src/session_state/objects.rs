@@ -130,6 +130,14 @@ impl SessionObjects {
         sets.map(|statement| &statement.event)
     }
 
+    /// Estimates the memory of the statements, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let statements = self.statements.iter();
+        statements
+            .map(|statement| event_bytes(&statement.event))
+            .sum()
+    }
+
     /// Number of temporary objects.
     pub(super) fn temporary_count(&self) -> u64 {
         self.temporary.len() as u64

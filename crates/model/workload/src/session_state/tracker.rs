@@ -34,6 +34,7 @@ struct Transaction {
     retained: Vec<Event>,
     retained_bytes: usize,
     staged: Vec<Staged>,
+    staged_bytes: usize,
     /// Names of savepoints, with the number of effects staged before each.
     savepoints: Vec<(String, usize)>,
     /// The retained statements were taken; later ones are not retained.
@@ -212,6 +213,7 @@ impl SessionStateTracker {
                     event.kind = EventKind::Cancel;
                 }
                 if open.staged.len() < TRANSACTION_EVENTS_MAX {
+                    open.staged_bytes += event_bytes(&event);
                     open.staged.push(Staged {
                         effects: effects.clone(),
                         event,
@@ -280,6 +282,13 @@ impl SessionStateTracker {
     /// Forgets the preparation of this name by message: its execution carries the text.
     pub fn forget_message_prepared(&mut self, name: &str) {
         self.objects.forget_message_prepared(name);
+    }
+
+    /// Estimates the memory of the statements that it holds, in bytes. A text that several of them share counts for each.
+    pub fn held_bytes(&self) -> usize {
+        let open = self.transaction.as_ref();
+        let in_transaction = open.map_or(0, |open| open.retained_bytes + open.staged_bytes);
+        self.objects.held_bytes() + in_transaction
     }
 
     /// Takes the retained statements of the open transaction. Later ones are not retained.

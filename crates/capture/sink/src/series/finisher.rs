@@ -1,0 +1,185 @@
+//! Completes parts on a separate thread, so that the source need not wait for the disk.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use workload::series::{CarriedCounts, SeriesInfo, SeriesState};
+use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
+
+use super::OnNote;
+use super::retention::{PartSizes, directory_bytes, enforce_retention};
+use super::status::SeriesWatch;
+use crate::mask::MaskSink;
+
+/// Maximum number of parts that wait for completion. Each holds the memory of its writer.
+const WAITING_MAX: usize = 1;
+
+/// A part whose events are all known.
+pub(super) struct FinishedPart {
+    pub(super) number: u64,
+    pub(super) to_us: i64,
+    pub(super) path: PathBuf,
+    pub(super) sink: MaskSink<WorkloadWriter>,
+    pub(super) provenance: Provenance,
+}
+
+/// A task of the finisher.
+pub(super) enum FinisherTask {
+    Part(Box<FinishedPart>),
+    /// Nothing happened until this time, in microseconds since 1970-01-01 UTC.
+    Advance(i64),
+    /// A change of `series.json`.
+    Change(Box<dyn FnOnce(&mut SeriesInfo) + Send>),
+}
+
+/// Handle of the finishing thread.
+pub(super) struct Finisher {
+    tasks: Option<SyncSender<FinisherTask>>,
+    thread: Option<JoinHandle<()>>,
+    failure: Arc<Mutex<Option<ArchiveError>>>,
+}
+
+/// State of the finishing thread, which alone writes `series.json`.
+pub(super) struct FinisherState {
+    pub(super) path: PathBuf,
+    pub(super) info: SeriesInfo,
+    pub(super) watch: SeriesWatch,
+    pub(super) on_note: OnNote,
+    pub(super) sizes: PartSizes,
+    /// Lock that shows that the series is being captured.
+    pub(super) lock: DirectoryLock,
+}
+
+impl Finisher {
+    /// Starts the thread.
+    pub(super) fn start(state: FinisherState) -> Result<Self, ArchiveError> {
+        let (tasks, received) = sync_channel(WAITING_MAX);
+        let failure = Arc::new(Mutex::new(None));
+        let (path, failed) = (state.path.clone(), failure.clone());
+        let thread = std::thread::Builder::new()
+            .name("series-finisher".to_owned())
+            .spawn(move || {
+                if let Err(error) = state.run(&received) {
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+            })
+            .map_err(|error| ArchiveError::io("start a thread for", &path, error))?;
+        Ok(Finisher {
+            tasks: Some(tasks),
+            thread: Some(thread),
+            failure,
+        })
+    }
+
+    /// Passes a task on. Waits if a part is being completed and another one waits.
+    pub(super) fn send(&mut self, task: FinisherTask) -> Result<(), ArchiveError> {
+        match self.tasks.as_ref().map(|tasks| tasks.send(task)) {
+            Some(Ok(())) => Ok(()),
+            // The thread has ended, so it has failed.
+            _ => self.join(),
+        }
+    }
+
+    /// Waits until all tasks are done; returns the error of the first that failed.
+    pub(super) fn join(&mut self) -> Result<(), ArchiveError> {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        // Parts that are being completed are completed, whatever ended the capture.
+        let _ = self.join();
+    }
+}
+
+impl FinisherState {
+    fn run(mut self, tasks: &Receiver<FinisherTask>) -> Result<(), ArchiveError> {
+        for task in tasks {
+            match task {
+                FinisherTask::Part(part) => self.complete(*part)?,
+                FinisherTask::Advance(to_us) => self.advance(to_us)?,
+                FinisherTask::Change(change) => {
+                    change(&mut self.info);
+                    self.info.write(&self.path)?;
+                }
+            }
+        }
+        drop(self.lock);
+        Ok(())
+    }
+
+    fn complete(&mut self, part: FinishedPart) -> Result<(), ArchiveError> {
+        let (mut writer, masked) = part.sink.finish();
+        writer.note_masks(masked);
+        let written = writer.finish(part.provenance)?;
+        let bytes = directory_bytes(&part.path);
+        self.sizes.insert(part.number, bytes);
+        self.count(&written, bytes);
+        self.advance(part.to_us)?;
+        (self.on_note)(&format!(
+            "completed {}: {} statements, {:.1} MB",
+            part.path.display(),
+            written.statements,
+            bytes as f64 / 1e6
+        ));
+        self.remove_oldest()
+    }
+
+    fn count(&self, written: &WorkloadInfo, bytes: u64) {
+        let account = written.part.clone().unwrap_or_default();
+        // The sessions of a capture begin in it, so all that continue were counted before.
+        let carried: CarriedCounts = account.left_out_since(0);
+        let mut status = self.watch.lock();
+        status.parts_written += 1;
+        status.bytes_written += bytes;
+        status.events += written.events - carried.events.min(written.events);
+        status.statements += written.statements - carried.statements.min(written.statements);
+        status.sessions += written.sessions - carried.sessions.min(written.sessions);
+        status.late_events += account.late_events;
+        status.preludes_cut += account.preludes_cut;
+    }
+
+    fn advance(&mut self, to_us: i64) -> Result<(), ArchiveError> {
+        self.info.captured_to_us = self.info.captured_to_us.max(Some(to_us));
+        self.watch.lock().captured_to_us = self.info.captured_to_us;
+        self.info.write(&self.path)
+    }
+
+    fn remove_oldest(&mut self) -> Result<(), ArchiveError> {
+        let result = enforce_retention(&self.path, &mut self.info, &mut self.sizes)?;
+        let mut status = self.watch.lock();
+        status.parts_removed += result.removed;
+        status.bytes_removed += result.removed_bytes;
+        status.parts_kept = result.kept;
+        status.bytes_kept = result.kept_bytes;
+        status.removals_failed += result.failures.len() as u64;
+        drop(status);
+        for failure in &result.failures {
+            (self.on_note)(failure);
+        }
+        if result.removed == 0 {
+            return Ok(());
+        }
+        (self.on_note)(&format!(
+            "the retention removed {} parts of {:.1} MB",
+            result.removed,
+            result.removed_bytes as f64 / 1e6
+        ));
+        self.info.write(&self.path)
+    }
+}
+
+/// Marks the series as complete.
+pub(super) fn mark_complete(info: &mut SeriesInfo) {
+    info.state = SeriesState::Complete;
+}

@@ -1,0 +1,380 @@
+//! Records a series: workloads that follow each other in time, each with the state of the sessions that continue.
+//!
+//! An event goes to the part in whose time range it was sent. A part is completed some seconds after its range, when the
+//! events that were in progress at its end have mostly ended; then the next part is already open. An event that ends even
+//! later goes to the oldest open part, with its true time. So no event is lost or recorded twice.
+
+mod account;
+mod carried;
+mod finisher;
+mod part;
+mod retention;
+mod start;
+mod status;
+mod ticking;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use transform::SecretRedactor;
+use transform::mask::{Mask, Masker};
+use workload::series::{SeriesGap, part_name};
+use workload::{
+    ArchiveError, EventRef, KindRef, Provenance, Recipient, SeriesMember, ServerEvent, Session,
+    StartingPoint, WorkloadWriter, WriterOptions,
+};
+
+use crate::mask::MaskSink;
+use crate::sink::{EventSink, SinkError};
+use account::account_of_part;
+pub use carried::CARRIED_BYTES_MAX;
+use carried::CarriedSessions;
+use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
+use part::OpenPart;
+use start::start_series;
+pub use start::{SeriesError, SeriesOptions};
+pub use status::{SeriesStatus, SeriesWatch};
+pub use ticking::SeriesSink;
+
+/// Receives a sentence for the user.
+pub type OnNote = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Approximate memory for sorting the events of one part, in bytes. At most four parts are open or being completed.
+const SORT_BYTES: usize = 24 << 20;
+
+/// A series that is being recorded. It is an [`EventSink`] for the events of one source.
+pub struct SeriesRecorder {
+    path: PathBuf,
+    uuid: String,
+    roll_us: i64,
+    wait_us: i64,
+    is_live: bool,
+    recipients: Vec<Recipient>,
+    mask: Option<Mask>,
+    starting_point: Option<StartingPoint>,
+    provenance: Provenance,
+    /// Account of the source so far, and as far as it is in completed parts.
+    account: Value,
+    accounted: Value,
+    /// Added to the session numbers of the source.
+    first_session: u64,
+    sessions: CarriedSessions,
+    /// Open parts, the oldest first.
+    open: VecDeque<OpenPart>,
+    next_number: u64,
+    /// Start of the newest part of an earlier capture.
+    earlier_from_us: Option<i64>,
+    /// End of the time range of the last part.
+    last_to_us: Option<i64>,
+    gap: Option<(i64, String)>,
+    /// Time up to which the source has delivered what had ended.
+    delivered_to_us: i64,
+    /// End of the time range up to which everything is complete, if nothing is open.
+    announced_us: i64,
+    finisher: Finisher,
+    watch: SeriesWatch,
+}
+
+impl SeriesRecorder {
+    /// Creates a series, or continues one.
+    ///
+    /// # Errors
+    /// If it exists and is not to be continued, is being captured, or cannot be written.
+    pub fn create(options: SeriesOptions) -> Result<Self, SeriesError> {
+        let started = start_series(&options)?;
+        let watch = SeriesWatch::default();
+        watch.lock().series = options.path.display().to_string();
+        let first_session = started.first_session();
+        let info = started.info;
+        let recorder = SeriesRecorder {
+            uuid: info.uuid.clone(),
+            roll_us: info.roll_us,
+            wait_us: info.wait_us,
+            is_live: options.is_live,
+            recipients: options.recipients,
+            mask: options.mask,
+            starting_point: options.starting_point,
+            provenance: options.provenance,
+            account: Value::Null,
+            accounted: Value::Null,
+            first_session,
+            sessions: CarriedSessions::default(),
+            open: VecDeque::new(),
+            next_number: started.next_number,
+            earlier_from_us: started.newest_from_us,
+            last_to_us: None,
+            gap: started.gap,
+            delivered_to_us: i64::MIN,
+            announced_us: i64::MIN,
+            finisher: Finisher::start(FinisherState {
+                path: options.path.clone(),
+                info,
+                watch: watch.clone(),
+                on_note: options.on_note,
+                sizes: Default::default(),
+                lock: started.lock,
+            })?,
+            watch,
+            path: options.path,
+        };
+        Ok(recorder)
+    }
+
+    /// Returns a handle for reading the status.
+    pub fn watch(&self) -> SeriesWatch {
+        self.watch.clone()
+    }
+
+    /// Returns the path of the series.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Updates the provenance for parts that are completed from now on. Its account is that of everything so far; each
+    /// part has the difference.
+    pub fn note_provenance(&mut self, mut provenance: Provenance) {
+        self.account = std::mem::take(&mut provenance.reconciliation);
+        self.provenance = provenance;
+    }
+
+    /// Makes all events due by `up_to_us` (wall time) survive a kill.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+        for part in &mut self.open {
+            let writer = part.sink.inner_mut();
+            writer.checkpoint(up_to_us).map_err(SinkError::new)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that everything that had ended by `to_us` (wall time) was delivered, and completes the parts that this allows.
+    ///
+    /// # Errors
+    /// If a part cannot be written.
+    pub fn advance(&mut self, to_us: i64) -> Result<(), SinkError> {
+        self.delivered_to_us = self.delivered_to_us.max(to_us);
+        while let Some(oldest) = self.open.front()
+            && oldest.member.to_us.saturating_add(self.wait_us) <= self.delivered_to_us
+        {
+            self.complete_oldest().map_err(SinkError::new)?;
+        }
+        let complete_us = self.floor(self.delivered_to_us.saturating_sub(self.wait_us));
+        if self.open.is_empty() && complete_us > self.announced_us {
+            self.announced_us = complete_us;
+            let task = FinisherTask::Advance(complete_us);
+            self.finisher.send(task).map_err(SinkError::new)?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let newest = self.open.back();
+        let mut status = self.watch.lock();
+        status.part = newest.map(|part| part_name(part.member.from_us));
+        status.open_sessions = self.sessions.len() as u64;
+        status.carried_bytes = self.sessions.held_bytes() as u64;
+    }
+
+    /// Completes all parts and the series. The provenance is that of the whole capture.
+    ///
+    /// # Errors
+    /// If a part cannot be written.
+    pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
+        self.note_provenance(provenance);
+        while !self.open.is_empty() {
+            self.complete_oldest().map_err(SinkError::new)?;
+        }
+        self.publish();
+        let complete = FinisherTask::Change(Box::new(mark_complete));
+        let finished = self.finisher.send(complete);
+        finished
+            .and_then(|()| self.finisher.join())
+            .map_err(SinkError::new)?;
+        Ok(self.watch.status())
+    }
+
+    /// Returns the last multiple of the duration of a part.
+    fn floor(&self, us: i64) -> i64 {
+        us.div_euclid(self.roll_us).saturating_mul(self.roll_us)
+    }
+
+    /// Returns the index of the open part for an event of this time. Opens a part if necessary.
+    fn part_for(&mut self, due_us: i64) -> Result<usize, ArchiveError> {
+        let is_after = |part: &OpenPart| part.member.to_us <= due_us;
+        if self.open.back().is_none_or(is_after) {
+            self.open_part(due_us)?;
+        }
+        let has_begun = |part: &OpenPart| part.member.from_us <= due_us;
+        Ok(self.open.iter().rposition(has_begun).unwrap_or(0))
+    }
+
+    fn open_part(&mut self, due_us: i64) -> Result<(), ArchiveError> {
+        let second_us = due_us.div_euclid(1_000_000) * 1_000_000;
+        let from_us = match (self.last_to_us, self.earlier_from_us) {
+            (Some(to_us), _) => self.floor(due_us).max(to_us),
+            (None, Some(earlier_us)) => second_us.max(earlier_us + 1_000_000),
+            (None, None) => second_us,
+        };
+        let member = SeriesMember {
+            uuid: self.uuid.clone(),
+            number: self.next_number,
+            from_us,
+            to_us: self.floor(from_us) + self.roll_us,
+        };
+        let path = self.path.join(part_name(from_us));
+        let options = WriterOptions {
+            memory_bytes: SORT_BYTES,
+            keep_unfinished: self.is_live,
+        };
+        let redactor = SecretRedactor::default();
+        let mut writer = WorkloadWriter::create_part(
+            &path,
+            options,
+            &self.recipients,
+            member.clone(),
+            redactor,
+        )?;
+        writer.note_servers(self.provenance.servers.clone())?;
+        if let Some(point) = self.starting_point.take().filter(|_| member.number == 1) {
+            writer.note_starting_point(point)?;
+        }
+        if let Some((gap_from_us, reason)) = self.gap.take() {
+            let gap = SeriesGap {
+                from_us: gap_from_us.min(from_us),
+                to_us: from_us,
+                before_part: member.number,
+                reason,
+            };
+            let change = FinisherTask::Change(Box::new(|info| info.gaps.push(gap)));
+            self.finisher.send(change)?;
+        }
+        self.next_number += 1;
+        let is_first = self.last_to_us.is_none();
+        self.last_to_us = Some(member.to_us);
+        let masker = self.mask.clone().map(Masker::new);
+        let mut part = OpenPart::new(path, member, MaskSink::new(writer, masker), is_first);
+        part.account_before = self.account.clone();
+        part.note_open_sessions(self.sessions.len());
+        self.open.push_back(part);
+        Ok(())
+    }
+
+    fn complete_oldest(&mut self) -> Result<(), SinkError> {
+        let Some(mut part) = self.open.pop_front() else {
+            return Ok(());
+        };
+        for session in self.sessions.iter() {
+            if session.part == part.member.number {
+                part.sink.session(session.record.clone())?;
+            }
+        }
+        let account = match self.open.front() {
+            Some(next) => next.account_before.clone(),
+            None => self.account.clone(),
+        };
+        let mut provenance = self.provenance.clone();
+        let range = (part.member.from_us, part.member.to_us);
+        provenance.reconciliation = account_of_part(&account, &self.accounted, range);
+        self.accounted = account;
+        let note = part.take_account();
+        part.sink.inner_mut().note_part(note);
+        let finished = FinishedPart {
+            number: part.member.number,
+            to_us: part.member.to_us,
+            path: part.path,
+            sink: part.sink,
+            provenance,
+        };
+        self.announced_us = self.announced_us.max(finished.to_us);
+        let task = FinisherTask::Part(Box::new(finished));
+        self.finisher.send(task).map_err(SinkError::new)
+    }
+
+    /// Makes sure that the session of an event has begun in the part of this index. Returns the index.
+    fn enter_part(&mut self, event: &EventRef<'_>, index: usize) -> Result<usize, SinkError> {
+        let number = self.open[index].member.number;
+        let Some(session) = self.sessions.get_mut(event.session) else {
+            let in_series = self.first_session + event.session;
+            self.sessions.begin(event, in_series, number);
+            self.open[index].note_open_sessions(self.sessions.len());
+            return Ok(index);
+        };
+        if session.part >= number {
+            // Within a session time does not go back, so it is this part, unless the source breaks that rule.
+            let is_it = |part: &OpenPart| part.member.number == session.part;
+            return Ok(self.open.iter().position(is_it).unwrap_or(index));
+        }
+        if let Some(last) = (self.open.iter_mut()).find(|part| part.member.number == session.part) {
+            last.sink.session(session.record.clone())?;
+        }
+        self.open[index].carry(session, event.due_us)?;
+        Ok(index)
+    }
+}
+
+impl EventSink for SeriesRecorder {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        let index = self.part_for(event.due_us).map_err(SinkError::new)?;
+        let index = self.enter_part(event, index)?;
+        let part = &mut self.open[index];
+        if let Some(session) = self.sessions.get_mut(event.session) {
+            part.write(session, event)?;
+            let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
+            if dropped > 0 {
+                self.publish();
+            }
+        }
+        let duration_us = event.outcome.duration_us.unwrap_or(0);
+        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
+        self.delivered_to_us = self.delivered_to_us.max(ended_us);
+        let oldest = self.open.front();
+        let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
+        match self.open.len() > 1 && oldest.is_some_and(is_over) {
+            true => self.advance(ended_us),
+            false => Ok(()),
+        }
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        let Some(ended) = self.sessions.end(session.id) else {
+            return Ok(());
+        };
+        let is_its = |part: &&mut OpenPart| part.member.number == ended.part;
+        let Some(part) = self.open.iter_mut().find(is_its) else {
+            // The last part with an event of it is complete, and has a record of it.
+            return Ok(());
+        };
+        let record = ended.record;
+        part.sink.session(Session {
+            id: record.id,
+            start_us: record.start_us,
+            end_us: record.end_us.max(session.end_us),
+            start_seen: session.start_seen && record.start_seen,
+            statements: record.statements,
+            ..session
+        })
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        let at_us = event.at_us;
+        let index = self.part_for(at_us).map_err(SinkError::new)?;
+        let session = event.session.map(|session| session + self.first_session);
+        let event = ServerEvent { session, ..event };
+        self.open[index].sink.server_event(event)?;
+        self.delivered_to_us = self.delivered_to_us.max(at_us);
+        Ok(())
+    }
+}
+
+/// Whether an event ends its session.
+fn ends_session(event: &EventRef<'_>) -> bool {
+    matches!(event.kind, KindRef::Disconnect)
+}
+
+#[cfg(test)]
+mod tests;

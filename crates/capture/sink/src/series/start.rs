@@ -1,0 +1,207 @@
+//! Begins or continues a series.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clock::utc_text;
+use transform::mask::Mask;
+use workload::series::{Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesState};
+use workload::{ArchiveError, DirectoryLock, Provenance, Recipient, StartingPoint};
+
+use super::OnNote;
+
+/// Parts hold SQL, so only the owner may read them.
+const DIRECTORY_MODE: u32 = 0o700;
+/// Longest time after the end of a part's range at which it is completed, in microseconds.
+const WAIT_US_MAX: i64 = 30_000_000;
+/// Attempts to lock a series, since a reader locks it for a moment.
+const LOCK_ATTEMPTS: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// A series to be captured.
+pub struct SeriesOptions {
+    /// Path of the directory, `NAME.series`.
+    pub path: PathBuf,
+    /// Duration of a part. It is at least a second, and whole seconds.
+    pub roll: Duration,
+    /// Limits beyond which the oldest parts are removed.
+    pub retention: Retention,
+    /// Continues the series if it exists.
+    pub append: bool,
+    /// Whether the source cannot be read again. Parts then survive a kill up to the last second.
+    pub is_live: bool,
+    /// Keys that can read the parts; empty if they are not encrypted.
+    pub recipients: Vec<Recipient>,
+    /// Masks the values.
+    pub mask: Option<Mask>,
+    /// Provenance of the parts, as far as it is known at the start.
+    pub provenance: Provenance,
+    /// State of the server at the start, if it was noted.
+    pub starting_point: Option<StartingPoint>,
+    /// Receives sentences for the user: completed and removed parts, and parts that could not be removed.
+    pub on_note: OnNote,
+}
+
+/// Reason why a series cannot be begun or continued.
+#[derive(Debug, thiserror::Error)]
+pub enum SeriesError {
+    /// It exists.
+    #[error("{} is there already; pass --append to continue it, or give another name", .0.display())]
+    Exists(PathBuf),
+    /// A process captures it.
+    #[error("{} is being captured right now; stop that capture first, or give another name", .0.display())]
+    BeingCaptured(PathBuf),
+    /// It has another source.
+    #[error("{} was captured from another kind of source ({found}), so it cannot be continued; give another name", path.display())]
+    OtherSource {
+        /// The series.
+        path: PathBuf,
+        /// Its kind of source.
+        found: String,
+    },
+    /// The duration of a part is not possible.
+    #[error(
+        "a part of a series must last whole seconds, and at least one; give --roll such as 15m"
+    )]
+    ImpossibleRoll,
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+/// A series that is ready for new parts.
+pub(super) struct StartedSeries {
+    pub(super) info: SeriesInfo,
+    pub(super) lock: DirectoryLock,
+    /// Number of the next part.
+    pub(super) next_number: u64,
+    /// Start of the newest part.
+    pub(super) newest_from_us: Option<i64>,
+    /// Gap before the next part, and its reason.
+    pub(super) gap: Option<(i64, String)>,
+}
+
+impl StartedSeries {
+    /// Returns the first session number of this capture.
+    pub(super) fn first_session(&self) -> u64 {
+        self.info.captures.saturating_sub(1) * SESSIONS_PER_CAPTURE
+    }
+}
+
+/// Creates the directory of a series, or opens it for continuing.
+pub(super) fn start_series(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
+    let roll_us = i64::try_from(options.roll.as_micros()).unwrap_or(i64::MAX / 4);
+    if roll_us < 1_000_000 || roll_us % 1_000_000 != 0 {
+        return Err(SeriesError::ImpossibleRoll);
+    }
+    let path = &options.path;
+    let exists = std::fs::symlink_metadata(path).is_ok();
+    let mut started = match exists {
+        false => create(options, roll_us)?,
+        true if options.append => resume(options)?,
+        true => return Err(SeriesError::Exists(path.clone())),
+    };
+    let info = &mut started.info;
+    info.state = SeriesState::BeingCaptured;
+    info.roll_us = roll_us;
+    info.wait_us = roll_us.min(WAIT_US_MAX);
+    info.retention = options.retention;
+    info.write(path)?;
+    Ok(started)
+}
+
+fn create(options: &SeriesOptions, roll_us: i64) -> Result<StartedSeries, SeriesError> {
+    let path = &options.path;
+    DirBuilder::new()
+        .mode(DIRECTORY_MODE)
+        .create(path)
+        .map_err(|error| ArchiveError::io("make", path, error))?;
+    let kind = &options.provenance.source_kind;
+    Ok(StartedSeries {
+        info: SeriesInfo::new(new_uuid(), kind, roll_us, 0),
+        lock: lock(path)?,
+        next_number: 1,
+        newest_from_us: None,
+        gap: None,
+    })
+}
+
+fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
+    let path = &options.path;
+    let lock = lock(path)?;
+    let Series {
+        mut info,
+        parts,
+        unfinished,
+        ..
+    } = Series::open(path)?;
+    if info.source_kind != options.provenance.source_kind {
+        return Err(SeriesError::OtherSource {
+            path: path.clone(),
+            found: info.source_kind,
+        });
+    }
+    let members = parts.iter().map(|part| &part.member);
+    let members = members.chain(unfinished.iter().map(|part| &part.member));
+    let newest = members.max_by_key(|member| member.number);
+    info.captures += 1;
+    let reason = match info.state {
+        SeriesState::Complete => "the capture was stopped",
+        SeriesState::BeingCaptured => "the capture was killed",
+    };
+    let last_to_us = parts.last().map(|part| part.member.to_us);
+    let to_us = info.captured_to_us.or(last_to_us);
+    for part in &unfinished {
+        (options.on_note)(&format!(
+            "{0} was left by a capture that was killed; `rehearse recover {0}` makes it a part of the series",
+            part.path.display()
+        ));
+    }
+    if let Some(to_us) = to_us {
+        (options.on_note)(&format!(
+            "continuing {} with a gap: {reason}, and it is complete up to {}",
+            path.display(),
+            utc_text(to_us)
+        ));
+    }
+    Ok(StartedSeries {
+        next_number: newest
+            .map_or(0, |member| member.number)
+            .max(info.removed.parts)
+            + 1,
+        newest_from_us: newest.map(|member| member.from_us),
+        gap: to_us.map(|to_us| (to_us, reason.to_owned())),
+        info,
+        lock,
+    })
+}
+
+fn lock(path: &Path) -> Result<DirectoryLock, SeriesError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let locked = DirectoryLock::try_exclusive(path);
+        if let Some(lock) = locked.map_err(|error| ArchiveError::io("lock", path, error))? {
+            return Ok(lock);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(SeriesError::BeingCaptured(path.to_owned()))
+}
+
+/// Returns a random UUID of version 4 (RFC 9562, section 5.4).
+fn new_uuid() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness, the time and the path of the parts still tell two series apart in practice.
+    let _ = getrandom::fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
