@@ -55,7 +55,7 @@ fn compared(factor: f64) -> Comparison {
     let mut other = traffic(1, 1.0);
     if factor != 1.0 {
         after[7] = failed(&after[7], "42P01", 1e5);
-        after[7].message = Some("relation \"<a href=x>|@all\" is missing".to_owned());
+        after[7].message = Some("relation \"<a href=x>|@all\" does not exist".to_owned());
         for one in &mut after[100..200] {
             one.rows += 1;
         }

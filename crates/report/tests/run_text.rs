@@ -127,12 +127,12 @@ Compared with the capture
   lost with the connection, 4 new errors, 0 errors gone, 5,001 not sent.
   Errors were compared, numbers of rows were not: the capture did not know any (no log does).
   new 23505 × 3  insert into orders values ($1)
-    first shop.log:20; it failed with 23505
+    first shop.log:20; it failed with #
   new 22P02 × 1  insert into orders values ($1)
     first shop.log:23; it failed with #P0#
 
 First of each error
-  53300 session 3, event 0 (connect): it failed with 53300
-  23505 session 10, event 10 (execute): it failed with 23505
+  53300 session 3, event 0 (connect): it failed with #
+  23505 session 10, event 10 (execute): it failed with #
   22P02 session 13, event 13 (execute): it failed with #P0#
 "#;

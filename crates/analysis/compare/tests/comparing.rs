@@ -235,7 +235,7 @@ fn new_errors_are_a_regression_and_failed_calls_no_improvement() {
         (change.before, change.after, change.captured),
         (0, 2_000, 0)
     );
-    assert_eq!(change.message.as_deref(), Some("it failed with #P01"));
+    assert_eq!(change.message.as_deref(), Some("it failed with #P0#"));
     assert_eq!(change.sql.as_deref(), Some("select 3 from t where id = $1"));
     let broken = comparison
         .statements
