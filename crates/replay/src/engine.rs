@@ -61,9 +61,8 @@ pub fn check_target(
     logins: &LoginMap,
 ) -> Result<TargetInfo, ReplayError> {
     let mut needed: BTreeSet<Login> = BTreeSet::new();
-    for session in reader.sessions()? {
-        let session = session?;
-        needed.insert(logins.login(target, &session.user, &session.database, ""));
+    for used in reader.logins()? {
+        needed.insert(logins.login(target, &used.user, &used.database, ""));
     }
     let dialer = Dialer::new(target)?;
     // With several hosts, all that answered.
@@ -124,7 +123,7 @@ pub fn replay(
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
     let user_types = UserTypes::load(reader, &dialer, target, &options.logins)?;
-    let values = FollowedValues::load_if_followed(reader, &dialer, target, options)?;
+    let values = FollowedValues::load_if_followed(reader, &dialer, target, options, observer)?;
     // A load source has no known number of statements: those dispatched are counted at the end.
     let statements = match &options.load_source {
         None => event_stream::count_statements(reader, &options.shape())?,
@@ -163,8 +162,8 @@ pub fn replay(
     let (recorder, records) = crossbeam_channel::bounded::<RecordBatch>(RECORD_BATCHES_MAX);
     let (inboxes, messages) = create_inboxes(worker_count)?;
     let order = StatementOrder::new(options.order, &inboxes);
-    let login = reader.sessions()?.next().transpose()?.map(|session| {
-        let (user, database) = (&session.user, &session.database);
+    let login = reader.logins()?.first().map(|used| {
+        let (user, database) = (&used.user, &used.database);
         options.logins.login(target, user, database, "")
     });
     let replay = Replay {

@@ -8,7 +8,11 @@ use crate::dependencies::{LockOrder, LockOrderPass};
 use crate::generated::{KeyColumns, PlacesCache, Provenance, ProvenancePass};
 use crate::inference::{GeneratedColumns, InferencePass, InferredResults};
 use crate::options::{Options, SendOrder};
+use crate::progress::{Observer, WorkloadPass};
 use crate::target_databases::TargetDatabases;
+
+/// Number of events between two reports of a pass's progress.
+const EVENTS_PER_REPORT: u64 = 1 << 16;
 
 /// Keys of the target, and the origins of the values of a workload.
 #[derive(Debug, Default)]
@@ -35,9 +39,10 @@ impl FollowedValues {
         dialer: &Dialer,
         target: &Target,
         options: &Options,
+        observer: &mut dyn Observer,
     ) -> Result<Option<Self>, ArchiveError> {
         match options.follows_values() {
-            true => Self::load(reader, dialer, target, options).map(Some),
+            true => Self::load(reader, dialer, target, options, observer).map(Some),
             false => Ok(None),
         }
     }
@@ -51,6 +56,7 @@ impl FollowedValues {
         dialer: &Dialer,
         target: &Target,
         options: &Options,
+        observer: &mut dyn Observer,
     ) -> Result<Self, ArchiveError> {
         let databases = TargetDatabases::read(reader, target, &options.logins)?;
         let keys = KeyColumns::load(&databases, dialer);
@@ -60,7 +66,10 @@ impl FollowedValues {
             false => {
                 let mut columns = GeneratedColumns::load(&databases, dialer);
                 generated_columns_unknown = std::mem::take(&mut columns.unknown);
-                Some(infer_results(reader, dialer, options, &keys, &columns)?)
+                let pass = InferencePass::new(&keys, &columns);
+                let pass = read_inference(reader, pass, &keys, observer)?;
+                let dialer = options.previous_run.is_none().then_some(dialer);
+                Some(pass.finish(dialer, log_precision_us(reader)))
             }
         };
         let mut origins = ProvenancePass::default();
@@ -71,8 +80,10 @@ impl FollowedValues {
         let waits = options.order == SendOrder::Dependencies;
         let mut locks = waits.then(|| LockOrderPass::new(time_precision_us));
         let mut cache = PlacesCache::default();
+        let mut progress = PassProgress::new(WorkloadPass::Origins, reader);
         for item in reader.events()? {
             let (mut event, fingerprint) = item?;
+            progress.add_event(observer);
             if let Some(inferred) = &inferred {
                 inferred.add_to(&mut event);
             }
@@ -126,29 +137,53 @@ fn has_results(reader: &WorkloadReader) -> bool {
     reader.info().provenance.source_kind != "log"
 }
 
-/// Infers the values that the server generated in a capture without results.
+/// Reads a capture without results into the pass that infers them.
 ///
 /// # Errors
 /// If the workload cannot be read.
-fn infer_results(
+fn read_inference<'k>(
     reader: &WorkloadReader,
-    dialer: &Dialer,
-    options: &Options,
+    mut pass: InferencePass<'k>,
     keys: &KeyColumns,
-    columns: &GeneratedColumns,
-) -> Result<InferredResults, ArchiveError> {
-    let mut pass = InferencePass::new(keys, columns);
+    observer: &mut dyn Observer,
+) -> Result<InferencePass<'k>, ArchiveError> {
     let mut cache = PlacesCache::default();
+    let mut progress = PassProgress::new(WorkloadPass::Inference, reader);
     for item in reader.events()? {
         let (event, fingerprint) = item?;
+        progress.add_event(observer);
         if event.kind == EventKind::Disconnect {
             pass.end_session(event.session);
         } else if let Some(places) = cache.get(&event, fingerprint, keys) {
             pass.add(&event, &places);
         }
     }
-    let dialer = options.previous_run.is_none().then_some(dialer);
-    Ok(pass.finish(dialer, log_precision_us(reader)))
+    Ok(pass)
+}
+
+/// Progress of a pass over the workload.
+struct PassProgress {
+    pass: WorkloadPass,
+    read: u64,
+    all: u64,
+}
+
+impl PassProgress {
+    fn new(pass: WorkloadPass, reader: &WorkloadReader) -> Self {
+        PassProgress {
+            pass,
+            read: 0,
+            all: reader.info().events,
+        }
+    }
+
+    /// Counts an event, and reports the progress now and then.
+    fn add_event(&mut self, observer: &mut dyn Observer) {
+        self.read += 1;
+        if self.read.is_multiple_of(EVENTS_PER_REPORT) {
+            observer.on_workload_pass(self.pass, self.read, self.all);
+        }
+    }
 }
 
 #[cfg(test)]

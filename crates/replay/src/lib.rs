@@ -95,7 +95,7 @@ pub use load_source::{ClientEvents, LoadSource};
 pub use login::{Login, LoginMap, is_from_wire};
 pub use metrics::{BOUNDS_NS, Histogram, Metrics, MetricsReading};
 pub use options::{IoMethod, Options, ReadOnly, ResultChecksums, SendOrder};
-pub use progress::Observer;
+pub use progress::{Observer, WorkloadPass};
 pub use read_only_catalogue::names_with_outside_effects;
 pub use resume::PreviousRun;
 pub use sampled_executions::SampledExecutions;

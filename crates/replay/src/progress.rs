@@ -8,8 +8,20 @@ use crate::connection_events::ConnectionEvent;
 use crate::counters::Snapshot;
 use crate::metrics::Metrics;
 
+/// Pass over all events of a workload, before a replay whose options need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkloadPass {
+    /// Infers the values that the server generated in a capture without results.
+    Inference,
+    /// Finds the origins of generated values, and the order of locks.
+    Origins,
+}
+
 /// Observer of a replay, called about ten times a second on the thread that called [`crate::replay`].
 pub trait Observer {
+    /// Takes the progress of a pass over the workload, about every 65,000 events: those read, and all.
+    fn on_workload_pass(&mut self, _pass: WorkloadPass, _read: u64, _all: u64) {}
+
     /// Takes the run before the first connection is opened, to add tables or files to it.
     ///
     /// # Errors

@@ -157,11 +157,8 @@ pub(crate) fn unrestricted_names(
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut checked: BTreeSet<(Arc<str>, Arc<str>)> = BTreeSet::new();
     let mut names = UnrestrictedNames::default();
-    for session in reader.sessions()? {
-        let session = session?;
-        let login = options
-            .logins
-            .login(target, &session.user, &session.database, "");
+    for used in reader.logins()? {
+        let login = options.logins.login(target, &used.user, &used.database, "");
         let refused = |source| ReplayError::Refused {
             address: target.address(),
             user: login.user.to_string(),

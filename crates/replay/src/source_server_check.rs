@@ -49,7 +49,7 @@ pub fn find_source_server(
     if sources.is_empty() && servers.is_empty() {
         return None;
     }
-    let first = reader.sessions().ok()?.next()?.ok()?;
+    let first = reader.logins().ok()?.first()?;
     let login = logins.login(target, &first.user, &first.database, "");
     let location = query_location(target, &login)?;
     place.add(&location);

@@ -12,7 +12,7 @@ use crate::login::{Login, LoginMap};
 pub(crate) struct TargetDatabases(Vec<Login>);
 
 impl TargetDatabases {
-    /// Reads the sessions of a workload.
+    /// Returns the databases of the sessions of a workload.
     ///
     /// # Errors
     /// If the workload cannot be read.
@@ -22,9 +22,8 @@ impl TargetDatabases {
         logins: &LoginMap,
     ) -> Result<Self, ArchiveError> {
         let mut databases: Vec<Login> = Vec::new();
-        for session in reader.sessions()? {
-            let session = session?;
-            let login = logins.login(target, &session.user, &session.database, "");
+        for used in reader.logins()? {
+            let login = logins.login(target, &used.user, &used.database, "");
             if !databases
                 .iter()
                 .any(|other| other.database == login.database)

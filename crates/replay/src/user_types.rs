@@ -54,11 +54,10 @@ impl UserTypes {
         if !is_from_wire(reader)? {
             return Ok(types);
         }
-        for session in reader.sessions()? {
-            let session = session?;
-            let login = logins.login(target, &session.user, &session.database, "");
+        for used in reader.logins()? {
+            let login = logins.login(target, &used.user, &used.database, "");
             (types.by_database)
-                .entry(session.database.clone())
+                .entry((*used.database).into())
                 .or_insert_with(|| DatabaseTypes::ask(dialer, &login));
         }
         Ok(types)

@@ -86,9 +86,8 @@ pub fn choose_database(workload: &WorkloadReader, given: Option<&str>) -> Result
         return Ok(database.to_owned());
     }
     let mut statements: BTreeMap<String, u64> = BTreeMap::new();
-    for session in workload.sessions()? {
-        let session = session?;
-        *statements.entry(session.database.to_string()).or_default() += session.statements;
+    for used in workload.logins()? {
+        *statements.entry(used.database.clone()).or_default() += used.statements;
     }
     let most = statements
         .into_iter()

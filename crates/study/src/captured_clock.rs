@@ -77,8 +77,10 @@ fn first_login(
     target: &Target,
     logins: &LoginMap,
 ) -> Result<Login, Failure> {
-    let session = workload.sessions()?.next().transpose()?;
-    let names = session.as_ref().map(|one| (&*one.user, &*one.database));
+    let names = workload
+        .logins()?
+        .first()
+        .map(|one| (&*one.user, &*one.database));
     let (user, database) = names.unwrap_or_default();
     Ok(logins.login(target, user, database, ""))
 }

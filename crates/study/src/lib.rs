@@ -61,6 +61,7 @@ pub mod observed_replay;
 mod pair_directory;
 pub mod paired_replay;
 pub mod partial_replay;
+mod pass_note;
 pub mod preflight;
 pub mod processor_time;
 pub mod profile_samples;

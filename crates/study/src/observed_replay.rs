@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use clock::{Clock, Factor, SystemClock};
 use cpu_profile::Profiling;
-use replay::{ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot, Target};
+use replay::{
+    ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot, Target, WorkloadPass,
+};
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
@@ -15,7 +17,8 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::machine_watch::MachineWatch;
 use crate::notes::note;
-use crate::preflight;
+use crate::pass_note::PassNote;
+use crate::preflight::{self, CheckedPart};
 use crate::target_snapshot::{ObservationPlan, TargetQuestions};
 use crate::target_watch::TargetWatch;
 
@@ -101,7 +104,7 @@ pub fn replay_observed(
     interrupt: &Interrupt,
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunInfo, Failure> {
-    preflight::check(reader, target, engine)?;
+    preflight::check(reader, target, engine, CheckedPart::Beginning)?;
     let target_info =
         replay::check_target(reader, &engine.target_with_settings(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
@@ -146,6 +149,7 @@ pub fn replay_observed(
         meter: None,
         interrupt,
         stop_reported: false,
+        pass_note: PassNote::default(),
         display,
     };
     let result = replay::replay(
@@ -250,6 +254,7 @@ struct ReplayObserver<'m> {
     target_watch: Option<TargetWatch>,
     interrupt: &'m Interrupt,
     stop_reported: bool,
+    pass_note: PassNote,
     display: &'m mut dyn ReplayDisplay,
 }
 
@@ -295,6 +300,15 @@ impl ReplayObserver<'_> {
 }
 
 impl Observer for ReplayObserver<'_> {
+    fn on_workload_pass(&mut self, pass: WorkloadPass, read: u64, all: u64) {
+        if let Some(text) = self
+            .pass_note
+            .progress(pass, read, all, clock::monotonic_ns())
+        {
+            note(&text);
+        }
+    }
+
     fn on_metrics(&mut self, meter: &Arc<Metrics>) {
         self.display.on_start(meter);
         if self.is_profiling() {

@@ -349,10 +349,8 @@ fn first_login(
     reader: &WorkloadReader,
     engine: &Options,
 ) -> Result<Login, Failure> {
-    let first = reader.sessions()?.next().transpose()?;
-    let (user, database) = first
-        .as_ref()
-        .map_or(("", ""), |one| (&*one.user, &*one.database));
+    let first = reader.logins()?.first();
+    let (user, database) = first.map_or(("", ""), |one| (&*one.user, &*one.database));
     Ok(engine.logins.login(target, user, database, "rehearse"))
 }
 

@@ -18,7 +18,7 @@ use workload::{ArchiveError, StartingPoint, WorkloadReader};
 
 use crate::notes::note;
 use logins::{LoginUse, NoConnection};
-use statements::{NameCheck, StatementUse};
+use statements::{NameCheck, ReadPart, StatementUse};
 
 /// Most findings that are noted, so that they fit on a screen.
 const NOTED_MAX: usize = 12;
@@ -69,6 +69,9 @@ pub struct Preflight {
     pub parsed: u64,
     /// Number of different statements that were not parsed for lack of time.
     pub unparsed: u64,
+    /// The part of the workload that was read; `None` if all of it was.
+    #[serde(skip)]
+    read: Option<ReadPart>,
 }
 
 impl Preflight {
@@ -81,8 +84,18 @@ impl Preflight {
         });
     }
 
-    /// Notes the findings, the worst first.
+    /// Notes the findings, the worst first, and what was not checked.
     fn note(&self) {
+        self.note_findings();
+        if let Some(read) = self.read {
+            note(&format!(
+                "The checks read the first {} of {} events, with {} of {} different statements, so that the replay starts at once; `--dry-run` reads all.",
+                read.events, read.events_in_all, read.statements, read.statements_in_all
+            ));
+        }
+    }
+
+    fn note_findings(&self) {
         if self.findings.is_empty() {
             let left = match self.unparsed {
                 0 => String::new(),
@@ -120,15 +133,26 @@ impl Preflight {
     }
 }
 
+/// Part of a workload whose statements are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckedPart {
+    /// The beginning: until each statement was found once, or half a second has passed. What begins later is not checked.
+    Beginning,
+    /// All events.
+    Whole,
+}
+
 /// Facts about the workload that several checks use.
 struct Context<'c> {
     reader: &'c WorkloadReader,
     target: &'c Target,
     options: &'c Options,
+    part: CheckedPart,
     point: Option<&'c StartingPoint>,
 }
 
-/// Checks a target, and notes what was found. A target that does not answer is checked no further.
+/// Checks a target for the statements of a part of the workload, and notes what was found. A target that does not answer is
+/// checked no further.
 ///
 /// # Errors
 /// If the workload cannot be read.
@@ -136,19 +160,23 @@ pub fn check(
     reader: &WorkloadReader,
     target: &Target,
     options: &Options,
+    part: CheckedPart,
 ) -> Result<Preflight, ArchiveError> {
     let target = &options.target_with_settings(target);
     let context = Context {
         reader,
         target,
         options,
+        part,
         point: reader.info().provenance.starting_point.as_ref(),
     };
     let mut result = Preflight::default();
     let Ok(dialer) = Dialer::new(target) else {
         return Ok(result);
     };
-    let mut names = NameCheck::new(StatementUse::of_workload(&context)?);
+    let used = StatementUse::of_workload(&context)?;
+    result.read = Some(used.read).filter(|read| read.events < read.events_in_all);
+    let mut names = NameCheck::new(used);
     let mut accepted: Vec<LoginUse> = Vec::new();
     for used in LoginUse::of_workload(&context)? {
         // One connection at a time: the target may have few.
@@ -188,6 +216,6 @@ pub(crate) fn check_once(
 ) -> Result<(), ArchiveError> {
     static FIRST: Once = Once::new();
     let mut result = Ok(());
-    FIRST.call_once(|| result = check(reader, target, options).map(drop));
+    FIRST.call_once(|| result = check(reader, target, options, CheckedPart::Beginning).map(drop));
     result
 }

@@ -123,12 +123,11 @@ impl TargetQuestions<'_> {
     /// Returns each login once, ordered by the number of statements of its sessions, greatest first.
     pub fn list_logins(&self) -> Result<Vec<Login>, ArchiveError> {
         let mut statements: HashMap<Login, u64> = HashMap::new();
-        for session in self.reader.sessions()? {
-            let session = session?;
+        for used in self.reader.logins()? {
             let login = self
                 .logins
-                .login(&self.target, &session.user, &session.database, "");
-            *statements.entry(login).or_default() += session.statements;
+                .login(&self.target, &used.user, &used.database, "");
+            *statements.entry(login).or_default() += used.statements;
         }
         let mut logins: Vec<(Login, u64)> = statements.into_iter().collect();
         logins.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));

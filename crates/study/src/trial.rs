@@ -65,10 +65,8 @@ impl<'a> TrialReplay<'a> {
         let target = options.target_with_settings(&context.target);
         preflight::check_once(reader, &context.target, options)?;
         let info = replay::check_target(reader, &target, &options.logins)?;
-        let first = reader.sessions()?.next().transpose()?;
-        let (user, database) = first
-            .as_ref()
-            .map_or(("", ""), |one| (&*one.user, &*one.database));
+        let first = reader.logins()?.first();
+        let (user, database) = first.map_or(("", ""), |one| (&*one.user, &*one.database));
         Ok(TrialReplay {
             context,
             dialer: Dialer::new(&target)?,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lineage::{MaskNote, RewriteNote, SliceNote};
 use crate::series::PartAccount;
+use crate::session_logins::SessionLogin;
 use crate::starting_point::StartingPoint;
 
 /// Value of `kind` in the manifest.
@@ -120,6 +121,10 @@ pub struct WorkloadInfo {
     /// Time of the last server event, in microseconds from the workload's start.
     #[serde(default)]
     pub server_to_us: i64,
+    /// Databases and roles of the sessions, in the order in which the first session of each ended. `None` in a workload of
+    /// an earlier version, or with more than a thousand pairs ([`crate::WorkloadReader::logins`] reads the sessions then).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logins: Option<Vec<SessionLogin>>,
     /// Maskings, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<MaskNote>,

@@ -37,6 +37,7 @@ pub mod series;
 mod server_event;
 mod server_event_sort;
 mod session;
+mod session_logins;
 pub mod session_state;
 mod starting_point;
 mod statements;
@@ -66,6 +67,7 @@ pub use redaction::{Literals, message_pattern, redact_message, without_advisory_
 pub use redactor::{NoRedaction, Redactor};
 pub use server_event::{MessageSeverity, ServerEvent, ServerEventKind};
 pub use session::Session;
+pub use session_logins::SessionLogin;
 pub use session_state::SessionState;
 pub use sql::{
     ContextId, ContextKey, Fingerprint, Fingerprinter, STANDARD_CONFORMING_STRINGS, StatementClass,

@@ -5,7 +5,7 @@ mod merge;
 mod series_reader;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use archive::{ArchiveError, Keyring, Recipient, is_object_url};
 use sql::Fingerprint;
@@ -16,6 +16,7 @@ use crate::format::WorkloadInfo;
 use crate::series::Series;
 use crate::server_event::ServerEvent;
 use crate::session::Session;
+use crate::session_logins::{LoginCounter, SessionLogin};
 use crate::table::StatementText;
 use archive_reader::ArchiveReader;
 use series_reader::SeriesReader;
@@ -28,6 +29,17 @@ type Rows<T> = Box<dyn Iterator<Item = Result<T, ArchiveError>> + Send>;
 #[derive(Debug, Clone)]
 pub struct WorkloadReader {
     source: Source,
+    /// Logins of the sessions, once they were read.
+    logins: Arc<OnceLock<Vec<SessionLogin>>>,
+}
+
+impl From<Source> for WorkloadReader {
+    fn from(source: Source) -> Self {
+        WorkloadReader {
+            source,
+            logins: Arc::default(),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -55,7 +67,7 @@ impl WorkloadReader {
             true => Source::Series(Arc::new(SeriesReader::open(path, keyring)?)),
             false => Source::Archive(Arc::new(ArchiveReader::open(path, keyring)?)),
         };
-        Ok(WorkloadReader { source })
+        Ok(source.into())
     }
 
     /// Returns the workload with only those parts of a series that can have events from `from_us` to `to_us` (exclusive;
@@ -67,9 +79,9 @@ impl WorkloadReader {
     pub fn within(&self, from_us: i64, to_us: i64) -> Result<Self, ArchiveError> {
         Ok(match &self.source {
             Source::Archive(_) => self.clone(),
-            Source::Series(series) => WorkloadReader {
-                source: Source::Series(Arc::new(series.within(from_us, to_us)?)),
-            },
+            Source::Series(series) => {
+                Source::Series(Arc::new(series.within(from_us, to_us)?)).into()
+            }
         })
     }
 
@@ -163,6 +175,25 @@ impl WorkloadReader {
             Source::Series(series) => series.sessions()?,
         };
         Ok(rows)
+    }
+
+    /// Returns the databases and roles of all sessions, in the order in which the first session of each ended. A series,
+    /// or a workload whose manifest does not list them, has its sessions read, once.
+    ///
+    /// # Errors
+    /// If the sessions cannot be read.
+    pub fn logins(&self) -> Result<&[SessionLogin], ArchiveError> {
+        if let Some(listed) = &self.info().logins {
+            return Ok(listed);
+        }
+        if let Some(known) = self.logins.get() {
+            return Ok(known);
+        }
+        let mut counter = LoginCounter::default();
+        for session in self.sessions()? {
+            counter.add(&session?);
+        }
+        Ok(self.logins.get_or_init(|| counter.into_logins()))
     }
 
     /// Returns the server events by time, each with the fingerprint of its statement. Empty for a workload of

@@ -23,6 +23,7 @@ use crate::series::PartAccount;
 use crate::server_event::{ServerEvent, ServerEventKind};
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
+use crate::session_logins::LoginCounter;
 use crate::starting_point::StartingPoint;
 use crate::statements::StatementWriter;
 use crate::table::{SESSION, STATEMENT, write_session};
@@ -81,6 +82,7 @@ pub struct WorkloadWriter {
     chunk_bytes_max: usize,
     writing: Option<WritingThread>,
     sessions_open: u64,
+    logins: LoginCounter,
     redactor: SharedRedactor,
     keep_unfinished: bool,
     starting_point: Option<StartingPoint>,
@@ -235,6 +237,7 @@ impl WorkloadWriter {
                 thread,
             }),
             sessions_open: 0,
+            logins: LoginCounter::default(),
             redactor,
             keep_unfinished: options.keep_unfinished,
             starting_point: None,
@@ -344,6 +347,7 @@ impl WorkloadWriter {
             // A session whose end was seen has a disconnect event, which was counted.
             self.sessions_open = self.sessions_open.saturating_sub(1);
         }
+        self.logins.add(&session);
         match &mut self.sessions {
             Some(sessions) => write_session(sessions, &session, 0),
             None => Ok(()),
@@ -424,6 +428,7 @@ impl WorkloadWriter {
         let (statements, writes) = statements.finish()?;
         files.extend(statements);
         self.info.writes = writes;
+        self.info.logins = std::mem::take(&mut self.logins).into_listed();
         self.info.span_us = sorted.span_us;
         let noted = self.starting_point.take();
         self.info.provenance = Provenance {

@@ -28,7 +28,7 @@ use study::encodings;
 use study::keys;
 use study::observed_replay::replay_observed;
 use study::partial_replay::{ReplayedWorkload, write_part};
-use study::preflight;
+use study::preflight::{self, CheckedPart};
 use study::target_snapshot::ObservationPlan;
 use study::{Failure, Interrupt, run_shell_command};
 
@@ -312,7 +312,7 @@ fn dry_run(
     engine: &Options,
     options: &options::Replay,
 ) -> Result<ExitStatus, Failure> {
-    let preflight = preflight::check(reader, target, engine)?;
+    let preflight = preflight::check(reader, target, engine, CheckedPart::Whole)?;
     let target_info = replay::check_target(reader, target, &engine.logins)?;
     encodings::note_encodings(reader, target, &target_info)?;
     let forecast = replay::dry_run(reader, target, engine)?;

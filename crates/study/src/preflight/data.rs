@@ -6,7 +6,7 @@ use connect::login::Dialer;
 use workload::{DatabaseState, SequenceValue, StartingPoint, TableRows};
 
 use super::logins::LoginUse;
-use super::{Context, Preflight, Severity};
+use super::{CheckedPart, Context, Preflight, Severity};
 use crate::cache_warming::own_login;
 
 pub(super) fn check(
@@ -39,6 +39,9 @@ pub(super) fn check(
     }
 }
 
+/// Most events that are read before a replay to count those before the starting point.
+const BEFORE_START_EVENTS_MAX: usize = 100_000;
+
 /// Finds statements of a log that were sent before the starting point. A copy already has what they wrote. Both times are
 /// of the server's clock.
 fn count_before_start(context: &Context<'_>, point: &StartingPoint, result: &mut Preflight) {
@@ -50,16 +53,29 @@ fn count_before_start(context: &Context<'_>, point: &StartingPoint, result: &mut
     let Ok(events) = context.reader.events() else {
         return;
     };
+    let events_max = match context.part {
+        CheckedPart::Beginning => BEFORE_START_EVENTS_MAX,
+        CheckedPart::Whole => usize::MAX,
+    };
+    let mut read = 0;
     let before = events
+        .take(events_max)
         .map_while(Result::ok)
         .take_while(|(event, _)| event.due_us < start_us)
+        .inspect(|_| read += 1)
         .filter(|(event, _)| event.kind.is_statement() && !event.prelude)
         .count() as u64;
+    let more = match read < events_max {
+        true => "",
+        false => ", and perhaps more",
+    };
     if before > 0 {
         result.add(
             Severity::OtherData,
             before,
-            "they were sent before the starting point: a copy of it has what they wrote".to_owned(),
+            format!(
+                "they{more} were sent before the starting point: a copy of it has what they wrote"
+            ),
             format!(
                 "replay with --from {}",
                 clock::rfc3339_text(point.server_time_us)

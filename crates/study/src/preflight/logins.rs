@@ -31,18 +31,17 @@ impl LoginUse {
     /// Returns the logins that the workload needs, those with the most statements first.
     pub(super) fn of_workload(context: &Context<'_>) -> Result<Vec<LoginUse>, ArchiveError> {
         let mut uses: BTreeMap<Login, LoginUse> = BTreeMap::new();
-        for session in context.reader.sessions()? {
-            let session = session?;
+        for captured in context.reader.logins()? {
             let map = &context.options.logins;
-            let login = map.login(context.target, &session.user, &session.database, "");
+            let login = map.login(context.target, &captured.user, &captured.database, "");
             let used = uses.entry(login.clone()).or_insert_with(|| LoginUse {
                 login,
-                captured_database: session.database.to_string(),
+                captured_database: captured.database.clone(),
                 statements: 0,
                 sessions: 0,
             });
-            used.statements += session.statements;
-            used.sessions += 1;
+            used.statements += captured.statements;
+            used.sessions += captured.sessions;
         }
         let mut uses: Vec<LoginUse> = uses.into_values().collect();
         uses.sort_by_key(|one| std::cmp::Reverse(one.statements));

@@ -8,10 +8,16 @@ use connect::login::{Login, LoginError, QueryConnection, Value};
 use sql::{Fingerprint, StatementClass};
 use workload::{ArchiveError, EventKind, FIRST_USER_OID, Sqlstate};
 
-use super::{Context, Preflight, Severity};
+use super::{CheckedPart, Context, Preflight, Severity};
 
 /// Most different statements that are kept.
 const STATEMENTS_MAX: usize = 20_000;
+/// Fewest events of a workload that are read for its statements before a replay …
+const EVENTS_MIN: u64 = 100_000;
+/// … and the time after which no more are read. A replay of a long workload must not wait until all of it was read.
+const READING_TIME: Duration = Duration::from_millis(500);
+/// Events between two reads of the clock.
+const EVENTS_PER_CLOCK_READ: u64 = 1_024;
 /// Time for parsing statements at the target.
 const PARSE_TIME: Duration = Duration::from_secs(10);
 
@@ -34,6 +40,29 @@ struct UsedStatement {
     failed: Vec<Sqlstate>,
 }
 
+/// Number of events and of different statements that were read, of those of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReadPart {
+    pub(super) events: u64,
+    pub(super) events_in_all: u64,
+    pub(super) statements: usize,
+    pub(super) statements_in_all: usize,
+}
+
+impl ReadPart {
+    /// Whether enough is read for [`CheckedPart::Beginning`].
+    fn is_enough(&self, since_ns: i64) -> bool {
+        if self.events < EVENTS_MIN {
+            return false;
+        }
+        let is_late = || {
+            self.events.is_multiple_of(EVENTS_PER_CLOCK_READ)
+                && clock::monotonic_ns() - since_ns >= READING_TIME.as_nanos() as i64
+        };
+        self.statements >= self.statements_in_all || is_late()
+    }
+}
+
 /// Statements of a workload.
 pub(super) struct StatementUse {
     logins: Vec<Login>,
@@ -43,6 +72,8 @@ pub(super) struct StatementUse {
     creating: Vec<String>,
     /// Whether a statement sets `search_path`.
     sets_search_path: bool,
+    /// Part of the workload that was read.
+    pub(super) read: ReadPart,
 }
 
 impl StatementUse {
@@ -50,8 +81,15 @@ impl StatementUse {
     pub(super) fn of_workload(context: &Context<'_>) -> Result<Self, ArchiveError> {
         let mut creating = Vec::new();
         let mut sets_search_path = false;
+        let mut read = ReadPart {
+            events: 0,
+            events_in_all: context.reader.info().events,
+            statements: 0,
+            statements_in_all: 0,
+        };
         for text in context.reader.statements()? {
             let text = text?;
+            read.statements_in_all += 1;
             let lower = text.sql.to_lowercase();
             sets_search_path |= lower.contains("search_path");
             if creates_relations(text.class, &lower) {
@@ -62,8 +100,16 @@ impl StatementUse {
         // Index of the login of each live session.
         let mut sessions: HashMap<u64, usize> = HashMap::new();
         let mut found: HashMap<(usize, Fingerprint), UsedStatement> = HashMap::new();
+        let mut fingerprints: HashSet<Fingerprint> = HashSet::new();
+        let begun_ns = clock::monotonic_ns();
         for event in context.reader.events()? {
             let (event, fingerprint) = event?;
+            if context.part == CheckedPart::Beginning && read.is_enough(begun_ns) {
+                break;
+            }
+            read.events += 1;
+            fingerprints.extend(fingerprint);
+            read.statements = fingerprints.len();
             if let EventKind::Connect { database, user, .. } = &event.kind {
                 let map = &context.options.logins;
                 let login = map.login(context.target, user, database, "");
@@ -114,6 +160,7 @@ impl StatementUse {
             statements,
             creating,
             sets_search_path,
+            read,
         })
     }
 
@@ -261,6 +308,26 @@ fn quoted_name(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beginning_is_read_until_each_statement_was_found_or_the_time_has_passed() {
+        let now_ns = clock::monotonic_ns();
+        let long_ago_ns = now_ns - READING_TIME.as_nanos() as i64;
+        let is_enough = |events, statements, since_ns| {
+            let read = ReadPart {
+                events,
+                events_in_all: u64::MAX,
+                statements,
+                statements_in_all: 5,
+            };
+            read.is_enough(since_ns)
+        };
+        assert!(!is_enough(EVENTS_MIN - 1, 5, long_ago_ns));
+        assert!(is_enough(EVENTS_MIN, 5, i64::MAX / 2));
+        assert!(!is_enough(EVENTS_MIN, 4, i64::MAX / 2));
+        let next_clock_read = EVENTS_MIN.next_multiple_of(EVENTS_PER_CLOCK_READ);
+        assert!(is_enough(next_clock_read, 4, long_ago_ns));
+    }
 
     #[test]
     fn name_is_the_quoted_one_or_the_one_before_the_parenthesis() {

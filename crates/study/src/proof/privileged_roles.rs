@@ -59,12 +59,11 @@ impl UnprivilegedEnvironment {
         logins: LoginMap,
         whole: &WorkloadReader,
     ) -> Result<Self, ArchiveError> {
-        let users = whole.sessions()?;
-        let users = users.map(|session| Ok(session?.user.to_string()));
+        let users = whole.logins()?.iter().map(|used| used.user.clone());
         Ok(UnprivilegedEnvironment {
             inner,
             logins,
-            captured: users.collect::<Result<_, ArchiveError>>()?,
+            captured: users.collect(),
         })
     }
 

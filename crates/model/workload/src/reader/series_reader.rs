@@ -430,6 +430,8 @@ fn sum_parts(parts: &mut [PartReader]) -> WorkloadInfo {
                 ..info.clone()
             };
             sum.part = None;
+            // Sessions continue from part to part.
+            sum.logins = None;
             sum.provenance.sources = sources;
             sum.provenance.start_wall_us = start_us;
             if info.events > 0 {

@@ -1,0 +1,96 @@
+//! Notes on a pass over the whole workload before a replay, which delays its first statement.
+
+use std::time::Duration;
+
+use replay::WorkloadPass;
+
+/// Time after which a pass is noted.
+const NOTED_AFTER: Duration = Duration::from_secs(1);
+/// Time between two notes of one pass.
+const NOTED_EVERY: Duration = Duration::from_secs(10);
+
+/// Pass that is running, and the time of its next note.
+#[derive(Debug, Default)]
+pub(crate) struct PassNote {
+    running: Option<RunningPass>,
+}
+
+#[derive(Debug)]
+struct RunningPass {
+    pass: WorkloadPass,
+    next_note_ns: i64,
+    is_noted: bool,
+}
+
+impl PassNote {
+    /// Takes the progress of a pass at a monotonic time. Returns a note if one is due.
+    pub(crate) fn progress(
+        &mut self,
+        pass: WorkloadPass,
+        read: u64,
+        all: u64,
+        now_ns: i64,
+    ) -> Option<String> {
+        let running = match &mut self.running {
+            Some(running) if running.pass == pass => running,
+            running => running.insert(RunningPass {
+                pass,
+                next_note_ns: now_ns.saturating_add(nanoseconds(NOTED_AFTER)),
+                is_noted: false,
+            }),
+        };
+        if now_ns < running.next_note_ns {
+            return None;
+        }
+        running.next_note_ns = now_ns.saturating_add(nanoseconds(NOTED_EVERY));
+        let percent = read.saturating_mul(100) / all.max(1);
+        if running.is_noted {
+            return Some(format!("  {percent} % is read"));
+        }
+        running.is_noted = true;
+        let purpose = match pass {
+            WorkloadPass::Inference => "for values that the captured server generated",
+            WorkloadPass::Origins => "for the dependencies between its statements",
+        };
+        Some(format!(
+            "Reading all {all} events of the workload {purpose} before the first statement ({percent} % is read). A replay with --order session, and without --remap-generated, starts at once; its statements do not wait for other sessions."
+        ))
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pass_is_noted_after_a_second_and_then_every_ten() {
+        let mut note = PassNote::default();
+        let mut at = |pass, read, seconds: i64| {
+            note.progress(pass, read, 1_000, seconds * 1_000_000_000)
+                .is_some()
+        };
+        let noted: Vec<i64> = (0..25)
+            .filter(|second| at(WorkloadPass::Inference, 100, *second))
+            .collect();
+        assert_eq!(noted, [1, 11, 21]);
+        // The next pass has its own notes.
+        assert!(!at(WorkloadPass::Origins, 100, 25));
+        assert!(at(WorkloadPass::Origins, 400, 26));
+    }
+
+    #[test]
+    fn note_names_the_share_and_the_option_without_a_pass() {
+        let mut note = PassNote::default();
+        assert_eq!(note.progress(WorkloadPass::Origins, 1, 200, 0), None);
+        let text = note.progress(WorkloadPass::Origins, 50, 200, i64::MAX);
+        let text = text.unwrap();
+        assert!(
+            text.contains("25 %") && text.contains("--order session"),
+            "{text}"
+        );
+    }
+}
