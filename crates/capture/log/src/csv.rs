@@ -14,6 +14,7 @@ use super::entry::{
     Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, line_end,
     parse_virtual_transaction, split_host_and_port, trim_line_end,
 };
+use super::parse_ahead::{ChunkParser, EntryParser, ForkReader};
 use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
@@ -82,6 +83,14 @@ impl Reader for CsvReader {
         true
     }
 
+    fn version(&mut self) -> Option<u64> {
+        Some(self.times.zone_changes())
+    }
+
+    fn to_parser(&mut self) -> Option<Box<dyn ChunkParser>> {
+        EntryParser::boxed(self)
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,
@@ -111,6 +120,15 @@ impl Reader for CsvReader {
         match self.entry(text, &values, wall_us, lines, place) {
             Ok(entry) => (ReadResult::Entry(entry), end),
             Err(reason) => (ReadResult::Unreadable { lines, reason }, end),
+        }
+    }
+}
+
+impl ForkReader for CsvReader {
+    fn fork(&self) -> Self {
+        CsvReader {
+            times: self.times.clone(),
+            ..Self::default()
         }
     }
 }

@@ -3,6 +3,7 @@
 use workload::Sqlstate;
 
 use super::byte_search::parse_number;
+use super::parse_ahead::ChunkParser;
 use super::prefix::{Fields, LineMatch, Prefix};
 use super::reconcile::Location;
 use super::severity::{Label, Severity};
@@ -228,6 +229,9 @@ pub(super) trait Reader {
     /// Reads time zones as `reading` says.
     fn set_zones(&mut self, reading: &ZoneReading);
 
+    /// Declares that the log is still being written.
+    fn set_followed(&mut self) {}
+
     /// Chooses among the readings that [`ReadResult::Ambiguous`] listed; without a choice the lines
     /// are skipped.
     fn settle(&mut self, _choice: Option<usize>) {}
@@ -235,6 +239,22 @@ pub(super) trait Reader {
     /// Notes for the user about the input, once it is read; each a sentence.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Number of changes so far of the facts that the next result depends on, in addition to its bytes.
+    /// `None` if it depends on the result before.
+    fn version(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Creates a parser for other threads; see [`super::parse_ahead`].
+    fn to_parser(&mut self) -> Option<Box<dyn ChunkParser>> {
+        None
+    }
+
+    /// Continues after an entry that another thread has parsed. Returns the prefix of its lines.
+    fn pass_parsed(&mut self) -> Option<&Prefix> {
+        None
     }
 }
 

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::LogError;
-use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
+use super::entry::{ReadResult, Reader};
+use super::parse_ahead::{ChunkParser, ParsedEntries};
+use super::read_ahead::{Chunk, HEADROOM_BYTES, Parallelism, ReadAhead};
+use super::reconcile::Location;
 use super::text::{Buffer, Text};
 use crate::line_ends::without_carriage_returns;
 use capture_sink::CountingReader;
@@ -106,9 +109,18 @@ pub(super) struct Window {
     compression: Option<Compression>,
     damage: Option<String>,
     buffer: Buffer,
+    /// Entries of the buffer that other threads have parsed.
+    parsed: ParsedEntries,
+    /// Parser for other threads, until they are started.
+    parser: Option<Box<dyn ChunkParser>>,
+    /// Version of the last parser.
+    parser_version: Option<u64>,
+    parallelism: Parallelism,
     at_end: bool,
-    /// Disables reading uncompressed input ahead in another thread.
+    /// Disables reading uncompressed input ahead in a thread that does not parse.
     no_read_ahead: bool,
+    /// The log is still being written.
+    is_followed: bool,
     /// Consecutive waits without data.
     waits: u32,
     /// Bytes consumed, after decompression.
@@ -171,7 +183,10 @@ impl Window {
             reader,
             raw: raw.clone(),
         };
-        Self::new(ByteSource::Own(Box::new(watched)), raw)
+        Window {
+            is_followed: true,
+            ..Self::new(ByteSource::Own(Box::new(watched)), raw)
+        }
     }
 
     fn new(origin: ByteSource, raw: Arc<StreamState>) -> Self {
@@ -181,6 +196,11 @@ impl Window {
             compression: None,
             damage: None,
             no_read_ahead: false,
+            parallelism: Parallelism::default(),
+            parser: None,
+            parser_version: None,
+            parsed: ParsedEntries::default(),
+            is_followed: false,
             waits: 0,
             buffer: Buffer::new(SAMPLE_BYTES),
             at_end: false,
@@ -188,10 +208,47 @@ impl Window {
         }
     }
 
-    /// Reads in the caller's thread only. If reading is all that is done, passing plain bytes
-    /// between cores would cost more than reading them.
+    /// Reads in the caller's thread, unless other threads parse, too. If reading is all that they do,
+    /// passing plain bytes between cores would cost more than reading them.
     pub(super) fn disable_read_ahead(&mut self) {
         self.no_read_ahead = true;
+    }
+
+    /// Sets the number of threads and the size of their chunks.
+    pub(super) fn set_parallelism(&mut self, parallelism: Parallelism) {
+        self.parallelism = parallelism;
+    }
+
+    /// Has other threads parse as this reader does, if there are any, and if it has changed.
+    pub(super) fn update_parser(&mut self, reader: &mut impl Reader) {
+        let version = reader.version();
+        if version == self.parser_version || self.parallelism.cores == 1 {
+            return;
+        }
+        self.parser_version = version;
+        let parser = reader.to_parser();
+        match &self.origin {
+            ByteSource::Ahead(ahead) => ahead.set_parser(parser),
+            ByteSource::Sample(_) => self.parser = parser,
+            ByteSource::Own(_) => (),
+        }
+    }
+
+    /// Looks for an entry at the start of the bytes that another thread has parsed as `reader` would.
+    #[inline(always)]
+    pub(super) fn find_parsed(&mut self, reader: &mut impl Reader) -> bool {
+        self.parsed.has_next() && self.parsed.find(self.buffer.position(), reader.version())
+    }
+
+    /// Restores the entry that was found, and its number of bytes.
+    #[inline(always)]
+    pub(super) fn parsed_entry<'a>(
+        &'a self,
+        reader: &'a mut impl Reader,
+        place: Location,
+    ) -> (ReadResult<'a>, usize) {
+        let prefix = reader.pass_parsed();
+        self.parsed.restore(self.buffer.text(), prefix, place)
     }
 
     /// Creates a window on bytes in memory.
@@ -200,6 +257,22 @@ impl Window {
             ByteSource::Own(Box::new(Cursor::new(bytes))),
             Arc::default(),
         )
+    }
+
+    /// Creates a window on bytes in memory, which other threads read from their first byte on.
+    pub(super) fn from_bytes_ahead(
+        bytes: impl AsRef<[u8]> + Send + 'static,
+        parallelism: Parallelism,
+    ) -> Self {
+        if parallelism.cores == 1 {
+            return Self::from_bytes(bytes);
+        }
+        let reader = ByteSource::Sample(Box::new(Cursor::new(bytes)));
+        Window {
+            parallelism,
+            buffer: Buffer::new(0),
+            ..Self::new(reader, Arc::default())
+        }
     }
 
     /// The bytes read and not yet consumed.
@@ -212,6 +285,11 @@ impl Window {
     #[inline]
     pub(super) fn text(&self) -> Text<'_> {
         self.buffer.text()
+    }
+
+    /// Returns whether the log is still being written.
+    pub(super) fn is_followed(&self) -> bool {
+        self.is_followed
     }
 
     /// Returns whether nothing follows [`Self::bytes`].
@@ -274,6 +352,7 @@ impl Window {
             }
             return Ok(());
         }
+        self.parsed.clear();
         self.grow();
         loop {
             let space = self.buffer.space();
@@ -283,14 +362,15 @@ impl Window {
             let read = match &mut self.origin {
                 ByteSource::Own(reader) => reader.read(space),
                 ByteSource::Sample(reader) => reader.read(space),
-                ByteSource::Ahead(_) if space.len() < CHUNK_BYTES => break,
+                ByteSource::Ahead(ahead) if space.len() < ahead.chunk_bytes() => break,
                 ByteSource::Ahead(ahead) => match ahead.next_chunk() {
                     None => Ok(0),
                     Some(Err(error)) => Err(error),
-                    Some(Ok(Chunk { bytes, length })) => {
-                        let new = &bytes[HEADROOM_BYTES..HEADROOM_BYTES + length];
-                        space[..length].copy_from_slice(new);
-                        ahead.recycle(bytes);
+                    Some(Ok(chunk)) => {
+                        let new = chunk.bytes();
+                        space[..new.len()].copy_from_slice(new);
+                        let length = new.len();
+                        ahead.recycle(chunk.buffer, chunk.parsed);
                         Ok(length)
                     }
                 },
@@ -317,8 +397,8 @@ impl Window {
 
     /// Starts reading in another thread from the second read on, if there is a core for it.
     fn start_read_ahead(&mut self) -> io::Result<()> {
-        if self.consumed == 0 && self.bytes().is_empty()
-            || !matches!(self.origin, ByteSource::Sample(_))
+        let has_no_sample = self.consumed == 0 && self.bytes().is_empty();
+        if has_no_sample && self.buffer.size() > 0 || !matches!(self.origin, ByteSource::Sample(_))
         {
             return Ok(());
         }
@@ -326,21 +406,26 @@ impl Window {
         let ByteSource::Sample(reader) = std::mem::replace(&mut self.origin, own) else {
             unreachable!("it is the sample's");
         };
-        let alone = self.no_read_ahead && self.compression.is_none()
-            || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        let only_reads = self.parser.is_none() && self.compression.is_none();
+        let alone = self.no_read_ahead && only_reads || self.parallelism.cores == 1;
         self.origin = match alone {
             true => ByteSource::Own(reader),
-            false => ByteSource::Ahead(ReadAhead::start(reader)?),
+            false => {
+                let parser = self.parser.take();
+                ByteSource::Ahead(ReadAhead::start(reader, self.parallelism, parser)?)
+            }
         };
         Ok(())
     }
 
-    /// Makes the chunk's memory the window, with the unconsumed bytes copied before the chunk's.
+    /// Makes the chunk's buffer that of the window, with the unconsumed bytes copied before the chunk's.
     fn adopt_chunk(&mut self, chunk: Chunk) {
-        let Chunk { bytes, length } = chunk;
-        let old = self.buffer.replace_memory(bytes, HEADROOM_BYTES, length);
+        let old = self
+            .buffer
+            .continue_with(chunk.buffer, HEADROOM_BYTES, chunk.first_line);
+        let parsed = std::mem::replace(&mut self.parsed, chunk.parsed);
         if let ByteSource::Ahead(ahead) = &self.origin {
-            ahead.recycle(old);
+            ahead.recycle(old, parsed);
         }
     }
 
@@ -349,7 +434,10 @@ impl Window {
         self.buffer.compact();
         let spare = size - used;
         // The other thread's data comes in whole chunks.
-        let is_short = matches!(self.origin, ByteSource::Ahead(_)) && spare < CHUNK_BYTES;
+        let is_short = match &self.origin {
+            ByteSource::Ahead(ahead) => spare < ahead.chunk_bytes(),
+            _ => false,
+        };
         let grows = match size < LARGE_BYTES {
             true => used > size / 2 || is_short,
             false => spare < size / 8,
@@ -376,177 +464,4 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    fn read_all(mut window: Window) -> Vec<u8> {
-        let mut all = Vec::new();
-        while !window.is_at_end() {
-            window.fill().unwrap();
-            all.extend_from_slice(window.bytes());
-            window.consume(window.bytes().len());
-        }
-        all
-    }
-
-    fn packed(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all(text).unwrap();
-        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-        bzip2.write_all(text).unwrap();
-        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
-        xz.write_all(text).unwrap();
-        [
-            ("gzip", gzip.finish().unwrap()),
-            ("bzip2", bzip2.finish().unwrap()),
-            ("xz", xz.finish().unwrap()),
-            ("zstd", zstd::encode_all(text, 1).unwrap()),
-        ]
-    }
-
-    fn open(bytes: Vec<u8>) -> Window {
-        Window::open(Box::new(Cursor::new(bytes)), "x.log").unwrap()
-    }
-
-    #[test]
-    fn compression_is_told_by_the_bytes_and_not_by_the_name() {
-        let text = b"2026-01-01 00:00:00.000 UTC [1] LOG:  x\n".repeat(100_000);
-        for (name, packed) in packed(&text) {
-            assert!(read_all(open(packed.clone())) == text, "{name}");
-            // Two members in one file, as `cat a.gz b.gz` makes.
-            let twice = [packed.clone(), packed].concat();
-            assert!(read_all(open(twice)) == text.repeat(2), "{name}");
-        }
-        assert!(read_all(open(text.clone())) == text);
-        assert_eq!(read_all(open(b"abc".to_vec())), b"abc");
-        let zip = Box::new(Cursor::new(b"PK\x03\x04\x14\0\0\0"));
-        let error = Window::open(zip, "x.zip").err().unwrap().to_string();
-        assert!(
-            error.contains("unzip -p x.zip | rehearse capture log -"),
-            "{error}"
-        );
-        let zip = Box::new(Cursor::new(b"PK\x03\x04\x14\0\0\0"));
-        let error = Window::open(zip, &Input::Stdin.name()).err().unwrap();
-        let error = error.to_string();
-        assert!(error.starts_with("standard input is "), "{error}");
-        assert!(
-            error.contains("unzip -p FILE | rehearse capture log -"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_cut_or_damaged_file_is_read_as_far_as_it_goes() {
-        // Noise, so that the packed files are long and a cut loses little of them.
-        let mut state = 1u64;
-        let text: Vec<u8> = (0..3_000_000)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                b"0123456789abcdef"[(state >> 60) as usize]
-            })
-            .collect();
-        for (name, packed) in packed(&text) {
-            let mut window = open(packed[..packed.len() * 3 / 4].to_vec());
-            let mut read = Vec::new();
-            while !window.is_at_end() {
-                window.fill().unwrap();
-                read.extend_from_slice(window.bytes());
-                window.consume(window.bytes().len());
-            }
-            assert!(window.damage().unwrap().contains(name), "{name}");
-            assert!(text.starts_with(&read), "{name}");
-            assert!(read.len() > text.len() / 3, "{name}: {}", read.len());
-            // The checksum at the end is wrong: all data is read and the damage is reported.
-            if name == "gzip" {
-                let mut altered = packed.clone();
-                let at = altered.len() - 6;
-                altered[at] ^= 1;
-                let mut window = open(altered);
-                while !window.is_at_end() {
-                    window.fill().unwrap();
-                    window.consume(window.bytes().len());
-                }
-                assert_eq!(window.consumed_bytes(), text.len() as u64);
-                assert!(window.damage().unwrap().contains("damaged"));
-            }
-        }
-    }
-
-    struct Refusing;
-
-    impl Read for Refusing {
-        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::Error::other("the disk is broken"))
-        }
-    }
-
-    #[test]
-    fn a_disk_that_refuses_is_an_error_and_no_damage() {
-        let (_, packed) = &packed(&[b'x'; 1_000])[0];
-        let half = Cursor::new(packed[..packed.len() / 2].to_vec());
-        let mut window = Window::open(Box::new(half.chain(Refusing)), "x.gz").unwrap();
-        assert!(window.fill().unwrap_err().to_string().contains("broken"));
-    }
-
-    #[test]
-    fn the_window_grows_for_one_entry_and_shrinks_again() {
-        let mut window = Window::from_bytes(vec![b'x'; 20 << 20]);
-        while window.bytes().len() < 10 << 20 {
-            window.fill().unwrap();
-        }
-        assert!(window.buffer.size() >= 10 << 20);
-        window.consume(window.bytes().len());
-        window.fill().unwrap();
-        assert_eq!(window.buffer.size(), WINDOW_BYTES);
-    }
-
-    #[test]
-    fn what_another_thread_reads_is_the_same_bytes_in_any_bites() {
-        let text: Vec<u8> = (0..3_000_000u32)
-            .map(|at| (u64::from(at).pow(2) >> 7) as u8)
-            .collect();
-        for (bite, least) in [
-            (1_000, 1),
-            (100_000, 50_000),
-            (200_000, 20_000),
-            (2_500_000, 2_400_000),
-        ] {
-            let reader = Box::new(Cursor::new(text.clone()));
-            let mut window = Window {
-                origin: ByteSource::Ahead(ReadAhead::start(reader).unwrap()),
-                ..Window::from_bytes([])
-            };
-            let mut read = Vec::new();
-            // As a reader does that needs this number of bytes for its next entry.
-            while !(window.is_at_end() && window.bytes().is_empty()) {
-                if window.bytes().len() < least && !window.is_at_end() {
-                    window.fill().unwrap();
-                    continue;
-                }
-                let length = window.bytes().len().min(bite);
-                read.extend_from_slice(&window.bytes()[..length]);
-                window.consume(length);
-                assert!(window.buffer.size() <= 4 * least.max(SAMPLE_BYTES));
-            }
-            assert!(read == text, "{bite}");
-        }
-    }
-
-    #[test]
-    fn a_disk_that_refuses_another_thread_is_an_error_too() {
-        let text = Cursor::new(vec![b'x'; 3 << 20]).chain(Refusing);
-        let mut window = Window::open(Box::new(text), "x.log").unwrap();
-        let error = loop {
-            match window.fill() {
-                Ok(()) => assert!(!window.is_at_end()),
-                Err(error) => break error,
-            }
-            window.consume(window.bytes().len());
-        };
-        assert!(error.to_string().contains("broken"));
-        assert_eq!(window.consumed_bytes(), 3 << 20);
-    }
-}
+mod tests;

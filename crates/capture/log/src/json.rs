@@ -14,6 +14,7 @@ use super::entry::{
     trim_line_end,
 };
 use super::envelopes::{Record, split_record};
+use super::parse_ahead::{ChunkParser, EntryParser, ForkReader};
 use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
@@ -81,6 +82,14 @@ impl Reader for JsonReader {
         self.times.set_reading(reading.clone());
     }
 
+    fn version(&mut self) -> Option<u64> {
+        Some(self.times.zone_changes())
+    }
+
+    fn to_parser(&mut self) -> Option<Box<dyn ChunkParser>> {
+        EntryParser::boxed(self)
+    }
+
     fn next<'a>(
         &'a mut self,
         text: Text<'a>,
@@ -120,6 +129,15 @@ impl Reader for JsonReader {
         match self.entry(row, place) {
             Ok(entry) => (ReadResult::Entry(entry), end),
             Err(reason) => (unreadable(reason), end),
+        }
+    }
+}
+
+impl ForkReader for JsonReader {
+    fn fork(&self) -> Self {
+        JsonReader {
+            times: self.times.clone(),
+            ..Self::default()
         }
     }
 }

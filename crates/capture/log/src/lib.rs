@@ -33,6 +33,7 @@ mod json;
 mod line_ends;
 mod message;
 mod parameters;
+mod parse_ahead;
 mod prefix;
 mod quality_counters;
 mod read_ahead;
@@ -75,6 +76,7 @@ pub use follow::FollowOptions;
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
 pub use quality_counters::QualityCounters;
+pub use read_ahead::Parallelism;
 pub use reconcile::{
     Location, Reconciliation, SkipReason, Skipped, UNREADABLE_KEPT_MAX, Unreadable, UnreadableLine,
     UnreadableReason,
@@ -181,6 +183,8 @@ pub struct LogOptions<'a> {
     /// The server's `log_timezone`, for times whose zone the log does not tell: a name such as
     /// `Asia/Kolkata`, or an offset such as `+08`.
     pub time_zone: Option<String>,
+    /// Number of cores that read each input, and size of their parts: the result does not depend on it.
+    pub parallelism: Parallelism,
     /// Receives the progress.
     pub on_progress: Option<OnProgress<'a>>,
     /// Receives the name of each file that is followed.
@@ -256,6 +260,7 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
     let mut capture = LogCapture {
         prefix_given: prefix.is_some(),
         only_counts: sink.only_counts(),
+        parallelism: options.parallelism,
         progress: ProgressReporter {
             on_progress: options.on_progress,
             total_bytes,
@@ -313,6 +318,7 @@ impl ProgressReporter<'_> {
 struct LogCapture<'a, 's> {
     prefix_given: bool,
     only_counts: bool,
+    parallelism: Parallelism,
     progress: ProgressReporter<'a>,
     series: Series,
     assembler: Assembler<'s>,
@@ -340,6 +346,7 @@ impl LogCapture<'_, '_> {
             Some(window) => window,
             None => source.input.open()?,
         };
+        window.set_parallelism(self.parallelism);
         if self.only_counts {
             window.disable_read_ahead();
         }
@@ -424,6 +431,31 @@ pub fn capture_bytes(
     prefix: Option<&str>,
     sink: &mut dyn EventSink,
 ) -> Result<LogReport, LogError> {
+    capture_window(bytes, Window::from_bytes, format, prefix, sink)
+}
+
+/// Captures bytes in memory as if they were a file that several threads read.
+///
+/// # Errors
+/// As [`capture`].
+pub fn capture_bytes_in_parallel(
+    bytes: impl AsRef<[u8]> + Send + 'static,
+    format: Option<LogFormat>,
+    prefix: Option<&str>,
+    parallelism: Parallelism,
+    sink: &mut dyn EventSink,
+) -> Result<LogReport, LogError> {
+    let open = |bytes| Window::from_bytes_ahead(bytes, parallelism);
+    capture_window(bytes, open, format, prefix, sink)
+}
+
+fn capture_window<B: AsRef<[u8]>>(
+    bytes: B,
+    open: impl FnOnce(B) -> Window,
+    format: Option<LogFormat>,
+    prefix: Option<&str>,
+    sink: &mut dyn EventSink,
+) -> Result<LogReport, LogError> {
     let mut recognised = recognise("-", bytes.as_ref(), format, prefix)?;
     let given = ZoneReading::default();
     let notes = resolve_zones(&mut recognised, &given, bytes.as_ref(), true);
@@ -443,7 +475,7 @@ pub fn capture_bytes(
     };
     let mut assembler = Assembler::new(sink);
     let task = ReadTask {
-        window: &mut Window::from_bytes(bytes),
+        window: &mut open(bytes),
         source: 0,
         assembler: &mut assembler,
         turn: &mut SourceTurn::single(),

@@ -1,88 +1,215 @@
-//! Reads and decompresses in a thread while earlier bytes are parsed.
+//! Reads, decompresses and parses in threads while earlier bytes are assembled.
 //!
-//! [`super::input::Window`] starts it at its second read of an input, if the process has more than
-//! one core. The thread ends with the input, with an error, or when its receiver is dropped. Nobody
-//! joins it, since standard input may block for ever.
+//! [`super::input::Window`] starts the threads at its second read of an input, if the process has
+//! more than one core. They take turns to read a chunk; then each scans and parses its own. The
+//! receiver gets the chunks in their order. The threads end with the input, with an error, or when
+//! the receiver is dropped. Nobody joins them, since standard input may block for ever.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Size of a chunk in bytes. Each chunk costs both threads a wake-up.
-pub(super) const CHUNK_BYTES: usize = 512 << 10;
+use super::parse_ahead::{ChunkParser, ParsedEntries};
+use super::text::Buffer;
+
+/// Size of a chunk in bytes. Each chunk costs two threads a wake-up.
+const CHUNK_BYTES: usize = 512 << 10;
 
 /// Space before a chunk's bytes, for the unconsumed bytes before them.
-pub(super) const HEADROOM_BYTES: usize = 16 << 10;
+pub(super) const HEADROOM_BYTES: usize = 64 << 10;
 
-/// Maximum number of chunks waiting to be consumed.
-const CHUNKS_AHEAD: usize = 4;
+/// Maximum number of threads. Assembling is serial, and more would not help it.
+const THREADS_MAX: usize = 8;
 
-/// Bytes that were read: `length` bytes from [`HEADROOM_BYTES`] on.
+/// Number of chunks waiting to be consumed, in addition to one for each thread.
+const CHUNKS_AHEAD: usize = 2;
+
+/// Number of threads that read an input, and the size of their chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parallelism {
+    /// Number of cores to use. With one, the caller's thread reads, parses and assembles.
+    pub cores: usize,
+    /// Size of the chunks that are parsed in parallel, in bytes; at least one.
+    pub chunk_bytes: usize,
+}
+
+impl Default for Parallelism {
+    /// Uses all cores of the process.
+    fn default() -> Self {
+        Parallelism {
+            cores: std::thread::available_parallelism().map_or(2, usize::from),
+            chunk_bytes: CHUNK_BYTES,
+        }
+    }
+}
+
+/// Bytes that were read, scanned and parsed.
 pub(super) struct Chunk {
-    pub bytes: Vec<u8>,
-    pub length: usize,
+    /// The bytes are those from [`HEADROOM_BYTES`] on.
+    pub buffer: Buffer,
+    /// Position of the first line that begins in them, from which on they are scanned.
+    pub first_line: usize,
+    pub parsed: ParsedEntries,
 }
 
 /// The chunks of one input, in order.
 pub(super) struct ReadAhead {
-    chunks: Receiver<io::Result<Chunk>>,
-    free: Sender<Vec<u8>>,
+    chunks: Receiver<Receiver<io::Result<Chunk>>>,
+    free: Sender<(Buffer, ParsedEntries)>,
+    parser: Arc<Mutex<Option<Box<dyn ChunkParser>>>>,
+    chunk_bytes: usize,
+}
+
+/// The input and the queue of its chunks. One thread at a time reads.
+struct Source {
+    reader: Box<dyn Read + Send>,
+    /// Receives a place for each chunk; `None` after the end of the input.
+    queue: Option<SyncSender<Receiver<io::Result<Chunk>>>>,
+    freed: Receiver<(Buffer, ParsedEntries)>,
+    chunk_bytes: usize,
 }
 
 impl ReadAhead {
-    /// Starts the thread.
+    /// Starts the threads: one, or several if there is a parser.
     ///
     /// # Errors
     /// If the system cannot create a thread.
-    pub(super) fn start(reader: Box<dyn Read + Send>) -> io::Result<Self> {
-        let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+    pub(super) fn start(
+        reader: Box<dyn Read + Send>,
+        parallelism: Parallelism,
+        parser: Option<Box<dyn ChunkParser>>,
+    ) -> io::Result<Self> {
+        let threads = match parser {
+            Some(_) => parallelism.cores.clamp(1, THREADS_MAX),
+            None => 1,
+        };
+        let chunk_bytes = parallelism.chunk_bytes.max(1);
+        let (queue, chunks) = sync_channel(threads + CHUNKS_AHEAD);
         let (free, freed) = channel();
-        std::thread::Builder::new()
-            .name("log-reader".to_owned())
-            .spawn(move || read(reader, &sender, &freed))?;
-        Ok(ReadAhead { chunks, free })
+        let source = Arc::new(Mutex::new(Source {
+            reader,
+            queue: Some(queue),
+            freed,
+            chunk_bytes,
+        }));
+        let parser = Arc::new(Mutex::new(parser));
+        for _ in 0..threads {
+            let (source, parser) = (source.clone(), parser.clone());
+            std::thread::Builder::new()
+                .name("log-reader".to_owned())
+                .spawn(move || run(&source, &parser))?;
+        }
+        Ok(ReadAhead {
+            chunks,
+            free,
+            parser,
+            chunk_bytes,
+        })
+    }
+
+    /// Maximum size of a chunk, in bytes.
+    pub(super) fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    /// Replaces the parser, for the chunks that are read from now on.
+    pub(super) fn set_parser(&self, parser: Option<Box<dyn ChunkParser>>) {
+        *self.parser.lock().unwrap_or_else(PoisonError::into_inner) = parser;
     }
 
     /// Receives the next chunk, which has at least one byte; `None` at the end of the input.
     pub(super) fn next_chunk(&self) -> Option<io::Result<Chunk>> {
-        self.chunks.recv().ok()
+        let chunk = self.chunks.recv().ok()?;
+        let failed = |_| Err(io::Error::other("a thread that parses it has failed"));
+        Some(chunk.recv().unwrap_or_else(failed))
     }
 
     /// Returns a chunk's memory for reuse.
-    pub(super) fn recycle(&self, bytes: Vec<u8>) {
-        if bytes.len() == HEADROOM_BYTES + CHUNK_BYTES {
-            // After its end the thread needs no more chunks.
-            let _ = self.free.send(bytes);
+    pub(super) fn recycle(&self, buffer: Buffer, parsed: ParsedEntries) {
+        if buffer.size() == HEADROOM_BYTES + self.chunk_bytes {
+            // After their end the threads need no more chunks.
+            let _ = self.free.send((buffer, parsed));
         }
     }
 }
 
-fn read(
-    mut reader: Box<dyn Read + Send>,
-    chunks: &SyncSender<io::Result<Chunk>>,
-    freed: &Receiver<Vec<u8>>,
-) {
+/// Reads and parses chunks until there are no more.
+fn run(source: &Mutex<Source>, shared: &Mutex<Option<Box<dyn ChunkParser>>>) {
+    let mut parser: Option<Box<dyn ChunkParser>> = None;
     loop {
-        let mut bytes = freed
-            .try_recv()
-            .unwrap_or_else(|_| vec![0; HEADROOM_BYTES + CHUNK_BYTES]);
-        let (mut length, mut failed) = (0, None);
-        // A pipe delivers little at a time: available data is passed on without waiting for
-        // more.
-        while length == 0 && failed.is_none() {
-            match reader.read(&mut bytes[HEADROOM_BYTES..]) {
-                Ok(0) => return,
-                Ok(read) => length = read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                Err(error) => failed = Some(error),
+        let next = source.lock().map(|mut source| source.next());
+        let Ok(Some((mut chunk, sender))) = next else {
+            return;
+        };
+        if let Ok(shared) = shared.lock() {
+            let version = |parser: &Option<Box<dyn ChunkParser>>| {
+                parser.as_ref().map(|parser| parser.version())
+            };
+            if version(&parser) != version(&shared) {
+                parser = shared.as_ref().map(|parser| parser.fork());
             }
         }
-        let ends = failed.is_some();
-        let sent = match failed {
-            Some(error) => chunks.send(Err(error)),
-            None => chunks.send(Ok(Chunk { bytes, length })),
-        };
-        if ends || sent.is_err() {
-            return;
+        chunk.scan();
+        if let Some(parser) = &mut parser {
+            parser.parse(&mut chunk.buffer, &mut chunk.parsed);
         }
+        // The receiver may be gone.
+        let _ = sender.send(Ok(chunk));
+    }
+}
+
+impl Source {
+    /// Reads the next chunk; `None` at the end of the input. Its place in the queue is that of the
+    /// returned sender.
+    fn next(&mut self) -> Option<(Chunk, SyncSender<io::Result<Chunk>>)> {
+        let queue = self.queue.take()?;
+        let (mut buffer, parsed) = self.freed.try_recv().unwrap_or_else(|_| {
+            let size = HEADROOM_BYTES + self.chunk_bytes;
+            (Buffer::new(size), ParsedEntries::default())
+        });
+        let space = buffer.memory_from(HEADROOM_BYTES);
+        // A pipe delivers little at a time: available data is passed on without waiting for more.
+        let length = loop {
+            match self.reader.read(space) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                read => break read,
+            }
+        };
+        let (sender, receiver) = sync_channel(1);
+        match length {
+            Ok(0) => return None,
+            Ok(length) => buffer.renew(HEADROOM_BYTES, length),
+            Err(error) => {
+                let _ = sender.send(Err(error));
+                let _ = queue.send(receiver);
+                return None;
+            }
+        }
+        queue.send(receiver).ok()?;
+        self.queue = Some(queue);
+        let first_line = HEADROOM_BYTES;
+        let chunk = Chunk {
+            buffer,
+            first_line,
+            parsed,
+        };
+        Some((chunk, sender))
+    }
+}
+
+impl Chunk {
+    /// The bytes that were read.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.bytes_from(HEADROOM_BYTES)
+    }
+
+    /// Scans the bytes from the first line on that begins in them.
+    fn scan(&mut self) {
+        let bytes = self.buffer.bytes();
+        let length = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |newline| newline + 1);
+        self.buffer.consume(length, 0);
+        self.first_line = self.buffer.position();
+        self.buffer.scan();
+        self.parsed.clear();
     }
 }

@@ -210,6 +210,21 @@ fn late_zone_note(reader: &impl Reader, notes: &[String]) -> Option<String> {
     })
 }
 
+/// Adds the notes about an input that was read.
+fn add_notes(reader: &impl Reader, disordered: u64, notes: &mut Vec<String>) {
+    notes.extend(reader.notes());
+    notes.extend(late_zone_note(reader, notes));
+    notes.extend(disorder_note(disordered));
+}
+
+/// Prepares a reader for an input.
+fn prepare(reader: &mut impl Reader, zones: &ZoneReading, window: &Window) {
+    reader.set_zones(zones);
+    if window.is_followed() {
+        reader.set_followed();
+    }
+}
+
 /// Maximum length of an entry, in bytes. The server's own limit is 1 GiB per value, but longer entries
 /// than this are rather damaged or hostile files, of which a few kilobytes can be compressed gigabytes.
 const ENTRY_BYTES_MAX: usize = 256 << 20;
@@ -271,9 +286,11 @@ fn skip_oversized(
 /// Reads more of the input, and reports the progress.
 fn read_more(
     window: &mut Window,
+    reader: &mut impl Reader,
     assembler: &mut Assembler<'_>,
     on_progress: &mut dyn FnMut(&Window, u64),
 ) -> std::io::Result<()> {
+    window.update_parser(reader);
     window.fill()?;
     on_progress(window, assembler.account().events);
     Ok(())
@@ -285,7 +302,7 @@ fn read_with(
     zones: &ZoneReading,
     reading: ReadTask<'_, '_>,
 ) -> Result<i64, LogError> {
-    reader.set_zones(zones);
+    prepare(&mut reader, zones, reading.window);
     let ReadTask {
         window,
         source,
@@ -306,17 +323,16 @@ fn read_with(
     loop {
         if window.bytes().is_empty() {
             if window.is_at_end() {
-                notes.extend(reader.notes());
-                notes.extend(late_zone_note(&reader, notes));
-                notes.extend(disorder_note(disordered));
+                add_notes(&reader, disordered, notes);
                 return Ok(last_us);
             }
-            read_more(window, assembler, on_progress).map_err(to_error)?;
+            read_more(window, &mut reader, assembler, on_progress).map_err(to_error)?;
             continue;
         }
         let complete = window.is_at_end() || settling;
         let tried = whole.take();
         let mut next = match tried {
+            None if window.find_parsed(&mut reader) => window.parsed_entry(&mut reader, place),
             None => reader.next(window.text(), complete, place),
             Some(length) => reader.next(window.bytes()[..length].into(), true, place),
         };
@@ -356,7 +372,7 @@ fn read_with(
             // A record may contain newlines: more of an incomplete one will come.
             ReadResult::Unreadable { .. } if settling => {
                 settling = false;
-                read_more(window, assembler, on_progress).map_err(to_error)?;
+                read_more(window, &mut reader, assembler, on_progress).map_err(to_error)?;
                 continue;
             }
             ReadResult::More if window.bytes().len() >= ENTRY_BYTES_MAX => {
@@ -368,7 +384,7 @@ fn read_with(
                 continue;
             }
             ReadResult::More => {
-                read_more(window, assembler, on_progress).map_err(to_error)?;
+                read_more(window, &mut reader, assembler, on_progress).map_err(to_error)?;
                 continue;
             }
             other => account_other(other, &window.bytes()[..length], place, assembler, turn),

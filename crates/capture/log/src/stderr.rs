@@ -9,6 +9,7 @@ use memchr::memmem::Finder;
 use workload::Sqlstate;
 
 use super::entry::{Backend, Entry, ReadResult, Reader, Reading, SessionIdentity, SessionNames};
+use super::parse_ahead::{ChunkParser, EntryParser, ForkReader};
 use super::prefix::{LineMatch, MatchCache, Prefix};
 use super::reconcile::Location;
 use super::severity::{LABEL_BYTES_MAX, Label, Severity, find_label, foreign_word, label};
@@ -21,10 +22,12 @@ use super::zones::ZoneReading;
 use super::{SkipReason, UnreadableReason};
 
 mod ambiguity;
+mod entry_lines;
 mod prefix_change;
 
 use ambiguity::Matching;
-use prefix_change::{PrefixChanges, PrefixCheck};
+use entry_lines::{EntryLines, Texts, slot};
+use prefix_change::{ChangePolicy, PrefixChanges, PrefixCheck};
 
 /// Reads stderr logs with one prefix.
 #[derive(Debug)]
@@ -76,60 +79,6 @@ impl NextLineMatch {
     }
 }
 
-/// Byte ranges of the texts of an entry's lines, by [`slot`].
-#[derive(Debug, Clone, Copy, Default)]
-struct Texts {
-    starts: [usize; SLOTS],
-    ends: [usize; SLOTS],
-    /// Bit set of the texts that continue on lines after a tab.
-    folded: u32,
-}
-
-/// The message, DETAIL, CONTEXT, STATEMENT, and all that is not needed.
-const SLOTS: usize = 5;
-const UNUSED: usize = 4;
-
-#[inline]
-fn slot(label: Label) -> usize {
-    match label {
-        Label::Head(_) => 0,
-        Label::Detail => 1,
-        Label::Context => 2,
-        Label::Statement => 3,
-        Label::Location | Label::Aside => UNUSED,
-    }
-}
-
-impl Texts {
-    /// Sets a line's text. It may be empty, if the line ends before its text begins.
-    #[inline]
-    fn set(&mut self, slot: usize, start: usize, end: usize) {
-        self.starts[slot] = start;
-        self.ends[slot] = end.max(start);
-        self.folded &= !(1 << slot);
-    }
-
-    #[inline]
-    fn fold(&mut self, slot: usize, end: usize) {
-        self.ends[slot] = end;
-        self.folded |= 1 << slot;
-    }
-
-    /// Removes the tabs from the texts that have them; returns the resulting ranges.
-    #[cold]
-    fn unfold(&self, text: &str, into: &mut String) -> [(usize, usize); SLOTS] {
-        let mut places = [(0, 0); SLOTS];
-        for (slot, place) in places.iter_mut().enumerate().take(UNUSED) {
-            if self.folded >> slot & 1 == 1 {
-                let start = into.len();
-                unfold(&text[self.starts[slot]..self.ends[slot]], into);
-                *place = (start, into.len());
-            }
-        }
-        places
-    }
-}
-
 impl StderrReader {
     pub(super) fn new(prefix: Prefix) -> Self {
         StderrReader {
@@ -154,111 +103,6 @@ impl StderrReader {
             Ok(text) if foreign_word(text).is_some() => UnreadableReason::Translated,
             Ok(_) => UnreadableReason::NoPrefix,
         }
-    }
-}
-
-/// The parsed lines of an entry.
-struct EntryLines<'a> {
-    head: &'a LineMatch,
-    texts: Texts,
-    /// The text of all lines.
-    text: &'a str,
-    place: Location,
-    count: u64,
-    /// One of them is a LOCATION.
-    located: bool,
-    /// The line after them is no line of the server's.
-    cut: bool,
-    prefix: &'a Prefix,
-}
-
-impl<'a> EntryLines<'a> {
-    /// Removes the tabs from texts of several lines; returns their ranges in `into`.
-    #[cold]
-    fn unfold(&self, into: &mut String) -> [(usize, usize); SLOTS] {
-        into.clear();
-        self.texts.unfold(self.text, into)
-    }
-
-    #[inline(always)]
-    fn part(&self, slot: usize, unfolded: &'a str, places: &[(usize, usize); SLOTS]) -> &'a str {
-        if self.texts.folded >> slot & 1 == 1 {
-            let (start, end) = places[slot];
-            return &unfolded[start..end];
-        }
-        let (start, end) = (self.texts.starts[slot], self.texts.ends[slot]);
-        match start == end {
-            true => "",
-            false => &self.text[start..end],
-        }
-    }
-
-    /// Builds the find. It is a separate function so that the large value is written once, at its
-    /// destination.
-    #[inline(never)]
-    fn to_result(&self, unfolded: &'a mut String) -> (ReadResult<'a>, usize) {
-        let (text, lines) = (self.text, self.count);
-        let fields = &self.head.fields;
-        let Label::Head(severity) = self.head.label else {
-            let betrays = matches!(self.head.label, Label::Context | Label::Statement);
-            let found = ReadResult::Detached {
-                pid: fields.pid.unwrap_or(0),
-                betrays,
-                lines,
-            };
-            return (found, text.len());
-        };
-        let mut places = [(0, 0); SLOTS];
-        if self.texts.folded != 0 {
-            places = self.unfold(unfolded);
-        }
-        let part = |slot| self.part(slot, unfolded, &places);
-        // Spans end at ASCII literals or at the line's parts, but a non-ASCII literal may cut a
-        // name inside a character.
-        let mut message = part(0);
-        let mut sqlstate = fields.sqlstate.map(Sqlstate);
-        if (self.located || message.starts_with("00000: "))
-            && let Some((code, rest)) = message.split_once(": ")
-            && let Some(code) = Sqlstate::parse(code)
-        {
-            sqlstate = sqlstate.or(Some(code));
-            message = rest;
-        }
-        let backend = if fields.has_leader {
-            Backend::ParallelWorker
-        } else if fields.quit {
-            Backend::Background
-        } else {
-            match fields.backend.of(text) {
-                "" => Backend::Client,
-                backend => Backend::parse(backend),
-            }
-        };
-        let positioned = !matches!(severity, Severity::Log) && ends_in_position(message);
-        let entry = Entry {
-            wall_us: fields.wall_us.unwrap_or(0),
-            pid: fields.pid.unwrap_or(0),
-            started: fields.started,
-            line_number: fields.line_number,
-            backend,
-            who: SessionIdentity::InLine {
-                text,
-                matched: self.head,
-                prefix: self.prefix,
-            },
-            severity,
-            sqlstate,
-            message,
-            detail: part(1),
-            context: part(2),
-            statement: part(3),
-            transaction: fields.transaction,
-            positioned,
-            cut: self.cut || is_truncated(message) || is_truncated(text.trim_end()),
-            place: self.place,
-            lines,
-        };
-        (ReadResult::Entry(entry), text.len())
     }
 }
 
@@ -329,9 +173,15 @@ impl StderrReader {
     /// As [`Self::is_continued`], for a line that the prefix does not match.
     #[cold]
     fn is_lost_line(&mut self, bytes: &[u8], end: usize, complete: bool) -> Option<bool> {
+        if self.changes.leaves_to_main() {
+            return Some(false);
+        }
         let (head, rest) = bytes.split_at(end);
         if self.last_label_after_newline(rest, complete)?.is_some() || self.has_other_prefix(rest) {
             return Some(false);
+        }
+        if self.changes.take_wait() {
+            return None;
         }
         continues_message(head, rest, complete, &mut self.times)
     }
@@ -421,7 +271,11 @@ impl Reader for StderrReader {
             return (ReadResult::More, 0);
         };
         let first = trim_line_end(&bytes[..first_end]);
+        self.changes.is_incomplete = !complete;
         let Some(mut head_place) = self.find_head(ahead, bytes, first, place.line) else {
+            if self.changes.take_wait() {
+                return (ReadResult::More, 0);
+            }
             return self.read_other(text, first, first_end, complete);
         };
         if !settled && self.shows_change(first, &self.matched[head_place]) {
@@ -458,7 +312,7 @@ impl Reader for StderrReader {
                     times: &mut self.times,
                     seen: &mut self.seen,
                     labels: &self.labels,
-                    is_message: self.changes.is_message,
+                    is_message: self.changes.is_of_message(),
                 };
                 let (label, text_at) = match matching.match_following((first, head), line, next) {
                     Ok(found) => found,
@@ -520,9 +374,48 @@ impl Reader for StderrReader {
         }
     }
 
+    fn set_followed(&mut self) {
+        if !self.changes.is_of_message() {
+            self.changes.policy = ChangePolicy::AtOnce;
+        }
+    }
+
+    fn version(&mut self) -> Option<u64> {
+        if !matches!(self.ambiguity, Ambiguity::None) {
+            return None;
+        }
+        self.use_current_prefix();
+        // Of a changed prefix, none is learnt yet.
+        let changes = 2 * self.changes.count + u64::from(self.prefix.has_learnt());
+        Some(changes + self.times.zone_changes())
+    }
+
+    fn to_parser(&mut self) -> Option<Box<dyn ChunkParser>> {
+        EntryParser::boxed(self)
+    }
+
+    fn pass_parsed(&mut self) -> Option<&Prefix> {
+        self.next_match = None;
+        Some(&self.prefix)
+    }
+
     fn notes(&self) -> Vec<String> {
         let learnt = self.prefix.learnt_note().into_iter();
         learnt.chain(self.changes.notes.iter().cloned()).collect()
+    }
+}
+
+impl ForkReader for StderrReader {
+    fn fork(&self) -> Self {
+        StderrReader {
+            times: self.times.clone(),
+            changes: self.changes.fork(),
+            ..StderrReader::new(self.prefix.without_learning())
+        }
+    }
+
+    fn takes_more(&mut self) -> bool {
+        std::mem::take(&mut self.changes.left)
     }
 }
 
@@ -577,26 +470,6 @@ fn continuation_label(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
             .starts_with(prefix)
             .then_some((label, prefix.len() + length)),
     }
-}
-
-/// Removes the tab after each newline.
-fn unfold(text: &str, into: &mut String) {
-    let mut from = 0;
-    for newline in memchr::memchr_iter(b'\n', text.as_bytes()) {
-        into.push_str(&text[from..=newline]);
-        from = newline + 1 + usize::from(text.as_bytes().get(newline + 1) == Some(&b'\t'));
-    }
-    into.push_str(&text[from..]);
-}
-
-/// Returns whether a message ends in `… at character 15`, which is how stderr writes the position
-/// in the statement.
-fn ends_in_position(message: &str) -> bool {
-    message
-        .rsplit_once(" at character ")
-        .is_some_and(|(_, number)| {
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
 }
 
 #[cfg(test)]

@@ -187,21 +187,51 @@ impl Buffer {
         }
     }
 
-    /// Replaces the memory by one that holds, from `headroom` on, `length` bytes that follow the
-    /// unconsumed ones, and before them space for those. Returns the old memory.
-    pub(super) fn replace_memory(
-        &mut self,
-        mut bytes: Vec<u8>,
-        headroom: usize,
-        length: usize,
-    ) -> Vec<u8> {
-        let left = &self.bytes[self.start..self.end];
-        let start = headroom - left.len();
-        bytes[start..headroom].copy_from_slice(left);
-        (self.start, self.end) = (start, headroom + length);
-        debug_assert!(self.end <= bytes.len());
+    /// Position of the first unconsumed byte in the memory.
+    #[inline(always)]
+    pub(super) fn position(&self) -> usize {
+        self.start
+    }
+
+    /// Declares that the memory holds only `length` new bytes, from `start` on.
+    pub(super) fn renew(&mut self, start: usize, length: usize) {
+        (self.start, self.end) = (start, start + length);
+        debug_assert!(self.end <= self.bytes.len());
         self.reset_scan();
-        std::mem::replace(&mut self.bytes, bytes)
+    }
+
+    /// The bytes that were read to `start` and after it, consumed or not.
+    pub(super) fn bytes_from(&self, start: usize) -> &[u8] {
+        &self.bytes[start..self.end]
+    }
+
+    /// The memory from `start` on.
+    pub(super) fn memory_from(&mut self, start: usize) -> &mut [u8] {
+        &mut self.bytes[start..]
+    }
+
+    /// Continues with another buffer, whose bytes from `begin` on follow the unconsumed ones. It has
+    /// space for those before `begin`, and its scan began at the line that starts at `scanned_from`.
+    /// Returns the old buffer.
+    pub(super) fn continue_with(
+        &mut self,
+        mut next: Buffer,
+        begin: usize,
+        scanned_from: usize,
+    ) -> Buffer {
+        let left = self.bytes();
+        next.start = begin - left.len();
+        next.bytes[next.start..begin].copy_from_slice(left);
+        let unscanned = &next.bytes[next.start..scanned_from];
+        let ends = memchr::memchr_iter(b'\n', unscanned).map(|at| (next.start + at + 1) as u32);
+        let ends: Vec<u32> = ends.collect();
+        next.ends.truncate(next.ends_known);
+        next.ends.splice(0..0, ends);
+        (next.ends_known, next.next_end) = (next.ends.len(), 0);
+        if let Err(error) = simdutf8::compat::from_utf8(unscanned) {
+            next.valid = next.start + error.valid_up_to();
+        }
+        std::mem::replace(self, next)
     }
 
     /// Discards the results of the scan after the bytes have moved.
@@ -377,7 +407,16 @@ mod tests {
                     let headroom = buffer.bytes().len() + 3;
                     let mut memory = vec![0xff; headroom];
                     memory.extend_from_slice(new);
-                    buffer.replace_memory(memory, headroom, fill);
+                    let mut next = Buffer::new(0);
+                    next.bytes = memory;
+                    next.renew(headroom, fill);
+                    // Its scan may begin at any line.
+                    let line = memchr::memchr_iter(b'\n', new).nth(take % 3);
+                    let scanned_from = headroom + line.map_or(fill, |newline| newline + 1);
+                    next.consume(scanned_from - headroom, 0);
+                    next.scan();
+                    next.consume(next.bytes().len() / 2, 0);
+                    buffer.continue_with(next, headroom, scanned_from);
                 } else {
                     buffer.compact();
                     buffer.resize(buffer.bytes().len() + fill);

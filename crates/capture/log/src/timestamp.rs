@@ -101,6 +101,8 @@ pub(super) struct TimestampParser {
     /// Mask of the zone's bytes in a word; empty before the first zone, when no minute is cached.
     zone_mask: u64,
     offset_us: i64,
+    /// Number of changes of the zone.
+    zone_changes: u64,
     unknown_zone: Option<String>,
     reading: ZoneReading,
     /// The first abbreviations of the input, for [`super::zones::resolve`].
@@ -145,6 +147,12 @@ impl TimestampParser {
     /// An abbreviation that was read as one of its meanings, although nothing decides.
     pub(super) fn unresolved_zone(&self) -> Option<&str> {
         self.unresolved.as_deref()
+    }
+
+    /// Number of changes of the zone. Without one, a time has the same value at any place of the log.
+    #[inline(always)]
+    pub(super) fn zone_changes(&self) -> u64 {
+        self.zone_changes
     }
 
     /// The last unknown time zone, if there was one.
@@ -272,6 +280,7 @@ impl TimestampParser {
         if self.seen.len() < SEEN_MAX && !self.seen.iter().any(|seen| seen == text) {
             self.seen.push(text.to_owned());
         }
+        self.zone_changes += 1;
         self.offset_us = i64::from(minutes) * 60 * US_PER_SECOND;
         self.zone = [0; ZONE_BYTES_MAX];
         self.zone[..zone.len()].copy_from_slice(zone);

@@ -11,6 +11,9 @@ mod generate_log {
     pub mod pgbench;
 }
 mod normal;
+mod parallel;
+#[allow(dead_code, reason = "other tests need the rest")]
+mod wrapping;
 
 use capture_log::{LogReport, SkipReason, capture_bytes};
 use capture_sink::EventCollector;
@@ -46,6 +49,11 @@ fn read(options: &Options) -> Read {
         collected,
         report,
     }
+}
+
+/// The log as syslog writes it.
+fn wrapped(log: &str) -> String {
+    wrapping::syslog(&wrapping::reports(log), wrapping::SYSLOG)
 }
 
 fn statements(collected: &EventCollector) -> u64 {

@@ -121,6 +121,7 @@ fn capture(
                 *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
                 show_progress(&bar, &now);
             })),
+            ..LogOptions::default()
         },
         output: options.output.as_deref(),
         recipients: &recipients,

@@ -36,6 +36,14 @@ impl Prefix {
         true
     }
 
+    /// Creates the same prefix that learns no more.
+    pub(crate) fn without_learning(&self) -> Self {
+        Prefix {
+            may_learn_quit: false,
+            ..self.clone()
+        }
+    }
+
     /// Returns whether [`Self::learn_quit`] has added `%q`.
     pub(crate) fn has_learnt(&self) -> bool {
         self.learnt

@@ -31,14 +31,71 @@ pub(super) struct PrefixChanges {
     /// The earlier prefix that is used for the current entry, which has the current one's place.
     swapped: Option<usize>,
     pause: u32,
+    /// `pause` before the last line was counted.
+    pause_before: u32,
+    /// More bytes may follow.
+    pub(super) is_incomplete: bool,
+    /// No prefix was inferred, since more bytes are needed.
+    waits: bool,
     /// A line that was compared with those after it before it is read, and the result.
     ahead: Option<(Box<[u8]>, Change)>,
     /// The last lines that no prefix matched, each with its end. While a log is followed, a new prefix
     /// can be inferred only from several of them.
     unmatched: Vec<u8>,
-    /// The text that is read is one message, so that no prefix can be inferred from it.
-    pub(super) is_message: bool,
+    pub(super) policy: ChangePolicy,
+    /// The last result is left to the main reader, which follows changes.
+    pub(super) left: bool,
+    /// Number of changes so far.
+    pub(super) count: u64,
     pub(super) notes: Vec<String>,
+}
+
+/// Way to follow changes of the prefix.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ChangePolicy {
+    /// Infers a prefix from all lines that it can be inferred from, and waits for them, so that the result does
+    /// not depend on how many bytes are read at a time.
+    #[default]
+    Wait,
+    /// Infers it from the lines that are there: a log that is followed must not wait.
+    AtOnce,
+    /// Infers none: the text that is read is one message.
+    Never,
+    /// The reader is one of [`crate::parse_ahead`].
+    LeaveToMain,
+}
+
+impl PrefixChanges {
+    /// Creates the state of a reader that parses ahead.
+    pub(super) fn fork(&self) -> Self {
+        PrefixChanges {
+            policy: ChangePolicy::LeaveToMain,
+            count: self.count,
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether more bytes are needed to infer a prefix.
+    pub(super) fn take_wait(&mut self) -> bool {
+        let waits = std::mem::take(&mut self.waits);
+        if waits {
+            self.pause = self.pause_before;
+        }
+        waits
+    }
+
+    /// Returns whether the result is left to the main reader, and remembers it.
+    pub(super) fn leaves_to_main(&mut self) -> bool {
+        let leaves = self.policy == ChangePolicy::LeaveToMain;
+        self.left |= leaves;
+        leaves
+    }
+
+    /// Returns whether the text that is read is one message.
+    #[inline(always)]
+    pub(super) fn is_of_message(&self) -> bool {
+        self.policy == ChangePolicy::Never
+    }
 }
 
 /// Result of inferring another prefix.
@@ -50,6 +107,8 @@ enum Change {
     Undecided([String; 2]),
     Nothing,
     TooFewLines,
+    /// More bytes are needed.
+    More,
 }
 
 /// Result of checking a line's prefix.
@@ -67,7 +126,7 @@ impl StderrReader {
     /// Creates a reader of single messages.
     pub(crate) fn for_messages(prefix: Prefix) -> Self {
         let mut reader = StderrReader::new(prefix);
-        reader.changes.is_message = true;
+        reader.changes.policy = ChangePolicy::Never;
         reader
     }
 
@@ -115,6 +174,9 @@ impl StderrReader {
             if self.adapt(bytes, first, line, Some(message_at)) {
                 return PrefixCheck::Matches(0);
             }
+            if self.changes.take_wait() {
+                return PrefixCheck::More;
+            }
             let head = &self.matched[head_place];
             return match head.fields.quit && is_of_client(head, first) {
                 true => PrefixCheck::Contradicts,
@@ -125,6 +187,7 @@ impl StderrReader {
         let is_new = announced_prefix(first, next).is_some_and(|new| new != self.prefix.text());
         match is_new && self.infer_change(bytes, first, line, None) {
             true => PrefixCheck::Matches(0),
+            false if self.changes.take_wait() => PrefixCheck::More,
             false => PrefixCheck::Matches(head_place),
         }
     }
@@ -141,7 +204,10 @@ impl StderrReader {
         line: u64,
         message_at: Option<usize>,
     ) -> bool {
-        if self.changes.is_message || first.starts_with(b"\t") || find_label(first).is_none() {
+        if self.changes.leaves_to_main() {
+            return false;
+        }
+        if self.changes.is_of_message() || first.starts_with(b"\t") || find_label(first).is_none() {
             return false;
         }
         let is_place = |found: &LineMatch| message_at.is_none_or(|at| at == found.text);
@@ -163,6 +229,7 @@ impl StderrReader {
     /// Returns whether no prefix is inferred from a line, since that found nothing a few lines ago. The
     /// line is counted.
     fn pauses(&mut self, first: &[u8]) -> bool {
+        self.changes.pause_before = self.changes.pause;
         let pauses = self.changes.pause > 0 && announced_prefix(first, None).is_none();
         self.changes.pause = self.changes.pause.saturating_sub(1);
         pauses
@@ -173,7 +240,7 @@ impl StderrReader {
     pub(super) fn has_other_prefix(&mut self, bytes: &[u8]) -> bool {
         let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |newline| newline + 1);
         let first = trim_line_end(&bytes[..end]);
-        if self.changes.is_message || find_label(first).is_none() {
+        if self.changes.is_of_message() || find_label(first).is_none() {
             return false;
         }
         if self.find_earlier(first).is_some() {
@@ -183,7 +250,7 @@ impl StderrReader {
             return false;
         }
         match self.find_change(bytes, first) {
-            Change::TooFewLines => false,
+            Change::TooFewLines | Change::More => false,
             Change::Nothing => {
                 self.changes.pause = PAUSE;
                 false
@@ -209,7 +276,7 @@ impl StderrReader {
 
     /// Infers the prefix of a line and of those after it.
     fn find_change(&mut self, bytes: &[u8], first: &[u8]) -> Change {
-        if self.changes.is_message {
+        if self.changes.is_of_message() {
             return Change::Nothing;
         }
         let unmatched = std::mem::take(&mut self.changes.unmatched);
@@ -217,6 +284,12 @@ impl StderrReader {
         let after = bytes.split_inclusive(|byte| *byte == b'\n');
         let whole = before.chain(after).filter(|line| line.ends_with(b"\n"));
         let mut lines: Vec<&[u8]> = whole.map(trim_line_end).take(LOOKAHEAD_LINES).collect();
+        let waits = self.changes.is_incomplete && self.changes.policy == ChangePolicy::Wait;
+        if lines.len() < LOOKAHEAD_LINES && waits {
+            self.changes.waits = true;
+            self.changes.unmatched = unmatched;
+            return Change::More;
+        }
         if lines.len() > WHOLE_MIN {
             let last = lines.iter().rposition(|line| begins_entry(line));
             lines.truncate(last.unwrap_or(lines.len()));
@@ -274,6 +347,9 @@ impl StderrReader {
         line: u64,
         message_at: Option<usize>,
     ) -> bool {
+        if self.changes.leaves_to_main() {
+            return false;
+        }
         let is_place = |found: &LineMatch| message_at.is_none_or(|at| at == found.text);
         let change = match self.changes.ahead.take() {
             Some((line, change)) if *line == *first => change,
@@ -281,6 +357,7 @@ impl StderrReader {
         };
         let (found, matched) = match change {
             Change::To(found) if is_place(&found.1) => *found,
+            Change::More => return false,
             Change::To(_) => {
                 self.changes.pause = PAUSE;
                 return false;
@@ -312,6 +389,7 @@ impl StderrReader {
         let earlier = std::mem::replace(&mut self.prefix, found);
         let seen = std::mem::take(&mut self.seen);
         self.changes.earlier.push((earlier, seen));
+        self.changes.count += 1;
         self.matched[0] = matched;
         true
     }
