@@ -176,6 +176,10 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("-diff_base"));
 
+    let as_json = ["flame", &sorting, "--format", "speedscope", "-o", &svg];
+    let output = rehearse(&as_json);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("different formats"));
     let output = rehearse(&["flame", &sorting, "-o", &path("one.png")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let output = rehearse(&["cpu", &sorting, "--statement", "of mine"]);

@@ -18,7 +18,16 @@ use study::wait_samples::wait_samples;
 
 /// Writes the file.
 pub fn run(options: &Flame) -> Result<ExitStatus, Failure> {
-    let format = options.format.or(FlameFormat::of_name(&options.output));
+    let named = FlameFormat::of_name(&options.output);
+    if let (Some(given), Some(named)) = (options.format, named)
+        && given != named
+    {
+        return Err(Failure::usage(format!(
+            "--format and the name {} stand for different formats; leave out --format or choose another name",
+            options.output.display()
+        )));
+    }
+    let format = options.format.or(named);
     let Some(format) = format else {
         return Err(Failure::usage(format!(
             "-o {} does not say what to write; give a name that ends in .svg, .html, .folded, .pb.gz or .speedscope.json, or --format",

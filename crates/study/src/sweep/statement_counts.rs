@@ -104,10 +104,16 @@ fn question(questions: &mut QueryConnection<'_>, may_create: bool) -> Result<Str
                  WHERE e.extname = 'pg_stat_statements'";
     let rows = questions.query(place).map_err(|error| error.to_string())?;
     let Some([Some(schema), Some(has_plans)]) = rows.first().map(Vec::as_slice) else {
-        return Err("the extension pg_stat_statements is not in the database".to_owned());
+        return Err(
+            "the database does not have the extension: run CREATE EXTENSION pg_stat_statements in it"
+                .to_owned(),
+        );
     };
     if loaded == Ok(false) {
-        return Err("pg_stat_statements is not loaded (shared_preload_libraries)".to_owned());
+        return Err(
+            "pg_stat_statements is not loaded: add it to shared_preload_libraries and restart the server"
+                .to_owned(),
+        );
     }
     let columns = match has_plans.as_str() {
         "t" => {
