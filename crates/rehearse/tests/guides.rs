@@ -281,6 +281,19 @@ export PGPASSFILE=${PGPASSFILE//%2F//}
 
 #[test]
 fn commands_of_the_guides_run() {
+    run_guides(0);
+}
+
+#[test]
+fn commands_of_the_other_guides_run() {
+    run_guides(1);
+}
+
+/// Number of tests that share the guides. Each has its own servers, so that they run at the same time.
+const TESTS: usize = 2;
+
+/// Runs every guide whose position in the list has this remainder.
+fn run_guides(remainder: usize) {
     if test_support::skip_in_fast_tier() {
         return;
     }
@@ -306,6 +319,8 @@ fn commands_of_the_guides_run() {
         wrong.extend(
             GUIDES
                 .iter()
+                .skip(remainder)
+                .step_by(TESTS)
                 .filter(is_possible)
                 .filter_map(|guide| run(guide, directory.path(), &state).err()),
         );
