@@ -11,9 +11,13 @@ const BLOCKS: usize = 8;
 /// Returns whether a text may contain one of these pairs of lower-case letters, in any case. False positives are
 /// possible, false negatives are not.
 #[inline]
-pub fn may_have_pair<const N: usize>(text: &[u8], pairs: [[u8; 2]; N]) -> bool {
-    // Ignoring the case bit of letters ignores the same bit of some other characters.
-    let pairs = pairs.map(|pair| pair.map(|byte| byte | 0x20));
+pub fn may_have_pair<const N: usize>(text: &[u8], mut pairs: [[u8; 2]; N]) -> bool {
+    // Ignoring the case bit of letters ignores the same bit of some other characters. `array::map` would not be
+    // inlined, and cost as much as the search.
+    for [first, second] in &mut pairs {
+        *first |= 0x20;
+        *second |= 0x20;
+    }
     let Some(last) = text.len().checked_sub(BLOCK + 1) else {
         return text.windows(2).any(|found| {
             let found = [found[0] | 0x20, found[1] | 0x20];

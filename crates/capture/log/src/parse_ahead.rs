@@ -32,6 +32,29 @@ struct TextRange {
     end: u32,
 }
 
+/// The ranges of [`SessionNames`].
+#[derive(Debug, Clone, Copy)]
+struct NameRanges {
+    user: TextRange,
+    database: TextRange,
+    application: TextRange,
+    client: (TextRange, TextRange),
+}
+
+impl NameRanges {
+    fn of<'a>(self, whole: &'a str, decoded: &'a str) -> SessionNames<'a> {
+        SessionNames {
+            user: self.user.of(whole, decoded),
+            database: self.database.of(whole, decoded),
+            application: self.application.of(whole, decoded),
+            client: (
+                self.client.0.of(whole, decoded),
+                self.client.1.of(whole, decoded),
+            ),
+        }
+    }
+}
+
 /// An entry, with its texts as ranges.
 #[derive(Debug)]
 struct ParsedEntry {
@@ -62,8 +85,8 @@ pub(super) struct ParsedEntries {
     entries: Vec<ParsedEntry>,
     /// The matched first line of each, if the log has a prefix.
     matches: Vec<LineMatch>,
-    /// Otherwise the user, database, application, host and port of each.
-    names: Vec<[TextRange; 5]>,
+    /// Otherwise the names of each.
+    names: Vec<NameRanges>,
     /// Texts that are not in the bytes as they are.
     decoded: String,
     /// Index of the first entry that may be used.
@@ -156,7 +179,7 @@ impl<R: ForkReader> ChunkParser for EntryParser<R> {
 
 impl TextRange {
     /// Returns the range of a text in `whole`, or appends it to `decoded`.
-    #[inline]
+    #[inline(always)]
     fn locate(text: &str, whole: &str, decoded: &mut String) -> Self {
         if text.is_empty() {
             return TextRange::default();
@@ -210,13 +233,12 @@ impl ParsedEntries {
         let mut locate = |text| TextRange::locate(text, whole, decoded);
         match entry.who {
             SessionIdentity::InLine { matched, .. } => self.matches.push(*matched),
-            SessionIdentity::Named(names) => self.names.push([
-                locate(names.user),
-                locate(names.database),
-                locate(names.application),
-                locate(names.client.0),
-                locate(names.client.1),
-            ]),
+            SessionIdentity::Named(names) => self.names.push(NameRanges {
+                user: locate(names.user),
+                database: locate(names.database),
+                application: locate(names.application),
+                client: (locate(names.client.0), locate(names.client.1)),
+            }),
             SessionIdentity::Kept(..) => return false,
         }
         self.entries.push(ParsedEntry {
@@ -228,7 +250,12 @@ impl ParsedEntries {
             started: entry.started,
             line_number: entry.line_number,
             transaction: entry.transaction,
-            texts: [entry.message, entry.detail, entry.context, entry.statement].map(locate),
+            texts: [
+                locate(entry.message),
+                locate(entry.detail),
+                locate(entry.context),
+                locate(entry.statement),
+            ],
             sqlstate: entry.sqlstate,
             backend: entry.backend,
             severity: entry.severity,
@@ -269,8 +296,9 @@ impl ParsedEntries {
         false
     }
 
-    /// Restores the entry that was found. Also returns its number of bytes.
-    #[inline]
+    /// Restores the entry that was found. Also returns its number of bytes. It is a separate function so that the
+    /// large value is written once, at its destination.
+    #[inline(never)]
     pub(super) fn restore<'a>(
         &'a self,
         text: Text<'a>,
@@ -281,42 +309,33 @@ impl ParsedEntries {
         let whole = text.first_as_str(entry.length as usize);
         let whole = whole.expect("the same bytes were text before");
         let part = |range: TextRange| range.of(whole, &self.decoded);
-        let who = match prefix {
-            Some(prefix) => SessionIdentity::InLine {
-                text: whole,
-                matched: &self.matches[self.next],
-                prefix,
-            },
-            None => {
-                let [user, database, application, host, port] = self.names[self.next].map(part);
-                SessionIdentity::Named(SessionNames {
-                    user,
-                    database,
-                    application,
-                    client: (host, port),
-                })
-            }
-        };
-        let [message, detail, context, statement] = entry.texts.map(part);
-        let restored = Entry {
+        let [message, detail, context, statement] = entry.texts;
+        let restored = ReadResult::Entry(Entry {
             wall_us: entry.wall_us,
             pid: entry.pid,
             started: entry.started,
             line_number: entry.line_number,
             backend: entry.backend,
-            who,
+            who: match prefix {
+                Some(prefix) => SessionIdentity::InLine {
+                    text: whole,
+                    matched: &self.matches[self.next],
+                    prefix,
+                },
+                None => SessionIdentity::Named(self.names[self.next].of(whole, &self.decoded)),
+            },
             severity: entry.severity,
             sqlstate: entry.sqlstate,
-            message,
-            detail,
-            context,
-            statement,
+            message: part(message),
+            detail: part(detail),
+            context: part(context),
+            statement: part(statement),
             transaction: entry.transaction,
             positioned: entry.positioned,
             cut: entry.cut,
             place,
             lines: u64::from(entry.lines),
-        };
-        (ReadResult::Entry(restored), entry.length as usize)
+        });
+        (restored, entry.length as usize)
     }
 }

@@ -266,7 +266,8 @@ impl EventBatch {
             at += length as usize;
             &self.text[start..at]
         };
-        let [first, second, third] = head.lengths.map(&mut next);
+        let [first, second, third] = head.lengths;
+        let (first, second, third) = (next(first), next(second), next(third));
         let parameters = Parameters::Packed(PackedValues::new(
             next(head.values_length),
             &self.binary[binary_at..binary_at + head.binary_length as usize],

@@ -1,8 +1,8 @@
 //! Writes a workload.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use archive::{
@@ -71,8 +71,9 @@ const CHUNKS_WAITING_MAX: usize = 4;
 /// A workload that is being written, at `PATH.partial`. If it is dropped unfinished, the directory is
 /// removed, since its source can be read again ([`WriterOptions::keep_unfinished`] overrides this).
 ///
-/// Events are copied into batches and sent to a separate thread, which redacts, fingerprints and sorts them.
-/// Another thread encodes them. So a source is read while earlier events are written.
+/// Events are copied into batches, redacted, and sent to a separate thread, which fingerprints and sorts them. That
+/// thread limits how fast a log is captured. Another thread encodes them. So a source is read while earlier events
+/// are written.
 pub struct WorkloadWriter {
     /// `None` once the workload is finished.
     archive: Option<Arc<ArchiveWriter>>,
@@ -83,17 +84,10 @@ pub struct WorkloadWriter {
     writing: Option<WritingThread>,
     sessions_open: u64,
     logins: LoginCounter,
-    redactor: SharedRedactor,
+    redactor: Box<dyn Redactor>,
     keep_unfinished: bool,
     starting_point: Option<StartingPoint>,
     pub(crate) info: WorkloadInfo,
-}
-
-/// The redactor of both threads: the writing thread redacts events, the other one server events.
-type SharedRedactor = Arc<Mutex<Box<dyn Redactor>>>;
-
-fn lock(redactor: &SharedRedactor) -> MutexGuard<'_, Box<dyn Redactor>> {
-    redactor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The writing thread, and the channels to it.
@@ -177,7 +171,6 @@ impl WorkloadWriter {
         redactor: Box<dyn Redactor>,
     ) -> Result<Self, ArchiveError> {
         let archive = Arc::new(archive);
-        let redactor = Arc::new(Mutex::new(redactor));
         let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
         let statements = archive.table("statements", STATEMENT, ONE_FILE)?;
         let contexts = archive.table(ContextText::TABLE, ContextText::COLUMNS, ONE_FILE)?;
@@ -186,7 +179,6 @@ impl WorkloadWriter {
         let mut events = EventWriter {
             order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
-            redactor: redactor.clone(),
             statements: StatementWriter::new(statements, ContextWriter::new(contexts)),
             servers: Vec::new(),
             starting_point: None,
@@ -279,7 +271,8 @@ impl WorkloadWriter {
         };
         let mut next = writing.free.try_recv().unwrap_or_default();
         next.clear();
-        let chunk = std::mem::replace(&mut self.chunk, next);
+        let mut chunk = std::mem::replace(&mut self.chunk, next);
+        chunk.redact(&mut *self.redactor);
         self.send(WriterMessage::Events(chunk))
     }
 
@@ -360,12 +353,12 @@ impl WorkloadWriter {
     /// If the file cannot be written.
     pub fn server_event(&mut self, mut event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
-        let redact = |text: &str| lock(&self.redactor).redact_sql(text);
-        let redacted = event.sql.as_deref().and_then(redact);
+        let mut redact = |text: &str| self.redactor.redact_sql(text);
+        let redacted = event.sql.as_deref().and_then(&mut redact);
         let statement = event.sql.as_deref().zip(redacted.as_deref());
         // The message of a function can have any form.
         let is_raised = event.kind == ServerEventKind::Message && event.subject.is_some();
-        let without_secret = |message: Box<str>| {
+        let mut without_secret = |message: Box<str>| {
             let in_message = redact(&message);
             let pairs = [statement, Some(&*message).zip(in_message.as_deref())];
             match pairs.iter().flatten().count() {
@@ -374,7 +367,7 @@ impl WorkloadWriter {
                 _ => pattern_without_secret(&message, pairs.into_iter().flatten()).map(Into::into),
             }
         };
-        event.message = event.message.and_then(&without_secret);
+        event.message = event.message.and_then(&mut without_secret);
         if event.kind.may_hold_values() {
             event.subject = event.subject.and_then(without_secret);
         }
@@ -457,7 +450,6 @@ impl Drop for WorkloadWriter {
 /// State of the writing thread.
 struct EventWriter {
     archive: Arc<ArchiveWriter>,
-    redactor: SharedRedactor,
     order: EventSorter,
     statements: StatementWriter,
     servers: Vec<CapturedServer>,
@@ -466,8 +458,7 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    fn take(&mut self, mut events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
-        events.redact(&mut **lock(&self.redactor));
+    fn take(&mut self, events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
         let free = (self.order).push(&self.archive, &mut self.statements, events)?;
         self.note_base()?;
         Ok(free)
