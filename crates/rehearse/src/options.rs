@@ -36,6 +36,7 @@ pub mod profiling;
 pub mod prove;
 pub mod proxy;
 pub mod rewrite;
+pub mod roll;
 pub mod schema;
 pub mod sending;
 pub mod session;
@@ -65,6 +66,7 @@ use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
 use proxy::CaptureProxy;
 use rewrite::RewriteWorkload;
+use roll::RollArgs;
 use schema::Schema;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
@@ -199,7 +201,7 @@ pub struct CaptureLog {
     /// `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Write the workload to this directory, NAME.workload.
+    /// Write the workload to this directory, NAME.workload; with --roll, a series to NAME.series.
     #[arg(
         short,
         long,
@@ -240,6 +242,9 @@ pub struct CaptureLog {
     /// Starting point.
     #[command(flatten)]
     pub starting_point: StartingPointArgs,
+    /// Recording of a series.
+    #[command(flatten)]
+    pub roll: RollArgs,
     /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,

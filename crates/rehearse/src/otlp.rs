@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use capture_log::Progress;
 use capture_proxy::StatusReader;
+use capture_sink::series::SeriesWatch;
 use replay::{Metrics, SampledExecutions};
 use report::{export_text, metric_families};
 use study::Failure;
@@ -73,17 +74,23 @@ pub type SharedProgress = Arc<Mutex<Progress>>;
 ///
 /// # Errors
 /// If there is no thread for it.
-pub fn export_log(settings: ExportSettings, progress: SharedProgress) -> Result<Exporter, Failure> {
-    start(settings, LogTelemetry(progress))
+pub fn export_log(
+    settings: ExportSettings,
+    progress: SharedProgress,
+    series: Option<SeriesWatch>,
+) -> Result<Exporter, Failure> {
+    start(settings, LogTelemetry(progress, series))
 }
 
-struct LogTelemetry(SharedProgress);
+struct LogTelemetry(SharedProgress, Option<SeriesWatch>);
 
 impl TelemetrySource for LogTelemetry {
     fn metrics(&mut self) -> Vec<MetricFamily> {
         let progress = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut families = vec![metric_families::build_info()];
         families.extend(metric_families::log_families(&progress));
+        let series = self.1.iter();
+        families.extend(series.flat_map(|watch| metric_families::series_families(&watch.status())));
         families.extend(read_process_families());
         families
     }

@@ -17,6 +17,7 @@ use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Sandbox};
 use serde_json::Value;
 use workload::WorkloadReader;
+use workload::series::Series;
 
 /// Time after which a waiting test fails. It is not an expected duration.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +46,10 @@ impl Running {
             .arg(program)
             .args(["capture", "proxy", "--listen", "127.0.0.1:0", "--upstream"])
             .arg(server().url("postgres"))
-            .args(["-o", "a.workload", "--json"])
+            .args(match further.contains(&"--roll") {
+                true => ["-o", "a.series", "--json"],
+                false => ["-o", "a.workload", "--json"],
+            })
             .args(further)
             .current_dir(directory)
             .stdout(Stdio::piped())
@@ -283,6 +287,49 @@ fn control_hostile_requests_harm_neither_traffic_nor_recording() {
     assert!(token_file.exists(), "a given file stays");
     let recorded = statements(&directory.path().join("a.workload"));
     assert_eq!(recorded, ["SELECT 'before'", "SELECT 'after'"]);
+}
+
+#[test]
+fn rolled_recording_has_each_statement_once_and_the_state_in_each_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ["--roll", "1s", "--admin-listen", "0", "--keep-for", "1h"];
+    let mut proxy = Running::start(directory.path(), "", &options);
+    let line = proxy.hears("control at http://");
+    let control = number_behind(&line, "127.0.0.1:");
+    let mut client = proxy.client();
+    client.batch_execute("SET work_mem = '8MB'").unwrap();
+    client.batch_execute("BEGIN").unwrap();
+    let mut sent = vec!["SET work_mem = '8MB'".to_owned(), "BEGIN".to_owned()];
+    let mut status = Value::Null;
+    let until = Instant::now() + PATIENCE;
+    while status["written_series"]["parts_written"].as_u64() < Some(2) {
+        assert!(Instant::now() < until, "{status}");
+        let sql = format!("SELECT {}", sent.len());
+        client.batch_execute(&sql).unwrap();
+        sent.push(sql);
+        std::thread::sleep(Duration::from_millis(20));
+        status = ask(control, "GET /", "").1;
+    }
+    drop(client);
+    let (code, report) = proxy.end();
+    assert_eq!(code, 0, "{report}");
+    let series = directory.path().join("a.series");
+    assert_eq!(statements(&series), sent);
+    let written = &report["written_series"];
+    assert_eq!(written["statements"], sent.len());
+    assert_eq!(report["recordings"][0]["statements"], sent.len());
+    let parts = Series::open(&series).unwrap().parts;
+    assert_eq!(written["parts_written"], parts.len());
+    for part in &parts[1..] {
+        // The settings, then the open transaction from its beginning.
+        let begins = statements(&part.path);
+        assert_eq!(begins[..2], sent[..2], "{part:?}");
+    }
+    // The sums of the parts are those of the whole.
+    let reader = WorkloadReader::open(&series).unwrap();
+    let account = &reader.info().provenance.reconciliation;
+    assert_eq!(account["read_bytes"], report["recordings"][0]["read_bytes"]);
+    assert_eq!(account["conversation"]["statements"], sent.len());
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod capture;
 mod process;
 mod replay;
 
-pub use capture::{log_families, proxy_families};
+pub use capture::{log_families, proxy_families, series_families};
 pub use process::process_families;
 pub use replay::{replay_families, target_wait_families};
 

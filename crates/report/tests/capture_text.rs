@@ -52,6 +52,7 @@ fn captured() -> CaptureReport<LogReport> {
         },
         slice: None,
         mask: None,
+        written_series: None,
     }
 }
 

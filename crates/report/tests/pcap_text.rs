@@ -46,6 +46,7 @@ fn captured() -> CaptureReport<PcapReport> {
         },
         slice: None,
         mask: None,
+        written_series: None,
     }
 }
 

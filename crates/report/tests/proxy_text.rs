@@ -53,6 +53,7 @@ fn status() -> ProxyStatus {
         server_bytes: 9_000_000,
         lost_bytes: 1_000_000,
         capture: CaptureStatus {
+            series: None,
             recording: None,
             finished: vec![
                 finished("shop.workload", RecordingState::Complete, account),

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use capture_log::{LogError, LogOptions, LogReport, capture, select};
-use capture_sink::{EventCounter, EventSink, MaskSink, SinkError, SliceSink, WorkloadOutput};
+use capture_sink::series::{SeriesError, SeriesOptions, SeriesSink, SeriesStatus};
+use capture_sink::{
+    EventCounter, EventSink, MaskSink, SessionStart, SinkError, SliceSink, WorkloadOutput,
+};
 use transform::Slicer;
 use transform::mask::Masker;
 use workload::{
     EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
-    StartingPoint,
+    SourceFile, StartingPoint,
 };
 
 use crate::failure::Failure;
@@ -33,6 +36,9 @@ pub struct LogCapture<'c> {
     pub masker: Option<Masker>,
     /// State of the server at the start, if it was noted.
     pub starting_point: Option<StartingPoint>,
+    /// Writes a series instead of one workload; `output` is its path. `recipients`, `masker` and `starting_point` are
+    /// ignored, since the series has its own.
+    pub series: Option<SeriesOptions>,
     /// Ends the capture without a workload. A log that is followed ends by its own condition.
     pub interrupt: Option<&'c Interrupt>,
 }
@@ -50,6 +56,8 @@ pub struct CapturedLog {
     pub slice: Option<SliceAccount>,
     /// Account of all values, if they were masked.
     pub mask: Option<MaskNote>,
+    /// Account of the parts, if a series was written.
+    pub series: Option<SeriesStatus>,
 }
 
 /// Captures whole log files into a workload.
@@ -79,7 +87,10 @@ pub fn capture_files(
 ///
 /// # Errors
 /// If the logs cannot be read, the workload cannot be written, or the user stopped the capture.
-pub fn capture_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
+pub fn capture_log(mut request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
+    if let Some(options) = request.series.take() {
+        return write_series(request, options);
+    }
     match request.output {
         Some(output) => write_workload(request, output),
         None => check_log(request),
@@ -100,18 +111,94 @@ fn check_log(request: LogCapture<'_>) -> Result<CapturedLog, Failure> {
         statements: counted.statements,
         slice,
         mask: None,
+        series: None,
     })
 }
 
-fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog, Failure> {
+fn write_series(
+    mut request: LogCapture<'_>,
+    options: SeriesOptions,
+) -> Result<CapturedLog, Failure> {
+    let given = given_options(&request.log);
+    let followed = request.log.follow.iter().map(|follow| &follow.path);
+    let options = SeriesOptions {
+        provenance: Provenance {
+            source_kind: "log".to_owned(),
+            options: given.clone(),
+            servers: servers_of_logs(followed),
+            ..Provenance::default()
+        },
+        ..options
+    };
+    let sink = SeriesSink::create(options)?;
+    let update_provenance = sink.provenance_updater();
+    let mut announce = request.log.on_source.take();
+    request.log.on_source = Some(Box::new(move |name| {
+        update_provenance(&|provenance| {
+            provenance.sources.push(SourceFile {
+                name: name.to_owned(),
+                ..SourceFile::default()
+            });
+        });
+        if let Some(announce) = &mut announce {
+            announce(name);
+        }
+    }));
+    let mut sink = InterruptibleSink {
+        sink,
+        interrupt: request.interrupt,
+        is_empty: true,
+    };
+    let report = capture(request.log, &mut sink)?;
+    let status = sink.sink.finish(provenance(&report, given, None));
+    let status = status.map_err(Failure::could_not)?;
+    Ok(CapturedLog {
+        report,
+        span_us: status.span_us(),
+        statements: status.statements,
+        slice: None,
+        mask: None,
+        series: Some(status),
+    })
+}
+
+/// Returns the options that shape the capture, for the manifest.
+fn given_options(log: &LogOptions<'_>) -> BTreeMap<String, String> {
     let given = [
-        ("prefix", request.log.prefix.clone()),
-        (
-            "format",
-            request.log.format.map(|format| format.name().to_owned()),
-        ),
-        ("log_timezone", request.log.time_zone.clone()),
+        ("prefix", log.prefix.clone()),
+        ("format", log.format.map(|format| format.name().to_owned())),
+        ("log_timezone", log.time_zone.clone()),
     ];
+    let given = given.into_iter();
+    given
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Returns the provenance of a workload from a log.
+fn provenance(
+    report: &LogReport,
+    options: BTreeMap<String, String>,
+    slice: Option<SliceNote>,
+) -> Provenance {
+    let files = report.sources.iter().map(|source| &source.file.name);
+    Provenance {
+        source_kind: "log".to_owned(),
+        sources: report
+            .sources
+            .iter()
+            .map(|source| source.file.clone())
+            .collect(),
+        options,
+        reconciliation: serde_json::to_value(&report.reconciliation).expect("plain data"),
+        slices: slice.into_iter().collect(),
+        servers: servers_of_logs(files),
+        ..Provenance::default()
+    }
+}
+
+fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog, Failure> {
+    let given = given_options(&request.log);
     // The file may be gone after it is no longer followed.
     let is_stream = request.log.follow.is_some();
     let partial = archive::partial_path(output);
@@ -138,41 +225,23 @@ fn write_workload(request: LogCapture<'_>, output: &Path) -> Result<CapturedLog,
             return Err(error.into());
         }
     };
-    let files = report.sources.iter().map(|source| &source.file.name);
-    let servers = servers_of_logs(files);
     let (sink, slice) = sink.sink.finish()?;
     let (output, mask) = sink.finish();
     let mut writer = output.writer;
     writer.note_masks(mask.clone());
-    let sources = report.sources.iter();
-    let provenance = Provenance {
-        source_kind: "log".to_owned(),
-        sources: sources.map(|source| source.file.clone()).collect(),
-        options: given
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect(),
-        start_wall_us: 0,
-        reconciliation: serde_json::to_value(&report.reconciliation).expect("plain data"),
-        slices: slice
-            .iter()
-            .map(|account| SliceNote {
-                options: request.slice_options.clone(),
-                account: account.clone(),
-                ..SliceNote::default()
-            })
-            .collect(),
-        rewrites: Vec::new(),
-        servers,
-        ..Provenance::default()
-    };
-    let info = writer.finish(provenance)?;
+    let note = slice.as_ref().map(|account| SliceNote {
+        options: request.slice_options.clone(),
+        account: account.clone(),
+        ..SliceNote::default()
+    });
+    let info = writer.finish(provenance(&report, given, note))?;
     Ok(CapturedLog {
         report,
         span_us: info.span_us,
         statements: info.statements,
         slice,
         mask,
+        series: None,
     })
 }
 
@@ -185,7 +254,9 @@ struct InterruptibleSink<'a, S> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the capture was stopped; nothing of it is left, and the log is as it was")]
+#[error(
+    "the capture was stopped; nothing of it is left but complete parts of a series, and the log is as it was"
+)]
 struct CaptureInterrupted;
 
 impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
@@ -195,6 +266,10 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
         }
         self.is_empty = false;
         self.sink.event(event)
+    }
+
+    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
+        self.sink.session_begins(start)
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
@@ -207,6 +282,15 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
 
     fn only_counts(&self) -> bool {
         self.sink.only_counts()
+    }
+}
+
+impl From<SeriesError> for Failure {
+    fn from(error: SeriesError) -> Self {
+        match error {
+            SeriesError::Archive(error) => error.into(),
+            error => Failure::usage(error),
+        }
     }
 }
 

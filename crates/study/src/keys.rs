@@ -1,20 +1,28 @@
 //! Encryption keys: reads them from files, and opens encrypted workloads.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use workload::{
     ArchiveError, Identity, Keyring, Recipient, WorkloadReader, parse_identities, parse_recipients,
 };
 
 use crate::failure::Failure;
+use crate::notes::note;
 
 /// Largest key file that is read.
 const KEY_BYTES_MAX: u64 = 1 << 20;
 
 /// Path of the key file. It is set once, before the command runs.
 static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Maximum number of gaps of a series that are reported.
+const GAPS_SHOWN_MAX: usize = 5;
+
+/// Gaps of series that this process has reported: a command may open a series several times.
+static NOTED_GAPS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Sets the key file of this process.
 pub fn set_key_file(file: Option<PathBuf>) {
@@ -41,15 +49,37 @@ pub fn read_keyring() -> Result<Keyring, Failure> {
     Ok(Keyring::new(identities))
 }
 
-/// Opens a workload, encrypted or not.
+/// Opens a workload or a series, encrypted or not. Reports once what a series lacks.
 ///
 /// # Errors
 /// As the reader has them.
 pub fn open_workload(path: &Path) -> Result<WorkloadReader, Failure> {
-    match WorkloadReader::open(path) {
+    let reader = match WorkloadReader::open(path) {
         // The key file is read only if the workload is encrypted, so that a damaged one does not matter otherwise.
-        Err(ArchiveError::Locked { .. }) => Ok(WorkloadReader::open_with(path, &read_keyring()?)?),
-        opened => Ok(opened?),
+        Err(ArchiveError::Locked { .. }) => WorkloadReader::open_with(path, &read_keyring()?)?,
+        opened => opened?,
+    };
+    note_gaps(&reader);
+    Ok(reader)
+}
+
+/// Reports the gaps of a series that were not reported before.
+fn note_gaps(reader: &WorkloadReader) {
+    let gaps = reader.gaps();
+    let mut noted = NOTED_GAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let new: Vec<String> = gaps
+        .into_iter()
+        .filter(|gap| noted.insert(gap.clone()))
+        .collect();
+    for gap in new.iter().take(GAPS_SHOWN_MAX) {
+        note(gap);
+    }
+    if new.len() > GAPS_SHOWN_MAX {
+        let more = new.len() - GAPS_SHOWN_MAX;
+        note(&format!(
+            "{}: {more} more such gaps",
+            reader.path().display()
+        ));
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use capture_sink::{EventSink, MaskSink, SinkError};
 use transform::mask::Masker;
-use transform::{SecretRedactor, SessionRecords, Slice, Slicer};
+use transform::{SecretRedactor, SessionRecords, Slice, Slicer, TimeBound};
 use workload::{
     EventKind, MaskNote, Recipient, Session, SliceAccount, SliceNote, WorkloadInfo, WorkloadReader,
     WorkloadWriter,
@@ -43,7 +43,13 @@ pub fn write_masked_slice(
     interrupt: &Interrupt,
 ) -> Result<(WorkloadInfo, SliceAccount, Option<MaskNote>), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
+    let wall_us = |bound: Option<TimeBound>| bound.map(|bound| bound.wall_us(start_us));
+    let (from_us, to_us) = (wall_us(slice.from), wall_us(slice.to));
     let mut slicer = Slicer::new(slice, Some(start_us));
+    // Of a series, only the parts that the slice needs are read. If it has none, the slicer describes the available events.
+    let within = reader.within(from_us.unwrap_or(i64::MIN), to_us.unwrap_or(i64::MAX));
+    let reader = &within.unwrap_or_else(|_| reader.clone());
+    let start_us = reader.info().provenance.start_wall_us;
     let writer = WorkloadWriter::create_for(
         output,
         workload::WriterOptions::default(),

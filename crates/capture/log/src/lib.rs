@@ -187,7 +187,7 @@ pub struct LogOptions<'a> {
     pub parallelism: Parallelism,
     /// Receives the progress.
     pub on_progress: Option<OnProgress<'a>>,
-    /// Receives the name of each file that is followed.
+    /// Receives the name of each source when it is opened.
     pub on_source: Option<OnSource<'a>>,
     /// Follows a log that is still being written. `inputs` is ignored then.
     pub follow: Option<FollowOptions>,
@@ -288,6 +288,9 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         let Some((source, turn)) = next else {
             break;
         };
+        if let (None, Some(on_source)) = (&follower, &mut on_source) {
+            on_source(&source.input.name());
+        }
         capture.read_source(source, turn)?;
     }
     capture.finish(left_out)

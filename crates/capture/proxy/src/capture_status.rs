@@ -5,6 +5,7 @@ use serde::Serialize;
 use workload::{Provenance, WorkloadInfo};
 
 use super::recording::{IncompleteRange, RecordingAccount};
+use capture_sink::series::{SeriesStatus, SeriesWatch};
 use capture_wire::conversation::DecoderAccount;
 
 /// State of the workload of a recording that has ended.
@@ -92,6 +93,10 @@ pub struct CaptureStatus {
     /// Recordings that have ended, in order.
     #[serde(rename = "recordings")]
     pub finished: Vec<FinishedRecording>,
+    /// The series that the recordings are parts of, if any.
+    #[serde(rename = "written_series", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<SeriesStatus>")]
+    pub series: Option<SeriesWatch>,
     /// Message of the panic that ended the capture.
     pub broken_down: Option<String>,
 }

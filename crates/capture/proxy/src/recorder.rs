@@ -240,6 +240,7 @@ impl Recorder {
         if now_us - self.shown_us >= STATUS_INTERVAL_US {
             self.shown_us = now_us;
             self.publish_status();
+            self.note_provenance(now_us);
         }
     }
 
@@ -256,6 +257,17 @@ impl Recorder {
             }
         });
         self.update_status(|status| status.recording = recording);
+    }
+
+    /// Tells a recording in several parts the account so far.
+    fn note_provenance(&mut self, now_us: i64) {
+        if let Some(mut current) = self.current.take() {
+            if current.recording.series().is_some() {
+                let account = self.account(&current, now_us, &self.from, None);
+                current.recording.note_provenance(self.provenance(&account));
+            }
+            self.current = Some(current);
+        }
     }
 
     fn update_status(&self, change: impl FnOnce(&mut CaptureStatus)) {
@@ -422,6 +434,11 @@ impl Recorder {
             self.fail_recording(&error, at_us);
             return Err(error.to_string());
         }
+        let series = self
+            .current
+            .as_ref()
+            .and_then(|current| current.recording.series());
+        self.update_status(|status| status.series = series);
         self.publish_status();
         let happening = ProxyEvent::RecordingStarted { name: name.clone() };
         self.parts.events.send(happening);

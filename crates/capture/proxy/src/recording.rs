@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workload::{CapturedServer, Provenance, WorkloadInfo};
 
+use capture_sink::series::SeriesWatch;
 use capture_sink::{EventSink, SinkError};
 use capture_wire::conversation::DecoderAccount;
 
@@ -18,6 +19,17 @@ pub trait Recording: EventSink + Send {
     /// # Errors
     /// If the disk fails; the recording ends.
     fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError>;
+
+    /// Takes the provenance with the account so far, for a recording that is stored in several parts. Called several
+    /// times a second.
+    fn note_provenance(&mut self, provenance: Provenance) {
+        let _ = provenance;
+    }
+
+    /// Returns a handle for the status of the series, if the recording is stored in several parts.
+    fn series(&self) -> Option<SeriesWatch> {
+        None
+    }
 
     /// Completes the recording.
     ///

@@ -17,6 +17,6 @@ mod workload_output;
 pub use counting_reader::{CountingReader, StreamState};
 pub use input_file::{is_stream, open_input_file};
 pub use mask::MaskSink;
-pub use sink::{EventCollector, EventCounter, EventSink, SinkError};
+pub use sink::{EventCollector, EventCounter, EventSink, SessionStart, SinkError};
 pub use slice::SliceSink;
 pub use workload_output::WorkloadOutput;

@@ -14,6 +14,17 @@ impl SinkError {
     }
 }
 
+/// Facts about a session that has no event yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionStart<'a> {
+    /// As [`Session::id`].
+    pub id: u64,
+    /// As [`Session::client`].
+    pub client: &'a str,
+    /// As [`Session::start_seen`].
+    pub start_seen: bool,
+}
+
 /// Receives the events of a source. Times are wall time, microseconds since 1970-01-01 UTC. Within
 /// a session `sequence` counts from 0 without gaps and `due_us` never decreases; between sessions
 /// events come in any order. A session comes after its last event. The first error ends the
@@ -24,6 +35,15 @@ pub trait EventSink {
     /// # Errors
     /// If it cannot be stored; the capture ends.
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError>;
+
+    /// Handles what is known about a session before its first event. A filter in front of a sink does not pass it on.
+    ///
+    /// # Errors
+    /// If it cannot be stored; the capture ends.
+    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
+        let _ = start;
+        Ok(())
+    }
 
     /// Handles one session that has ended, or that was still open at the source's end.
     ///

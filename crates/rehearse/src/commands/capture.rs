@@ -4,6 +4,7 @@ mod control;
 mod control_token;
 mod pcap;
 mod proxy;
+mod series;
 mod starting_point;
 
 use std::path::{Path, PathBuf};
@@ -18,9 +19,11 @@ use transform::Slicer;
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources};
 use crate::exit_status::ExitStatus;
+use crate::options::roll::RollArgs;
 use crate::options::{Capture, CaptureLog, Source};
 use crate::otlp::{self, SharedProgress};
 use crate::terminal;
+use series::{SeriesSource, series_options};
 use starting_point::StartingPointTaker;
 use study::Failure;
 use study::Interrupt;
@@ -91,8 +94,9 @@ fn capture(
         Sources::Followed(follow) => (log::Selection::default(), Some(follow)),
     };
     if let Some(output) = &options.output {
-        check_workload_name(output)?;
+        check_output_name(output, &options.roll)?;
     }
+    options.roll.refuse_slice(slice.is_some())?;
     let given = options.starting_point.starting_point.as_deref();
     let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
     if given.is_some() {
@@ -102,8 +106,26 @@ fn capture(
     let interrupt = follow.is_none().then_some(interrupt);
     let export = options.otlp.settings()?;
     let progress = SharedProgress::default();
+    let is_live = follow.is_some() || options.files.iter().any(|file| file.as_os_str() == "-");
+    let mut taken = starting_point.taken();
+    let series = match (&options.output, options.roll.roll) {
+        (Some(output), Some(_)) => Some(series_options(
+            &options.roll,
+            output,
+            SeriesSource {
+                kind: "log",
+                is_live,
+                recipients: recipients.clone(),
+                mask: masker.as_ref().map(|masker| masker.mask().clone()),
+                starting_point: taken.take(),
+                servers: Vec::new(),
+            },
+        )),
+        _ => None,
+    };
+    let watch = series.as_ref().map(|series| series.watch.clone());
     let export = export
-        .map(|settings| otlp::export_log(settings, progress.clone()))
+        .map(|settings| otlp::export_log(settings, progress.clone(), watch))
         .transpose()?;
     let bar = progress_bar();
     if let Some(follow) = &mut follow {
@@ -128,7 +150,8 @@ fn capture(
         slicer: slice.map(|slice| Slicer::new(slice, None)),
         slice_options: options.slice.given(),
         masker,
-        starting_point: starting_point.taken(),
+        starting_point: taken,
+        series,
         interrupt,
     });
     bar.finish_and_clear();
@@ -149,6 +172,7 @@ fn report(captured: CapturedLog, output: Option<&Path>) -> CaptureReport<LogRepo
         report: captured.report,
         slice: captured.slice,
         mask: captured.mask.map(From::from),
+        written_series: captured.series,
     }
 }
 
@@ -206,6 +230,17 @@ fn show_progress(bar: &ProgressBar, progress: &log::Progress) {
         ),
         _ => format!("{} events", progress.events),
     });
+}
+
+/// Checks the name of the output: that of a series with `--roll`, of a workload otherwise.
+///
+/// # Errors
+/// If it is another one, with a correct option.
+fn check_output_name(output: &Path, roll: &RollArgs) -> Result<(), Failure> {
+    match roll.roll {
+        Some(_) => roll.check_series_name(output),
+        None => check_workload_name(output),
+    }
 }
 
 /// Checks that the output is called NAME.workload and that its directory exists.

@@ -56,7 +56,10 @@ pub fn run(options: &Inspect) -> Result<ExitStatus, Failure> {
 /// Whether a path is a file, or a directory that neither is an artefact nor has the name of one.
 fn holds_logs(path: &Path) -> bool {
     let kind = path.extension().and_then(|kind| kind.to_str());
-    let is_named_artefact = matches!(kind, Some("workload" | "run" | "partial" | "proof"));
+    let is_named_artefact = matches!(
+        kind,
+        Some("workload" | "series" | "run" | "partial" | "proof")
+    );
     path.is_file() || path.is_dir() && !is_named_artefact && !path.join("manifest.json").exists()
 }
 

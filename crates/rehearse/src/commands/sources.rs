@@ -8,6 +8,7 @@ use capture_log as log;
 use crate::options::CaptureLog;
 use study::Failure;
 use study::Interrupt;
+use workload::series::Series;
 
 /// Input of a capture.
 pub enum Sources {
@@ -32,7 +33,7 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
         if let Some(made) = options
             .files
             .iter()
-            .find(|file| file.join("manifest.json").is_file())
+            .find(|file| file.join("manifest.json").is_file() || Series::is_series(file))
         {
             let made = made.display();
             return Err(Failure::usage(format!(

@@ -8,6 +8,7 @@ use crate::options::sending::Digest;
 
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
+use super::roll::RollArgs;
 use super::slice::SliceArgs;
 use super::starting_point::StartingPointArgs;
 
@@ -22,7 +23,7 @@ pub struct CapturePcap {
     /// Capture the server on this TCP port. Repeatable.
     #[arg(long, value_name = "PORT", default_value = "5432", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
-    /// Write the workload to this directory, NAME.workload.
+    /// Write the workload to this directory, NAME.workload; with --roll, a series to NAME.series.
     #[arg(
         short,
         long,
@@ -45,6 +46,9 @@ pub struct CapturePcap {
     /// Part of the traffic to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// Recording of a series.
+    #[command(flatten)]
+    pub roll: RollArgs,
     /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,

@@ -11,6 +11,7 @@ use crate::options::sending::Digest;
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::observing::{AllowHostArgs, OtlpArgs, address};
+use super::roll::RollArgs;
 use super::starting_point::{ExportSnapshotArgs, StartingPointArgs};
 
 /// Options of `rehearse capture proxy`.
@@ -24,7 +25,7 @@ pub struct CaptureProxy {
     /// (sslmode, several hosts …). User, database and password come from the clients.
     #[arg(long, value_name = "URL")]
     pub upstream: String,
-    /// Write the workload to this directory, NAME.workload. If recording is stopped and started
+    /// Write the workload to this directory, NAME.workload; with --roll, a series to NAME.series. If recording is stopped and started
     /// again, the next one is NAME-2.workload, and so on.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
@@ -85,6 +86,9 @@ pub struct CaptureProxy {
     /// Export of a snapshot.
     #[command(flatten)]
     pub export: ExportSnapshotArgs,
+    /// Recording of a series.
+    #[command(flatten)]
+    pub roll: RollArgs,
     /// Masking of the values.
     #[command(flatten)]
     pub masking: MaskArgs,

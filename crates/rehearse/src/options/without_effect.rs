@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
     Rule {
         command: "capture log",
         applies: |given| given.has("dry_run"),
-        without_effect: These(&["encrypt"]),
+        without_effect: These(&["encrypt", "roll", "keep_for", "keep_size", "append"]),
         reason: "with --dry-run, which writes no workload; leave one of them out",
     },
     Rule {
@@ -55,7 +55,14 @@ const RULES: &[Rule] = &[
     Rule {
         command: "capture pcap",
         applies: |given| given.has("dry_run"),
-        without_effect: These(&["encrypt", "checksum_results"]),
+        without_effect: These(&[
+            "encrypt",
+            "checksum_results",
+            "roll",
+            "keep_for",
+            "keep_size",
+            "append",
+        ]),
         reason: "with --dry-run, which writes no workload; leave one of them out",
     },
     Rule {

@@ -2,6 +2,7 @@
 //! gaps and overlaps, and logs of real servers that are still being written.
 
 mod following;
+mod series;
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -2,6 +2,7 @@
 
 use capture_log::Progress;
 use capture_proxy::ProxyStatus;
+use capture_sink::series::SeriesStatus;
 use telemetry::{MetricFamily, MetricSample, MetricValues, Unit};
 
 const CONNECTIONS: Unit = Unit::Count("connection");
@@ -30,7 +31,11 @@ pub fn proxy_families(status: &ProxyStatus) -> Vec<MetricFamily> {
         value: bytes as f64,
     };
     let is_recording = capture.recording.is_some();
-    vec![
+    let series = capture.series.as_ref();
+    let series = series
+        .map(|watch| series_families(&watch.status()))
+        .unwrap_or_default();
+    let families = vec![
         MetricFamily::gauge(
             "capture_recording",
             Unit::None,
@@ -85,7 +90,66 @@ pub fn proxy_families(status: &ProxyStatus) -> Vec<MetricFamily> {
             "Recorded events: statements, connects, disconnects and cancels.",
             recorded[2],
         ),
-    ]
+    ];
+    [families, series].concat()
+}
+
+/// Returns the metrics of a series that is being captured.
+pub fn series_families(status: &SeriesStatus) -> Vec<MetricFamily> {
+    let parts = Unit::Count("part");
+    let mut families = vec![
+        MetricFamily::counter(
+            "capture_series_parts_written",
+            parts,
+            "Completed parts of the series.",
+            status.parts_written,
+        ),
+        MetricFamily::counter(
+            "capture_series_parts_removed",
+            parts,
+            "Parts that the retention has removed.",
+            status.parts_removed,
+        ),
+        MetricFamily::counter(
+            "capture_series_removals_failed",
+            Unit::None,
+            "Times that a part stayed beyond the limits of the retention, since it was read or could not be removed.",
+            status.removals_failed,
+        ),
+        MetricFamily::gauge(
+            "capture_series_parts",
+            parts,
+            "Complete parts of the series.",
+            status.parts_kept as f64,
+        ),
+        MetricFamily::gauge(
+            "capture_series_size",
+            Unit::Bytes,
+            "Size of the complete parts.",
+            status.bytes_kept as f64,
+        ),
+        MetricFamily::counter(
+            "capture_series_late_events",
+            Unit::Count("event"),
+            "Events that ended after the part of their time was complete.",
+            status.late_events,
+        ),
+        MetricFamily::gauge(
+            "capture_series_carried_state",
+            Unit::Bytes,
+            "Memory of the statements that restore the state of open sessions.",
+            status.carried_bytes as f64,
+        ),
+    ];
+    if let Some(captured_to_us) = status.captured_to_us {
+        families.push(MetricFamily::gauge(
+            "capture_series_captured_to",
+            Unit::Seconds,
+            "Time up to which complete parts have everything that had ended, since 1970-01-01 UTC.",
+            captured_to_us as f64 / 1e6,
+        ));
+    }
+    families
 }
 
 /// Returns the metrics of a capture of logs.

@@ -4,6 +4,7 @@ use capture_log::LogReport;
 
 use crate::text::line::{one_line, wrapped};
 use crate::text::mask_text;
+use crate::text::series_text;
 use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
@@ -66,6 +67,12 @@ pub fn render_text(captured: &CaptureReport<LogReport>, style: &TextStyle) -> St
         lines.push(style.paint(Tone::Bad, text));
     }
     lines.extend(transformations(captured, *style));
+    lines.extend(
+        captured
+            .written_series
+            .iter()
+            .flat_map(|series| series_text::lines(series, width)),
+    );
     lines.push(String::new());
     lines.join("\n")
 }

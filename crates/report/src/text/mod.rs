@@ -35,6 +35,7 @@ pub mod rewrite_text;
 pub(crate) mod rows_text;
 mod run_options;
 pub mod run_text;
+mod series_text;
 pub mod settings_text;
 pub mod slice_text;
 mod sources_text;

@@ -5,6 +5,7 @@ use capture_wire::pcap::{MalformedReason, OtherTraffic, PcapAccount, PcapReport}
 use crate::text::capture_text;
 use crate::text::conversation_text;
 use crate::text::line::{one_line, wrapped};
+use crate::text::series_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
 use crate::text::units::{bytes, count, counted};
@@ -31,6 +32,12 @@ pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> S
         lines.push(style.paint(Tone::Bad, text));
     }
     lines.extend(capture_text::transformations(captured, *style));
+    lines.extend(
+        captured
+            .written_series
+            .iter()
+            .flat_map(|series| series_text::lines(series, width)),
+    );
     lines.push(String::new());
     lines.join("\n")
 }

@@ -5,6 +5,7 @@ use clock::utc_text;
 
 use crate::text::conversation_text;
 use crate::text::line::{one_line, wrapped};
+use crate::text::series_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::AccountTable;
 use crate::text::units::{bytes, count, counted, duration};
@@ -34,6 +35,9 @@ pub fn render_text(status: &ProxyStatus, style: &TextStyle) -> String {
     }
     for recording in &status.capture.finished {
         lines.extend(recorded(recording, style));
+    }
+    if let Some(series) = &status.capture.series {
+        lines.extend(series_text::lines(&series.status(), style.columns()));
     }
     if let Some(reason) = &status.capture.broken_down {
         let text = format!(

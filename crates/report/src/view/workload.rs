@@ -1,5 +1,6 @@
 //! JSON documents on a workload that was created, by a capture or from another workload.
 
+use capture_sink::series::SeriesStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{MaskAccount, MaskNote, RewriteNote, SliceAccount, WorkloadInfo};
@@ -22,8 +23,11 @@ pub struct CaptureReport<R> {
     pub report: R,
     /// Account of all events, if only a slice was kept.
     pub slice: Option<SliceAccount>,
-    /// Account of all values, if they were masked.
+    /// Account of all values, if they were masked. A series has it in each part.
     pub mask: Option<Masking>,
+    /// Account of the parts, if a series was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_series: Option<SeriesStatus>,
 }
 
 /// Account of a masking, without the list of unmasked values.

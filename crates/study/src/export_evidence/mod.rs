@@ -104,6 +104,12 @@ pub fn output_path(run: &Path, given: Option<&Path>) -> Result<PathBuf, Failure>
 /// Opens the workload of the run, and refuses another.
 fn open_workload(run: &RunReader, path: &Path) -> Result<WorkloadReader, Failure> {
     let workload = WorkloadReader::open(path)?;
+    if workload.parts().is_some() {
+        return Err(Failure::usage(format!(
+            "{} is a series, which cannot be packed: make a workload of the part that matters with `rehearse slice`, replay that, and pack its run",
+            path.display()
+        )));
+    }
     let wanted = &run.info().workload;
     if workload.id() != wanted.id {
         return Err(Failure::usage(format!(

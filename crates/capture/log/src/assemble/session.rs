@@ -13,7 +13,7 @@ use super::exchange::{AuditPosition, Exchange, PendingDurations, Stage};
 use super::prepared::KnownStatements;
 use super::uncommitted::UncommittedStatements;
 use crate::reconcile::Location;
-use capture_sink::SinkError;
+use capture_sink::{SessionStart, SinkError};
 
 /// A connection that is not yet a session.
 #[derive(Debug, Clone, Copy)]
@@ -256,6 +256,11 @@ impl LiveSession {
             self.client = client(names.client.0, names.client.1);
         }
         self.id = Some(output.sessions);
+        output.sink.session_begins(SessionStart {
+            id: output.sessions,
+            client: &self.client,
+            start_seen: self.start_seen,
+        })?;
         output.sessions += 1;
         self.start_us = start_us;
         let (database, user, application) = (

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::sink::SessionStart;
 use sql::may_have_effects;
 use workload::session_state::{SessionStateTracker, analyze_statements};
 use workload::{Event, EventKind, EventRef, KindRef, Session};
@@ -41,6 +42,8 @@ pub(super) struct Prelude {
 pub(super) struct CarriedSessions {
     by_number: HashMap<u64, CarriedSession>,
     held_bytes: usize,
+    /// Number, client and visible start of the session that begins next.
+    next: Option<(u64, Arc<str>, bool)>,
 }
 
 impl CarriedSessions {
@@ -62,6 +65,11 @@ impl CarriedSessions {
         self.by_number.values()
     }
 
+    /// Notes what is known about the session that begins next.
+    pub(super) fn expect(&mut self, start: SessionStart<'_>) {
+        self.next = Some((start.id, start.client.into(), start.start_seen));
+    }
+
     /// Adds a session with its first event, which is in part `part`. `number` is its number in the series.
     pub(super) fn begin(&mut self, event: &EventRef<'_>, number: u64, part: u64) {
         let is_connect = matches!(event.kind, KindRef::Connect { .. });
@@ -75,6 +83,11 @@ impl CarriedSessions {
             _ => Default::default(),
         };
         let [database, user, application] = names;
+        let expected = self.next.take().filter(|(id, ..)| *id == event.session);
+        let (client, start_seen) = match expected {
+            Some((_, client, start_seen)) => (client, start_seen),
+            None => ("".into(), is_connect),
+        };
         let session = CarriedSession {
             connect,
             state: SessionStateTracker::default(),
@@ -87,10 +100,10 @@ impl CarriedSessions {
                 database,
                 user,
                 application,
-                client: "".into(),
+                client,
                 start_us: event.due_us,
                 end_us: event.due_us,
-                start_seen: is_connect,
+                start_seen,
                 end_seen: false,
                 statements: 0,
             },

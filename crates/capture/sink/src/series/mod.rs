@@ -27,7 +27,7 @@ use workload::{
 };
 
 use crate::mask::MaskSink;
-use crate::sink::{EventSink, SinkError};
+use crate::sink::{EventSink, SessionStart, SinkError};
 use account::account_of_part;
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
@@ -71,6 +71,8 @@ pub struct SeriesRecorder {
     gap: Option<(i64, String)>,
     /// Time up to which the source has delivered what had ended.
     delivered_to_us: i64,
+    /// Times at which the first and the last event were sent.
+    span_us: Option<(i64, i64)>,
     /// End of the time range up to which everything is complete, if nothing is open.
     announced_us: i64,
     finisher: Finisher,
@@ -84,7 +86,7 @@ impl SeriesRecorder {
     /// If it exists and is not to be continued, is being captured, or cannot be written.
     pub fn create(options: SeriesOptions) -> Result<Self, SeriesError> {
         let started = start_series(&options)?;
-        let watch = SeriesWatch::default();
+        let watch = options.watch;
         watch.lock().series = options.path.display().to_string();
         let first_session = started.first_session();
         let info = started.info;
@@ -107,6 +109,7 @@ impl SeriesRecorder {
             last_to_us: None,
             gap: started.gap,
             delivered_to_us: i64::MIN,
+            span_us: None,
             announced_us: i64::MIN,
             finisher: Finisher::start(FinisherState {
                 path: options.path.clone(),
@@ -176,6 +179,8 @@ impl SeriesRecorder {
         let newest = self.open.back();
         let mut status = self.watch.lock();
         status.part = newest.map(|part| part_name(part.member.from_us));
+        status.first_event_us = self.span_us.map(|(first_us, _)| first_us);
+        status.last_event_us = self.span_us.map(|(_, last_us)| last_us);
         status.open_sessions = self.sessions.len() as u64;
         status.carried_bytes = self.sessions.held_bytes() as u64;
     }
@@ -329,6 +334,9 @@ impl EventSink for SeriesRecorder {
                 self.publish();
             }
         }
+        let due_us = event.due_us;
+        let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
+        self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
         let duration_us = event.outcome.duration_us.unwrap_or(0);
         let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
         self.delivered_to_us = self.delivered_to_us.max(ended_us);
@@ -338,6 +346,11 @@ impl EventSink for SeriesRecorder {
             true => self.advance(ended_us),
             false => Ok(()),
         }
+    }
+
+    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
+        self.sessions.expect(start);
+        Ok(())
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {

@@ -11,6 +11,7 @@ use workload::series::{Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, Seri
 use workload::{ArchiveError, DirectoryLock, Provenance, Recipient, StartingPoint};
 
 use super::OnNote;
+use super::status::SeriesWatch;
 
 /// Parts hold SQL, so only the owner may read them.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -40,6 +41,8 @@ pub struct SeriesOptions {
     pub provenance: Provenance,
     /// State of the server at the start, if it was noted.
     pub starting_point: Option<StartingPoint>,
+    /// Receives the status.
+    pub watch: SeriesWatch,
     /// Receives sentences for the user: completed and removed parts, and parts that could not be removed.
     pub on_note: OnNote,
 }

@@ -14,6 +14,11 @@ pub struct SeriesStatus {
     pub part: Option<String>,
     /// Time up to which everything that had ended is in complete parts, in microseconds since 1970-01-01 UTC.
     pub captured_to_us: Option<i64>,
+    /// Time at which the first recorded statement, or other event of a client, was sent; in microseconds since 1970-01-01
+    /// UTC.
+    pub first_event_us: Option<i64>,
+    /// Time at which the last one was sent.
+    pub last_event_us: Option<i64>,
     /// Number of parts that this capture has completed.
     pub parts_written: u64,
     /// Their size, in bytes.
@@ -47,6 +52,14 @@ pub struct SeriesStatus {
 /// A handle for reading the status, for other threads. It is serialised as the current status.
 #[derive(Debug, Clone, Default)]
 pub struct SeriesWatch(Arc<Mutex<SeriesStatus>>);
+
+impl SeriesStatus {
+    /// Returns the time from the first event to the last, in microseconds.
+    pub fn span_us(&self) -> i64 {
+        let times = self.first_event_us.zip(self.last_event_us);
+        times.map_or(0, |(first_us, last_us)| last_us - first_us)
+    }
+}
 
 impl SeriesWatch {
     /// Returns the current status.

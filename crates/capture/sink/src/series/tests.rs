@@ -121,7 +121,7 @@ fn deliveries(sessions: &[(i64, Vec<Step>, bool)], server: &[i64]) -> Vec<Delive
             client: "10.0.0.1".into(),
             start_us,
             end_us: events.last().unwrap().due_us,
-            start_seen: true,
+            start_seen: id % 2 == 0,
             end_seen: *ends,
             statements: steps.len() as u64,
         };
@@ -146,7 +146,18 @@ fn deliveries(sessions: &[(i64, Vec<Step>, bool)], server: &[i64]) -> Vec<Delive
 fn deliver(sink: &mut impl EventSink, deliveries: &[Delivery]) {
     for one in deliveries {
         match one.clone() {
-            Delivery::Event(event) => sink.event(&event.borrowed()),
+            Delivery::Event(event) => {
+                let start = SessionStart {
+                    id: event.session,
+                    client: "10.0.0.1",
+                    start_seen: event.session % 2 == 0,
+                };
+                let begun = match event.sequence {
+                    0 => sink.session_begins(start),
+                    _ => Ok(()),
+                };
+                begun.and_then(|()| sink.event(&event.borrowed()))
+            }
             Delivery::Session(session) => sink.session(session),
             Delivery::Server(event) => sink.server_event(event),
         }
@@ -168,6 +179,7 @@ fn options(path: &Path, roll_s: u64) -> SeriesOptions {
             ..Provenance::default()
         },
         starting_point: None,
+        watch: SeriesWatch::default(),
         on_note: Arc::new(|_| {}),
     }
 }
@@ -204,10 +216,6 @@ fn sessions(reader: &WorkloadReader) -> BTreeMap<u64, Session> {
     let by_number = sessions.map(|mut session| {
         session.start_us += start_us;
         session.end_us += start_us;
-        if !session.end_seen {
-            // The source reports it at its end, when the part of the session's last event may be complete.
-            session.client = "".into();
-        }
         (session.id, session)
     });
     by_number.collect()

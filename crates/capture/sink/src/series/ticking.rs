@@ -11,7 +11,7 @@ use workload::{EventRef, Provenance, ServerEvent, Session};
 use super::SeriesRecorder;
 use super::start::{SeriesError, SeriesOptions};
 use super::status::{SeriesStatus, SeriesWatch};
-use crate::sink::{EventSink, SinkError};
+use crate::sink::{EventSink, SessionStart, SinkError};
 
 /// Interval of checkpoints.
 const TICK: Duration = Duration::from_millis(500);
@@ -168,6 +168,10 @@ impl SharedRecorder {
 impl EventSink for SeriesSink {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.with_recorder(|recorder| recorder.event(event))
+    }
+
+    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
+        self.with_recorder(|recorder| recorder.session_begins(start))
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {

@@ -10,7 +10,7 @@ use workload::{
 
 use super::connection::{Connection, Output, RecordingState};
 use super::pending_requests::{EventRecording, PendingEvent, Request};
-use capture_sink::SinkError;
+use capture_sink::{SessionStart, SinkError};
 
 /// Codes of names that do not exist: of a prepared statement, of a cursor or portal.
 const UNKNOWN_NAME: [&str; 2] = ["26000", "34000"];
@@ -39,6 +39,11 @@ impl Connection {
             start_us,
             last_us: start_us,
         });
+        out.sink.session_begins(SessionStart {
+            id: recording.next_session,
+            client: &self.client,
+            start_seen: self.start_seen,
+        })?;
         recording.next_session += 1;
         out.account.sessions += 1;
         let (database, user) = (self.database.clone(), self.user.clone());

@@ -1,6 +1,6 @@
 //! Reads the parts of a series as one workload.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use archive::{ArchiveError, DirectoryLock, Keyring, Recipient, SeriesMember};
@@ -28,6 +28,8 @@ pub(super) struct SeriesReader {
     unfinished: Vec<UnfinishedPart>,
     foreign: Vec<PathBuf>,
     parts: Vec<PartReader>,
+    /// Numbers of all complete parts, of which [`Self::within`] may leave out some.
+    complete: BTreeSet<u64>,
     id: String,
     info: WorkloadInfo,
 }
@@ -66,6 +68,7 @@ impl SeriesReader {
             series: series.info,
             unfinished: series.unfinished,
             foreign: series.foreign,
+            complete: parts.iter().map(|part| part.member.number).collect(),
             parts,
             id: String::new(),
             info: WorkloadInfo::default(),
@@ -205,7 +208,9 @@ impl SeriesReader {
             // The part in progress of a capture that was killed may not have been recovered.
             let is_cut = |number: u64| {
                 let mut gaps = self.series.gaps.iter();
-                gaps.any(|gap| before.number < gap.before_part && number < gap.before_part)
+                let is_before_gap =
+                    gaps.any(|gap| before.number < gap.before_part && number < gap.before_part);
+                is_before_gap || self.complete.contains(&number)
             };
             if let Some(missing) = (before.number + 1..after.number).find(|number| !is_cut(*number))
             {
@@ -523,10 +528,14 @@ fn add_masks(sum: &mut MaskNote, note: &MaskNote) {
 fn add_sources(all: &mut Vec<SourceFile>, sources: &[SourceFile]) -> Vec<u32> {
     let mut index_of = Vec::with_capacity(sources.len());
     for source in sources {
-        let is_it = |known: &SourceFile| known.name == source.name && known.format == source.format;
+        let is_it = |known: &SourceFile| known.name == source.name;
         let index = match all.iter().position(is_it) {
             Some(index) => {
                 all[index].bytes += source.bytes;
+                // The format is known when the source has been read.
+                if all[index].format.is_empty() {
+                    all[index].format.clone_from(&source.format);
+                }
                 index
             }
             None => {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use capture_sink::series::{SeriesOptions, SeriesSink};
 use capture_sink::{EventCounter, EventSink, MaskSink, SliceSink, WorkloadOutput};
 use capture_wire::conversation::DecoderOptions;
 use capture_wire::pcap;
@@ -15,7 +16,8 @@ use report::{CaptureReport, conversation_text, pcap_text, to_json};
 use transform::Slicer;
 use workload::{CapturedServer, Provenance, SliceAccount, SliceNote, StartingPoint};
 
-use super::check_workload_name;
+use super::check_output_name;
+use super::series::{SeriesSource, series_options};
 use super::starting_point::StartingPointTaker;
 use crate::exit_status::ExitStatus;
 use crate::options::pcap::CapturePcap;
@@ -95,6 +97,7 @@ fn capture(
     read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
 ) -> Result<CaptureReport<PcapReport>, Failure> {
     let slicer = options.slice.slice()?.map(|slice| Slicer::new(slice, None));
+    options.roll.refuse_slice(slicer.is_some())?;
     let masker = options.masking.masker()?;
     let recipients = keys::read_recipients(&options.encryption.encrypt)?;
     let mut masked = None;
@@ -106,8 +109,20 @@ fn capture(
             let (counted, account) = sink.finish()?;
             (report, counted.span_us(), counted.statements, account)
         }
+        Some(output) if options.roll.roll.is_some() => {
+            check_output_name(output, &options.roll)?;
+            let source = SeriesSource {
+                kind: "pcap",
+                is_live: has_stream,
+                recipients,
+                mask: masker.as_ref().map(|masker| masker.mask().clone()),
+                starting_point,
+                servers: Vec::new(),
+            };
+            return capture_series(options, series_options(&options.roll, output, source), read);
+        }
         Some(output) => {
-            check_workload_name(output)?;
+            check_output_name(output, &options.roll)?;
             let mut output_writer = WorkloadOutput::create(output, has_stream, &recipients)?;
             if let Some(point) = starting_point {
                 output_writer.writer.note_starting_point(point)?;
@@ -150,6 +165,31 @@ fn capture(
         report,
         slice: account,
         mask: masked.map(From::from),
+        written_series: None,
+    })
+}
+
+fn capture_series(
+    options: &CapturePcap,
+    series: SeriesOptions,
+    read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
+) -> Result<CaptureReport<PcapReport>, Failure> {
+    let path = series.path.display().to_string();
+    let mut sink = SeriesSink::create(series)?;
+    let report = read(&mut sink).map_err(failure)?;
+    check_readable(&report)?;
+    let status = sink.finish(provenance(options, &report, &None));
+    let status = status.map_err(Failure::could_not)?;
+    Ok(CaptureReport {
+        schema: "rehearse/capture-pcap/1",
+        workload: Some(path),
+        span_us: status.span_us(),
+        sessions: status.sessions,
+        statements: status.statements,
+        report,
+        slice: None,
+        mask: None,
+        written_series: Some(status),
     })
 }
 

@@ -17,14 +17,16 @@ use report::{proxy_text, to_document};
 use signal_hook::consts::SIGUSR1;
 use transform::SecretRedactor;
 use transform::mask::{Mask, Masker};
+use workload::series::Series;
 use workload::{
     EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
     WriterOptions,
 };
 
-use super::check_workload_name;
+use super::check_output_name;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
+use super::series::{SeriesRecording, SeriesSource, recover_series, series_options};
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
@@ -54,7 +56,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let toggled = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
-    check_workload_name(&options.output)?;
+    check_output_name(&options.output, &options.roll)?;
     let protection = RecordingProtection {
         mask: options
             .masking
@@ -122,10 +124,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
             control.address()
         ));
     }
-    match options.paused {
-        true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
-        false => terminal::note("Ctrl-C ends the proxy and completes the workload"),
-    }
+    announce_end(options);
     let mut narrator = Narrator::default();
     while !interrupt.is_requested() && !proxy.is_broken() {
         std::thread::sleep(LOOK_EVERY);
@@ -210,7 +209,10 @@ fn start(
             conversation: DecoderOptions { digest },
             options: shaping,
         },
-        open_recordings(options.output.clone(), protection, starting_point),
+        match options.roll.roll {
+            None => open_recordings(options.output.clone(), protection, starting_point),
+            Some(_) => open_series(options, protection, starting_point),
+        },
     )
     .map_err(failure)
 }
@@ -229,6 +231,17 @@ fn announce(proxy: &Proxy, source: &str, by_socket: bool) {
         terminal::note(
             "  the server sees this program's user over a unix socket: with peer authentication, any client of the proxy is let in as that user",
         );
+    }
+}
+
+/// Reports how the recording starts, and how the proxy ends.
+fn announce_end(options: &CaptureProxy) {
+    match options.paused {
+        true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
+        false => terminal::note(&format!(
+            "Ctrl-C ends the proxy and completes the {}",
+            options.roll.artefact()
+        )),
     }
 }
 
@@ -264,10 +277,14 @@ fn failure(error: ProxyError) -> Failure {
 
 /// Completes a recording that ended early, if the disk now allows that.
 fn recover(finished: &mut FinishedRecording) {
-    let partial = archive::partial_path(Path::new(&finished.name));
     if finished.state != RecordingState::Partial {
         return;
     }
+    if Series::is_series(Path::new(&finished.name)) {
+        recover_series(finished);
+        return;
+    }
+    let partial = archive::partial_path(Path::new(&finished.name));
     // A directory that cannot be looked at may be there.
     if matches!(partial.try_exists(), Ok(false)) {
         finished.mark_gone();
@@ -411,6 +428,33 @@ fn open_recordings(
         }
         let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
         Ok(Box::new(WorkloadRecording { path, sink }))
+    })
+}
+
+/// Opens the series, and continues it for later recordings of the same proxy.
+fn open_series(
+    options: &CaptureProxy,
+    protection: RecordingProtection,
+    starting_point: Arc<StartingPointTaker>,
+) -> OpenRecording {
+    let (output, roll) = (options.output.clone(), options.roll.clone());
+    Box::new(move |number, servers| {
+        let mut given = series_options(
+            &roll,
+            &output,
+            SeriesSource {
+                kind: "proxy",
+                is_live: true,
+                recipients: protection.recipients.clone(),
+                mask: protection.mask.clone(),
+                starting_point: starting_point.taken(),
+                servers: servers.to_vec(),
+            },
+        );
+        // A recording that was stopped is continued by the next one.
+        given.append |= number > 1;
+        let recording = SeriesRecording::create(given).map_err(SinkError::new)?;
+        Ok(Box::new(recording))
     })
 }
 
