@@ -40,6 +40,7 @@ pub mod roll;
 pub mod schema;
 pub mod sending;
 pub mod session;
+pub mod sharding;
 pub mod slice;
 pub mod starting_point;
 pub mod sweep;
@@ -69,6 +70,7 @@ use rewrite::RewriteWorkload;
 use roll::RollArgs;
 use schema::Schema;
 use sending::SendingArgs;
+use sharding::ShardArgs;
 use slice::{SliceArgs, SliceWorkload};
 use starting_point::{CaptureStartingPoint, StartingPointArgs};
 pub use sweep::Sweep;
@@ -510,6 +512,9 @@ pub struct Replay {
     /// Part of the workload to replay.
     #[command(flatten)]
     pub part: PartArgs,
+    /// Several workers.
+    #[command(flatten)]
+    pub sharding: ShardArgs,
     /// Two servers in pairs.
     #[command(flatten)]
     pub pairs: PairArgs,

@@ -1,6 +1,7 @@
 //! Options of a replay on the command line: refusals, dry runs, selections and copies.
 
 mod object_stores;
+mod sharding;
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -147,6 +147,9 @@ impl Dispatcher<'_> {
         let mut builder = JobBuilder::new(self)?;
         while let Some(step) = events.next()? {
             let event = step.event;
+            if (self.options.shard.as_ref()).is_some_and(|shard| !shard.has(event.session)) {
+                continue;
+            }
             let captured_due_ns = timeline.due_ns(event.due_us);
             let mut due_ns = shift.shifted(captured_due_ns);
             if rounds_wait && step.round != round {

@@ -9,7 +9,7 @@ use sql::CapturedIdentifier;
 use workload::{EventKind, UnrepeatableFinder, UnrepeatableStatement, WorkloadReader};
 
 use crate::captured_identifiers::unknown_identifier;
-use crate::engine::check_limits;
+use crate::connection_limits::check_limits;
 use crate::error::ReplayError;
 use crate::event_stream::EventStream;
 use crate::options::Options;
@@ -71,6 +71,9 @@ pub fn dry_run(
         .then(|| ReadOnlyFilter::new(&unrestricted));
     while let Some(step) = events.next()? {
         let mut event = step.event;
+        if (options.shard.as_ref()).is_some_and(|shard| !shard.has(event.session)) {
+            continue;
+        }
         if let Some(span_ns) = &mut forecast.span_ns {
             *span_ns = timeline.due_ns(event.due_us).max(*span_ns);
         }

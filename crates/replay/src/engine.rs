@@ -16,6 +16,7 @@ use workload::WorkloadReader;
 
 use crate::connect::Dialer;
 use crate::connection_events::ConnectionEvents;
+use crate::connection_limits::{check_limits, sessions_at_once};
 use crate::connector::Connectors;
 use crate::counters::Counters;
 use crate::deadlock_breaker::DeadlockBreaker;
@@ -36,6 +37,8 @@ use crate::read_only_catalogue::unrestricted_names;
 use crate::record::{RecordBatch, RecorderOutput, record};
 use crate::resume::PreviousRun;
 use crate::row_sample::RowSample;
+use crate::shard::ShardSelection;
+use crate::shard_division::shard_sizes;
 use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use crate::worker::{Worker, WorkerContext};
@@ -46,9 +49,6 @@ const OBSERVE_INTERVAL: Duration = Duration::from_millis(100);
 /// Most batches of records that wait for the disk before workers wait as well. With 512 records per batch, it is
 /// half a million statements.
 const RECORD_BATCHES_MAX: usize = 1_024;
-
-/// Least address space that a replay needs. Stacks and arenas of its threads reserve most of it, and use little memory.
-const ADDRESS_SPACE_BYTES_MIN: u64 = 2 << 30;
 
 /// Tries every login of the workload once, so that a target that is down, or has no such role or database, is found
 /// before the replay starts. Returns the target's address, version and encodings.
@@ -117,18 +117,16 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
-    let sessions_at_once = sessions_at_once(reader, options);
+    let shards = options.shard.as_ref().map_or(1, ShardSelection::count);
+    // Together, the workers open no more sessions at full speed than the capture had.
+    let sessions_at_once = sessions_at_once(reader, options).div_ceil(shards);
     check_limits(reader, options)?;
     let target = &options.target_with_settings(target);
     let dialer = Arc::new(Dialer::new(target)?);
     let unrestricted = unrestricted_names(reader, target, options)?;
     let user_types = UserTypes::load(reader, &dialer, target, &options.logins)?;
     let values = FollowedValues::load_if_followed(reader, &dialer, target, options, observer)?;
-    // A load source has no known number of statements: those dispatched are counted at the end.
-    let statements = match &options.load_source {
-        None => event_stream::count_statements(reader, &options.shape())?,
-        Some(_) => 0,
-    };
+    let statements = planned_statements(reader, options)?;
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
     let mut writer = create_run(path, reader, &info)?;
     observer.before_start(&mut writer)?;
@@ -139,11 +137,13 @@ pub fn replay(
     };
     let spill_directory = writer.directory().to_owned();
     start_target_clock(reader, options, &*clock)?;
-    let start_ns = clock.now_ns()
-        + match options.speed {
-            Speed::Max => 0,
-            Speed::Times { .. } => LEAD_NS,
-        };
+    let start_ns = match await_start(options, &*clock) {
+        Ok(start_ns) => start_ns,
+        Err(error) => {
+            writer.discard()?;
+            return Err(error);
+        }
+    };
     let clients = options.load_source.as_ref().map_or(0, LoadSource::clients);
     let counters = Arc::new(Counters::with_clients(clients));
     let events = Arc::new(ConnectionEvents::default());
@@ -162,10 +162,7 @@ pub fn replay(
     let (recorder, records) = crossbeam_channel::bounded::<RecordBatch>(RECORD_BATCHES_MAX);
     let (inboxes, messages) = create_inboxes(worker_count)?;
     let order = StatementOrder::new(options.order, &inboxes);
-    let login = reader.logins()?.first().map(|used| {
-        let (user, database) = (&used.user, &used.database);
-        options.logins.login(target, user, database, "")
-    });
+    let login = first_login(reader, target, options)?;
     let replay = Replay {
         reader,
         target,
@@ -199,9 +196,42 @@ pub fn replay(
     let summary = results.dispatcher?;
     let dispatched = summary.statements + completed;
     replay.complete_info(&mut info, summary);
+    if let Some(meeting) = &options.meeting {
+        meeting.end()?;
+    }
     observer.before_finish(&mut writer)?;
     let undispatched = info.workload.statements.saturating_sub(dispatched);
     Ok(writer.finish(info, undispatched)?)
+}
+
+/// Returns the login of the workload's first session.
+fn first_login(
+    reader: &WorkloadReader,
+    target: &Target,
+    options: &Options,
+) -> Result<Option<Login>, ArchiveError> {
+    Ok(reader.logins()?.first().map(|used| {
+        let (user, database) = (&used.user, &used.database);
+        options.logins.login(target, user, database, "")
+    }))
+}
+
+/// Returns the start on the clock, in nanoseconds. Waits for the other workers, if there are any.
+///
+/// # Errors
+/// If the workers do not start together.
+fn await_start(options: &Options, clock: &dyn Clock) -> Result<i64, ReplayError> {
+    let lead_ns = match options.speed {
+        Speed::Max => 0,
+        Speed::Times { .. } => LEAD_NS,
+    };
+    match &options.meeting {
+        None => Ok(clock.now_ns() + lead_ns),
+        Some(meeting) => {
+            let start = meeting.await_start(clock, lead_ns);
+            start.map_err(ReplayError::NotStarted)
+        }
+    }
 }
 
 /// Sets the target's clock to the captured time, if the options ask for it.
@@ -219,40 +249,22 @@ fn start_target_clock(
     set.map_err(ReplayError::TargetClock)
 }
 
-fn sessions_at_once(reader: &WorkloadReader, options: &Options) -> u64 {
+/// Returns the number of statements that this process replays; 0 for a load source, whose statements are counted at the end.
+fn planned_statements(reader: &WorkloadReader, options: &Options) -> Result<u64, ArchiveError> {
     match &options.load_source {
-        None => reader.info().sessions_at_once * options.scale.copies().max(1),
-        Some(source) => source.clients().into(),
+        None => count_statements(reader, options),
+        Some(_) => Ok(0),
     }
 }
 
-/// Returns the number of connections that a replay opens at once.
-pub fn connections_needed(reader: &WorkloadReader, options: &Options) -> u64 {
-    let sessions = sessions_at_once(reader, options);
-    options
-        .connections_max
-        .map_or(sessions, |max| sessions.min(max.into()))
-}
-
-/// Raises the limit of open files, and checks that the process's limits allow the replay.
-///
-/// # Errors
-/// If a limit is too low; the error has the value that is needed.
-pub(crate) fn check_limits(reader: &WorkloadReader, options: &Options) -> Result<(), ReplayError> {
-    let connections = connections_needed(reader, options);
-    if let Some(room) = event_loop::raise_fd_limit(connections)? {
-        return Err(ReplayError::TooManySessions {
-            connections,
-            files: connections + event_loop::OTHER_FILES,
-            room,
-        });
-    }
-    match event_loop::address_space_limit()? {
-        Some(bytes) if bytes < ADDRESS_SPACE_BYTES_MIN => Err(ReplayError::AddressSpace {
-            mib: bytes >> 20,
-            needed_mib: ADDRESS_SPACE_BYTES_MIN >> 20,
-        }),
-        _ => Ok(()),
+/// Counts the statements of the workload that this process replays.
+fn count_statements(reader: &WorkloadReader, options: &Options) -> Result<u64, ArchiveError> {
+    match &options.shard {
+        None => event_stream::count_statements(reader, &options.shape()),
+        Some(shard) => {
+            let sizes = shard_sizes(shard, reader, options)?;
+            Ok(sizes[shard.number() as usize].statements)
+        }
     }
 }
 
@@ -623,7 +635,7 @@ fn report_events(observer: &mut dyn Observer, events: &ConnectionEvents) {
 pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), ReplayError> {
     let shape = options.shape();
     let span_us = event_stream::span_us(reader, &shape);
-    let statements = event_stream::count_statements(reader, &shape)?;
+    let statements = count_statements(reader, options)?;
     Ok((statements, options.timeline().due_ns(span_us)))
 }
 

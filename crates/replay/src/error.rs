@@ -39,6 +39,12 @@ pub enum ReplayError {
     /// The clock of the target cannot be set to the captured time.
     #[error("cannot set the clock of the target to the captured time: {0}")]
     TargetClock(String),
+    /// The sessions cannot be divided among several workers.
+    #[error("cannot divide the sessions: {0}")]
+    Shards(String),
+    /// The workers of a replay did not start together.
+    #[error("the replay was not started, and nothing was sent: {0}")]
+    NotStarted(String),
     /// The system allows fewer connections than the replay needs.
     #[error(
         "{connections} sessions at once need as many connections, and this process may have {room}; allow it {files} open files (ulimit -n {files}), or pass --max-connections"

@@ -42,7 +42,7 @@ impl Scale {
     }
 
     /// Whether a copy, counted from 0, includes the session.
-    fn keeps(&self, copy: u64, session: u64) -> bool {
+    pub(crate) fn keeps(&self, copy: u64, session: u64) -> bool {
         copy < self.factor.whole() || millionth(session) < self.factor.rest_millionths()
     }
 

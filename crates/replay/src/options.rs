@@ -10,9 +10,11 @@ use workload::{ArchiveError, WorkloadReader};
 use crate::event_stream::{Scale, Shape};
 use crate::load_source::LoadSource;
 use crate::login::LoginMap;
+use crate::meeting::WorkerMeeting;
 use crate::pacing::Timeline;
 use crate::read_only_guard;
 use crate::resume::PreviousRun;
+use crate::shard::ShardSelection;
 use crate::target_clock::TargetClock;
 use connect::Target;
 
@@ -85,6 +87,10 @@ pub struct Options {
     pub load_source: Option<LoadSource>,
     /// Clock of the target that is set to the captured time when the replay starts.
     pub target_clock: Option<TargetClock>,
+    /// Share of the sessions that this worker replays. `None`: all.
+    pub shard: Option<ShardSelection>,
+    /// Meeting with the other workers before the first statement and after the last.
+    pub meeting: Option<WorkerMeeting>,
     /// Run to resume.
     pub previous_run: Option<Arc<PreviousRun>>,
     /// Options that selected a part of a workload, for the run's manifest.
@@ -191,6 +197,8 @@ impl Default for Options {
             checkpoint: Duration::from_secs(10),
             load_source: None,
             target_clock: None,
+            shard: None,
+            meeting: None,
             previous_run: None,
             part: BTreeMap::new(),
             workload_name: None,
@@ -281,6 +289,11 @@ impl Options {
         note("order", order);
         let clock = self.target_clock.as_ref().map(|_| "captured".to_owned());
         note("target_clock", clock);
+        let shard = self.shard.as_ref();
+        let number = shard.map(|shard| format!("{}/{}", shard.number(), shard.count()));
+        note(run::SHARD_OPTION, number);
+        let division = shard.map(|shard| shard.division().name().to_owned());
+        note(run::DIVISION_OPTION, division);
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
         let clients = self

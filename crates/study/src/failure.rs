@@ -92,7 +92,9 @@ impl From<replay::ReplayError> for Failure {
         match error {
             replay::ReplayError::Archive(error) => error.into(),
             replay::ReplayError::Target(error) => error.into(),
-            error @ replay::ReplayError::Resume { .. } => Failure::usage(error),
+            error @ (replay::ReplayError::Resume { .. } | replay::ReplayError::Shards(_)) => {
+                Failure::usage(error)
+            }
             error => Failure::could_not(error),
         }
     }

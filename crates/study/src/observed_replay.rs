@@ -104,7 +104,14 @@ pub fn replay_observed(
     interrupt: &Interrupt,
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunInfo, Failure> {
-    preflight::check(reader, target, engine, CheckedPart::Beginning)?;
+    // Of several workers, one checks the target for all.
+    if engine
+        .shard
+        .as_ref()
+        .is_none_or(|shard| shard.number() == 0)
+    {
+        preflight::check(reader, target, engine, CheckedPart::Beginning)?;
+    }
     let target_info =
         replay::check_target(reader, &engine.target_with_settings(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
@@ -182,9 +189,13 @@ pub fn replay_observed(
 }
 
 fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {
-    let of = match statements == reader.info().statements {
-        true => format!("{statements} statements"),
-        false => format!(
+    let of = match (&engine.shard, statements == reader.info().statements) {
+        (Some(shard), _) => {
+            let (number, count) = (shard.number(), shard.count());
+            format!("{statements} statements (shard {number} of {count})")
+        }
+        (None, true) => format!("{statements} statements"),
+        (None, false) => format!(
             "{statements} statements (copies of {})",
             reader.info().statements
         ),

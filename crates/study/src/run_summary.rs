@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use inspect::{Divergence, DivergenceFinder, Summary};
-use run::{RunInfo, RunReader, RunStatus, SampleWindow, ToolStall};
+use run::{RunInfo, RunReader, RunStatus, SampleWindow, ShardAccount, ToolStall};
 use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::Observation;
@@ -36,8 +36,10 @@ pub struct RunReport {
     pub options: BTreeMap<String, String>,
     /// Time from the replay's start to the last event due.
     pub span_due_ns: i64,
-    /// Statements of the workload that are missing from the run because it was killed.
+    /// Statements of the workload that are missing from the run because it was killed, or because shards are missing.
     pub missing: u64,
+    /// Shards of a replay by several workers, with what is missing; `null` for other runs.
+    pub shards: Option<ShardAccount>,
     /// Intervals in which the replay itself was stopped or starved, until nothing was late because of it.
     pub tool_stalls: Vec<ToolStall>,
     /// Statements answered per second; `null` if the run took no time.
@@ -60,7 +62,7 @@ impl RunReport {
         let (unreached, missing) = match info.status {
             RunStatus::Complete => (0, 0),
             RunStatus::Stopped => (lacks(info.statements), 0),
-            RunStatus::Recovered => (0, lacks(info.workload.statements)),
+            RunStatus::Recovered | RunStatus::Incomplete => (0, lacks(info.workload.statements)),
         };
         summary.add_unreached(unreached);
         let speed = info.options.get("speed");
@@ -75,6 +77,7 @@ impl RunReport {
             options: info.options.clone(),
             span_due_ns: info.span_due_ns,
             missing,
+            shards: None,
             tool_stalls: info.tool_stalls.clone(),
             throughput_per_s: summary.throughput_per_s(),
             summary,
@@ -110,6 +113,7 @@ pub fn summarise_run(
     let summary = Summary::collect(executions, literals)?;
     let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
     let mut report = RunReport::new(name, reader.info(), summary, divergence);
+    report.shards = reader.shards().cloned();
     report.observed = observed;
     report.time = run_time::break_down_time(reader, &sums, CpuTimeSource::TaskClock)?;
     Ok(report)

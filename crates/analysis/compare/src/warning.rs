@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use run::RunStatus;
+use run::{INCOMPLETE_SHARDS_OPTION, RunStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -90,6 +90,15 @@ pub enum Warning {
         run: WhichRun,
         /// Status of the run.
         status: RunStatus,
+    },
+    /// Shards of a replay by several workers are missing, or did not reach their end.
+    ShardsIncomplete {
+        /// The run.
+        run: WhichRun,
+        /// The shards, and the number of their sessions that are incomplete.
+        shards: String,
+        /// Number of statements that are missing.
+        statements: u64,
     },
     /// The runs were replayed at different speeds, so under different load.
     SpeedsDiffer {
@@ -310,8 +319,18 @@ pub(crate) fn lost_more(before: &[RunStats], after: &[RunStats]) -> Option<f64> 
 
 fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
     let status = run.info.status;
-    if status != RunStatus::Complete {
-        found.push(Warning::Partial { run: which, status });
+    match status {
+        RunStatus::Complete => {}
+        RunStatus::Incomplete => found.push(Warning::ShardsIncomplete {
+            run: which,
+            shards: (run.info.options.get(INCOMPLETE_SHARDS_OPTION))
+                .cloned()
+                .unwrap_or_default(),
+            statements: (run.info.workload.statements).saturating_sub(run.info.statements),
+        }),
+        RunStatus::Stopped | RunStatus::Recovered => {
+            found.push(Warning::Partial { run: which, status });
+        }
     }
     if let Some(lag) = run.tool_lag()
         && lag.p99_ns > TOOL_LAG_P99_HIGH_NS

@@ -65,7 +65,15 @@ impl Destination {
             return Destination::Directory(path.components().collect());
         }
         let staging = std::env::var_os(STAGING).map(PathBuf::from);
-        let name = path.file_name().unwrap_or(OsStr::new("archive"));
+        let mut name = path.file_name().unwrap_or(OsStr::new("archive")).to_owned();
+        // A part of a run has a name that is unique in that run only.
+        if let Some(run) = path.parent().and_then(Path::file_name)
+            && Path::new(run).extension() == Some(OsStr::new("run"))
+        {
+            let part = std::mem::replace(&mut name, run.to_owned());
+            name.push(".");
+            name.push(part);
+        }
         Destination::Objects {
             url: path.to_owned(),
             local: staging.unwrap_or_default().join(name),

@@ -55,6 +55,6 @@ pub use object_storage::is_object_url;
 pub use open::Archive;
 pub use private_file::create_private;
 pub use recover::{UnfinishedArchive, recover_tables, unfinished_body};
-pub use small_file::read_small_file;
+pub use small_file::{create_small_file, find_small_file, read_small_file, write_small_file};
 pub use table_reader::{Batch, TableReader};
 pub use table_writer::TableWriter;

@@ -16,5 +16,5 @@ mod url;
 
 pub use error::{StorageError, StorageErrorKind};
 pub use object_file::{ObjectFile, ObjectReader, object_size, read_small_object};
-pub use upload::{create_object, upload_file};
+pub use upload::{create_object, put_object, upload_file};
 pub use url::is_object_url;

@@ -98,6 +98,17 @@ async fn upload_in_parts(object: &Object, mut source: File, size: u64) -> Result
         .map(|_| ())
 }
 
+/// Writes an object, and replaces an earlier one of its name.
+///
+/// # Errors
+/// If the object cannot be written.
+pub fn put_object(url: &Path, content: Bytes) -> Result<(), StorageError> {
+    let object = Object::at(url)?;
+    wait(object.store.put(&object.key, content.into()))
+        .map(|_| ())
+        .map_err(|error| StorageError::of_library("write", url, &error))
+}
+
 /// Creates an object, if none has this name.
 ///
 /// # Errors

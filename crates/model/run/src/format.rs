@@ -116,6 +116,8 @@ pub enum RunStatus {
     Stopped,
     /// The replay was killed, and the run was recovered from the data on disk. The rest is missing.
     Recovered,
+    /// The replay was divided among several workers, and a part is missing or did not reach its end.
+    Incomplete,
 }
 
 impl RunStatus {
@@ -125,6 +127,7 @@ impl RunStatus {
             RunStatus::Complete => "complete",
             RunStatus::Stopped => "stopped",
             RunStatus::Recovered => "recovered",
+            RunStatus::Incomplete => "incomplete",
         }
     }
 }

@@ -15,6 +15,9 @@
 //! - `probes`, `seen-statements`, `statement-statistics`, `sample-windows`, `activity`, `blocking`, `locks`
 //!   and `counters-*.parquet`: observations of the server during the replay, if it was monitored.
 //!
+//! A replay that was divided among several workers has a directory with [`SHARDS_FILE`] and a run for each worker. A
+//! [`RunReader`] opens it as one run.
+//!
 //! Replay pushes executions into a [`RunWriter`], and the analysis reads them with a [`RunReader`]. The
 //! replay itself and all statistics are left to other crates.
 
@@ -28,12 +31,15 @@ mod follower;
 mod format;
 mod generated_value;
 mod machine_load;
+mod merge;
 mod observed;
 mod observed_table;
+mod parts;
 mod profiled;
 mod profiled_table;
 mod reader;
 mod result_columns;
+mod shards;
 mod table;
 mod tool_stall;
 mod writer;
@@ -58,11 +64,17 @@ pub use observed::{
     SampledStatement, StatementStatistics,
 };
 pub use observed_table::ObservedWriter;
+pub use parts::{find_last_part, next_part_path, read_shard_plan};
 pub use profiled::{
     ProfileInfo, ProfiledBackend, SessionBackend, Stack, StackSample, StatementSpan,
 };
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::{RunReader, Stream};
 pub use result_columns::ResultColumns;
+pub use shards::{
+    DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, NAMED_SESSIONS_MAX, PartState, SHARD_OPTION,
+    SHARDS_FILE, SHARDS_FORMAT, Shard, ShardAccount, ShardDivision, ShardPlan, ShardState,
+    part_path, resumed_part_path,
+};
 pub use tool_stall::{TOOL_STALL_NS_MIN, ToolStall, is_in_stall, merge_stalls};
 pub use writer::{RunWriter, recover};

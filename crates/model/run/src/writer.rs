@@ -236,6 +236,17 @@ impl RunWriter {
         Ok(())
     }
 
+    /// Removes the unfinished run of a replay that has sent nothing.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn discard(self) -> Result<(), ArchiveError> {
+        let directory = self.archive.directory().to_owned();
+        drop(self);
+        std::fs::remove_dir_all(&directory)
+            .map_err(|error| ArchiveError::io("remove", &directory, error))
+    }
+
     /// Returns the directory that is being written.
     pub fn directory(&self) -> &Path {
         self.archive.directory()

@@ -26,6 +26,7 @@ pub mod rewrite;
 pub mod sandbox;
 pub mod schema;
 pub mod settings;
+pub mod shards;
 pub mod show;
 pub mod slice;
 pub mod sources;

@@ -1,7 +1,7 @@
 //! `rehearse replay`: replays a workload against a server.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::Speed;
@@ -10,11 +10,11 @@ use replay::{
     StartupOptions, Target,
 };
 use report::{DryRun, dry_run_text, to_json};
-use run::RunStatus;
+use run::{RunInfo, RunStatus};
 use workload::WorkloadReader;
 
 use crate::commands::observe::watch_options;
-use crate::commands::{replay_pairs, show};
+use crate::commands::{replay_pairs, shards, show};
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::live::PageServer;
@@ -38,6 +38,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     if !options.pairs.against.is_empty() {
         return run_pairs(options, engine);
     }
+    let worker = shards::request(options)?;
     let url = options.target.as_deref().unwrap_or_default();
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     refuse_role_without_user(options, &target)?;
@@ -76,15 +77,26 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         terminal::note("Restoring the target's data (--restore).");
         run_shell_command(command, &target, "--restore")?;
     }
-    if let Some(run) = &options.safety.resume {
-        engine.previous_run = Some(Arc::new(earlier(run, &part.reader, &engine)?));
-    }
+    let part_of_run = match &worker {
+        Some(worker) => {
+            let place = (&part.reader, &target);
+            Some(shards::prepare(
+                worker,
+                options,
+                place,
+                &mut engine,
+                &interrupt,
+            )?)
+        }
+        None => resume(options, &part.reader, &mut engine)?,
+    };
     if options.safety.dry_run {
         return dry_run(&part.reader, &target, &engine, options);
     }
     let Some(output) = &options.output else {
         return Err(Failure::usage("missing output: pass `-o NAME.run`"));
     };
+    let output = part_of_run.as_ref().unwrap_or(output);
     if let Some(metrics) = &metrics {
         announce_metrics(metrics);
     }
@@ -95,7 +107,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     let export = export.map(|settings| ReplayExport::new(settings, options.spans.otlp_span_ratio));
     let mut display = Display::new(metrics.as_ref(), page.as_mut()).with_export(export);
-    let asked = observation(options)?;
+    let asked = shards::observation(worker.as_ref(), observation(options)?);
     interrupt.set_partial(archive::partial_path(output));
     let info = replay_observed(
         reader,
@@ -109,21 +121,45 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     let name = output.display().to_string();
     let literals = show::literals(options.show_literals);
     show::show(output, &name, options.json, literals)?;
+    shards::note_end(worker.as_ref());
     let was_stopped = info.status == RunStatus::Stopped;
+    linger(options, &interrupt, was_stopped);
+    refuse_given_up(&info, output)?;
+    Ok(match info.status {
+        RunStatus::Complete => ExitStatus::Success,
+        RunStatus::Stopped | RunStatus::Recovered | RunStatus::Incomplete => ExitStatus::Findings,
+    })
+}
+
+/// Sets the run to resume, if one is given. Returns no path of a part, since the run is not divided.
+fn resume(
+    options: &options::Replay,
+    workload: &WorkloadReader,
+    engine: &mut Options,
+) -> Result<Option<PathBuf>, Failure> {
+    if let Some(run) = &options.safety.resume {
+        engine.previous_run = Some(Arc::new(earlier(run, workload, engine)?));
+    }
+    Ok(None)
+}
+
+/// Keeps the listeners for the requested time after the end.
+fn linger(options: &options::Replay, interrupt: &Interrupt, was_stopped: bool) {
     let lingers = [options.page.ui_linger, options.metrics.metrics_linger];
     for time in lingers.into_iter().flatten() {
         interrupt.linger(time, was_stopped);
     }
-    if let Some(reason) = info.given_up {
-        return Err(Failure::could_not(format!(
+}
+
+/// Fails if the replay was given up.
+fn refuse_given_up(info: &RunInfo, output: &Path) -> Result<(), Failure> {
+    match &info.given_up {
+        None => Ok(()),
+        Some(reason) => Err(Failure::could_not(format!(
             "{reason}; the replay was stopped, and the run {} has what was done until then",
             output.display()
-        )));
+        ))),
     }
-    Ok(match info.status {
-        RunStatus::Complete => ExitStatus::Success,
-        RunStatus::Stopped | RunStatus::Recovered => ExitStatus::Findings,
-    })
 }
 
 /// Replays on two servers in pairs.

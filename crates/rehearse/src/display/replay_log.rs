@@ -141,7 +141,9 @@ impl Narrator {
     pub fn finished(&mut self, info: &RunInfo) -> Vec<Line> {
         let message = match info.status {
             RunStatus::Complete => "replay finished",
-            RunStatus::Stopped | RunStatus::Recovered => "replay stopped before its end",
+            RunStatus::Stopped | RunStatus::Recovered | RunStatus::Incomplete => {
+                "replay stopped before its end"
+            }
         };
         let line = Line::new(LogLevel::Info, message)
             .with("elapsed_s", seconds(info.elapsed_ns))

@@ -1,7 +1,5 @@
 //! Builds the jobs of a workload's events.
 
-use std::sync::Arc;
-
 use run::SkipReason;
 use sql::Fingerprint;
 use workload::{ArchiveError, Event, EventKind};
@@ -10,13 +8,9 @@ use super::Dispatcher;
 use super::think_times::ThinkTimes;
 use crate::captured_deadlocks::replacement_of_victim;
 use crate::commit_order::CommitCounter;
-use crate::dependencies::DependencyTracker;
 use crate::encode::Encoder;
-use crate::generated::{
-    KeyColumns, PlacesCache, ReplayedValues, StatementPlaces, Tracked, UsedValue, Value,
-    ValueTracker,
-};
-use crate::inference::InferredResults;
+use crate::event_follower::EventFollower;
+use crate::generated::{ReplayedValues, UsedValue, Value};
 use crate::job::{Action, Job};
 use crate::read_only_filter::ReadOnlyFilter;
 use crate::resume::RecordedValues;
@@ -26,16 +20,10 @@ use crate::statement_order::StatementOrder;
 pub(super) struct JobBuilder<'d> {
     read_only: Option<ReadOnlyFilter<'d>>,
     order: Option<&'d StatementOrder>,
-    /// Keys of the target, if generated values are followed.
-    keys: Option<&'d KeyColumns>,
-    /// Results of a capture that has none.
-    inferred: Option<&'d InferredResults>,
-    places: PlacesCache,
-    values: Option<ValueTracker<'d>>,
+    follower: EventFollower<'d>,
     /// Values that the run to resume recorded.
     recorded_values: RecordedValues,
     replayed_values: &'d ReplayedValues,
-    dependencies: Option<DependencyTracker<'d>>,
     /// Statements that were victims of deadlocks in the capture, and fail without one here.
     deadlock_victims: u64,
     pub(super) encoder: Encoder<'d>,
@@ -63,18 +51,13 @@ impl<'d> JobBuilder<'d> {
             encoder: dispatcher.encoder()?,
             think_times: options.think_time.map(ThinkTimes::new),
             commits: CommitCounter::default(),
-            keys: values.map(|values| &values.keys),
-            inferred: values.and_then(|values| values.inferred.as_ref()),
-            places: PlacesCache::default(),
-            values: values
-                .map(|values| ValueTracker::new(&values.provenance, values.time_precision_us)),
+            follower: EventFollower::new(
+                values,
+                matches!(order, Some(StatementOrder::Dependencies(_))),
+            ),
             recorded_values,
             replayed_values: &dispatcher.replayed_values,
             deadlock_victims: 0,
-            dependencies: match order {
-                Some(StatementOrder::Dependencies(_)) => values.map(DependencyTracker::new),
-                _ => None,
-            },
         })
     }
 
@@ -84,17 +67,17 @@ impl<'d> JobBuilder<'d> {
         if let Some(think_times) = &mut self.think_times {
             think_times.before(&event);
         }
-        if self.values.is_none() {
+        if self.follower.values.is_none() {
             return;
         }
-        let (places, tracked) = self.track_values(&mut event, fingerprint);
+        let (places, tracked) = self.follower.track_values(&mut event, fingerprint);
         let id = (event.session, event.sequence);
         if let Some(expected) = tracked.expected.as_deref() {
             let recorded = &mut self.recorded_values;
             recorded.set_values(id, expected, self.replayed_values);
         }
         if let (Some(StatementOrder::Dependencies(order)), Some(tracker)) =
-            (self.order, &mut self.dependencies)
+            (self.order, &mut self.follower.dependencies)
         {
             if tracker.is_new(event.session) {
                 order.begin_session(event.session);
@@ -134,19 +117,22 @@ impl<'d> JobBuilder<'d> {
         let think_ns = think_times.and_then(|think_times| think_times.before(&event));
         let is_withheld =
             (self.read_only.as_mut()).is_some_and(|filter| !filter.keep_from_writing(&mut event));
-        let (places, tracked) = self.track_values(&mut event, fingerprint);
-        let has_victims = self.dependencies.is_some();
+        let (places, tracked) = self.follower.track_values(&mut event, fingerprint);
+        let has_victims = self.follower.dependencies.is_some();
         let replaced = has_victims.then(|| replacement_of_victim(&event)).flatten();
         self.deadlock_victims += u64::from(replaced.is_some());
         let uses_snapshot = |used: &UsedValue| matches!(used.captured, Value::Snapshot(_));
         let snapshot_is_known = tracked.used.iter().any(uses_snapshot);
         self.encoder.set_snapshot_known(snapshot_is_known);
         // What a log does not have is not sent.
-        let details = self.inferred.and_then(|_| event.wire_details.take());
+        let details = self
+            .follower
+            .inferred
+            .and_then(|_| event.wire_details.take());
         let mut job = self
             .encoder
             .job(replaced.as_ref().unwrap_or(&event), fingerprint, due_ns);
-        if self.inferred.is_some() {
+        if self.follower.inferred.is_some() {
             event.wire_details = details;
         }
         job.think_ns = think_ns;
@@ -157,7 +143,7 @@ impl<'d> JobBuilder<'d> {
                 self.commits.assign(&event, &mut job, order);
             }
             Some(StatementOrder::Dependencies(order)) => {
-                if let Some(tracker) = &mut self.dependencies {
+                if let Some(tracker) = &mut self.follower.dependencies {
                     if tracker.is_new(event.session) {
                         order.begin_session(event.session);
                     }
@@ -173,26 +159,5 @@ impl<'d> JobBuilder<'d> {
             job.action = Action::Skip(SkipReason::ReadOnly);
         }
         job
-    }
-
-    /// Follows the generated values of an event.
-    fn track_values(
-        &mut self,
-        event: &mut Event,
-        fingerprint: Option<Fingerprint>,
-    ) -> (Option<Arc<StatementPlaces>>, Tracked) {
-        if let Some(inferred) = self.inferred {
-            inferred.add_to(event);
-        }
-        let dependencies = self.dependencies.as_ref();
-        let transaction = dependencies.map_or(0, |tracker| tracker.transaction(event.session));
-        let keys = self.keys;
-        let places = keys.and_then(|keys| self.places.get(event, fingerprint, keys));
-        let mut tracked = Tracked::default();
-        if let (Some(values), Some(places)) = (&mut self.values, &places) {
-            values.widen_numbers(event, places);
-            tracked = values.track(event, fingerprint, places, transaction);
-        }
-        (places, tracked)
     }
 }

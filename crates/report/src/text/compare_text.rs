@@ -212,6 +212,14 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
                 status.name()
             )
         }
+        Warning::ShardsIncomplete {
+            run,
+            shards,
+            statements,
+        } => format!(
+            "the run {run} is incomplete: its shards {shards} are missing or did not reach their end, and {} are missing; complete them with `rehearse replay … --shard I/N --resume`",
+            counted(*statements, "statement")
+        ),
         Warning::SpeedsDiffer { before, after } => {
             format!("the speeds differ, {before} and {after}, and so did the load")
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use run::{DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, SHARD_OPTION};
+
 use super::line::one_line;
 use super::units::{count, counted};
 
@@ -87,6 +89,9 @@ fn in_words(name: &str, value: &str) -> Option<String> {
         "invalid_traceparents" => {
             if_any("statements with an invalid traceparent, which was ignored")
         }
+        // Those of all shards have lines of their own.
+        SHARD_OPTION if value.starts_with("all") => None,
+        DIVISION_OPTION | INCOMPLETE_SHARDS_OPTION => None,
         "otlp" => Some(format!("exported to {value}")),
         _ => Some(match value {
             "true" => name.replace('_', " "),

@@ -10,6 +10,7 @@ use statistics::LatencySummary;
 
 use crate::text::divergence_text;
 use crate::text::line::{listed, one_line, wrapped};
+use crate::text::shards_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
@@ -32,6 +33,7 @@ pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
             style.columns(),
         ));
     }
+    lines.extend(shards_text::lines(view, *style));
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
     lines.extend(times(view, *style));
@@ -59,6 +61,7 @@ fn heading(view: &RunReport, style: TextStyle) -> String {
         RunStatus::Complete => (Tone::Good, "complete"),
         RunStatus::Stopped => (Tone::Care, "partial, it was stopped"),
         RunStatus::Recovered => (Tone::Care, "partial, recovered from an interrupted replay"),
+        RunStatus::Incomplete => (Tone::Care, "partial, shards are missing or incomplete"),
     };
     let version = match view.server_version.as_str() {
         "" => String::new(),
@@ -111,7 +114,11 @@ fn outcomes(view: &RunReport, width: usize) -> Vec<String> {
         row("", *count, reason.explanation().to_owned());
     }
     if view.missing > 0 {
-        let what = "of the workload are not in this run: it was killed".to_owned();
+        let reason = match view.status {
+            RunStatus::Incomplete => "its shards are not complete",
+            _ => "it was killed",
+        };
+        let what = format!("of the workload are not in this run: {reason}");
         row("missing", view.missing, what);
     }
     let not_opened = match connects_failed {
