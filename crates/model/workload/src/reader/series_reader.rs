@@ -165,9 +165,17 @@ impl SeriesReader {
         }
         for gap in &self.series.gaps {
             if first.member.number < gap.before_part && gap.before_part <= last.member.number {
+                // A part that was recovered since then reaches into the gap.
+                let before = self
+                    .parts
+                    .iter()
+                    .filter(|part| part.member.number < gap.before_part);
+                let ends_us = before.map(|part| part.shift_us + part.reader.info().span_us);
+                let recorded_to_us =
+                    self.info.provenance.start_wall_us + ends_us.max().unwrap_or(0);
                 gaps.push(format!(
                     "{path}: nothing was captured from {} to {}: {}",
-                    utc_text(gap.from_us),
+                    utc_text(gap.from_us.max(recorded_to_us).min(gap.to_us)),
                     utc_text(gap.to_us),
                     gap.reason
                 ));
