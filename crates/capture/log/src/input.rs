@@ -222,7 +222,9 @@ impl Window {
     /// Has other threads parse as this reader does, if there are any, and if it has changed.
     pub(super) fn update_parser(&mut self, reader: &mut impl Reader) {
         let version = reader.version();
-        if version == self.parser_version || self.parallelism.cores == 1 {
+        // Decompression takes a core.
+        let cores = (self.parallelism.cores).saturating_sub(self.compression.is_some().into());
+        if version == self.parser_version || cores <= 1 {
             return;
         }
         self.parser_version = version;

@@ -13,7 +13,7 @@ use super::parse_ahead::{ChunkParser, ParsedEntries};
 use super::text::Buffer;
 
 /// Size of a chunk in bytes. Each chunk costs two threads a wake-up.
-const CHUNK_BYTES: usize = 512 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// Space before a chunk's bytes, for the unconsumed bytes before them.
 pub(super) const HEADROOM_BYTES: usize = 64 << 10;
