@@ -1,4 +1,4 @@
-//! Manual pages and completion scripts that a package installs, and the check of a machine.
+//! Manual pages and completion scripts that a package installs, Kubernetes manifests, and the check of a machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -259,4 +259,68 @@ fn install_script(directory: &Path, packages: &Path) {
         "{refused:?}"
     );
     assert!(!prefix.exists());
+}
+
+/// Decodes a manifest with the types of the Kubernetes API. `directory` is that of the decoder.
+fn decode_job(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new("go")
+        .args(["run", "."])
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn kubernetes_jobs_have_the_fields_of_the_api_and_arguments_that_the_program_takes() {
+    let is_required = std::env::var_os("REHEARSE_TEST_GO").is_some_and(|value| value == "1");
+    if !is_required {
+        return test_support::report_skipped("REHEARSE_TEST_GO is not set");
+    }
+    let kubernetes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes");
+    let decoder = kubernetes.join("validate");
+    let values = [
+        "workload=s3://loads/a.workload",
+        "run=s3://loads/a.run",
+        "target.url=postgres://target/shop",
+    ];
+    let chart = [&["../chart"], &values[..]].concat();
+    for (arguments, pods) in [
+        (vec!["../job.yaml"], 8),
+        (chart.clone(), 4),
+        ([&chart[..], &["shards=6", "store.secret="]].concat(), 6),
+        (
+            [&chart[..], &["resumeShard=2", "staging.claim=c"]].concat(),
+            1,
+        ),
+        ([&chart[..], &["options=[--order, session]"]].concat(), 4),
+    ] {
+        let output = decode_job(&decoder, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(job["pods"], pods, "{arguments:?}");
+        let given = job["args"].as_array().unwrap().iter();
+        // Paths of this machine in place of URLs: the program gets as far as the workload, which is not there.
+        let given: Vec<&str> = given
+            .map(|one| one.as_str().unwrap())
+            .map(|one| one.strip_prefix("s3://").unwrap_or(one))
+            .collect();
+        let replay = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(&given)
+            .env("JOB_COMPLETION_INDEX", "0")
+            .output()
+            .unwrap();
+        let reason = String::from_utf8_lossy(&replay.stderr).into_owned();
+        assert!(
+            reason.contains(".workload does not exist"),
+            "{given:?}: {reason}"
+        );
+    }
+    let unknown = tempfile::tempdir().unwrap();
+    let path = unknown.path().join("job.yaml");
+    let job = std::fs::read_to_string(kubernetes.join("job.yaml")).unwrap();
+    std::fs::write(&path, job.replace("completions:", "completion:")).unwrap();
+    let output = decode_job(&decoder, &[path.to_str().unwrap()]);
+    let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(reason.contains("unknown field"), "{reason}");
 }
