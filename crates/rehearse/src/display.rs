@@ -82,8 +82,8 @@ impl ReplayDisplay for Display<'_> {
         log::tell(LogLevel::Info, "replay started", &fields);
         let engine = start.options;
         let is_timed = engine.speed != Speed::Max && engine.think_time.is_none();
-        // Without captured idle times, the length of the replay is not known before.
-        let has_span = is_timed && engine.idle_max.is_none();
+        // Without captured idle times, or in a series that grows, the length of the replay is not known before.
+        let has_span = is_timed && engine.idle_max.is_none() && engine.follow.is_none();
         let name = || start.workload.path().display().to_string();
         let hub = Hub::new(HubParameters {
             replay: LiveReplayView {
@@ -132,6 +132,13 @@ impl ReplayDisplay for Display<'_> {
     fn on_events(&mut self, happenings: &[ConnectionEvent], left_out: u64) {
         let lines = self.narrator.happened(happenings, left_out);
         self.log(&lines);
+        for happening in happenings {
+            if let ConnectionEvent::SeriesNote(note) = happening
+                && !log::is_json()
+            {
+                self.drawing.suspend(|| terminal::note(note));
+            }
+        }
     }
 
     fn on_waits(&mut self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {

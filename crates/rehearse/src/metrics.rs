@@ -1,4 +1,4 @@
-//! `--metrics`: serves a replay's counters in Prometheus' text format.
+//! `--metrics`: serves the counters of a replay or a comparison in Prometheus' text format.
 //!
 //! The server listens before the replay starts, on the given address only. The replay does not
 //! depend on it.
@@ -14,6 +14,8 @@ use http_server as http;
 use http_server::{HttpServer, ListenerOptions, Method, Reply, Request, Site, StatusCode};
 use study::Failure;
 use telemetry::MetricFamily;
+
+use crate::terminal;
 
 /// Media type of the text format, version 0.0.4.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,15 +33,38 @@ impl MetricsServer {
     /// If the address is in use, or is not of this machine.
     pub fn start(wanted: SocketAddr, options: ListenerOptions) -> Result<Self, Failure> {
         let meter = Arc::new(OnceLock::<Arc<Metrics>>::new());
-        let site = MetricsSite(meter.clone());
-        let server = TcpListener::bind(wanted)
+        let shown = meter.clone();
+        let server = Self::listen(wanted, options, move || read_families(shown.get(), &[]))?;
+        Ok(MetricsServer { server, meter })
+    }
+
+    /// Binds the address and answers with what `read` returns.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        wanted: SocketAddr,
+        options: ListenerOptions,
+        read: impl Fn() -> Vec<MetricFamily> + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let server = Self::listen(wanted, options, read)?;
+        let meter = Arc::default();
+        Ok(MetricsServer { server, meter })
+    }
+
+    fn listen(
+        wanted: SocketAddr,
+        options: ListenerOptions,
+        read: impl Fn() -> Vec<MetricFamily> + Send + Sync + 'static,
+    ) -> Result<HttpServer, Failure> {
+        let site = MetricsSite(read);
+        TcpListener::bind(wanted)
             .and_then(|listener| HttpServer::start(listener, "metrics", site, options))
             .map_err(|error| {
                 Failure::could_not(format!(
                     "cannot serve metrics at {wanted}: {error}; give another --metrics, such as 0 for any free port of this machine"
                 ))
-            })?;
-        Ok(MetricsServer { server, meter })
+            })
     }
 
     /// Returns the address that it listens on.
@@ -72,14 +97,24 @@ pub fn read_process_families() -> Vec<MetricFamily> {
         .unwrap_or_default()
 }
 
-/// Counters of a replay, once it runs.
-struct MetricsSite(Arc<OnceLock<Arc<Metrics>>>);
+/// Reports the address of the metrics, and who can read them.
+pub fn announce_metrics(address: SocketAddr) {
+    terminal::note(&format!("Metrics are at http://{address}/metrics."));
+    if !address.ip().is_loopback() {
+        terminal::note(
+            "That address can be reached from other machines: anyone who reaches it can read the metrics, which are sent in the clear. A tunnel to --metrics of 127.0.0.1 shows them to you alone.",
+        );
+    }
+}
 
-impl Site for MetricsSite {
+/// Site with the metrics that a function reads.
+struct MetricsSite<R>(R);
+
+impl<R: Fn() -> Vec<MetricFamily> + Send + Sync + 'static> Site for MetricsSite<R> {
     fn answer(&self, request: &Request) -> Reply {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics") => {
-                let text = metrics_text::render_text(&read_families(self.0.get(), &[]));
+                let text = metrics_text::render_text(&(self.0)());
                 http::typed_reply(StatusCode::OK, CONTENT_TYPE, &text)
             }
             (&Method::GET | &Method::HEAD, "/healthz") => http::text_reply(StatusCode::OK, "ok\n"),

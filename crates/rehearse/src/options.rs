@@ -20,6 +20,7 @@ mod documented;
 pub mod encrypting;
 pub mod export_evidence;
 pub mod facts;
+pub mod following;
 pub mod history;
 pub mod indexes;
 pub mod lab;
@@ -53,6 +54,7 @@ use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use export_evidence::ExportEvidence;
 use facts::FactsArgs;
+use following::FollowSeriesArgs;
 use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
@@ -449,8 +451,7 @@ pub struct Replay {
     /// Connect the sessions of database FROM to TO. Repeatable.
     #[arg(long, value_name = "FROM=TO")]
     pub map_database: Vec<String>,
-    /// Log in as --as-user, or else as the user of --target, and change to each session's role
-    /// with SET ROLE.
+    /// Log in as --as-user, or else as the user of --target, and change to each session's role with SET ROLE.
     #[arg(long)]
     pub set_role: bool,
     /// Start sessions with these options, such as '-c search_path=app', or only those of
@@ -515,6 +516,9 @@ pub struct Replay {
     /// Several workers.
     #[command(flatten)]
     pub sharding: ShardArgs,
+    /// Series that is being captured.
+    #[command(flatten)]
+    pub following: FollowSeriesArgs,
     /// Two servers in pairs.
     #[command(flatten)]
     pub pairs: PairArgs,

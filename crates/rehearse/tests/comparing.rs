@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use run::{Execution, RunWriter};
 use serde_json::Value;
 
+mod following;
 #[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
 mod notifying;

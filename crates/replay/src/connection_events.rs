@@ -38,6 +38,8 @@ pub enum ConnectionEvent {
     ConnectionRetried,
     /// A cancel request did not reach the target.
     CancelFailed,
+    /// A note on the series that is followed, in whole sentences.
+    SeriesNote(String),
     /// The replay gives the target up.
     GivenUp {
         /// Why, in words.

@@ -9,6 +9,7 @@ mod due_shift;
 mod job_builder;
 mod load;
 mod resumed_times;
+mod series;
 mod think_times;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use clock::{Clock, Speed, duration_text};
 use sql::UnrestrictedNames;
 use workload::{ArchiveError, EventKind, WorkloadReader};
 
+use crate::connection_events::ConnectionEvents;
 use crate::counters::{Counters, LOW_WATERMARK_MIN};
 use crate::encode::Encoder;
 use crate::epoll;
@@ -32,6 +34,7 @@ use crate::login::DefaultEncoding;
 use crate::options::Options;
 use crate::paused_clock::PausedClock;
 use crate::resume::{PreviousRun, ResumeAction, SkipCompleted};
+use crate::series_follower::NewTexts;
 use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use connect::Target;
@@ -98,6 +101,9 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) values: Option<&'a FollowedValues>,
     /// Values that the target generated.
     pub(crate) replayed_values: Arc<ReplayedValues>,
+    /// Statements and contexts of later parts of a series, for the run.
+    pub(crate) new_texts: Arc<NewTexts>,
+    pub(crate) events: &'a ConnectionEvents,
     /// Run to resume, and the clock that is paused while its events are skipped.
     pub(crate) resume_from: Option<(&'a PreviousRun, &'a PausedClock)>,
     pub(crate) stop: &'a AtomicBool,
@@ -119,9 +125,10 @@ impl Dispatcher<'_> {
     /// If the workload cannot be read.
     pub(crate) fn run(self) -> Result<DispatchSummary, ArchiveError> {
         epoll::lower_thread_priority();
-        let result = match &self.options.load_source {
-            None => self.dispatch_workload(),
-            Some(source) => self.dispatch_load(source),
+        let result = match (&self.options.load_source, &self.options.follow) {
+            (None, None) => self.dispatch_workload(),
+            (None, Some(follow)) => self.dispatch_series(follow),
+            (Some(source), _) => self.dispatch_load(source),
         };
         for inbox in &self.inboxes {
             inbox.send(WorkerMessage::End);

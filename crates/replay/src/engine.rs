@@ -37,6 +37,7 @@ use crate::read_only_catalogue::unrestricted_names;
 use crate::record::{RecordBatch, RecorderOutput, record};
 use crate::resume::PreviousRun;
 use crate::row_sample::RowSample;
+use crate::series_follower::NewTexts;
 use crate::shard::ShardSelection;
 use crate::shard_division::shard_sizes;
 use crate::statement_order::StatementOrder;
@@ -92,14 +93,20 @@ pub fn check_target(
     Ok(info)
 }
 
-/// Creates a run with the statements and contexts of a workload.
+/// Creates a run with the statements and contexts of a workload, and what the observer knows before the start.
 fn create_run(
     path: &Path,
     reader: &WorkloadReader,
     info: &RunInfo,
+    is_growing: bool,
+    observer: &mut dyn Observer,
 ) -> Result<RunWriter, ReplayError> {
-    let mut writer = RunWriter::create(path, info, reader.statements()?)?;
+    let mut writer = match is_growing {
+        false => RunWriter::create(path, info, reader.statements()?)?,
+        true => RunWriter::create_growing(path, info, reader.statements()?)?,
+    };
     writer.contexts(reader.contexts()?)?;
+    observer.before_start(&mut writer)?;
     Ok(writer)
 }
 
@@ -128,8 +135,7 @@ pub fn replay(
     let values = FollowedValues::load_if_followed(reader, &dialer, target, options, observer)?;
     let statements = planned_statements(reader, options)?;
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
-    let mut writer = create_run(path, reader, &info)?;
-    observer.before_start(&mut writer)?;
+    let mut writer = create_run(path, reader, &info, options.follow.is_some(), observer)?;
     let paused_clock = copy_previous_run(options, &mut writer, clock)?;
     let clock = match &paused_clock {
         None => clock.clone(),
@@ -183,6 +189,7 @@ pub fn replay(
         order,
         values,
         replayed_values: Arc::default(),
+        new_texts: Arc::default(),
         stop: AtomicBool::new(false),
         finished: AtomicBool::new(false),
     };
@@ -249,11 +256,12 @@ fn start_target_clock(
     set.map_err(ReplayError::TargetClock)
 }
 
-/// Returns the number of statements that this process replays; 0 for a load source, whose statements are counted at the end.
+/// Returns the number of statements that this process replays; 0 for a load source and for a series that grows, whose
+/// statements are counted at the end.
 fn planned_statements(reader: &WorkloadReader, options: &Options) -> Result<u64, ArchiveError> {
-    match &options.load_source {
-        None => count_statements(reader, options),
-        Some(_) => Ok(0),
+    match options.load_source.is_some() || options.follow.is_some() {
+        true => Ok(0),
+        false => count_statements(reader, options),
     }
 }
 
@@ -281,7 +289,10 @@ fn initial_info(
         status: RunStatus::Complete,
         workload: WorkloadRef {
             name: options.workload_name.clone().unwrap_or(name),
-            id: reader.id().to_owned(),
+            id: match &options.follow {
+                None => reader.id().to_owned(),
+                Some(follow) => follow.uuid.clone(),
+            },
             statements,
             sources: source_names(reader),
             failures_named: reader.info().provenance.source_kind == "log",
@@ -378,6 +389,8 @@ struct Replay<'a> {
     /// Origins of generated values, if these are followed.
     values: Option<FollowedValues>,
     replayed_values: Arc<ReplayedValues>,
+    /// Statements and contexts of later parts of a series.
+    new_texts: Arc<NewTexts>,
     /// Whether the replay must stop.
     stop: AtomicBool,
     /// Whether all workers have ended.
@@ -429,6 +442,8 @@ impl Replay<'_> {
                     && options.speed == Speed::Max
                     && options.order != SendOrder::Global,
                 queue_statements_max: options.queue_statements_max.max(1),
+                lag_max_ns: (options.follow.as_ref())
+                    .map(|follow| i64::try_from(follow.lag_max.as_nanos()).unwrap_or(i64::MAX)),
                 checksums: options.checksums,
             };
             workers.push(Worker::new(context, spill_directory)?);
@@ -486,7 +501,11 @@ impl Replay<'_> {
         // Rows of a masked workload's target may have the values that were masked.
         let sample = RowSample::new(self.reader.info().masked.is_empty());
         let result = record(
-            RecorderOutput { writer, sample },
+            RecorderOutput {
+                writer,
+                sample,
+                new_texts: &self.new_texts,
+            },
             records,
             worker_count,
             &self.clock,
@@ -526,6 +545,8 @@ impl Replay<'_> {
             order: self.order.clone(),
             values: self.values.as_ref(),
             replayed_values: self.replayed_values.clone(),
+            new_texts: self.new_texts.clone(),
+            events: &self.events,
             resume_from: previous.zip(self.paused_clock.as_deref()),
             stop: &self.stop,
         }
@@ -573,7 +594,7 @@ impl Replay<'_> {
         if self.stop.load(Ordering::Relaxed) {
             info.status = RunStatus::Stopped;
         }
-        if self.options.load_source.is_some() {
+        if self.options.load_source.is_some() || self.options.follow.is_some() {
             info.workload.statements = summary.statements;
         }
         info.options.extend(summary.manifest_notes);

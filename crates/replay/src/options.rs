@@ -14,6 +14,7 @@ use crate::meeting::WorkerMeeting;
 use crate::pacing::Timeline;
 use crate::read_only_guard;
 use crate::resume::PreviousRun;
+use crate::series_follower::FollowOptions;
 use crate::shard::ShardSelection;
 use crate::target_clock::TargetClock;
 use connect::Target;
@@ -85,6 +86,8 @@ pub struct Options {
     /// Load source that replaces the workload's events. The workload then only provides statements and logins.
     /// Copies, think times, idle times and the order of commits have no effect.
     pub load_source: Option<LoadSource>,
+    /// Series that is followed while it is being written. The workload is its first part, and provides logins and settings.
+    pub follow: Option<FollowOptions>,
     /// Clock of the target that is set to the captured time when the replay starts.
     pub target_clock: Option<TargetClock>,
     /// Share of the sessions that this worker replays. `None`: all.
@@ -196,6 +199,7 @@ impl Default for Options {
             queue_statements_max: 256,
             checkpoint: Duration::from_secs(10),
             load_source: None,
+            follow: None,
             target_clock: None,
             shard: None,
             meeting: None,
@@ -277,7 +281,7 @@ impl Options {
             note("scale", Some(self.scale.factor.to_string()));
             note("scale_shift", Some(span(self.scale.shift)));
         }
-        if self.retry_for != PATIENCE {
+        if self.retry_for != PATIENCE && self.follow.is_none() {
             note("patience", Some(span(self.retry_for)));
         }
         let order = match self.order {
@@ -301,6 +305,10 @@ impl Options {
             .as_ref()
             .map(|feed| feed.clients().to_string());
         note("clients", clients);
+        if let Some(follow) = &self.follow {
+            note("follow_delay", Some(span(follow.delay)));
+            note("max_lag", Some(span(follow.lag_max)));
+        }
         let read_only = match self.read_only {
             ReadOnly::Off => None,
             ReadOnly::Sessions => Some("true".to_owned()),

@@ -17,6 +17,7 @@ use crate::event_id::EventId;
 use crate::generated::ReplayedValue;
 use crate::metrics::Metrics;
 use crate::row_sample::RowSample;
+use crate::series_follower::NewTexts;
 
 /// Longest wait for records before the recorder checks whether to flush.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,10 +37,12 @@ pub(crate) struct RecordBatch {
 }
 
 /// Destination of the records.
-pub(crate) struct RecorderOutput {
+pub(crate) struct RecorderOutput<'t> {
     pub(crate) writer: RunWriter,
     /// Executions whose rows are kept.
     pub(crate) sample: RowSample,
+    /// Statements and contexts of later parts of a series.
+    pub(crate) new_texts: &'t NewTexts,
 }
 
 /// Writes records until every worker has ended, and flushes the run to disk every `flush_every`. Returns the
@@ -49,7 +52,7 @@ pub(crate) struct RecorderOutput {
 /// If the run cannot be written. The channel is then closed, so that workers continue without recording, and the
 /// engine stops them.
 pub(crate) fn record(
-    output: RecorderOutput,
+    output: RecorderOutput<'_>,
     recorded: &Receiver<RecordBatch>,
     workers: usize,
     clock: &Arc<dyn Clock>,
@@ -61,6 +64,7 @@ pub(crate) fn record(
     let RecorderOutput {
         mut writer,
         mut sample,
+        new_texts,
     } = output;
     let mut order = TimeMerger::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
@@ -97,13 +101,21 @@ pub(crate) fn record(
             report_refusal(execution, events);
         }
         if order.is_over() {
+            write_texts(&mut writer, new_texts)?;
             return Ok(writer);
         }
         if clock.now_ns() - flushed_ns > flush_every_ns {
+            write_texts(&mut writer, new_texts)?;
             writer.flush()?;
             flushed_ns = clock.now_ns();
         }
     }
+}
+
+/// Writes the statements and contexts of parts that were opened since the last call.
+fn write_texts(writer: &mut RunWriter, new_texts: &NewTexts) -> Result<(), ArchiveError> {
+    let (statements, contexts) = new_texts.take();
+    writer.add_texts(&statements, &contexts)
 }
 
 /// Reports a refused connection. The recorder does it to keep it off the workers.

@@ -165,6 +165,8 @@ pub(crate) struct Session {
     restoring: u32,
     /// Whether its connection was lost, and the state is being restored on another one.
     pub(crate) reconnecting: bool,
+    /// Whether its connection is to be replaced, since it skipped statements that may have changed its state.
+    pub(crate) replaces_connection: bool,
     /// Number of restoring statements that failed.
     pub(crate) restore_errors: u32,
     /// Checksums of rows, if they are requested.
@@ -199,6 +201,7 @@ impl Session {
             attempts: ConnectAttempts::default(),
             restoring: 0,
             reconnecting: false,
+            replaces_connection: false,
             restore_errors: 0,
             checks: ResultChecks::new(checksums),
             scanner: scanner(),

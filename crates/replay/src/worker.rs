@@ -9,6 +9,7 @@ mod cancelling;
 mod connecting;
 mod generated_values;
 mod io_uring;
+mod lagging;
 mod order_waits;
 mod pipelining;
 mod scheduling;
@@ -89,6 +90,8 @@ pub(crate) struct WorkerContext {
     /// Most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
+    /// Greatest lag of a session, if it skips what is overdue beyond that.
+    pub(crate) lag_max_ns: Option<i64>,
     pub(crate) checksums: ResultChecksums,
 }
 

@@ -31,7 +31,9 @@ mod sqlstate;
 mod text;
 mod view;
 
-pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
+pub use html::{
+    case_page, compare_page, inspect_page, live_page, proof_page, shadow_page, sweep_page,
+};
 pub use json::{Document, escape_json, to_document, to_json, to_json_line};
 pub use text::line::{message_lines, one_line, safe_text};
 pub use text::settings_text::SettingsForm;
@@ -40,8 +42,8 @@ pub use text::{
     TextStyle, UNLIMITED, capture_text, case_text, compare_text, conversation_text, diagnose_text,
     dry_run_text, evidence_text, export_text, fitness_text, history_text, host_text, inspect_text,
     live_text, mask_text, metrics_text, observed_text, pcap_text, phases_text, proof_progress,
-    proof_text, proxy_text, rewrite_text, run_text, settings_text, slice_text, starting_point_text,
-    sweep_progress, sweep_text,
+    proof_text, proxy_text, rewrite_text, run_text, settings_text, shadow_text, slice_text,
+    starting_point_text, sweep_progress, sweep_text,
 };
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 pub use view::dry_run::DryRun;
@@ -50,4 +52,5 @@ pub use view::live::{
     LiveReasonView, LiveReplayView, LiveState, LiveStatementView, LiveStepView, LiveTimesView,
     LiveView, ObservedView,
 };
+pub use view::shadow::ShadowLine;
 pub use view::workload::{CaptureReport, Masking, Rewritings, TransformReport};

@@ -3,10 +3,12 @@
 mod capture;
 mod process;
 mod replay;
+mod shadow;
 
 pub use capture::{log_families, proxy_families, series_families};
 pub use process::process_families;
 pub use replay::{replay_families, target_wait_families};
+pub use shadow::shadow_families;
 
 use telemetry::{MetricFamily, MetricSample, MetricValues, Unit};
 

@@ -234,11 +234,26 @@ impl Output {
         self.form
     }
 
-    /// Writes the contents, and renames the file to its final name.
+    /// Writes the contents, renames the file to its final name, and reports that.
     ///
     /// # Errors
     /// If the disk refuses. The temporary file is removed then.
-    pub fn finish(mut self, content: &str) -> Result<(), Failure> {
+    pub fn finish(self, content: &str) -> Result<(), Failure> {
+        let what = match self.form {
+            PAGE => "; open it in a browser",
+            _ => "",
+        };
+        let wrote = format!("wrote {}{what}", self.path.display());
+        self.replace(content)?;
+        note(&wrote);
+        Ok(())
+    }
+
+    /// Writes the contents, and renames the file to its final name.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn replace(mut self, content: &str) -> Result<(), Failure> {
         let mut write = || -> io::Result<()> {
             self.file.write_all(content.as_bytes())?;
             if let Some(unfinished) = &self.unfinished {
@@ -255,11 +270,6 @@ impl Output {
             ))
         })?;
         self.unfinished = None;
-        let what = match self.form {
-            PAGE => "; open it in a browser",
-            _ => "",
-        };
-        note(&format!("wrote {}{what}", self.path.display()));
         Ok(())
     }
 }

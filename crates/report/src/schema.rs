@@ -23,6 +23,7 @@ use crate::json::Document;
 use crate::notification::Notification;
 use crate::view::case::CaseReport;
 use crate::view::dry_run::DryRun;
+use crate::view::shadow::ShadowLine;
 use crate::view::workload::CaptureReport;
 use study::diagnosis_report::DiagnosisReport;
 use study::export_evidence::EvidenceReport;
@@ -75,6 +76,8 @@ pub enum SchemaCommand {
     DryRun,
     /// `rehearse compare --json`
     Compare,
+    /// `rehearse compare --follow --json`: one line
+    CompareFollow,
     /// `rehearse cpu --json`
     Cpu,
     /// `rehearse sweep --json`
@@ -97,7 +100,7 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 16] = [
+    pub const ALL: [SchemaCommand; 17] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -105,6 +108,7 @@ impl SchemaCommand {
         SchemaCommand::Show,
         SchemaCommand::DryRun,
         SchemaCommand::Compare,
+        SchemaCommand::CompareFollow,
         SchemaCommand::Cpu,
         SchemaCommand::Sweep,
         SchemaCommand::Observe,
@@ -126,6 +130,7 @@ impl SchemaCommand {
             SchemaCommand::Show => "show",
             SchemaCommand::DryRun => "dry-run",
             SchemaCommand::Compare => "compare",
+            SchemaCommand::CompareFollow => "compare-follow",
             SchemaCommand::Cpu => "cpu",
             SchemaCommand::Sweep => "sweep",
             SchemaCommand::Observe => "observe",
@@ -148,6 +153,7 @@ impl SchemaCommand {
             SchemaCommand::Show => of::<RunReport>(),
             SchemaCommand::DryRun => of::<DryRun>(),
             SchemaCommand::Compare => document::<Comparison>(),
+            SchemaCommand::CompareFollow => of::<ShadowLine>(),
             SchemaCommand::Cpu => document::<PhaseReport>(),
             SchemaCommand::Sweep => of::<SweepReport>(),
             SchemaCommand::Observe => document::<Observation>(),

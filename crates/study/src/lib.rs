@@ -75,6 +75,8 @@ pub mod run_time;
 mod runner;
 mod screened_candidate;
 mod screening;
+pub mod series_replay;
+pub mod shadow_comparison;
 pub mod shard_resume;
 pub mod shard_start;
 pub mod slice_workload;

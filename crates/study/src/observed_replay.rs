@@ -114,8 +114,7 @@ pub fn replay_observed(
     }
     let target_info =
         replay::check_target(reader, &engine.target_with_settings(target), &engine.logins)?;
-    let (statements, span_ns) = replay::extent(reader, engine)?;
-    note_plan(reader, engine, &target_info, statements);
+    let (statements, span_ns) = note_extent(reader, engine, &target_info)?;
     encodings::note_encodings(reader, target, &target_info)?;
     if let Some(text) = describe_missing(reader.info()) {
         note(&text);
@@ -186,6 +185,30 @@ pub fn replay_observed(
         ));
     }
     Ok(info)
+}
+
+/// Notes what will be replayed. Returns the number of statements, and the planned time in nanoseconds; both are 0 for a series
+/// that is followed, since its extent is not known.
+fn note_extent(
+    reader: &WorkloadReader,
+    engine: &Options,
+    target: &TargetInfo,
+) -> Result<(u64, i64), Failure> {
+    if engine.follow.is_none() {
+        let (statements, span_ns) = replay::extent(reader, engine)?;
+        note_plan(reader, engine, target, statements);
+        return Ok((statements, span_ns));
+    }
+    note(&format!(
+        "Replaying on {} (PostgreSQL {}); what writes {}.",
+        target.address,
+        target.server_version,
+        match engine.read_only.is_on() {
+            true => "will be refused",
+            false => "will write there",
+        }
+    ));
+    Ok((0, 0))
 }
 
 fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {

@@ -201,6 +201,8 @@ pub enum SkipReason {
     ProcessUnknown,
     /// It imports a snapshot of the captured server.
     SnapshotUnknown,
+    /// Its session lagged more than a limit, and skipped what was overdue.
+    LagLimit,
 }
 
 impl Serialize for SkipReason {
@@ -239,6 +241,7 @@ impl SkipReason {
             SkipReason::TransactionFailed => "transaction_failed",
             SkipReason::ProcessUnknown => "process_unknown",
             SkipReason::SnapshotUnknown => "snapshot_unknown",
+            SkipReason::LagLimit => "lag_limit",
         }
     }
 
@@ -267,6 +270,9 @@ impl SkipReason {
             SkipReason::SnapshotUnknown => {
                 "it imports a snapshot of the captured server; the transaction has its own here"
             }
+            SkipReason::LagLimit => {
+                "its session lagged more than --max-lag, and skipped what was overdue"
+            }
         }
     }
 
@@ -284,6 +290,7 @@ impl SkipReason {
             "transaction_failed" => Some(SkipReason::TransactionFailed),
             "process_unknown" => Some(SkipReason::ProcessUnknown),
             "snapshot_unknown" => Some(SkipReason::SnapshotUnknown),
+            "lag_limit" => Some(SkipReason::LagLimit),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }
     }

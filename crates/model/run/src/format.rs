@@ -21,7 +21,8 @@ pub const KIND: &str = "run";
 /// - 6: executions have the column `stalled_ns`, and the manifest has the stalls of the tool.
 /// - 7: executions have the columns `context` and `traceparent`, and there may be tables of contexts
 ///   and of generated values.
-pub const FORMAT: u32 = 7;
+/// - 8: executions may be skipped for `lag_limit`.
+pub const FORMAT: u32 = 8;
 
 /// A run's part of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

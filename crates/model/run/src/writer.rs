@@ -44,6 +44,8 @@ pub struct RunWriter {
     /// Generated values, from the first on.
     generated_values: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
+    /// Statements and contexts, if further ones may follow.
+    growing: Option<GrowingTexts>,
     counts: ExecutionCounts,
     /// Further entries of [`RunInfo::options`].
     options: BTreeMap<String, String>,
@@ -61,6 +63,22 @@ impl RunWriter {
         info: &RunInfo,
         statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
     ) -> Result<Self, ArchiveError> {
+        let mut writer = Self::create_growing(path, info, statements)?;
+        if let Some(growing) = writer.growing.take() {
+            writer.files = growing.statements.finish()?;
+        }
+        Ok(writer)
+    }
+
+    /// Creates a run as [`Self::create`] does, to which [`Self::add_texts`] adds statements.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_growing(
+        path: &Path,
+        info: &RunInfo,
+        statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
+    ) -> Result<Self, ArchiveError> {
         let archive = ArchiveWriter::create(path, KIND, FORMAT, OnFailure::Keep)?;
         archive.note(serde_json::to_value(info).expect("plain data"))?;
         let mut table = archive.table("statements", StatementText::COLUMNS, ONE_FILE)?;
@@ -68,14 +86,48 @@ impl RunWriter {
             statement?.write(&mut table)?;
         }
         Ok(RunWriter {
-            files: table.finish()?,
+            files: Vec::new(),
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
             result_columns: None,
             generated_values: None,
+            growing: Some(GrowingTexts {
+                statements: table,
+                contexts: None,
+            }),
             counts: ExecutionCounts::default(),
             options: BTreeMap::new(),
         })
+    }
+
+    /// Adds statements and contexts that the run does not have yet. Without effect unless it was created by
+    /// [`Self::create_growing`].
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn add_texts(
+        &mut self,
+        statements: &[StatementText],
+        contexts: &[ContextText],
+    ) -> Result<(), ArchiveError> {
+        let Some(growing) = &mut self.growing else {
+            return Ok(());
+        };
+        for statement in statements {
+            statement.write(&mut growing.statements)?;
+        }
+        for context in contexts {
+            let table = match &mut growing.contexts {
+                Some(table) => table,
+                created => created.insert(self.archive.table(
+                    ContextText::TABLE,
+                    ContextText::COLUMNS,
+                    ONE_FILE,
+                )?),
+            };
+            context.write(table)?;
+        }
+        Ok(())
     }
 
     /// Writes the workload's contexts, at most once. They survive a kill of this process.
@@ -86,6 +138,10 @@ impl RunWriter {
         &mut self,
         contexts: impl Iterator<Item = Result<ContextText, ArchiveError>>,
     ) -> Result<(), ArchiveError> {
+        if self.growing.is_some() {
+            let contexts: Vec<ContextText> = contexts.collect::<Result<_, _>>()?;
+            return self.add_texts(&[], &contexts);
+        }
         let mut contexts = contexts.peekable();
         if contexts.peek().is_none() {
             return Ok(());
@@ -232,6 +288,13 @@ impl RunWriter {
         for table in tables.into_iter().flatten() {
             table.flush()?;
         }
+        if let Some(growing) = &mut self.growing {
+            growing.statements.flush()?;
+            growing
+                .contexts
+                .iter_mut()
+                .try_for_each(|table| table.flush().map(|_| ()))?;
+        }
         self.executions.flush()?;
         Ok(())
     }
@@ -271,7 +334,10 @@ impl RunWriter {
                 .or_default() += unreached;
         }
         let mut files = self.executions.finish()?;
-        let tables = [self.result_columns, self.generated_values];
+        let mut tables = vec![self.result_columns, self.generated_values];
+        if let Some(growing) = self.growing {
+            tables.extend([Some(growing.statements), growing.contexts]);
+        }
         for table in tables.into_iter().flatten() {
             files.extend(table.finish()?);
         }
@@ -280,6 +346,13 @@ impl RunWriter {
         self.archive.finish(files, body)?;
         Ok(info)
     }
+}
+
+/// Tables of a run to which texts are added while it is written.
+struct GrowingTexts {
+    statements: TableWriter,
+    /// Contexts, from the first on.
+    contexts: Option<TableWriter>,
 }
 
 /// Adds a row to a table that is created with its first row.

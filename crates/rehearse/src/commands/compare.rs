@@ -8,6 +8,7 @@ use report::csv::comparison_csv;
 use report::notification::Notification;
 use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
+use crate::commands::compare_follow;
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::comparing::{Compare, OutputArgs};
@@ -22,6 +23,9 @@ use study::compare_runs::{ComparisonRequest, compare_runs};
 
 /// Compares and shows the result. The exit code is 1 if a condition of `--fail-on` holds.
 pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
+    if options.follow.follow {
+        return compare_follow::run(options);
+    }
     let request = request(options)?;
     let stdout_format = stdout_format(options)?;
     let webhook = Webhook::from_args(&options.notifying)?;

@@ -3,6 +3,7 @@
 
 pub mod capture;
 pub mod compare;
+pub mod compare_follow;
 pub mod cpu;
 pub mod diagnose;
 pub mod doctor;

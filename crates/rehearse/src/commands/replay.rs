@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::Speed;
 use replay::{
@@ -18,7 +19,7 @@ use crate::commands::{replay_pairs, shards, show};
 use crate::display::Display;
 use crate::exit_status::ExitStatus;
 use crate::live::PageServer;
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, announce_metrics};
 use crate::options;
 use crate::otlp::ReplayExport;
 use crate::terminal;
@@ -29,6 +30,7 @@ use study::keys;
 use study::observed_replay::replay_observed;
 use study::partial_replay::{ReplayedWorkload, write_part};
 use study::preflight::{self, CheckedPart};
+use study::series_replay::{FollowRequest, begin_following};
 use study::target_snapshot::ObservationPlan;
 use study::{Failure, Interrupt, run_shell_command};
 
@@ -49,10 +51,8 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         )?),
         _ => None,
     };
-    let export = match options.safety.dry_run {
-        true => None,
-        false => options.otlp.settings()?,
-    };
+    let export = (!options.safety.dry_run).then(|| options.otlp.settings());
+    let export = export.transpose()?.flatten();
     let mut page = match options.page.ui {
         Some(address) if !options.safety.dry_run => Some(PageServer::start(
             address,
@@ -64,7 +64,9 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         refuse_within(&options.workload, output)?;
     }
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let whole = keys::open_workload(&options.workload)?;
+    let Some(whole) = open_whole(options, &mut engine, &interrupt)? else {
+        return Ok(ExitStatus::Success);
+    };
     let target = engine.target_with_settings(&target);
     refuse_captured_server(
         &whole,
@@ -98,7 +100,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     };
     let output = part_of_run.as_ref().unwrap_or(output);
     if let Some(metrics) = &metrics {
-        announce_metrics(metrics);
+        announce_metrics(metrics.address());
     }
     let reader = &part.reader;
     if let Some(name) = &options.pace.captured_clock {
@@ -127,6 +129,8 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     refuse_given_up(&info, output)?;
     Ok(match info.status {
         RunStatus::Complete => ExitStatus::Success,
+        // Ctrl-C is the usual end of what has no other one.
+        RunStatus::Stopped if engine.follow.is_some() => ExitStatus::Success,
         RunStatus::Stopped | RunStatus::Recovered | RunStatus::Incomplete => ExitStatus::Findings,
     })
 }
@@ -160,6 +164,34 @@ fn refuse_given_up(info: &RunInfo, output: &Path) -> Result<(), Failure> {
             output.display()
         ))),
     }
+}
+
+/// Opens the workload, or the part of a series with which a replay that follows it begins. Returns `None` if a stop was
+/// requested before there is one.
+fn open_whole(
+    options: &options::Replay,
+    engine: &mut Options,
+    interrupt: &Interrupt,
+) -> Result<Option<WorkloadReader>, Failure> {
+    let following = &options.following;
+    if !following.follow {
+        return Ok(Some(keys::open_workload(&options.workload)?));
+    }
+    let request = FollowRequest {
+        series: options.workload.clone(),
+        keyring: keys::read_keyring()?,
+        delay: following.delay,
+        lag_max: following.max_lag,
+        duration: following.duration,
+    };
+    let Some((follow, part)) = begin_following(&request, interrupt)? else {
+        return Ok(None);
+    };
+    engine.follow = Some(follow);
+    engine.workload_name = Some(options.workload.display().to_string());
+    // A candidate that is away comes back, however long it takes.
+    engine.retry_for = Duration::MAX;
+    Ok(Some(keys::open_workload(&part)?))
 }
 
 /// Replays on two servers in pairs.
@@ -212,6 +244,8 @@ fn replayed_part(
         Some(options::ReplayOrder::Global) => SendOrder::Global,
         // What reads alone depends on nothing that this replay does. Of transactions that share connections, one may wait
         // for another that has none.
+        // Dependencies are found in the whole workload, which is not known yet.
+        None if engine.follow.is_some() => SendOrder::Session,
         None if engine.read_only.is_on() || engine.connections_max.is_some() => SendOrder::Session,
         None => SendOrder::suited_to(&part.reader)?,
     };
@@ -398,15 +432,4 @@ fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, F
             ))),
         })
         .collect()
-}
-
-/// Reports the address of the metrics, and who can read them.
-fn announce_metrics(metrics: &MetricsServer) {
-    let address = metrics.address();
-    terminal::note(&format!("Metrics are at http://{address}/metrics."));
-    if !address.ip().is_loopback() {
-        terminal::note(
-            "That address can be reached from other machines: anyone who reaches it can read the metrics, which are sent in the clear. A tunnel to --metrics of 127.0.0.1 shows them to you alone.",
-        );
-    }
 }

@@ -15,6 +15,8 @@ use crate::exit_status::ExitStatus;
 use crate::options;
 use crate::options::comparing::{Compare, OutputArgs};
 use crate::options::facts::ExplainArgs;
+use crate::options::following::FollowArgs;
+use crate::options::observing::{AllowHostArgs, MetricsArgs};
 use crate::options::pairing::PairArgs;
 use crate::terminal;
 
@@ -109,5 +111,8 @@ fn comparison(options: &options::Replay, runs: &PairedRuns) -> Compare {
         outputs: OutputArgs::default(),
         notifying: options.notifying.clone(),
         explain: ExplainArgs::default(),
+        follow: FollowArgs::default(),
+        metrics: MetricsArgs::default(),
+        hosts: AllowHostArgs::default(),
     }
 }

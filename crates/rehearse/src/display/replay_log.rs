@@ -220,6 +220,9 @@ fn line_of(happening: &ConnectionEvent) -> Line {
         ConnectionEvent::CancelFailed => {
             Line::new(LogLevel::Warn, "a cancel request did not reach the target")
         }
+        ConnectionEvent::SeriesNote(note) => {
+            Line::new(LogLevel::Warn, "note on the series").with("note", note.as_str())
+        }
         ConnectionEvent::GivenUp { reason } => {
             Line::new(LogLevel::Warn, "the target is given up").with("reason", reason.as_str())
         }

@@ -7,12 +7,14 @@ use sql::ContextKey;
 
 use super::context::context_key;
 use super::facts::ExplainArgs;
+use super::following::FollowArgs;
 use super::notifying::NotifyArgs;
+use super::observing::{AllowHostArgs, MetricsArgs};
 
 /// Options of `rehearse compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Compare these runs: one before the change and one after it.
+    /// Compare these runs: one before the change and one after it. With --follow, a workload or series and its run.
     #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 2, required_unless_present_any = ["before", "dry_run"], conflicts_with_all = ["before", "after"])]
     pub runs: Vec<PathBuf>,
     /// Compare several runs before the change; the run, not the statement, is then the unit of
@@ -66,6 +68,15 @@ pub struct Compare {
     /// Plans to collect.
     #[command(flatten)]
     pub explain: ExplainArgs,
+    /// Run that is being written.
+    #[command(flatten)]
+    pub follow: FollowArgs,
+    /// Metrics of that comparison.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
+    /// Host names of the metrics.
+    #[command(flatten)]
+    pub hosts: AllowHostArgs,
 }
 
 /// Files that a comparison writes.

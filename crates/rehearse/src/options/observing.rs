@@ -42,8 +42,8 @@ pub enum LogLevel {
     Debug,
 }
 
-/// Metrics of a replay.
-#[derive(Debug, Clone, Args)]
+/// Metrics of a replay, or of a comparison that follows one.
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Metrics")]
 pub struct MetricsArgs {
     /// Serve Prometheus metrics at this address during the replay: IP:PORT, or a PORT of

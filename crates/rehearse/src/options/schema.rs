@@ -27,6 +27,8 @@ pub enum SchemaOf {
     DryRun,
     /// Output of `compare --json`.
     Compare,
+    /// Lines of `compare --follow --json`.
+    CompareFollow,
     /// Output of `cpu --json` and `profile --json`.
     Cpu,
     /// Output of `sweep --json`.
@@ -59,6 +61,7 @@ impl SchemaOf {
             SchemaOf::Show => SchemaCommand::Show,
             SchemaOf::DryRun => SchemaCommand::DryRun,
             SchemaOf::Compare => SchemaCommand::Compare,
+            SchemaOf::CompareFollow => SchemaCommand::CompareFollow,
             SchemaOf::Cpu => SchemaCommand::Cpu,
             SchemaOf::Sweep => SchemaCommand::Sweep,
             SchemaOf::Observe => SchemaCommand::Observe,

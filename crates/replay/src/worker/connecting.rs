@@ -144,6 +144,7 @@ impl Worker {
             return Ok(());
         }
         let is_reconnect = session.reconnecting;
+        session.replaces_connection = false;
         if is_reconnect {
             counters.sessions_live.fetch_add(1, Ordering::Relaxed);
         }

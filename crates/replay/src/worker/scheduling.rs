@@ -54,6 +54,8 @@ impl Worker {
             self.drop_queued_of(slot, now_ns);
         } else if !was_waiting {
             self.advance_session(slot, now_ns);
+        } else {
+            self.skip_overdue(slot, now_ns);
         }
     }
 
@@ -139,6 +141,10 @@ impl Worker {
     /// Takes the next job of a session if it can run now. Otherwise arranges that the session is advanced again.
     #[inline]
     fn take_due_job(&mut self, slot: usize, now_ns: i64) -> Option<DueJob> {
+        if self.context.lag_max_ns.is_some() {
+            self.skip_overdue(slot, now_ns);
+            self.replace_connection(slot);
+        }
         let session = &mut self.slots[slot].session;
         if session.release == Release::Transaction && !session.server_state.in_transaction() {
             session.release = Release::None;
@@ -323,7 +329,13 @@ impl Worker {
         now_ns
     }
 
-    fn record_unsent(&mut self, job: &Job, outcome: Outcome, message: Option<String>, now_ns: i64) {
+    pub(super) fn record_unsent(
+        &mut self,
+        job: &Job,
+        outcome: Outcome,
+        message: Option<String>,
+        now_ns: i64,
+    ) {
         self.record(now_ns, new_execution(job, outcome, message, None, 0));
     }
 

@@ -18,5 +18,6 @@ pub mod inspect_page;
 mod interval;
 pub mod live_page;
 pub mod proof_page;
+pub mod shadow_page;
 mod status;
 pub mod sweep_page;

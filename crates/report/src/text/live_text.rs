@@ -36,9 +36,9 @@ pub fn render_lines(now: &LiveNowView, style: &TextStyle) -> Vec<String> {
 
 /// Renders one line for a log.
 pub fn render_line(now: &LiveNowView) -> String {
+    let percent = percent(now).map_or_else(String::new, |percent| format!("{percent} "));
     let mut parts = vec![format!(
-        "{:>3.0} % {}{}",
-        (now.position * 100.0).floor(),
+        "{percent}{}{}",
         elapsed(now),
         match now.state {
             LiveState::Running => String::new(),
@@ -62,7 +62,7 @@ pub fn render_line(now: &LiveNowView) -> String {
 }
 
 fn position(now: &LiveNowView, style: TextStyle) -> String {
-    let percent = format!("{:>3.0} %", (now.position * 100.0).floor());
+    let percent = percent(now).unwrap_or_default();
     let mut after = match now.state {
         LiveState::Running => elapsed(now),
         state => format!("{}, {}", state.words(), elapsed(now)),
@@ -81,6 +81,15 @@ fn position(now: &LiveNowView, style: TextStyle) -> String {
         "█".repeat(full),
         "░".repeat(length - full)
     )
+}
+
+/// Returns the position in percent; `None` in a series that is followed, whose end is not known.
+fn percent(now: &LiveNowView) -> Option<String> {
+    let is_endless = now.position >= 1.0
+        && now.left_us.is_none()
+        && now.overdue_us.is_none()
+        && !now.state.is_over();
+    (!is_endless).then(|| format!("{:>3.0} %", (now.position * 100.0).floor()))
 }
 
 fn elapsed(now: &LiveNowView) -> String {

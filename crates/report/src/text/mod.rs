@@ -37,6 +37,7 @@ mod run_options;
 pub mod run_text;
 mod series_text;
 pub mod settings_text;
+pub mod shadow_text;
 mod shards_text;
 pub mod slice_text;
 mod sources_text;

@@ -3,4 +3,5 @@
 pub(crate) mod case;
 pub(crate) mod dry_run;
 pub(crate) mod live;
+pub(crate) mod shadow;
 pub(crate) mod workload;

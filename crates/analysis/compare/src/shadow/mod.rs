@@ -8,6 +8,7 @@
 //! A window with an outage of the candidate, the windows after it, and those in which the replay lagged are not compared,
 //! and counted.
 
+mod condition;
 mod measure_test;
 mod report;
 mod statement;
@@ -20,6 +21,7 @@ use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 use workload::Sqlstate;
 
+pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use report::{
     ShadowChange, ShadowGap, ShadowMeasure, ShadowOptions, ShadowReport, ShadowStatement,
     ShadowTest, ShadowVerdict, WindowExclusion,
@@ -143,6 +145,10 @@ impl Shadow {
                 self.window.has_outage = true;
                 self.note_gap(execution.due_ns, 1);
             }
+            SkipReason::LagLimit => {
+                self.window.lags = true;
+                self.note_gap(execution.due_ns, 1);
+            }
             _ => {}
         }
     }
@@ -185,13 +191,17 @@ impl Shadow {
     }
 
     fn end_window(&mut self, window: &WindowState) {
-        let exclusion = if window.has_outage {
+        if window.has_outage || window.lags {
             self.settling = SETTLING_WINDOWS;
+        }
+        let exclusion = if window.has_outage {
             Some(WindowExclusion::Outage)
+        } else if window.lags {
+            Some(WindowExclusion::Lag)
         } else if self.settling > 0 {
             self.settling -= 1;
             Some(WindowExclusion::Settling)
-        } else if window.lags || window.stalled * STALLED_SHARE_INVERSE > window.executions {
+        } else if window.stalled * STALLED_SHARE_INVERSE > window.executions {
             Some(WindowExclusion::Lag)
         } else if window.executions == 0 {
             Some(WindowExclusion::Empty)

@@ -187,6 +187,16 @@ impl WindowExclusion {
             WindowExclusion::Empty => "empty",
         }
     }
+
+    /// Returns the reason in words.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            WindowExclusion::Outage => "with lost or refused connections",
+            WindowExclusion::Settling => "after these",
+            WindowExclusion::Lag => "in which the replay lagged",
+            WindowExclusion::Empty => "without statements",
+        }
+    }
 }
 
 /// Time range with outages of the candidate or skipped statements.
@@ -230,8 +240,21 @@ pub struct ShadowReport {
 impl ShadowReport {
     /// Returns the number of statements with a proven difference of this measure, at any time.
     pub fn findings(&self, measure: ShadowMeasure) -> usize {
-        let is_finding = |test: &ShadowTest| test.measure == measure && test.verdict.is_finding();
-        let with = |statement: &&ShadowStatement| statement.tests.iter().any(is_finding);
+        self.findings_of(&[measure])
+    }
+
+    /// Returns the number of statements with a proven difference of one of these measures, at any time.
+    pub fn findings_of(&self, measures: &[ShadowMeasure]) -> usize {
+        self.count(|test| measures.contains(&test.measure) && test.verdict.is_finding())
+    }
+
+    /// Returns the number of statements with a proven difference of this measure that is present.
+    pub fn present(&self, measure: ShadowMeasure) -> usize {
+        self.count(|test| test.measure == measure && test.verdict.is_present())
+    }
+
+    fn count(&self, applies: impl Fn(&ShadowTest) -> bool) -> usize {
+        let with = |statement: &&ShadowStatement| statement.tests.iter().any(&applies);
         self.statements.iter().filter(with).count()
     }
 }

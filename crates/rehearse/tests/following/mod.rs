@@ -1,0 +1,293 @@
+//! `rehearse compare --follow` of a synthetic run that is being written, whose differences are known.
+
+mod shadow;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use run::{Execution, Outcome, RunInfo, RunWriter};
+use serde_json::Value;
+
+use crate::made_up::{Chance, done, info, text};
+
+/// Captures a log of one statement, for a workload that a run can refer to.
+fn workload(directory: &Path) -> PathBuf {
+    let log = directory.join("small.log");
+    let line = "2026-03-01 09:00:00.000 UTC [100] LOG:  duration: 1.0 ms  statement: SELECT 1\n";
+    std::fs::write(&log, line).unwrap();
+    let workload = directory.join("shop.workload");
+    let status = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["capture", "log", "--prefix", "%m [%p] ", "-o"])
+        .args([&workload, &log])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(workload.exists(), "{status}");
+    workload
+}
+
+/// A run that the test writes.
+struct Room {
+    directory: tempfile::TempDir,
+    workload: PathBuf,
+    run: PathBuf,
+}
+
+impl Room {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let workload = workload(directory.path());
+        let run = directory.path().join("shadow.run");
+        Room {
+            directory,
+            workload,
+            run,
+        }
+    }
+
+    fn begin_run(&self) -> (RunWriter, RunInfo) {
+        let mut info = info();
+        let reader = workload::WorkloadReader::open(&self.workload).unwrap();
+        info.workload.id = reader.id().to_owned();
+        let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t"))));
+        (RunWriter::create(&self.run, &info, texts).unwrap(), info)
+    }
+
+    fn follow(&self, options: &[&str]) -> Follower {
+        Follower::start([&self.workload, &self.run], options)
+    }
+}
+
+/// `compare --follow` that runs.
+struct Follower {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Follower {
+    fn start(paths: [&PathBuf; 2], options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .arg("compare")
+            .args(paths)
+            .arg("--follow")
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Follower { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let length = self.lines.read_line(&mut line).unwrap();
+        if length == 0 {
+            let mut complaint = String::new();
+            let stderr = self.child.stderr.as_mut().unwrap();
+            stderr.read_to_string(&mut complaint).unwrap();
+            panic!("it ended: {complaint}");
+        }
+        line
+    }
+
+    fn event(&mut self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// Waits for the end. Returns the exit code, the rest of standard output, and standard error.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut rest, mut complaint) = (String::new(), String::new());
+        self.lines.read_to_string(&mut rest).unwrap();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut complaint).unwrap();
+        (self.child.wait().unwrap().code(), rest, complaint)
+    }
+}
+
+/// Returns the executions of a minute, a hundred for each second, captured at 700 µs. The second of three statements is
+/// slowed by `factor`.
+fn minute(number: i64, factor: f64) -> Vec<Execution> {
+    let mut chance = Chance::new(number.unsigned_abs());
+    (0..6_000)
+        .map(|at| {
+            let statement = at % 3;
+            let factor = if statement == 1 { factor } else { 1.0 };
+            let at_ns = number * 60_000_000_000 + at * 10_000_000;
+            let service_ns = 700_000.0 * factor * chance.skewed();
+            let id = statement.unsigned_abs() + 1;
+            done(id, at.unsigned_abs(), at_ns, service_ns)
+        })
+        .collect()
+}
+
+fn write_minute(writer: &mut RunWriter, number: i64, factor: f64) {
+    for execution in minute(number, factor) {
+        writer.execution(&execution).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
+/// The statement that becomes slower is named while the run is being written, and no other.
+#[test]
+fn compare_follow_of_a_growing_run_names_the_slower_statement_before_its_end() {
+    let room = Room::new();
+    let (mut writer, info) = room.begin_run();
+    write_minute(&mut writer, 0, 1.0);
+    let page = room.directory.path().join("shadow.html");
+    let options = [
+        "--json",
+        "--window",
+        "2s",
+        "--allowance",
+        "0s",
+        "--fail-on",
+        "slower",
+        "--interval",
+        "1h",
+        "--html",
+        page.to_str().unwrap(),
+    ];
+    let mut follower = room.follow(&options);
+    let progress = follower.event();
+    assert_eq!(progress["event"], "progress");
+    assert_eq!(progress["result"]["state"], "in_progress");
+    assert_eq!(progress["result"]["report"]["windows"], 29);
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .contains("No difference is proven.")
+    );
+    (1..=2).for_each(|number| write_minute(&mut writer, number, 1.5));
+    let verdict = follower.event();
+    assert_eq!(verdict["event"], "verdict");
+    let change = &verdict["change"];
+    assert_eq!(change["measure"], "slower");
+    assert_eq!(change["statement"]["sql"], "select 2 from t");
+    assert_eq!(change["since_ns"], 60_000_000_000_i64);
+    writer.finish(info, 0).unwrap();
+    let (code, rest, complaint) = follower.end();
+    assert_eq!(code, Some(1), "{complaint}");
+    let end: Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(end["event"], "end");
+    assert_eq!(end["result"]["state"], "complete");
+    assert_eq!(end["result"]["report"]["replayed"], 18_000);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("1 statement differs.") && !page.contains("http-equiv=\"refresh\""));
+}
+
+/// A and A: neither a line nor a finding, and Prometheus reads it.
+#[test]
+fn compare_follow_of_equal_sides_is_silent() {
+    let room = Room::new();
+    let (mut writer, info) = room.begin_run();
+    write_minute(&mut writer, 0, 1.0);
+    // A restart of the candidate: nothing of it is a difference.
+    for (number, mut execution) in minute(1, 1.0).into_iter().enumerate() {
+        if number < 400 {
+            execution.outcome = Outcome::Failed(workload::Sqlstate(*b"57P01"));
+        }
+        writer.execution(&execution).unwrap();
+    }
+    (2..=4).for_each(|number| write_minute(&mut writer, number, 1.0));
+    let options = [
+        "--window",
+        "2s",
+        "--allowance",
+        "0s",
+        "--fail-on",
+        "regression",
+        "--metrics",
+        "0",
+        "--interval",
+        "100ms",
+    ];
+    let mut follower = room.follow(&options);
+    let mut stderr = BufReader::new(follower.child.stderr.take().unwrap());
+    let mut listens = String::new();
+    stderr.read_line(&mut listens).unwrap();
+    let address = listens.split("http://").nth(1).unwrap();
+    let address = address.split("/metrics").next().unwrap();
+    let metrics = loop {
+        let metrics = get_metrics(address);
+        if metrics.contains("rehearse_shadow_windows_total{result=\"compared\"}") {
+            break metrics;
+        }
+    };
+    assert!(metrics.contains("rehearse_shadow_running 1"), "{metrics}");
+    assert!(metrics.contains("rehearse_shadow_statements_differing{measure=\"slower\"} 0"));
+    writer.finish(info, 0).unwrap();
+    follower.child.stderr = None;
+    let mut text = String::new();
+    follower.lines.read_to_string(&mut text).unwrap();
+    assert_eq!(follower.child.wait().unwrap().code(), Some(0), "{text}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.starts_with("No difference is proven. shop.workload"),
+        "{text}"
+    );
+    assert!(
+        text.contains("with lost or refused connections, 3 after these"),
+        "{text}"
+    );
+    assert!(text.contains("400 connection_lost"), "{text}");
+}
+
+fn get_metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn compare_follow_of_a_killed_replay_ends_with_its_last_checkpoint() {
+    let room = Room::new();
+    let (mut writer, _) = room.begin_run();
+    write_minute(&mut writer, 0, 1.0);
+    drop(writer);
+    let (code, text, complaint) = room.follow(&["--window", "2s"]).end();
+    assert_eq!(code, Some(3), "{complaint}");
+    assert!(text.contains("30 compared"), "{text}");
+    assert!(complaint.contains("rehearse recover"), "{complaint}");
+}
+
+#[test]
+fn compare_follow_refuses_what_it_cannot_compare() {
+    let room = Room::new();
+    let other = tempfile::tempdir().unwrap();
+    let (writer, mut info) = room.begin_run();
+    drop(writer);
+    info.workload.id = "another".to_owned();
+    let path = other.path().join("other.run");
+    let texts = std::iter::once(Ok(text(1, "select 1")));
+    RunWriter::create(&path, &info, texts)
+        .unwrap()
+        .finish(info, 0)
+        .unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .arg("compare")
+            .arg(&room.workload)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let path = path.to_str().unwrap();
+    assert!(run(&[path, "--follow"]).contains("is a run of shop.workload, not of"));
+    let refused = run(&[path, "--follow", "--fail-on", "p99 > 2x"]);
+    assert!(
+        refused.contains("is no condition of a comparison with --follow"),
+        "{refused}"
+    );
+    assert!(run(&[path, "--follow", "--margin", "5"]).contains("--margin has no effect"));
+    assert!(run(&[path, "--metrics", "0"]).contains("--metrics has no effect"));
+    assert!(run(&[path, "--follow", "--tolerance", "5000"]).contains("makes no sense"));
+}

@@ -1,0 +1,189 @@
+//! Compares the capture with a run that is being written, until the run is complete.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clock::monotonic_ns;
+use compare::shadow::{
+    Shadow, ShadowChange, ShadowCondition, ShadowConditionOutcome, ShadowOptions, ShadowReport,
+};
+use run::{FollowedState, RunFollower, RunInfo, StatementKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::keys::open_workload;
+use crate::series_replay::series_id;
+
+/// Interval between two reads of the run.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of checks for a stop request.
+const STOP_STEP: Duration = Duration::from_millis(50);
+
+/// Run to follow.
+#[derive(Debug, Clone)]
+pub struct ShadowRequest {
+    /// Workload or series that the run replays.
+    pub workload: PathBuf,
+    /// Path of the run, which may be complete.
+    pub run: PathBuf,
+    /// Options of the comparison.
+    pub options: ShadowOptions,
+    /// Conditions that are checked on the result.
+    pub conditions: Vec<ShadowCondition>,
+    /// Time after which it ends. Without one, it ends with the run.
+    pub duration: Option<Duration>,
+    /// Interval between two reports.
+    pub interval: Duration,
+    /// Most statements without findings of a report.
+    pub statements_max: usize,
+}
+
+/// State of a shadow comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ShadowState {
+    /// The run is being written.
+    InProgress,
+    /// The run is complete.
+    Complete,
+    /// The comparison was stopped before the run was complete.
+    Stopped,
+    /// The replay that wrote the run was killed.
+    Abandoned,
+}
+
+/// Shadow comparison at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ShadowView {
+    /// State.
+    pub state: ShadowState,
+    /// Workload or series, as the replay's user named it.
+    pub workload: String,
+    /// Path of the run.
+    pub run: String,
+    /// Address of the candidate.
+    pub target: String,
+    /// Version of the candidate.
+    pub server_version: String,
+    /// Start of the replay, in microseconds since 1970-01-01 UTC. Other times are from there.
+    pub started_wall_us: i64,
+    /// Result so far.
+    pub report: ShadowReport,
+    /// Conditions of `--fail-on`, as they are now.
+    pub conditions: Vec<ShadowConditionOutcome>,
+}
+
+/// Observer of a shadow comparison.
+pub trait ShadowObserver {
+    /// Takes a change of a verdict. `started_wall_us` is the start of the replay, in microseconds since 1970-01-01 UTC.
+    fn on_change(&mut self, change: &ShadowChange, started_wall_us: i64);
+
+    /// Takes the result so far, at each interval.
+    ///
+    /// # Errors
+    /// If it cannot be shown. The comparison ends then.
+    fn on_report(&mut self, view: &ShadowView) -> Result<(), Failure>;
+}
+
+/// Follows a run until it is complete, the duration is over, or a stop is requested. Returns the last result, which the
+/// observer has not got.
+///
+/// # Errors
+/// If the run cannot be read, is of another workload, or the observer fails.
+pub fn follow_run(
+    request: &ShadowRequest,
+    interrupt: &Interrupt,
+    observer: &mut dyn ShadowObserver,
+) -> Result<ShadowView, Failure> {
+    let mut follower = RunFollower::open(&request.run)?;
+    let info = follower.info().clone();
+    refuse_other_workload(request, &info)?;
+    let mut shadow = Shadow::new(request.options.clone());
+    let started_ns = monotonic_ns();
+    let mut reported_ns: Option<i64> = None;
+    loop {
+        // The state is read first, so that no row is missed if it is complete.
+        let state = follower.state();
+        follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
+        follower.new_executions(|execution| {
+            // The time of preparing a statement is in no capture of a log.
+            if execution.kind != StatementKind::Prepare {
+                shadow.add(execution);
+            }
+        })?;
+        let end = match state {
+            FollowedState::Complete => Some(ShadowState::Complete),
+            FollowedState::Abandoned => Some(ShadowState::Abandoned),
+            FollowedState::InProgress => {
+                let is_over = request
+                    .duration
+                    .is_some_and(|most| since(started_ns) >= most);
+                (is_over || interrupt.is_requested()).then_some(ShadowState::Stopped)
+            }
+        };
+        if end.is_some() {
+            shadow.finish();
+        }
+        for change in shadow.take_changes() {
+            observer.on_change(&change, info.started_wall_us);
+        }
+        if let Some(state) = end {
+            return Ok(view(request, &info, state, &shadow));
+        }
+        if reported_ns.is_none_or(|at_ns| since(at_ns) >= request.interval) {
+            reported_ns = Some(monotonic_ns());
+            observer.on_report(&view(request, &info, ShadowState::InProgress, &shadow))?;
+        }
+        let waits_ns = monotonic_ns();
+        while since(waits_ns) < READ_INTERVAL && !interrupt.is_requested() {
+            thread::sleep(STOP_STEP);
+        }
+    }
+}
+
+/// Returns the time since an earlier reading of the monotonic clock.
+fn since(earlier_ns: i64) -> Duration {
+    Duration::from_nanos((monotonic_ns() - earlier_ns).unsigned_abs())
+}
+
+fn view(
+    request: &ShadowRequest,
+    info: &RunInfo,
+    state: ShadowState,
+    shadow: &Shadow,
+) -> ShadowView {
+    let report = shadow.report(request.statements_max);
+    let conditions = request.conditions.iter();
+    ShadowView {
+        state,
+        workload: info.workload.name.clone(),
+        run: request.run.display().to_string(),
+        target: info.target.address.clone(),
+        server_version: info.target.server_version.clone(),
+        started_wall_us: info.started_wall_us,
+        conditions: conditions
+            .map(|condition| condition.check(&report))
+            .collect(),
+        report,
+    }
+}
+
+/// Refuses a run of another workload.
+fn refuse_other_workload(request: &ShadowRequest, info: &RunInfo) -> Result<(), Failure> {
+    let id = match series_id(&request.workload)? {
+        Some(id) => id,
+        None => open_workload(&request.workload)?.id().to_owned(),
+    };
+    match id == info.workload.id {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} is a run of {}, not of {}; give the workload or the series that it replays",
+            request.run.display(),
+            info.workload.name,
+            request.workload.display()
+        ))),
+    }
+}
