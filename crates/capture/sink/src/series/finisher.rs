@@ -19,6 +19,7 @@ const WAITING_MAX: usize = 1;
 /// A part whose events are all known.
 pub(super) struct FinishedPart {
     pub(super) number: u64,
+    /// Time up to which the source has delivered everything, at most the end of the part's time range.
     pub(super) to_us: i64,
     pub(super) path: PathBuf,
     pub(super) sink: MaskSink<WorkloadWriter>,

@@ -290,12 +290,13 @@ impl SeriesRecorder {
         part.sink.inner_mut().note_part(note);
         let finished = FinishedPart {
             number: part.member.number,
-            to_us: part.member.to_us,
+            // A stopped source has delivered less than the whole time range.
+            to_us: part.member.to_us.min(self.delivered_to_us),
             path: part.path,
             sink: part.sink,
             provenance,
         };
-        self.announced_us = self.announced_us.max(finished.to_us);
+        self.announced_us = self.announced_us.max(part.member.to_us);
         let task = FinisherTask::Part(Box::new(finished));
         self.finisher.send(task).map_err(SinkError::new)
     }

@@ -82,6 +82,8 @@ pub(super) fn enforce_retention(
                     "{} is beyond the limits of the retention and stays: {reason}",
                     part.path.display()
                 ));
+                // Without the parts after it, the series would have a hole, and could not be read.
+                break;
             }
         }
     }

@@ -14,6 +14,7 @@ use workload::{
 use super::*;
 use session_model::SessionModel;
 
+mod lifecycle;
 mod session_model;
 
 const SECOND_US: i64 = 1_000_000;
@@ -121,7 +122,7 @@ fn deliveries(sessions: &[(i64, Vec<Step>, bool)], server: &[i64]) -> Vec<Delive
             client: "10.0.0.1".into(),
             start_us,
             end_us: events.last().unwrap().due_us,
-            start_seen: id % 2 == 0,
+            start_seen: id.is_multiple_of(2),
             end_seen: *ends,
             statements: steps.len() as u64,
         };
@@ -150,7 +151,7 @@ fn deliver(sink: &mut impl EventSink, deliveries: &[Delivery]) {
                 let start = SessionStart {
                     id: event.session,
                     client: "10.0.0.1",
-                    start_seen: event.session % 2 == 0,
+                    start_seen: event.session.is_multiple_of(2),
                 };
                 let begun = match event.sequence {
                     0 => sink.session_begins(start),
