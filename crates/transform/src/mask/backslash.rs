@@ -66,6 +66,13 @@ impl BackslashTracker {
         known.unwrap_or(BackslashMeaning::Plain)
     }
 
+    /// Returns the meaning in the text of an event, and updates the state by it.
+    pub(super) fn advance(&mut self, event: &EventRef<'_>) -> BackslashMeaning {
+        let meaning = self.meaning_in(event.session);
+        self.update(event);
+        meaning
+    }
+
     /// Updates the state by an event. A setting in a text applies to the texts after it, since a
     /// text is parsed as a whole before it is executed.
     pub(super) fn update(&mut self, event: &EventRef<'_>) {
@@ -106,8 +113,9 @@ impl BackslashTracker {
 
     fn handle_connect(&mut self, event: &EventRef<'_>) {
         if event.backslash_at_start() == Backslash::Escape {
-            self.sessions
-                .insert(event.session, BackslashMeaning::Escapes);
+            // A connection that is repeated at the beginning of a part changes nothing.
+            let meaning = self.sessions.entry(event.session);
+            meaning.or_insert(BackslashMeaning::Escapes);
         }
     }
 }
@@ -235,5 +243,21 @@ mod tests {
         );
         assert_eq!(after(OFF, "reset all"), Escapes);
         assert_eq!(after(OFF, "set standard_conforming_strings to on"), Unsure);
+    }
+
+    #[test]
+    fn connection_repeated_after_the_setting_was_named_keeps_the_meaning_unsure() {
+        let mut known = connected(OFF);
+        let kind = EventKind::Simple {
+            sql: "set standard_conforming_strings to on".into(),
+        };
+        known.update(&event(kind, &[]).borrowed());
+        let kind = EventKind::Connect {
+            database: "d".into(),
+            user: "u".into(),
+            application: "".into(),
+        };
+        known.update(&event(kind, OFF).borrowed());
+        assert_eq!(known.meaning_in(1), Unsure);
     }
 }

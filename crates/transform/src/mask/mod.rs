@@ -30,7 +30,7 @@ mod structured;
 mod value;
 mod words;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
@@ -97,7 +97,8 @@ pub struct Masker {
     mask: Mask,
     account: MaskAccount,
     fingerprinter: Fingerprinter,
-    backslashes: BackslashTracker,
+    /// State of the sessions, which may be common to maskers of several outputs.
+    backslashes: Arc<Mutex<BackslashTracker>>,
     roles: ParameterRoles,
     sql: String,
     application: String,
@@ -111,12 +112,24 @@ impl Masker {
             mask,
             account: MaskAccount::default(),
             fingerprinter: Fingerprinter::new(),
-            backslashes: BackslashTracker::default(),
+            backslashes: Arc::default(),
             roles: ParameterRoles::default(),
             sql: String::new(),
             application: String::new(),
             parameters: PackedParameters::default(),
         }
+    }
+
+    /// Creates a masker for another output with the same sessions. It has an account of its own.
+    pub fn for_another_output(&self) -> Self {
+        Masker {
+            backslashes: self.backslashes.clone(),
+            ..Masker::new(self.mask.clone())
+        }
+    }
+
+    fn backslashes(&self) -> MutexGuard<'_, BackslashTracker> {
+        (self.backslashes.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mask.
@@ -146,8 +159,7 @@ impl Masker {
         event: &EventRef<'_>,
         then: impl FnOnce(&EventRef<'_>) -> T,
     ) -> T {
-        let backslash = self.backslashes.meaning_in(event.session);
-        self.backslashes.update(event);
+        let backslash = self.backslashes().advance(event);
         let kept = self.is_kept_statement(event.kind.sql(), backslash);
         let reading = Reading::of(backslash, &event.outcome);
         self.mask_text(event.kind.sql(), kept, reading);
@@ -299,7 +311,7 @@ impl Masker {
         }
         if let Some(sql) = event.sql.take() {
             let backslash = match event.session {
-                Some(session) => self.backslashes.meaning_in(session),
+                Some(session) => self.backslashes().meaning_in(session),
                 None => BackslashMeaning::Plain,
             };
             let kept = self.is_kept_statement(Some(&sql), backslash);

@@ -9,7 +9,7 @@ use workload::series::{CarriedCounts, SeriesInfo, SeriesState};
 use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
 
 use super::OnNote;
-use super::retention::{PartSizes, directory_bytes, enforce_retention};
+use super::retention::{PartList, directory_bytes, enforce_retention};
 use super::status::SeriesWatch;
 use crate::mask::MaskSink;
 
@@ -18,7 +18,6 @@ const WAITING_MAX: usize = 1;
 
 /// A part whose events are all known.
 pub(super) struct FinishedPart {
-    pub(super) number: u64,
     /// Time up to which the source has delivered everything, at most the end of the part's time range.
     pub(super) to_us: i64,
     pub(super) path: PathBuf,
@@ -48,7 +47,7 @@ pub(super) struct FinisherState {
     pub(super) info: SeriesInfo,
     pub(super) watch: SeriesWatch,
     pub(super) on_note: OnNote,
-    pub(super) sizes: PartSizes,
+    pub(super) parts: PartList,
     /// Lock that shows that the series is being captured.
     pub(super) lock: DirectoryLock,
 }
@@ -124,7 +123,6 @@ impl FinisherState {
         writer.note_masks(masked);
         let written = writer.finish(part.provenance)?;
         let bytes = directory_bytes(&part.path);
-        self.sizes.insert(part.number, bytes);
         self.count(&written, bytes);
         self.advance(part.to_us)?;
         (self.on_note)(&format!(
@@ -157,13 +155,13 @@ impl FinisherState {
     }
 
     fn remove_oldest(&mut self) -> Result<(), ArchiveError> {
-        let result = enforce_retention(&self.path, &mut self.info, &mut self.sizes)?;
+        let result = enforce_retention(&self.path, &mut self.info, &mut self.parts);
         let mut status = self.watch.lock();
         status.parts_removed += result.removed;
         status.bytes_removed += result.removed_bytes;
         status.parts_kept = result.kept;
         status.bytes_kept = result.kept_bytes;
-        status.removals_failed += result.failures.len() as u64;
+        status.removals_failed += result.removals_failed;
         drop(status);
         for failure in &result.failures {
             (self.on_note)(failure);

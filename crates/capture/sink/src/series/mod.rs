@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use transform::SecretRedactor;
-use transform::mask::{Mask, Masker};
+use transform::mask::Masker;
 use workload::series::{SeriesGap, part_name};
 use workload::{
     ArchiveError, EventRef, KindRef, Provenance, Recipient, SeriesMember, ServerEvent, Session,
@@ -52,7 +52,8 @@ pub struct SeriesRecorder {
     wait_us: i64,
     is_live: bool,
     recipients: Vec<Recipient>,
-    mask: Option<Mask>,
+    /// Has the state of all sessions, which the maskers of the parts share.
+    masker: Option<Masker>,
     starting_point: Option<StartingPoint>,
     provenance: Provenance,
     /// Account of the source so far, and as far as it is in completed parts.
@@ -96,7 +97,7 @@ impl SeriesRecorder {
             wait_us: info.wait_us,
             is_live: options.is_live,
             recipients: options.recipients,
-            mask: options.mask,
+            masker: options.mask.map(Masker::new),
             starting_point: options.starting_point,
             provenance: options.provenance,
             account: Value::Null,
@@ -116,7 +117,7 @@ impl SeriesRecorder {
                 info,
                 watch: watch.clone(),
                 on_note: options.on_note,
-                sizes: Default::default(),
+                parts: Default::default(),
                 lock: started.lock,
             })?,
             watch,
@@ -261,7 +262,7 @@ impl SeriesRecorder {
         self.next_number += 1;
         let is_first = self.last_to_us.is_none();
         self.last_to_us = Some(member.to_us);
-        let masker = self.mask.clone().map(Masker::new);
+        let masker = self.masker.as_ref().map(Masker::for_another_output);
         let mut part = OpenPart::new(path, member, MaskSink::new(writer, masker), is_first);
         part.account_before = self.account.clone();
         part.note_open_sessions(self.sessions.len());
@@ -289,7 +290,6 @@ impl SeriesRecorder {
         let note = part.take_account();
         part.sink.inner_mut().note_part(note);
         let finished = FinishedPart {
-            number: part.member.number,
             // A stopped source has delivered less than the whole time range.
             to_us: part.member.to_us.min(self.delivered_to_us),
             path: part.path,

@@ -1,12 +1,13 @@
 //! Removes the oldest parts of a series.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use workload::series::{Series, SeriesInfo, SeriesPart};
-use workload::{ArchiveError, DirectoryLock, SeriesMember};
+use workload::series::{SeriesInfo, SeriesPart};
+use workload::{DirectoryLock, SeriesMember};
 
 /// Ending of the name of a part while it is removed.
 const REMOVED_EXTENSION: &str = "removed";
@@ -24,39 +25,98 @@ pub(super) struct RetentionResult {
     pub(super) kept: u64,
     /// Their size, in bytes.
     pub(super) kept_bytes: u64,
-    /// Parts that could not be removed, each as a sentence.
+    /// Number of times that a part could not be removed.
+    pub(super) removals_failed: u64,
+    /// Parts that could not be removed or read, each as a sentence.
     pub(super) failures: Vec<String>,
 }
 
-/// Sizes of parts by number, so that each is measured once.
-pub(super) type PartSizes = HashMap<u64, u64>;
+/// Entries of the directory of a series, so that each manifest is read once.
+#[derive(Debug, Default)]
+pub(super) struct PartList {
+    /// Complete parts by file name, with their sizes in bytes.
+    parts: HashMap<OsString, (SeriesPart, u64)>,
+    /// Names of workloads that are no part of the series.
+    foreign: HashSet<OsString>,
+    /// Names of workloads whose manifest cannot be read. They were reported.
+    unreadable: HashSet<OsString>,
+}
+
+impl PartList {
+    /// Adds new entries of the directory, and forgets those that are gone. Returns entries that cannot be read, each once,
+    /// as a sentence.
+    fn update(&mut self, path: &Path, uuid: &str) -> Vec<String> {
+        let mut failures = Vec::new();
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries.flatten(),
+            Err(error) => return vec![format!("cannot list {}: {error}", path.display())],
+        };
+        let names: BTreeSet<OsString> = entries
+            .map(|entry| entry.file_name())
+            .filter(|name| {
+                Path::new(name)
+                    .extension()
+                    .is_some_and(|end| end == "workload")
+            })
+            .collect();
+        self.parts.retain(|name, _| names.contains(name));
+        self.foreign.retain(|name| names.contains(name));
+        self.unreadable.retain(|name| names.contains(name));
+        for name in names {
+            if self.parts.contains_key(&name) || self.foreign.contains(&name) {
+                continue;
+            }
+            let path = path.join(&name);
+            match SeriesMember::read(&path) {
+                Ok(Some(member)) if member.uuid == uuid => {
+                    self.unreadable.remove(&name);
+                    let bytes = directory_bytes(&path);
+                    self.parts
+                        .insert(name, (SeriesPart { path, member }, bytes));
+                }
+                Ok(_) => drop(self.foreign.insert(name)),
+                Err(_) if !path.exists() => {}
+                Err(reason) => {
+                    if self.unreadable.insert(name) {
+                        failures.push(format!(
+                            "{} cannot be read, so the retention leaves it out: {reason}; move it out of the series",
+                            path.display()
+                        ));
+                    }
+                }
+            }
+        }
+        failures
+    }
+
+    /// Returns the parts by number.
+    fn sorted(&self) -> Vec<(SeriesPart, u64)> {
+        let mut parts: Vec<(SeriesPart, u64)> = self.parts.values().cloned().collect();
+        parts.sort_by_key(|(part, _)| part.member.number);
+        parts
+    }
+}
 
 /// Removes the oldest complete parts that are beyond the limits of the retention, and counts them in `info`. The newest
-/// is never removed.
+/// is never removed. An entry that cannot be read or removed is reported, and does not end the capture.
 pub(super) fn enforce_retention(
     path: &Path,
     info: &mut SeriesInfo,
-    sizes: &mut PartSizes,
-) -> Result<RetentionResult, ArchiveError> {
-    let series = Series::open(path)?;
+    list: &mut PartList,
+) -> RetentionResult {
     remove_leftovers(path, &info.uuid);
-    let parts = series.parts;
-    sizes.retain(|number, _| parts.iter().any(|part| part.member.number == *number));
-    for part in &parts {
-        let size = sizes.entry(part.member.number).or_default();
-        if *size == 0 {
-            *size = directory_bytes(&part.path);
-        }
-    }
+    let failures = list.update(path, &info.uuid);
+    let parts = list.sorted();
     let mut result = RetentionResult {
         kept: parts.len() as u64,
-        kept_bytes: sizes.values().sum(),
+        kept_bytes: parts.iter().map(|(_, bytes)| bytes).sum(),
+        failures,
         ..RetentionResult::default()
     };
-    let Some(newest) = parts.last().map(|part| part.member.clone()) else {
-        return Ok(result);
+    let Some(newest) = parts.last().map(|(part, _)| part.member.clone()) else {
+        return result;
     };
-    for part in &parts {
+    for (part, bytes) in &parts {
         let limits = info.retention;
         let age_us = newest.to_us.saturating_sub(part.member.to_us);
         let is_too_old = limits.for_us.is_some_and(|limit| age_us > limit);
@@ -64,20 +124,20 @@ pub(super) fn enforce_retention(
         if part.member.number == newest.number || !(is_too_old || is_too_large) {
             break;
         }
-        let bytes = sizes.remove(&part.member.number).unwrap_or(0);
         match remove_part(part) {
-            Ok(()) => {
+            Ok(leftover) => {
                 result.removed += 1;
                 result.removed_bytes += bytes;
                 result.kept -= 1;
                 result.kept_bytes -= bytes;
+                result.failures.extend(leftover);
                 let removed = &mut info.removed;
                 removed.parts += 1;
                 removed.bytes += bytes;
                 removed.latest_end_us = removed.latest_end_us.max(Some(part.member.to_us));
             }
             Err(reason) => {
-                sizes.insert(part.member.number, bytes);
+                result.removals_failed += 1;
                 result.failures.push(format!(
                     "{} is beyond the limits of the retention and stays: {reason}",
                     part.path.display()
@@ -87,11 +147,12 @@ pub(super) fn enforce_retention(
             }
         }
     }
-    Ok(result)
+    result
 }
 
-/// Removes a part after a check that it is one of this series. No link is followed.
-fn remove_part(part: &SeriesPart) -> Result<(), String> {
+/// Removes a part after a check that it is one of this series. No link is followed. Returns a sentence about files that
+/// could not be removed: the part is no longer in the series, but its space is in use.
+fn remove_part(part: &SeriesPart) -> Result<Option<String>, String> {
     let describe = |error: io::Error| error.to_string();
     let metadata = fs::symlink_metadata(&part.path).map_err(describe)?;
     if !metadata.is_dir() {
@@ -108,7 +169,13 @@ fn remove_part(part: &SeriesPart) -> Result<(), String> {
     // From here on, no reader finds it under its name.
     let doomed = part.path.with_extension(REMOVED_EXTENSION);
     fs::rename(&part.path, &doomed).map_err(describe)?;
-    remove_files(&doomed).map_err(describe)
+    let left = remove_files(&doomed).err();
+    Ok(left.map(|error| {
+        format!(
+            "{} was removed from the series, but files of it are left: {error}; they are removed later",
+            doomed.display()
+        )
+    }))
 }
 
 /// Removes what retentions that were killed have left.

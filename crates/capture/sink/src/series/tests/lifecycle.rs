@@ -1,5 +1,6 @@
 //! Begins, stops, continues and shortens series.
 
+use transform::mask::{Mask, MaskKey};
 use workload::DirectoryLock;
 
 use super::*;
@@ -26,6 +27,14 @@ fn statements_at(seconds: &[i64]) -> Vec<Delivery> {
 fn part_numbers(path: &Path) -> Vec<u64> {
     let series = Series::open(path).unwrap();
     series.parts.iter().map(|part| part.member.number).collect()
+}
+
+/// Options with a handle for the notes.
+fn noted(options: SeriesOptions) -> (SeriesOptions, Arc<std::sync::Mutex<Vec<String>>>) {
+    let notes = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = notes.clone();
+    let on_note: OnNote = Arc::new(move |note| noted.lock().unwrap().push(note.to_owned()));
+    (SeriesOptions { on_note, ..options }, notes)
 }
 
 #[test]
@@ -70,4 +79,71 @@ fn retention_of_a_part_that_is_read_keeps_the_parts_after_it() {
     drop(lock);
     record_series(limited(), &statements_at(&[240]));
     assert_eq!(part_numbers(&path), [5]);
+}
+
+#[test]
+fn retention_with_an_unreadable_workload_reports_it_once_and_continues() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let (mut options, notes) = noted(options(&path, 60));
+    options.retention.for_us = Some(60 * SECOND_US);
+    let mut recorder = SeriesRecorder::create(options).unwrap();
+    let half_copied = path.join("copy.workload");
+    std::fs::create_dir(&half_copied).unwrap();
+    deliver(&mut recorder, &statements_at(&[0, 60, 120, 180]));
+    let status = recorder.finish(Provenance::default()).unwrap();
+    assert_eq!((status.parts_written, status.parts_removed), (4, 2));
+    std::fs::remove_dir(&half_copied).unwrap();
+    assert_eq!(part_numbers(&path), [3, 4]);
+    let notes = notes.lock().unwrap();
+    let about_it = notes.iter().filter(|note| note.contains("copy.workload"));
+    assert_eq!(about_it.count(), 1, "{notes:?}");
+}
+
+#[test]
+fn retention_with_files_it_cannot_remove_counts_the_part_as_removed_and_reports_them() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 60]));
+    let first = Series::open(&path).unwrap().parts[0].path.clone();
+    std::fs::create_dir(first.join("directory")).unwrap();
+    let (mut continued, notes) = noted(options(&path, 60));
+    continued.append = true;
+    continued.retention.for_us = Some(60 * SECOND_US);
+    let status = record_series(continued, &statements_at(&[120]));
+    assert_eq!((status.parts_removed, status.removals_failed), (1, 0));
+    assert_eq!(Series::open(&path).unwrap().info.removed.parts, 1);
+    assert_eq!(part_numbers(&path), [2, 3]);
+    let notes = notes.lock().unwrap();
+    let are_left = |note: &String| note.contains("files of it are left");
+    assert!(notes.iter().any(are_left), "{notes:?}");
+}
+
+#[test]
+fn mask_of_a_session_that_named_the_backslash_setting_in_an_earlier_part_leaves_no_value() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let key = MaskKey::parse("0123456789abcdef".repeat(4).as_bytes()).unwrap();
+    let masked = SeriesOptions {
+        mask: Some(Mask::new(key)),
+        ..options(&path, 60)
+    };
+    let mut deliveries = statements_at(&[0, 1, 70]);
+    let texts = [
+        "select app.setting('standard_conforming_strings', 'off')",
+        r"select 'O\'Brien secret\'s'",
+    ];
+    for (delivery, text) in deliveries[1..].iter_mut().zip(texts) {
+        if let Delivery::Event(event) = delivery {
+            event.kind = EventKind::Simple { sql: text.into() };
+        }
+    }
+    record_series(masked, &deliveries);
+    let series = WorkloadReader::open(&path).unwrap();
+    let texts: Vec<_> = events(&series)
+        .iter()
+        .filter_map(|event| event.kind.sql().map(ToString::to_string))
+        .collect();
+    assert_eq!((series.parts(), texts.len()), (Some(2), 2));
+    assert!(!texts[1].contains("secret"), "{texts:?}");
 }
