@@ -54,7 +54,7 @@ pub enum SeriesError {
     #[error("{} is there already; pass --append to continue it, or give another name", .0.display())]
     Exists(PathBuf),
     /// A process captures it.
-    #[error("{} is being captured right now; stop that capture first, or give another name", .0.display())]
+    #[error("{} is being captured, or the capture that was stopped last is completing it; stop that capture, or try again in some seconds, or give another name", .0.display())]
     BeingCaptured(PathBuf),
     /// It has another source.
     #[error("{} was captured from another kind of source ({found}), so it cannot be continued; give another name", path.display())]

@@ -117,8 +117,15 @@ impl Recording for SeriesRecording {
 
 /// Completes the parts of a recording that ended early, if the disk now allows that.
 pub(super) fn recover_series(finished: &mut FinishedRecording) {
-    let Ok(series) = Series::open(Path::new(&finished.name)) else {
-        return;
+    let series = match Series::open(Path::new(&finished.name)) {
+        Ok(series) => series,
+        Err(error) => {
+            terminal::note(&format!(
+                "the parts in progress were not recovered: {error}; use `rehearse recover` for each .partial in {}",
+                finished.name
+            ));
+            return;
+        }
     };
     // The parts before it have their share of the account.
     let provenance = Provenance {
