@@ -204,7 +204,10 @@ pub fn replay(
     let dispatched = summary.statements + completed;
     replay.complete_info(&mut info, summary);
     if let Some(meeting) = &options.meeting {
-        meeting.end()?;
+        let running = meeting.end();
+        if !running.is_empty() {
+            observer.on_workers_running(&running);
+        }
     }
     observer.before_finish(&mut writer)?;
     let undispatched = info.workload.statements.saturating_sub(dispatched);

@@ -43,7 +43,7 @@ pub enum ReplayError {
     #[error("cannot divide the sessions: {0}")]
     Shards(String),
     /// The workers of a replay did not start together.
-    #[error("the replay was not started, and nothing was sent: {0}")]
+    #[error("the replay was not started, and this worker sent nothing: {0}")]
     NotStarted(String),
     /// The system allows fewer connections than the replay needs.
     #[error(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
-use run::ArchiveError;
 
 /// Way in which workers meet.
 pub trait Meeting: Send + Sync {
@@ -15,11 +14,9 @@ pub trait Meeting: Send + Sync {
     /// If the replay cannot start; the error says why.
     fn await_start(&self, clock: &dyn Clock) -> Result<i64, String>;
 
-    /// Meets the other workers after the last statement.
-    ///
-    /// # Errors
-    /// If the place of the meeting cannot be read or written.
-    fn end(&self) -> Result<(), ArchiveError>;
+    /// Meets the other workers after the last statement. Returns the shards whose workers are not done, as far as this
+    /// worker waits for them.
+    fn end(&self) -> Vec<u64>;
 }
 
 /// Meeting of the workers of a replay, before its first statement and after its last.
@@ -43,11 +40,8 @@ impl WorkerMeeting {
         Ok(start_ns)
     }
 
-    /// Meets the other workers after the last statement.
-    ///
-    /// # Errors
-    /// If the place of the meeting cannot be read or written.
-    pub(crate) fn end(&self) -> Result<(), ArchiveError> {
+    /// Meets the other workers after the last statement. Returns the shards whose workers are not done.
+    pub(crate) fn end(&self) -> Vec<u64> {
         self.0.end()
     }
 }

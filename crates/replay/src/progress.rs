@@ -22,6 +22,10 @@ pub trait Observer {
     /// Takes the progress of a pass over the workload, about every 65,000 events: those read, and all.
     fn on_workload_pass(&mut self, _pass: WorkloadPass, _read: u64, _all: u64) {}
 
+    /// Takes the shards of a divided replay whose workers are not done when this one is. Counters of the server do not have
+    /// all that the replay causes yet.
+    fn on_workers_running(&mut self, _shards: &[u64]) {}
+
     /// Takes the run before the first connection is opened, to add tables or files to it.
     ///
     /// # Errors

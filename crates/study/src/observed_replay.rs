@@ -155,6 +155,7 @@ pub fn replay_observed(
         meter: None,
         interrupt,
         stop_reported: false,
+        has_running_workers: false,
         pass_note: PassNote::default(),
         display,
     };
@@ -288,6 +289,8 @@ struct ReplayObserver<'m> {
     target_watch: Option<TargetWatch>,
     interrupt: &'m Interrupt,
     stop_reported: bool,
+    /// Other workers of a divided replay were still replaying at the end.
+    has_running_workers: bool,
     pass_note: PassNote,
     display: &'m mut dyn ReplayDisplay,
 }
@@ -323,7 +326,10 @@ impl ReplayObserver<'_> {
             }
             run.take_profile(profiling.finish()?)?;
         }
-        if self.interrupt.is_requested() || self.display.is_stop_requested() {
+        if self.interrupt.is_requested()
+            || self.display.is_stop_requested()
+            || self.has_running_workers
+        {
             return Ok(());
         }
         self.display.on_progress(None);
@@ -334,6 +340,15 @@ impl ReplayObserver<'_> {
 }
 
 impl Observer for ReplayObserver<'_> {
+    fn on_workers_running(&mut self, shards: &[u64]) {
+        self.has_running_workers = true;
+        let numbers: Vec<String> = shards.iter().map(u64::to_string).collect();
+        note(&format!(
+            "The workers of these shards are not done: {}. Statistics of the server after the replay are not read, since they would lack a part of it.",
+            numbers.join(", ")
+        ));
+    }
+
     fn on_workload_pass(&mut self, pass: WorkloadPass, read: u64, all: u64) {
         if let Some(text) = self
             .pass_note

@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::notes::note;
 use crate::shard_start::ShardRequest;
 
+/// Most attempts to replay one shard.
+const ATTEMPTS_MAX: u32 = 10_000;
+
 /// Part to resume, and the part that is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumedPart {
@@ -34,10 +37,17 @@ pub fn find_resumed_part(
         )));
     };
     refuse_other_division(request, &plan, sizes)?;
-    let mut previous = run::find_last_part(run, number)?;
-    if let Some(recovered) = find_local_part(run, number)? {
-        previous = Some(recovered);
-    }
+    let stored = run::find_last_part(run, number)?;
+    let attempt = stored
+        .as_deref()
+        .and_then(|path| attempt_of(run, number, path));
+    let previous = match find_local_part(run, number)? {
+        // What an earlier attempt has left on this machine lacks what a later one has sent.
+        Some((local_attempt, local)) if attempt.is_none_or(|attempt| attempt < local_attempt) => {
+            Some(local)
+        }
+        _ => stored,
+    };
     if previous.is_none() {
         note(&format!(
             "Nothing of shard {number} is there: all of its statements are sent, also those that a lost worker has sent before."
@@ -72,11 +82,25 @@ fn refuse_other_division(
     }
 }
 
-/// Returns the last part of a shard on this machine; `None` if there is none. One of a worker that was killed is recovered.
-fn find_local_part(run: &Path, number: u64) -> Result<Option<PathBuf>, Failure> {
-    let resumed = (1..).map(|attempt| resumed_part_path(run, number, attempt));
+/// Returns the path of a shard's part: attempt 0 is the first one, the others are resumed.
+fn path_of(run: &Path, number: u64, attempt: u32) -> PathBuf {
+    match attempt {
+        0 => part_path(run, number),
+        attempt => resumed_part_path(run, number, attempt),
+    }
+}
+
+/// Returns the attempt that wrote a part; `None` if the path is not that of a part.
+fn attempt_of(run: &Path, number: u64, path: &Path) -> Option<u32> {
+    (0..ATTEMPTS_MAX).find(|attempt| path_of(run, number, *attempt) == path)
+}
+
+/// Returns the last part of a shard on this machine with its attempt; `None` if there is none. One of a worker that was
+/// killed is recovered.
+fn find_local_part(run: &Path, number: u64) -> Result<Option<(u32, PathBuf)>, Failure> {
     let mut recovered = None;
-    for path in std::iter::once(part_path(run, number)).chain(resumed) {
+    for attempt in 0..ATTEMPTS_MAX {
+        let path = path_of(run, number, attempt);
         let partial = archive::partial_path(&path);
         if partial.exists() {
             let (path, info) = run::recover(&partial)?;
@@ -85,13 +109,13 @@ fn find_local_part(run: &Path, number: u64) -> Result<Option<PathBuf>, Failure> 
                 partial.display(),
                 info.statements
             ));
-            recovered = Some(path);
+            recovered = Some((attempt, path));
             continue;
         }
         // A part for an object store stays on this machine when it was recovered, and is not uploaded.
         let local = partial.with_extension("");
         if local.exists() {
-            recovered = Some(local);
+            recovered = Some((attempt, local));
         } else if !archive::is_name_taken(&path)? {
             break;
         }

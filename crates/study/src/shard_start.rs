@@ -4,26 +4,22 @@
 //! `ready-I.json` again and again. When all are fresh, the worker of shard 0 creates `shards.json` with a start time on the
 //! target's clock. Each worker measures that clock, since it is the one that all of them can reach.
 
-use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use archive::{create_small_file, find_small_file, is_object_url, write_small_file};
-use clock::{Clock, duration_text, monotonic_ns};
+use archive::{ArchiveError, create_small_file, find_small_file, is_object_url, write_small_file};
+use clock::{Clock, duration_text};
 use connect::login::Login;
-use replay::{
-    Meeting, Observer, Options, ShardSelection, ShardSize, Snapshot, Target, WorkloadPass,
-};
+use replay::{Meeting, Options, ShardSelection, ShardSize, Target};
 use run::{SHARD_OPTION, SHARDS_FILE, SHARDS_FORMAT, Shard, ShardDivision, ShardPlan, WorkloadRef};
-use serde::{Deserialize, Serialize};
 use workload::WorkloadReader;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
-use crate::pass_note::PassNote;
+use crate::shard_agreement::{Agreement, Ready, describe_target};
 use crate::target_offset::TargetOffset;
 
 /// Time from the decision of the start to the start: each worker must read the decision and measure the clock again.
@@ -36,6 +32,10 @@ const REFRESH_US: i64 = 2_000_000;
 const FRESH_US: i64 = 15_000_000;
 /// Time for which the worker of shard 0 waits for the others at the end.
 const END_WAIT: Duration = Duration::from_secs(60);
+/// Distance between two workers' readings of the target's clock that is no error, in microseconds.
+const CLOCKS_DIFFER_US: i64 = 1_000_000;
+/// Number of threads that read the files of the other workers.
+const READERS_MAX: usize = 16;
 /// Largest file of a worker that is read.
 const READY_BYTES_MAX: u64 = 1 << 20;
 /// Options that may differ between workers.
@@ -56,102 +56,56 @@ pub struct ShardRequest {
     pub clock_tolerance: Duration,
 }
 
-/// Facts on which all workers must agree.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Agreement {
-    workload: String,
-    shards: u64,
-    options: BTreeMap<String, String>,
-    division: ShardDivision,
-    /// Statements of each shard.
-    statements: Vec<u64>,
+/// Wait of a worker for the others.
+struct Wait<'a> {
+    clock: &'a dyn Clock,
+    offset: &'a TargetOffset,
+    /// Its begin on the target's clock, in microseconds since 1970-01-01 UTC.
+    begun_us: i64,
 }
 
-impl Agreement {
-    /// Describes the first difference from another worker; `None` if there is none.
-    fn difference(&self, other: &Agreement) -> Option<String> {
-        let differs = |name: &str, own: &dyn std::fmt::Debug, others: &dyn std::fmt::Debug| {
-            Some(format!("{name} is {others:?} there and {own:?} here"))
-        };
-        if self.workload != other.workload {
-            return differs("the id of the workload", &self.workload, &other.workload);
-        }
-        if self.shards != other.shards {
-            return differs("the number of shards", &self.shards, &other.shards);
-        }
-        let names = self.options.keys().chain(other.options.keys());
-        for name in names {
-            let (own, others) = (self.options.get(name), other.options.get(name));
-            if own != others {
-                let text =
-                    |value: Option<&String>| value.map_or("not given", |value| value).to_owned();
-                return differs(name, &text(own), &text(others));
-            }
-        }
-        (self.division != other.division || self.statements != other.statements).then(|| {
-            "the sessions are divided otherwise, since the schema of the target differs or changed"
-                .to_owned()
-        })
-    }
-}
-
-/// A worker that is ready.
-#[derive(Debug, Serialize, Deserialize)]
-struct Ready {
-    /// Random name of its process.
-    worker: String,
-    /// Time on the target's clock, in microseconds since 1970-01-01 UTC.
-    at_us: i64,
-    clock_uncertainty_us: f64,
-    agreement: Agreement,
-}
-
-/// Divides the sessions, and selects those of this worker.
-///
-/// # Errors
-/// If the sessions cannot be divided, or the workload cannot be read.
-pub fn select_shard(
-    request: &ShardRequest,
-    reader: &WorkloadReader,
-    target: &Target,
-    engine: &Options,
-) -> Result<(ShardSelection, Vec<ShardSize>), Failure> {
-    let (number, count) = (request.number, request.count);
-    let mut notes = DivisionNotes::default();
-    let shard = replay::select_shard(number, count, reader, (target, engine), &mut notes)?;
-    let sizes = replay::shard_sizes(&shard, reader, engine)?;
-    let own = &sizes[usize::try_from(number).unwrap_or(usize::MAX)];
-    let by = match shard.division() {
-        ShardDivision::Sessions => "by a hash of their numbers".to_owned(),
-        ShardDivision::Dependencies { groups, .. } => {
-            format!("in {groups} groups that do not depend on each other")
-        }
-    };
-    note(&format!(
-        "Shard {number} of {count} (numbered from 0) has {} of {} sessions and {} of {} statements; sessions are divided {by}.",
-        own.sessions,
-        sizes.iter().map(|size| size.sessions).sum::<u64>(),
-        own.statements,
-        sizes.iter().map(|size| size.statements).sum::<u64>(),
-    ));
-    Ok((shard, sizes))
-}
-
-/// Notes the passes over the workload that a division needs.
-#[derive(Default)]
-struct DivisionNotes(PassNote);
-
-impl Observer for DivisionNotes {
-    fn on_workload_pass(&mut self, pass: WorkloadPass, read: u64, all: u64) {
-        if let Some(text) = self.0.progress(pass, read, all, monotonic_ns()) {
-            note(&text);
+impl<'a> Wait<'a> {
+    fn new(clock: &'a dyn Clock, offset: &'a TargetOffset) -> Self {
+        Wait {
+            begun_us: offset.target_us(clock.now_ns()),
+            clock,
+            offset,
         }
     }
 
-    fn on_progress(&mut self, _snapshot: &Snapshot) {}
+    /// Returns the time of the target's clock.
+    fn now_us(&self) -> i64 {
+        self.offset.target_us(self.clock.now_ns())
+    }
 
-    fn should_stop(&mut self) -> bool {
-        false
+    /// Returns whether a worker that was ready at `at_us` is so at `now_us`.
+    fn counts(&self, at_us: i64, now_us: i64) -> bool {
+        let possible_us = self.begun_us.max(now_us - FRESH_US)..=now_us + CLOCKS_DIFFER_US;
+        possible_us.contains(&at_us)
+    }
+}
+
+/// Reason why a worker does not start now.
+#[derive(Debug)]
+enum Obstacle {
+    /// The replay cannot start.
+    Refused(String),
+    /// The place of the meeting cannot be read or written. That may pass.
+    Store(ArchiveError),
+}
+
+impl From<ArchiveError> for Obstacle {
+    fn from(error: ArchiveError) -> Self {
+        Obstacle::Store(error)
+    }
+}
+
+impl Obstacle {
+    fn into_text(self) -> String {
+        match self {
+            Obstacle::Refused(reason) => reason,
+            Obstacle::Store(error) => error.to_string(),
+        }
     }
 }
 
@@ -195,12 +149,14 @@ impl ShardMeeting {
         let names = logins.first().map(|one| (&*one.user, &*one.database));
         let (user, database) = names.unwrap_or_default();
         let provenance = &reader.info().provenance;
+        let login = engine.logins.login(target, user, database, "");
         Ok(ShardMeeting {
-            login: engine.logins.login(target, user, database, ""),
             request: request.clone(),
             target: target.clone(),
             worker: format!("{:016x}", rand::random::<u64>()),
             agreement: Agreement {
+                program: env!("CARGO_PKG_VERSION").to_owned(),
+                target: describe_target(target, &login).map_err(Failure::could_not)?,
                 workload: reader.id().to_owned(),
                 shards: request.count,
                 options,
@@ -221,6 +177,7 @@ impl ShardMeeting {
                     .collect(),
                 failures_named: provenance.source_kind == "log",
             },
+            login,
             sizes,
             interrupt: interrupt.clone(),
         })
@@ -232,19 +189,21 @@ impl ShardMeeting {
     }
 
     /// Returns the decision; `None` if there is none yet. The worker of shard 0 makes it when all are ready.
-    fn decide(&self, now_us: i64) -> Result<Option<ShardPlan>, String> {
+    fn decide(&self, wait: &Wait<'_>) -> Result<Option<ShardPlan>, Obstacle> {
         if self.request.number != 0 {
-            if let Some(first) = self.read_ready(0, now_us)? {
+            if let Some(first) = self.read_ready(0, wait)? {
                 self.refuse_difference(0, &first)?;
             }
-            let plan = run::read_shard_plan(&self.request.run);
-            return plan.map_err(|error| error.to_string());
+            return Ok(run::read_shard_plan(&self.request.run)?);
         }
+        let begun_us = wait.now_us();
+        let Some(workers) = self.read_all_ready(wait)? else {
+            return Ok(None);
+        };
+        // A round of requests may take seconds, and the other workers need as long to read the decision.
+        let round_us = wait.now_us() - begun_us;
         let mut shards = Vec::new();
-        for (number, size) in (0..self.request.count).zip(&self.sizes) {
-            let Some(ready) = self.read_ready(number, now_us)? else {
-                return Ok(None);
-            };
+        for ((number, size), ready) in (0..).zip(&self.sizes).zip(workers) {
             self.refuse_difference(number, &ready)?;
             shards.push(Shard {
                 worker: ready.worker,
@@ -258,23 +217,25 @@ impl ShardMeeting {
             format: SHARDS_FORMAT,
             workload: self.workload.clone(),
             division: self.agreement.division,
-            start_us: now_us + LEAD_US,
+            start_us: wait.now_us() + LEAD_US + 2 * round_us,
             shards,
         };
-        let content = serde_json::to_vec_pretty(&plan).map_err(|error| error.to_string())?;
+        let content = serde_json::to_vec_pretty(&plan)
+            .map_err(|error| Obstacle::Refused(error.to_string()))?;
         let path = self.request.run.join(SHARDS_FILE);
-        match create_small_file(&path, &content) {
-            Ok(true) => Ok(Some(plan)),
-            Ok(false) => Err(format!(
+        match create_small_file(&path, &content)? {
+            true => Ok(Some(plan)),
+            false => Err(Obstacle::Refused(format!(
                 "another worker of shard 0 has started the replay in {}; give another -o",
                 self.request.run.display()
-            )),
-            Err(error) => Err(error.to_string()),
+            ))),
         }
     }
 
-    /// Checks that this worker takes part, and measures the clock again: the wait may have been long.
-    fn start_of(&self, plan: &ShardPlan, clock: &dyn Clock) -> Result<i64, String> {
+    /// Checks that this worker takes part, and measures the clock again: the wait may have been long. The earlier offset is
+    /// used if that fails, since the other workers start in any case.
+    fn start_of(&self, plan: &ShardPlan, wait: &Wait<'_>) -> Result<i64, String> {
+        let clock = wait.clock;
         let number = self.request.number;
         let shard = usize::try_from(number)
             .ok()
@@ -285,11 +246,17 @@ impl ShardMeeting {
                 self.request.run.display()
             ));
         }
-        let start_ns = self.measure(clock)?.clock_ns(plan.start_us);
+        let measured = self.measure(clock).unwrap_or_else(|reason| {
+            note(&format!(
+                "The clock of the target is used as it was measured before the wait, since measuring it again failed: {reason}."
+            ));
+            *wait.offset
+        });
+        let start_ns = measured.clock_ns(plan.start_us);
         let late_ns = clock.now_ns() - start_ns;
         match late_ns > 0 {
             true => Err(format!(
-                "this worker learnt of the start {} too late, and the other workers have started without shard {number}; replay it when they are done, with --resume {}",
+                "this worker read the start time {} too late, and the other workers have started without shard {number}; replay it when they are done, with --resume {}",
                 duration_text(late_ns),
                 self.request.run.display()
             )),
@@ -301,45 +268,84 @@ impl ShardMeeting {
         self.request.run.join(format!("{kind}-{number}.json"))
     }
 
-    fn write_ready(&self, now_us: i64, offset: &TargetOffset) -> Result<(), String> {
+    /// Declares that this worker is no longer ready. Otherwise its file stays fresh for some seconds. A worker that refuses
+    /// the settings of another one leaves its file, so that the other one refuses, too.
+    fn withdraw(&self, offset: &TargetOffset) {
+        let _ = self.write_ready_at(i64::MIN / 2, offset);
+    }
+
+    fn write_ready_at(&self, at_us: i64, offset: &TargetOffset) -> Result<(), ArchiveError> {
         let ready = Ready {
             worker: self.worker.clone(),
-            at_us: now_us,
+            at_us,
             clock_uncertainty_us: offset.uncertainty_ns as f64 / 1e3,
             agreement: self.agreement.clone(),
         };
-        let content = serde_json::to_vec(&ready).map_err(|error| error.to_string())?;
+        let content = serde_json::to_vec(&ready).expect("plain data");
         let path = self.path("ready", self.request.number);
-        write_small_file(&path, &content).map_err(|error| error.to_string())
+        write_small_file(&path, &content)
     }
 
-    /// Reads a worker that was ready recently. One of an earlier attempt is no longer fresh.
-    fn read_ready(&self, number: u64, now_us: i64) -> Result<Option<Ready>, String> {
+    /// Reads a worker that declared that it is ready since this one began to wait, and recently. One of an earlier attempt
+    /// did so before.
+    fn read_ready(&self, number: u64, wait: &Wait<'_>) -> Result<Option<Ready>, Obstacle> {
         let path = self.path("ready", number);
-        let content = find_small_file(&path, READY_BYTES_MAX).map_err(|error| error.to_string())?;
-        let ready: Option<Ready> =
-            match content {
-                None => None,
-                Some(content) => Some(serde_json::from_slice(&content).map_err(|error| {
-                    format!("{} is no file of a worker: {error}", path.display())
-                })?),
-            };
-        Ok(ready.filter(|ready| now_us - ready.at_us < FRESH_US))
+        let Some(content) = find_small_file(&path, READY_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let ready: Ready = serde_json::from_slice(&content).map_err(|error| {
+            Obstacle::Refused(format!(
+                "{} is no file of a worker: {error}",
+                path.display()
+            ))
+        })?;
+        let is_ready = wait.counts(ready.at_us, wait.now_us());
+        Ok(is_ready.then_some(ready))
     }
 
-    fn refuse_difference(&self, number: u64, ready: &Ready) -> Result<(), String> {
+    /// Reads all workers at the same time, a group in each thread; `None` if one is not ready.
+    fn read_all_ready(&self, wait: &Wait<'_>) -> Result<Option<Vec<Ready>>, Obstacle> {
+        let numbers: Vec<u64> = (0..self.request.count).collect();
+        let group = numbers.len().div_ceil(READERS_MAX).max(1);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = numbers
+                .chunks(group)
+                .map(|numbers| {
+                    scope.spawn(move || {
+                        let each = numbers.iter().map(|number| self.read_ready(*number, wait));
+                        each.collect::<Result<Option<Vec<Ready>>, Obstacle>>()
+                    })
+                })
+                .collect();
+            let mut all = Vec::new();
+            for reader in readers {
+                let group = match reader.join() {
+                    Ok(group) => group?,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                };
+                match group {
+                    Some(workers) => all.extend(workers),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(all))
+        })
+    }
+
+    fn refuse_difference(&self, number: u64, ready: &Ready) -> Result<(), Obstacle> {
         match self.agreement.difference(&ready.agreement) {
             None => Ok(()),
-            Some(difference) => Err(format!(
-                "the worker of shard {number} was started otherwise: {difference}; start all workers with the same workload and options"
-            )),
+            Some(difference) => Err(Obstacle::Refused(format!(
+                "the worker of shard {number} has other settings: {difference}; start all workers with the same program, target, workload and options"
+            ))),
         }
     }
 
-    fn describe_timeout(&self, now_us: i64) -> Result<String, String> {
+    fn describe_timeout(&self, wait: &Wait<'_>) -> Result<String, String> {
         let mut missing = Vec::new();
         for number in 0..self.request.count {
-            if self.read_ready(number, now_us)?.is_none() {
+            let ready = self.read_ready(number, wait);
+            if ready.map_err(Obstacle::into_text)?.is_none() {
                 missing.push(number.to_string());
             }
         }
@@ -369,31 +375,66 @@ impl Meeting for ShardMeeting {
             duration_text(offset.uncertainty_ns),
             duration_text(timeout_ns)
         ));
+        let wait = Wait::new(clock, &offset);
         let until_ns = clock.now_ns().saturating_add(timeout_ns);
+        self.await_decision(&wait, until_ns)
+    }
+
+    /// The worker of shard 0 waits for the others, so that what it then reads of the server includes their statements.
+    fn end(&self) -> Vec<u64> {
+        match self.find_running() {
+            Ok(running) => running,
+            Err(error) => {
+                note(&format!(
+                    "This worker could not meet the others at the end: {error}. Its part of the run is complete."
+                ));
+                (0..self.request.count)
+                    .filter(|number| *number != self.request.number)
+                    .collect()
+            }
+        }
+    }
+}
+
+impl ShardMeeting {
+    /// Waits until the start is decided. A store that does not answer is asked again.
+    fn await_decision(&self, wait: &Wait<'_>, until_ns: i64) -> Result<i64, String> {
         let mut written_us = i64::MIN;
         loop {
-            let now_us = offset.target_us(clock.now_ns());
+            let mut fault = None;
+            let now_us = wait.now_us();
             if now_us - REFRESH_US >= written_us {
-                self.write_ready(now_us, &offset)?;
-                written_us = now_us;
+                match self.write_ready_at(now_us, wait.offset) {
+                    Ok(()) => written_us = now_us,
+                    Err(error) => fault = Some(error.to_string()),
+                }
             }
-            if let Some(plan) = self.decide(now_us)? {
-                return self.start_of(&plan, clock);
+            match self.decide(wait) {
+                Ok(Some(plan)) => return self.start_of(&plan, wait),
+                Ok(None) => {}
+                Err(Obstacle::Refused(reason)) => return Err(reason),
+                Err(Obstacle::Store(error)) => fault = Some(error.to_string()),
             }
             if self.interrupt.is_requested() {
+                self.withdraw(wait.offset);
                 return Err("it was interrupted while it waited for the other workers".to_owned());
             }
-            if clock.now_ns() > until_ns {
-                return Err(self.describe_timeout(now_us)?);
+            if wait.clock.now_ns() > until_ns {
+                self.withdraw(wait.offset);
+                return Err(match fault {
+                    Some(fault) => fault,
+                    None => self.describe_timeout(wait)?,
+                });
             }
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The worker of shard 0 waits for the others, so that what it then reads of the server includes their statements.
-    fn end(&self) -> Result<(), archive::ArchiveError> {
+    /// Declares that this worker is done. That of shard 0 waits for the others, and returns those that are not.
+    fn find_running(&self) -> Result<Vec<u64>, ArchiveError> {
         if self.request.number != 0 {
-            return write_small_file(&self.path("done", self.request.number), b"{}");
+            write_small_file(&self.path("done", self.request.number), b"{}")?;
+            return Ok(Vec::new());
         }
         let polls = END_WAIT.as_millis() / POLL_INTERVAL.as_millis();
         let mut running: Vec<u64> = (1..self.request.count).collect();
@@ -406,16 +447,11 @@ impl Meeting for ShardMeeting {
             }
             running = still;
             if running.is_empty() || self.interrupt.is_requested() {
-                return Ok(());
+                break;
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        let numbers: Vec<String> = running.iter().map(u64::to_string).collect();
-        note(&format!(
-            "The workers of these shards are not done: {}. The statistics of the server lack what they send from now on.",
-            numbers.join(", ")
-        ));
-        Ok(())
+        Ok(running)
     }
 }
 
@@ -443,4 +479,30 @@ fn refuse_begun(request: &ShardRequest) -> Result<(), Failure> {
 fn is_run(run: &Path) -> Result<bool, Failure> {
     let manifest = find_small_file(&run.join("manifest.json"), u64::MAX >> 1)?;
     Ok(manifest.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clock::ManualClock;
+
+    #[test]
+    fn worker_counts_as_ready_only_if_it_was_so_during_the_wait() {
+        let clock = ManualClock::default();
+        let offset = TargetOffset {
+            offset_ns: 1_000_000_000_000,
+            uncertainty_ns: 0,
+        };
+        let wait = Wait::new(&clock, &offset);
+        let begun_us = wait.begun_us;
+        let now_us = begun_us + 20_000_000;
+        // Of an earlier attempt, a moment before this one.
+        assert!(!wait.counts(begun_us - 1, begun_us));
+        assert!(wait.counts(begun_us, begun_us));
+        // It wrote nothing more for longer than a request takes.
+        assert!(!wait.counts(begun_us, now_us));
+        assert!(wait.counts(now_us - FRESH_US, now_us));
+        // A clock that was set back since.
+        assert!(!wait.counts(now_us + 60_000_000, now_us));
+    }
 }

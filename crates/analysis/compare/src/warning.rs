@@ -326,7 +326,9 @@ fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
             shards: (run.info.options.get(INCOMPLETE_SHARDS_OPTION))
                 .cloned()
                 .unwrap_or_default(),
-            statements: (run.info.workload.statements).saturating_sub(run.info.statements),
+            statements: (run.info.workload.statements)
+                .saturating_sub(run.info.statements)
+                .saturating_add(run.info.skipped.get("stopped").copied().unwrap_or(0)),
         }),
         RunStatus::Stopped | RunStatus::Recovered => {
             found.push(Warning::Partial { run: which, status });

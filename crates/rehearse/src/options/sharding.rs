@@ -42,7 +42,7 @@ impl FromStr for ShardNumber {
         let (number, count) = text.split_once('/').unwrap_or(("", text));
         let invalid = || {
             format!(
-                "'{text}' is no shard; give I/N, such as 0/4 to 3/4 for four workers, or /4 with {INDEX_VARIABLE}"
+                "'{text}' is not a valid shard; give I/N, such as 0/4 to 3/4 for four workers, or /4 with {INDEX_VARIABLE}"
             )
         };
         let count: u64 = count.parse().map_err(|_| invalid())?;

@@ -268,7 +268,7 @@ fn workers_that_are_missing_or_differ_are_named_and_nothing_is_sent() {
     let room = Room::new(&readers(8, 3));
     let options = ["--shard", "0/3", "--start-timeout", "2s"];
     let message = room.failed(&room.replay("a.run", &options), 3);
-    assert!(message.contains("nothing was sent"), "{message}");
+    assert!(message.contains("sent nothing"), "{message}");
     assert!(
         message.contains("not ready after 2.00 s: 1, 2;"),
         "{message}"
