@@ -198,11 +198,6 @@ fn shadow_of_a_candidate_survives_its_restart_and_names_what_gets_slower() {
     let result = &end["result"];
     assert_eq!(result["state"], "complete");
     let report = &result["report"];
-    assert!(
-        report["windows_excluded"]["outage"].as_u64() > Some(0),
-        "{report}"
-    );
-    assert!(report["gap_count"].as_u64() > Some(0), "{report}");
     let findings: Vec<&str> = report["statements"]
         .as_array()
         .unwrap()
@@ -220,6 +215,11 @@ fn shadow_of_a_candidate_survives_its_restart_and_names_what_gets_slower() {
     );
     let reader = run::RunReader::open(&run).unwrap();
     let info = reader.info();
+    // Whether a statement was in flight at the restart is chance, so the loss need not be in the comparison.
+    assert!(
+        !info.connections_lost.is_empty() && info.connections_reopened > 0,
+        "{info:?}"
+    );
     // Every captured statement is in the run, done or with the reason why not.
     let skipped: u64 = info.skipped.values().sum();
     let failed: u64 = info.failed.values().sum();

@@ -191,12 +191,14 @@ impl Shadow {
     }
 
     fn end_window(&mut self, window: &WindowState) {
-        if window.has_outage || window.lags {
+        // If sessions skip statements because the candidate is slow, what it executed meanwhile is evidence.
+        let is_idle = window.lags && window.executions == 0;
+        if window.has_outage || is_idle {
             self.settling = SETTLING_WINDOWS;
         }
         let exclusion = if window.has_outage {
             Some(WindowExclusion::Outage)
-        } else if window.lags {
+        } else if is_idle {
             Some(WindowExclusion::Lag)
         } else if self.settling > 0 {
             self.settling -= 1;

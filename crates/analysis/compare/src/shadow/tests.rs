@@ -158,6 +158,30 @@ fn shadow_excludes_windows_of_an_outage_and_after_it() {
     assert!(gap.until_ns - gap.from_ns < 26 * SECOND_NS);
 }
 
+/// A candidate that is so slow that its sessions skip statements is slower, and not excused.
+#[test]
+fn shadow_with_skipped_statements_names_the_slower_statement() {
+    let (shadow, changes) = run_shadow(
+        ShadowOptions::default(),
+        0..600,
+        |statement, second, one| {
+            if second < 300 {
+                return;
+            }
+            match second % 2 {
+                0 if statement == 2 => slow(one, 20.0),
+                0 => {}
+                _ => {
+                    one.outcome = Outcome::Skipped(SkipReason::LagLimit);
+                    (one.sent_ns, one.done_ns) = (None, None);
+                }
+            }
+        },
+    );
+    assert_eq!(changes, [(2, ShadowMeasure::Slower, true)]);
+    assert!(shadow.report(10).windows_excluded.is_empty());
+}
+
 /// A candidate that is twice as slow from the beginning differs from the capture, and not from its baseline.
 #[test]
 fn shadow_with_a_baseline_reports_only_what_changes_after_it() {
