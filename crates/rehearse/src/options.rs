@@ -432,7 +432,7 @@ pub struct Replay {
         short,
         long,
         value_name = "NAME.run",
-        required_unless_present = "dry_run"
+        required_unless_present_any = ["dry_run", "calibrate"]
     )]
     pub output: Option<PathBuf>,
     /// Replay at this speed: 2 is twice as fast as captured, 0.5 half as fast; with `max` a

@@ -1,5 +1,7 @@
 //! Checks of the target before a replay: what it lacks, and what differs from the capture's starting point.
 
+mod calibrating;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;

@@ -8,13 +8,15 @@ use crate::connection_events::ConnectionEvent;
 use crate::counters::Snapshot;
 use crate::metrics::Metrics;
 
-/// Pass over all events of a workload, before a replay whose options need it.
+/// Pass over all events of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkloadPass {
     /// Infers the values that the server generated in a capture without results.
     Inference,
     /// Finds the origins of generated values, and the order of locks.
     Origins,
+    /// Sums up what a replay needs.
+    Demand,
 }
 
 /// Observer of a replay, called about ten times a second on the thread that called [`crate::replay`].

@@ -25,6 +25,7 @@ use crate::view::case::CaseReport;
 use crate::view::dry_run::DryRun;
 use crate::view::shadow::ShadowLine;
 use crate::view::workload::CaptureReport;
+use study::calibration::Calibration;
 use study::diagnosis_report::DiagnosisReport;
 use study::export_evidence::EvidenceReport;
 use study::proof::ProofReport;
@@ -33,6 +34,10 @@ use study::sweep::SweepReport;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/3";
+}
+
+impl Document for Calibration {
+    const SCHEMA: &'static str = "rehearse/calibrate/1";
 }
 
 impl Document for History {
@@ -74,6 +79,8 @@ pub enum SchemaCommand {
     Show,
     /// `rehearse replay --dry-run --json`
     DryRun,
+    /// `rehearse replay --calibrate --json`
+    Calibrate,
     /// `rehearse compare --json`
     Compare,
     /// `rehearse compare --follow --json`: one line
@@ -100,13 +107,14 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 17] = [
+    pub const ALL: [SchemaCommand; 18] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
         SchemaCommand::Inspect,
         SchemaCommand::Show,
         SchemaCommand::DryRun,
+        SchemaCommand::Calibrate,
         SchemaCommand::Compare,
         SchemaCommand::CompareFollow,
         SchemaCommand::Cpu,
@@ -129,6 +137,7 @@ impl SchemaCommand {
             SchemaCommand::Inspect => "inspect",
             SchemaCommand::Show => "show",
             SchemaCommand::DryRun => "dry-run",
+            SchemaCommand::Calibrate => "calibrate",
             SchemaCommand::Compare => "compare",
             SchemaCommand::CompareFollow => "compare-follow",
             SchemaCommand::Cpu => "cpu",
@@ -152,6 +161,7 @@ impl SchemaCommand {
             SchemaCommand::Inspect => document::<Inspection>(),
             SchemaCommand::Show => of::<RunReport>(),
             SchemaCommand::DryRun => of::<DryRun>(),
+            SchemaCommand::Calibrate => document::<Calibration>(),
             SchemaCommand::Compare => document::<Comparison>(),
             SchemaCommand::CompareFollow => of::<ShadowLine>(),
             SchemaCommand::Cpu => document::<PhaseReport>(),

@@ -21,6 +21,7 @@
 
 pub mod baseline_run;
 mod cache_warming;
+pub mod calibration;
 mod candidate_ranking;
 pub mod capture_log;
 pub mod captured_clock;

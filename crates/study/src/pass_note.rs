@@ -48,12 +48,16 @@ impl PassNote {
             return Some(format!("  {percent} % is read"));
         }
         running.is_noted = true;
+        let reading = format!("Reading all {all} events of the workload");
         let purpose = match pass {
-            WorkloadPass::Inference => "for values that the captured server generated",
-            WorkloadPass::Origins => "for the dependencies between its statements",
+            WorkloadPass::Inference => "values that the captured server generated",
+            WorkloadPass::Origins => "the dependencies between its statements",
+            WorkloadPass::Demand => {
+                return Some(format!("{reading} for its peaks ({percent} % is read)."));
+            }
         };
         Some(format!(
-            "Reading all {all} events of the workload {purpose} before the first statement ({percent} % is read). A replay with --order session, and without --remap-generated, starts at once; its statements do not wait for other sessions."
+            "{reading} for {purpose} before the first statement ({percent} % is read). A replay with --order session, and without --remap-generated, starts at once; its statements do not wait for other sessions."
         ))
     }
 }

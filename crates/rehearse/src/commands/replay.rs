@@ -10,7 +10,7 @@ use replay::{
     IoMethod, LoginMap, Options, PreviousRun, ReadOnly, ResultChecksums, Scale, SendOrder,
     StartupOptions, Target,
 };
-use report::{DryRun, dry_run_text, to_json};
+use report::{DryRun, calibration_text, dry_run_text, to_document, to_json};
 use run::{RunInfo, RunStatus};
 use workload::WorkloadReader;
 
@@ -23,6 +23,7 @@ use crate::metrics::{MetricsServer, announce_metrics};
 use crate::options;
 use crate::otlp::ReplayExport;
 use crate::terminal;
+use study::calibration::calibrate;
 use study::captured_clock::restart_at_captured_time;
 use study::captured_server::refuse_captured_server;
 use study::encodings;
@@ -41,20 +42,16 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         return run_pairs(options, engine);
     }
     let worker = shards::request(options)?;
-    let url = options.target.as_deref().unwrap_or_default();
-    let target = Target::parse(url, |name| std::env::var(name).ok())?;
+    let target = target(options)?;
     refuse_role_without_user(options, &target)?;
-    let metrics = match options.metrics.metrics {
-        Some(address) if !options.safety.dry_run => Some(MetricsServer::start(
-            address,
-            options.hosts.listener_options(terminal::complain),
-        )?),
-        _ => None,
+    let sends = !(options.safety.dry_run || options.safety.calibrate);
+    let metrics = start_metrics(options, sends)?;
+    let export = match sends {
+        true => options.otlp.settings()?,
+        false => None,
     };
-    let export = (!options.safety.dry_run).then(|| options.otlp.settings());
-    let export = export.transpose()?.flatten();
     let mut page = match options.page.ui {
-        Some(address) if !options.safety.dry_run => Some(PageServer::start(
+        Some(address) if sends => Some(PageServer::start(
             address,
             options.hosts.listener_options(terminal::complain),
         )?),
@@ -75,6 +72,9 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         engine.read_only.is_on(),
     )?;
     let part = replayed_part(options, whole, &mut engine, &interrupt)?;
+    if options.safety.calibrate {
+        return show_calibration(&part.reader, &target, &engine, (options, &interrupt));
+    }
     if let Some(command) = &options.pairs.restore {
         terminal::note("Restoring the target's data (--restore).");
         run_shell_command(command, &target, "--restore")?;
@@ -121,8 +121,12 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         &mut display,
     )?;
     let name = output.display().to_string();
-    let literals = show::literals(options.show_literals);
-    show::show(output, &name, options.json, literals)?;
+    show::show(
+        output,
+        &name,
+        options.json,
+        show::literals(options.show_literals),
+    )?;
     shards::note_end(worker.as_ref());
     let was_stopped = info.status == RunStatus::Stopped;
     linger(options, &interrupt, was_stopped);
@@ -149,8 +153,10 @@ fn resume(
 
 /// Keeps the listeners for the requested time after the end.
 fn linger(options: &options::Replay, interrupt: &Interrupt, was_stopped: bool) {
-    let lingers = [options.page.ui_linger, options.metrics.metrics_linger];
-    for time in lingers.into_iter().flatten() {
+    for time in [options.page.ui_linger, options.metrics.metrics_linger]
+        .into_iter()
+        .flatten()
+    {
         interrupt.linger(time, was_stopped);
     }
 }
@@ -373,6 +379,38 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         engine.workers = workers;
     }
     Ok(engine)
+}
+
+/// Starts the listener of `--metrics`, if statements are sent.
+fn start_metrics(options: &options::Replay, sends: bool) -> Result<Option<MetricsServer>, Failure> {
+    Ok(match options.metrics.metrics {
+        Some(address) if sends => Some(MetricsServer::start(
+            address,
+            options.hosts.listener_options(terminal::complain),
+        )?),
+        _ => None,
+    })
+}
+
+/// Returns the target of `--target` and the environment.
+fn target(options: &options::Replay) -> Result<Target, Failure> {
+    let url = options.target.as_deref().unwrap_or_default();
+    Ok(Target::parse(url, |name| std::env::var(name).ok())?)
+}
+
+/// Calibrates this machine for the replay, and shows the result.
+fn show_calibration(
+    reader: &WorkloadReader,
+    target: &Target,
+    engine: &Options,
+    (options, interrupt): (&options::Replay, &Interrupt),
+) -> Result<ExitStatus, Failure> {
+    let found = calibrate(reader, target, engine, interrupt)?;
+    match options.json {
+        true => terminal::say_line(&to_document(&found)),
+        false => terminal::say(&calibration_text::render_text(&found, &terminal::style())),
+    }
+    Ok(ExitStatus::Success)
 }
 
 /// Plans the replay, tests the logins, and reports what would be sent.

@@ -98,6 +98,10 @@ pub struct SafetyArgs {
     /// and execute nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Measure this machine for a few seconds against a server of its own, read what the workload needs, and report
+    /// whether one machine is enough. The target is asked for its max_connections only.
+    #[arg(long, conflicts_with_all = ["dry_run", "resume"])]
+    pub calibrate: bool,
 }
 
 /// Part of the workload to replay. The options are those of `slice`.

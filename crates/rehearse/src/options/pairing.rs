@@ -10,7 +10,7 @@ pub struct PairArgs {
     /// --target for the one before and --against for the one after, or --against twice. A server
     /// is a URL, or sandbox:NAME for a private one, which is restored before each replay that
     /// writes.
-    #[arg(long, value_name = "URL|sandbox:NAME", conflicts_with_all = ["resume", "dry_run", "metrics", "ui"])]
+    #[arg(long, value_name = "URL|sandbox:NAME", conflicts_with_all = ["resume", "dry_run", "calibrate", "metrics", "ui"])]
     pub against: Vec<String>,
     /// Replay this many times on each of two servers [default: 3].
     #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -20,7 +20,7 @@ pub struct PairArgs {
     pub seed: Option<u64>,
     /// Restore the data of a server with this shell command before each replay. It is given
     /// PGHOST, PGPORT and so on.
-    #[arg(long, visible_alias = "restore-command", value_name = "COMMAND", help_heading = "Safety", conflicts_with_all = ["resume", "dry_run"])]
+    #[arg(long, visible_alias = "restore-command", value_name = "COMMAND", help_heading = "Safety", conflicts_with_all = ["resume", "dry_run", "calibrate"])]
     pub restore: Option<String>,
     /// Continue pairs that were interrupted: keep the complete ones in -o, and make those that are missing. Give the
     /// same options.

@@ -25,6 +25,8 @@ pub enum SchemaOf {
     Show,
     /// Output of `replay --dry-run --json`.
     DryRun,
+    /// Output of `replay --calibrate --json`.
+    Calibrate,
     /// Output of `compare --json`.
     Compare,
     /// Lines of `compare --follow --json`.
@@ -60,6 +62,7 @@ impl SchemaOf {
             SchemaOf::Inspect => SchemaCommand::Inspect,
             SchemaOf::Show => SchemaCommand::Show,
             SchemaOf::DryRun => SchemaCommand::DryRun,
+            SchemaOf::Calibrate => SchemaCommand::Calibrate,
             SchemaOf::Compare => SchemaCommand::Compare,
             SchemaOf::CompareFollow => SchemaCommand::CompareFollow,
             SchemaOf::Cpu => SchemaCommand::Cpu,

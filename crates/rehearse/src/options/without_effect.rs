@@ -30,6 +30,26 @@ enum Options {
 }
 use Options::{AllBut, These};
 
+/// Options of a replay that need statements to be sent to the target.
+const OF_SENDING: Options = These(&[
+    "metrics",
+    "otlp",
+    "otlp_span_ratio",
+    "ui",
+    "allow_host",
+    "observe",
+    "no_statement_statistics",
+    "sample_rate",
+    "custom_query",
+    "profile",
+    "profile_frequency",
+    "profile_no_task_clock",
+    "no_facts",
+    "explain",
+    "show_literals",
+    "captured_clock",
+]);
+
 /// Options that only describe how a message is posted.
 const NOTIFYING: Options = These(&["notify_format", "notify_timeout"]);
 const WITHOUT_NOTIFY: &str =
@@ -123,25 +143,14 @@ const RULES: &[Rule] = &[
     Rule {
         command: "replay",
         applies: |given| given.has("dry_run"),
-        without_effect: These(&[
-            "metrics",
-            "otlp",
-            "otlp_span_ratio",
-            "ui",
-            "allow_host",
-            "observe",
-            "no_statement_statistics",
-            "sample_rate",
-            "custom_query",
-            "profile",
-            "profile_frequency",
-            "profile_no_task_clock",
-            "no_facts",
-            "explain",
-            "show_literals",
-            "captured_clock",
-        ]),
+        without_effect: OF_SENDING,
         reason: "with --dry-run, which sends no statement; leave one of them out",
+    },
+    Rule {
+        command: "replay",
+        applies: |given| given.has("calibrate"),
+        without_effect: OF_SENDING,
+        reason: "with --calibrate, which sends the target no statement; leave one of them out",
     },
     Rule {
         command: "replay",

@@ -1,6 +1,7 @@
 //! Renders views as plain text that is readable without colours.
 
 pub mod account_text;
+pub mod calibration_text;
 pub mod capture_text;
 pub mod case_text;
 pub(crate) mod change_text;
