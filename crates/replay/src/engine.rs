@@ -29,6 +29,7 @@ use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
 use crate::load_source::LoadSource;
 use crate::login::{Login, LoginMap};
+use crate::meeting::WorkerMeeting;
 use crate::metrics::Metrics;
 use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
@@ -203,15 +204,18 @@ pub fn replay(
     let summary = results.dispatcher?;
     let dispatched = summary.statements + completed;
     replay.complete_info(&mut info, summary);
-    if let Some(meeting) = &options.meeting {
-        let running = meeting.end();
-        if !running.is_empty() {
-            observer.on_workers_running(&running);
-        }
-    }
+    end_meeting(options, observer);
     observer.before_finish(&mut writer)?;
     let undispatched = info.workload.statements.saturating_sub(dispatched);
     Ok(writer.finish(info, undispatched)?)
+}
+
+/// Meets the other workers of a divided replay after the last statement.
+fn end_meeting(options: &Options, observer: &mut dyn Observer) {
+    let running = options.meeting.as_ref().map(WorkerMeeting::end);
+    if let Some(running) = running.filter(|shards| !shards.is_empty()) {
+        observer.on_workers_running(&running);
+    }
 }
 
 /// Returns the login of the workload's first session.

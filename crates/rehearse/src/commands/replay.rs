@@ -46,10 +46,10 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     refuse_role_without_user(options, &target)?;
     let sends = !(options.safety.dry_run || options.safety.calibrate);
     let metrics = start_metrics(options, sends)?;
-    let export = match sends {
-        true => options.otlp.settings()?,
-        false => None,
-    };
+    let export = sends
+        .then(|| options.otlp.settings())
+        .transpose()?
+        .flatten();
     let mut page = match options.page.ui {
         Some(address) if sends => Some(PageServer::start(
             address,
