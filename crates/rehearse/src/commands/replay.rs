@@ -35,6 +35,15 @@ use study::series_replay::{FollowRequest, begin_following};
 use study::target_snapshot::ObservationPlan;
 use study::{Failure, Interrupt, run_shell_command};
 
+/// Starts the page of the replay, if it is asked for and statements are sent.
+fn start_page(options: &options::Replay, sends: bool) -> Result<Option<PageServer>, Failure> {
+    let address = options.page.ui.filter(|_| sends);
+    let listener = options.hosts.listener_options(terminal::complain);
+    address
+        .map(|address| PageServer::start(address, listener))
+        .transpose()
+}
+
 /// Replays with a progress display, and shows the run's summary.
 pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     let mut engine = engine(options)?;
@@ -50,13 +59,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
         .then(|| options.otlp.settings())
         .transpose()?
         .flatten();
-    let mut page = match options.page.ui {
-        Some(address) if sends => Some(PageServer::start(
-            address,
-            options.hosts.listener_options(terminal::complain),
-        )?),
-        _ => None,
-    };
+    let mut page = start_page(options, sends)?;
     if let Some(output) = &options.output {
         refuse_within(&options.workload, output)?;
     }
