@@ -106,7 +106,8 @@ fn capture(
     let interrupt = follow.is_none().then_some(interrupt);
     let export = options.otlp.settings()?;
     let progress = SharedProgress::default();
-    let is_live = follow.is_some() || options.files.iter().any(|file| file.as_os_str() == "-");
+    let is_pipe = options.files.iter().any(|file| file.as_os_str() == "-");
+    let is_live = follow.is_some() || is_pipe;
     let mut taken = starting_point.taken();
     let series = match (&options.output, options.roll.roll) {
         (Some(output), Some(_)) => Some(series_options(
@@ -115,6 +116,7 @@ fn capture(
             SeriesSource {
                 kind: "log",
                 is_live,
+                is_pipe,
                 recipients: recipients.clone(),
                 mask: masker.as_ref().map(|masker| masker.mask().clone()),
                 starting_point: taken.take(),

@@ -67,6 +67,7 @@ fn capture(path: &Path, ends: &AtomicBool) {
         retention: Retention::default(),
         append: false,
         is_live: true,
+        is_pipe: false,
         recipients: Vec::new(),
         mask: None,
         provenance: provenance.clone(),

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use workload::series::{CarriedCounts, SeriesInfo, SeriesState};
 use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
 
-use super::OnNote;
 use super::retention::{PartList, directory_bytes, enforce_retention};
 use super::status::SeriesWatch;
+use super::{OnNote, wall_us};
 use crate::mask::MaskSink;
 
 /// Maximum number of parts that wait for completion. Each holds the memory of its writer.
@@ -136,8 +136,8 @@ impl FinisherState {
 
     fn count(&self, written: &WorkloadInfo, bytes: u64) {
         let account = written.part.clone().unwrap_or_default();
-        // The sessions of a capture begin in it, so all that continue were counted before.
-        let carried: CarriedCounts = account.left_out_since(0);
+        // Sessions that continue were counted before, if they have an event in an earlier part.
+        let carried: CarriedCounts = account.left_out_since(1);
         let mut status = self.watch.lock();
         status.parts_written += 1;
         status.bytes_written += bytes;
@@ -155,7 +155,7 @@ impl FinisherState {
     }
 
     fn remove_oldest(&mut self) -> Result<(), ArchiveError> {
-        let result = enforce_retention(&self.path, &mut self.info, &mut self.parts);
+        let result = enforce_retention(&self.path, &mut self.info, &mut self.parts, wall_us());
         let mut status = self.watch.lock();
         status.parts_removed += result.removed;
         status.bytes_removed += result.removed_bytes;

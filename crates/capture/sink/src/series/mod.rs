@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clock::{Clock, SystemClock, utc_text};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
@@ -44,6 +45,13 @@ pub type OnNote = Arc<dyn Fn(&str) + Send + Sync>;
 /// Approximate memory for sorting the events of one part, in bytes. At most four parts are open or being completed.
 const SORT_BYTES: usize = 24 << 20;
 
+/// Number of the last part of a session that has no event in a part of this capture. Parts are numbered from 1.
+const NO_PART: u64 = 0;
+
+/// Largest difference of a time stamp of another machine to the clock of this one, in microseconds. A later event is in the
+/// part of the time at which it arrives.
+const AHEAD_US_MAX: i64 = 60_000_000;
+
 /// A series that is being recorded. It is an [`EventSink`] for the events of one source.
 pub struct SeriesRecorder {
     path: PathBuf,
@@ -51,6 +59,8 @@ pub struct SeriesRecorder {
     roll_us: i64,
     wait_us: i64,
     is_live: bool,
+    /// Whether the times of events are of this machine's clock.
+    is_proxy: bool,
     recipients: Vec<Recipient>,
     /// Has the state of all sessions, which the maskers of the parts share.
     masker: Option<Masker>,
@@ -70,6 +80,15 @@ pub struct SeriesRecorder {
     /// End of the time range of the last part.
     last_to_us: Option<i64>,
     gap: Option<(i64, String)>,
+    /// Time up to which an earlier capture has everything that had ended. A log that is read again has it, too.
+    recorded_to_us: Option<i64>,
+    /// Number of events that were left out, since the earlier capture has them.
+    left_out: u64,
+    /// Latest time that an event or its end has.
+    reported_to_us: Option<i64>,
+    /// Clock of this machine.
+    wall_us: fn() -> i64,
+    on_note: OnNote,
     /// Time up to which the source has delivered what had ended.
     delivered_to_us: i64,
     /// Times at which the first and the last event were sent.
@@ -91,11 +110,13 @@ impl SeriesRecorder {
         watch.lock().series = options.path.display().to_string();
         let first_session = started.first_session();
         let info = started.info;
+        let is_proxy = options.provenance.source_kind == "proxy";
         let recorder = SeriesRecorder {
             uuid: info.uuid.clone(),
             roll_us: info.roll_us,
             wait_us: info.wait_us,
             is_live: options.is_live,
+            is_proxy,
             recipients: options.recipients,
             masker: options.mask.map(Masker::new),
             starting_point: options.starting_point,
@@ -109,6 +130,11 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
+            recorded_to_us: info.captured_to_us.filter(|_| !is_proxy),
+            left_out: 0,
+            reported_to_us: None,
+            wall_us,
+            on_note: options.on_note.clone(),
             delivered_to_us: i64::MIN,
             span_us: None,
             announced_us: i64::MIN,
@@ -196,12 +222,47 @@ impl SeriesRecorder {
             self.complete_oldest().map_err(SinkError::new)?;
         }
         self.publish();
+        if let Some(to_us) = self.recorded_to_us.filter(|_| self.left_out > 0) {
+            (self.on_note)(&format!(
+                "left out {} events that ended by {}, since the series has them",
+                self.left_out,
+                utc_text(to_us)
+            ));
+        }
         let complete = FinisherTask::Change(Box::new(mark_complete));
         let finished = self.finisher.send(complete);
         finished
             .and_then(|()| self.finisher.join())
             .map_err(SinkError::new)?;
         Ok(self.watch.status())
+    }
+
+    /// Returns the latest time that an event can have now.
+    fn latest_us(&self) -> i64 {
+        match self.is_live && !self.is_proxy {
+            true => (self.wall_us)().saturating_add(AHEAD_US_MAX),
+            false => i64::MAX,
+        }
+    }
+
+    /// Whether an earlier capture has what ended at this time.
+    fn is_recorded(&self, ended_us: i64) -> bool {
+        self.recorded_to_us.is_some_and(|to_us| ended_us <= to_us)
+    }
+
+    /// Leaves out an event that an earlier capture has, but follows the state of its session.
+    fn leave_out(&mut self, event: &EventRef<'_>) {
+        self.left_out += 1;
+        if self.sessions.get_mut(event.session).is_none() {
+            let in_series = self.first_session + event.session;
+            self.sessions.begin(event, in_series, NO_PART);
+        }
+        self.sessions.follow(event, CARRIED_BYTES_MAX);
+    }
+
+    fn note_reported(&mut self, ended_us: i64) {
+        self.reported_to_us = self.reported_to_us.max(Some(ended_us));
+        self.delivered_to_us = self.delivered_to_us.max(ended_us);
     }
 
     /// Returns the last multiple of the duration of a part.
@@ -287,6 +348,13 @@ impl SeriesRecorder {
         let range = (part.member.from_us, part.member.to_us);
         provenance.reconciliation = account_of_part(&account, &self.accounted, range);
         self.accounted = account;
+        if part.events_ahead > 0 {
+            (self.on_note)(&format!(
+                "{}: {} events have times that are more than a minute ahead of this machine's clock; check the clock of the server",
+                part.path.display(),
+                part.events_ahead
+            ));
+        }
         let note = part.take_account();
         part.sink.inner_mut().note_part(note);
         let finished = FinishedPart {
@@ -325,9 +393,18 @@ impl SeriesRecorder {
 
 impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        let index = self.part_for(event.due_us).map_err(SinkError::new)?;
+        let duration_us = event.outcome.duration_us.unwrap_or(0);
+        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
+        if self.is_recorded(ended_us) {
+            self.leave_out(event);
+            return Ok(());
+        }
+        let latest_us = self.latest_us();
+        let at_us = event.due_us.min(latest_us);
+        let index = self.part_for(at_us).map_err(SinkError::new)?;
         let index = self.enter_part(event, index)?;
         let part = &mut self.open[index];
+        part.events_ahead += u64::from(event.due_us > latest_us);
         if let Some(session) = self.sessions.get_mut(event.session) {
             part.write(session, event)?;
             let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
@@ -338,9 +415,8 @@ impl EventSink for SeriesRecorder {
         let due_us = event.due_us;
         let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
         self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
-        let duration_us = event.outcome.duration_us.unwrap_or(0);
-        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
-        self.delivered_to_us = self.delivered_to_us.max(ended_us);
+        let ended_us = ended_us.min(latest_us);
+        self.note_reported(ended_us);
         let oldest = self.open.front();
         let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
         match self.open.len() > 1 && oldest.is_some_and(is_over) {
@@ -375,14 +451,27 @@ impl EventSink for SeriesRecorder {
     }
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        let at_us = event.at_us;
+        if self.is_recorded(event.at_us) {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let latest_us = self.latest_us();
+        let at_us = event.at_us.min(latest_us);
         let index = self.part_for(at_us).map_err(SinkError::new)?;
         let session = event.session.map(|session| session + self.first_session);
         let event = ServerEvent { session, ..event };
-        self.open[index].sink.server_event(event)?;
-        self.delivered_to_us = self.delivered_to_us.max(at_us);
+        let part = &mut self.open[index];
+        part.events_ahead += u64::from(event.at_us > latest_us);
+        part.sink.server_event(event)?;
+        self.note_reported(at_us);
         Ok(())
     }
+}
+
+/// Returns the time of this machine, in microseconds since 1970-01-01 UTC.
+fn wall_us() -> i64 {
+    // A clock that was started earlier would not follow a change of the time.
+    SystemClock::start().wall_us()
 }
 
 /// Whether an event ends its session.

@@ -21,6 +21,8 @@ pub(super) struct OpenPart {
     pub(super) account_before: Value,
     /// It is the first part of its capture, so an earlier event belongs to no other.
     is_first: bool,
+    /// Number of events whose time is ahead of the clock of this machine.
+    pub(super) events_ahead: u64,
     account: PartAccount,
     /// Preludes by the last part with an event of their session.
     carried: BTreeMap<u64, CarriedCounts>,
@@ -39,6 +41,7 @@ impl OpenPart {
             sink,
             account_before: Value::Null,
             is_first,
+            events_ahead: 0,
             account: PartAccount::default(),
             carried: BTreeMap::new(),
         }

@@ -103,6 +103,7 @@ pub(super) fn enforce_retention(
     path: &Path,
     info: &mut SeriesInfo,
     list: &mut PartList,
+    now_us: i64,
 ) -> RetentionResult {
     remove_leftovers(path, &info.uuid);
     let failures = list.update(path, &info.uuid);
@@ -118,7 +119,8 @@ pub(super) fn enforce_retention(
     };
     for (part, bytes) in &parts {
         let limits = info.retention;
-        let age_us = newest.to_us.saturating_sub(part.member.to_us);
+        // A time stamp in the future makes no part old.
+        let age_us = newest.to_us.min(now_us).saturating_sub(part.member.to_us);
         let is_too_old = limits.for_us.is_some_and(|limit| age_us > limit);
         let is_too_large = limits.bytes.is_some_and(|limit| result.kept_bytes > limit);
         if part.member.number == newest.number || !(is_too_old || is_too_large) {

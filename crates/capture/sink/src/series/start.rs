@@ -33,6 +33,9 @@ pub struct SeriesOptions {
     pub append: bool,
     /// Whether the source cannot be read again. Parts then survive a kill up to the last second.
     pub is_live: bool,
+    /// Whether the source is a pipe, which can deliver events later than they happen. Only events complete its parts, not the
+    /// clock.
+    pub is_pipe: bool,
     /// Keys that can read the parts; empty if they are not encrypted.
     pub recipients: Vec<Recipient>,
     /// Masks the values.

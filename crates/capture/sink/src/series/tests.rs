@@ -173,6 +173,7 @@ fn options(path: &Path, roll_s: u64) -> SeriesOptions {
         retention: Retention::default(),
         append: false,
         is_live: false,
+        is_pipe: false,
         recipients: Vec::new(),
         mask: None,
         provenance: Provenance {

@@ -34,6 +34,7 @@ struct SharedRecorder {
     /// `None` once it is finished.
     recorder: Option<SeriesRecorder>,
     clock: SystemClock,
+    is_pipe: bool,
     /// Wall time of the last event's arrival.
     arrived_us: i64,
     has_news: bool,
@@ -50,7 +51,7 @@ impl SeriesSink {
     /// # Errors
     /// As [`SeriesRecorder::create`].
     pub fn create(options: SeriesOptions) -> Result<Self, SeriesError> {
-        let is_live = options.is_live;
+        let (is_live, is_pipe) = (options.is_live, options.is_pipe);
         let recorder = SeriesRecorder::create(options)?;
         let watch = recorder.watch();
         let clock = SystemClock::start();
@@ -58,6 +59,7 @@ impl SeriesSink {
             recorder: Some(recorder),
             arrived_us: clock.wall_us(),
             clock,
+            is_pipe,
             has_news: false,
             failure: None,
         }));
@@ -158,11 +160,19 @@ impl SharedRecorder {
             self.arrived_us = now_us;
             return recorder.checkpoint(recorder.delivered_to_us.saturating_sub(LATE_US));
         }
-        if now_us - self.arrived_us < IDLE_US {
+        let idle_us = now_us - self.arrived_us;
+        if idle_us < IDLE_US || self.is_pipe {
             return recorder.checkpoint(recorder.delivered_to_us);
         }
-        recorder.advance(now_us - IDLE_US)
+        recorder.advance(idle_to_us(now_us, idle_us, recorder.reported_to_us))
     }
+}
+
+/// Returns the time up to which an idle source has delivered everything. If its events are older than their arrival, the
+/// next ones are, too.
+fn idle_to_us(now_us: i64, idle_us: i64, reported_to_us: Option<i64>) -> i64 {
+    let to_us = reported_to_us.map_or(now_us, |to_us| now_us.min(to_us.saturating_add(idle_us)));
+    to_us.saturating_sub(IDLE_US)
 }
 
 impl EventSink for SeriesSink {
@@ -180,5 +190,20 @@ impl EventSink for SeriesSink {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.with_recorder(|recorder| recorder.server_event(event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_to_us_of_a_delayed_source_keeps_its_delay() {
+        let (now_us, idle_us) = (900_000_000, 8_000_000);
+        assert_eq!(idle_to_us(now_us, idle_us, None), 895_000_000);
+        let reported = |to_us| idle_to_us(now_us, idle_us, Some(to_us));
+        assert_eq!(reported(892_000_000), 895_000_000);
+        assert_eq!(reported(100_000_000), 103_000_000);
+        assert_eq!(reported(2_000_000_000), 895_000_000);
     }
 }

@@ -88,7 +88,14 @@ impl SeriesReader {
     pub(super) fn within(&self, from_us: i64, to_us: i64) -> Result<Self, ArchiveError> {
         let has_begun = |part: &&PartReader| part.member.from_us <= from_us;
         let first = self.parts.iter().rfind(has_begun).or(self.parts.first());
-        let first = first.map_or(0, |part| part.member.number);
+        // A time stamp ahead of the clock can be later than the time range of its part.
+        let reaches_it = |part: &&PartReader| {
+            let info = part.reader.info();
+            info.provenance.start_wall_us + info.span_us.max(info.server_to_us) >= from_us
+        };
+        let earliest = self.parts.iter().find(reaches_it);
+        let first = first.into_iter().chain(earliest);
+        let first = first.map(|part| part.member.number).min().unwrap_or(0);
         let mut kept = self.clone();
         kept.parts.retain(|part| {
             // A late event is earlier than the time range of its part.

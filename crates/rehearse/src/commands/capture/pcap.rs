@@ -114,6 +114,7 @@ fn capture(
             let source = SeriesSource {
                 kind: "pcap",
                 is_live: has_stream,
+                is_pipe: has_stream,
                 recipients,
                 mask: masker.as_ref().map(|masker| masker.mask().clone()),
                 starting_point,

@@ -445,6 +445,7 @@ fn open_series(
             SeriesSource {
                 kind: "proxy",
                 is_live: true,
+                is_pipe: false,
                 recipients: protection.recipients.clone(),
                 mask: protection.mask.clone(),
                 starting_point: starting_point.taken(),

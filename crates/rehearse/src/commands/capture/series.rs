@@ -21,6 +21,7 @@ use crate::terminal;
 pub(super) struct SeriesSource {
     pub(super) kind: &'static str,
     pub(super) is_live: bool,
+    pub(super) is_pipe: bool,
     pub(super) recipients: Vec<Recipient>,
     pub(super) mask: Option<Mask>,
     pub(super) starting_point: Option<StartingPoint>,
@@ -39,6 +40,7 @@ pub(super) fn series_options(
         retention: roll.retention(),
         append: roll.append,
         is_live: source.is_live,
+        is_pipe: source.is_pipe,
         recipients: source.recipients,
         mask: source.mask,
         provenance: Provenance {

@@ -147,3 +147,76 @@ fn mask_of_a_session_that_named_the_backslash_setting_in_an_earlier_part_leaves_
     assert_eq!((series.parts(), texts.len()), (Some(2), 2));
     assert!(!texts[1].contains("secret"), "{texts:?}");
 }
+
+#[test]
+fn live_event_ahead_of_the_clock_is_in_the_part_of_its_arrival_and_parts_continue() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let (live, notes) = noted(SeriesOptions {
+        is_live: true,
+        ..options(&path, 60)
+    });
+    let mut recorder = SeriesRecorder::create(live).unwrap();
+    recorder.wall_us = || START_US;
+    deliver(&mut recorder, &statements_at(&[0, 200_000]));
+    recorder.wall_us = || START_US + 240 * SECOND_US;
+    let mut later = statements_at(&[180, 190, 240]);
+    for delivery in &mut later {
+        if let Delivery::Event(event) = delivery {
+            event.session = 1;
+        }
+    }
+    deliver(&mut recorder, &later);
+    recorder.finish(Provenance::default()).unwrap();
+    let parts = Series::open(&path).unwrap().parts;
+    let starts = parts
+        .iter()
+        .map(|part| (part.member.from_us - START_US) / SECOND_US);
+    assert_eq!(starts.collect::<Vec<_>>(), [0, 60, 180, 240]);
+    let series = WorkloadReader::open(&path).unwrap();
+    assert_eq!(events(&series).len(), 5);
+    let late = series.within(START_US + 199_000 * SECOND_US, i64::MAX);
+    assert_eq!(events(&late.unwrap()).last().unwrap().session, 0);
+    let notes = notes.lock().unwrap();
+    let is_ahead = |note: &String| note.contains("1 events have times");
+    assert!(notes.iter().any(is_ahead), "{notes:?}");
+}
+
+#[test]
+fn retention_with_a_part_in_the_future_compares_ages_with_the_clock() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let now_s = (wall_us() - START_US) / SECOND_US;
+    let mut limited = options(&path, 60);
+    limited.retention.for_us = Some(3_600 * SECOND_US);
+    let seconds = [now_s - 300, now_s - 200, now_s + 200_000];
+    let status = record_series(limited, &statements_at(&seconds));
+    assert_eq!((status.parts_written, status.parts_removed), (3, 0));
+}
+
+#[test]
+fn append_of_a_log_that_is_read_again_leaves_out_what_the_series_has() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10, 70]));
+    let (mut again, notes) = noted(options(&path, 60));
+    again.append = true;
+    record_series(again, &statements_at(&[0, 10, 70, 80, 130]));
+    let series = WorkloadReader::open(&path).unwrap();
+    let texts = events(&series);
+    let own = texts.iter().filter(|event| !event.prelude);
+    assert_eq!(own.count(), 5);
+    let continued = texts.iter().filter(|event| event.session > 0);
+    let kinds: Vec<_> = continued.map(|event| &event.kind).collect();
+    assert!(
+        matches!(kinds[..], [EventKind::Connect { .. }, _, _]),
+        "{kinds:?}"
+    );
+    let notes = notes.lock().unwrap();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("left out 3 events")),
+        "{notes:?}"
+    );
+}
