@@ -5,6 +5,7 @@
 //! receiver gets the chunks in their order. The threads end with the input, with an error, or when
 //! the receiver is dropped. Nobody joins them, since standard input may block for ever.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,9 +53,19 @@ pub(super) struct Chunk {
     pub parsed: ParsedEntries,
 }
 
+/// Element of the queue.
+enum Place {
+    /// Receives a chunk, or the error that ended the reading.
+    Chunk(Receiver<io::Result<Chunk>>),
+    /// End of the input. A queue that ends without it lost its reader.
+    End,
+}
+
 /// The chunks of one input, in order.
 pub(super) struct ReadAhead {
-    chunks: Receiver<Receiver<io::Result<Chunk>>>,
+    chunks: Receiver<Place>,
+    /// The end of the input, or an error, was received.
+    is_ended: Cell<bool>,
     free: Sender<(Buffer, ParsedEntries)>,
     parser: Arc<Mutex<Option<Box<dyn ChunkParser>>>>,
     chunk_bytes: usize,
@@ -64,7 +75,7 @@ pub(super) struct ReadAhead {
 struct Source {
     reader: Box<dyn Read + Send>,
     /// Receives a place for each chunk; `None` after the end of the input.
-    queue: Option<SyncSender<Receiver<io::Result<Chunk>>>>,
+    queue: Option<SyncSender<Place>>,
     freed: Receiver<(Buffer, ParsedEntries)>,
     chunk_bytes: usize,
 }
@@ -101,6 +112,7 @@ impl ReadAhead {
         }
         Ok(ReadAhead {
             chunks,
+            is_ended: Cell::new(false),
             free,
             parser,
             chunk_bytes,
@@ -119,9 +131,21 @@ impl ReadAhead {
 
     /// Receives the next chunk, which has at least one byte; `None` at the end of the input.
     pub(super) fn next_chunk(&self) -> Option<io::Result<Chunk>> {
-        let chunk = self.chunks.recv().ok()?;
-        let failed = |_| Err(io::Error::other("a thread that parses it has failed"));
-        Some(chunk.recv().unwrap_or_else(failed))
+        if self.is_ended.get() {
+            return None;
+        }
+        let failed = |_| {
+            Err(io::Error::other(
+                "a thread that reads or parses it has failed",
+            ))
+        };
+        let chunk = match self.chunks.recv() {
+            Ok(Place::End) => None,
+            Ok(Place::Chunk(chunk)) => Some(chunk.recv().unwrap_or_else(failed)),
+            Err(lost) => Some(failed(lost)),
+        };
+        self.is_ended.set(!matches!(chunk, Some(Ok(_))));
+        chunk
     }
 
     /// Returns a chunk's memory for reuse.
@@ -177,15 +201,18 @@ impl Source {
         };
         let (sender, receiver) = sync_channel(1);
         match length {
-            Ok(0) => return None,
+            Ok(0) => {
+                let _ = queue.send(Place::End);
+                return None;
+            }
             Ok(length) => buffer.renew(HEADROOM_BYTES, length),
             Err(error) => {
                 let _ = sender.send(Err(error));
-                let _ = queue.send(receiver);
+                let _ = queue.send(Place::Chunk(receiver));
                 return None;
             }
         }
-        queue.send(receiver).ok()?;
+        queue.send(Place::Chunk(receiver)).ok()?;
         self.queue = Some(queue);
         let first_line = HEADROOM_BYTES;
         let chunk = Chunk {
@@ -211,5 +238,50 @@ impl Chunk {
         self.first_line = self.buffer.position();
         self.buffer.scan();
         self.parsed.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a line, and panics or ends then.
+    struct OneLine {
+        is_read: bool,
+        panics: bool,
+    }
+
+    impl Read for OneLine {
+        fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+            let line = b"a line\n";
+            match std::mem::replace(&mut self.is_read, true) {
+                false => {
+                    space[..line.len()].copy_from_slice(line);
+                    Ok(line.len())
+                }
+                true if self.panics => panic!("the reader fails"),
+                true => Ok(0),
+            }
+        }
+    }
+
+    fn read(panics: bool) -> (ReadAhead, Option<io::Result<Chunk>>) {
+        let reader = OneLine {
+            is_read: false,
+            panics,
+        };
+        let ahead = ReadAhead::start(Box::new(reader), Parallelism::default(), None).unwrap();
+        let first = ahead.next_chunk().unwrap().unwrap();
+        assert_eq!(first.bytes(), b"a line\n");
+        let next = ahead.next_chunk();
+        (ahead, next)
+    }
+
+    #[test]
+    fn next_chunk_of_a_reader_that_panics_is_an_error_and_not_the_end() {
+        let (ahead, next) = read(true);
+        assert!(next.unwrap().is_err());
+        assert!(ahead.next_chunk().is_none());
+        assert!(read(false).1.is_none());
     }
 }
