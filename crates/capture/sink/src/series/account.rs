@@ -2,39 +2,91 @@
 
 use serde_json::Value;
 
-/// Returns the account of the part between two accounts of a capture. Numbers are subtracted. Of lists of time ranges, those
-/// that begin in `range` (start and end, in microseconds) are kept.
-pub(super) fn account_of_part(after: &Value, before: &Value, range: (i64, i64)) -> Value {
-    let mut account = after.clone();
-    subtract(&mut account, before, range);
+/// Time range of a part, in microseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartRange {
+    pub(super) from_us: i64,
+    pub(super) to_us: i64,
+    /// No part follows in this capture.
+    pub(super) is_last: bool,
+}
+
+/// Returns the account of a part, and the sum of those of all parts so far, which was `before`. `after` is the account of
+/// the capture. Numbers are subtracted. Time ranges in lists are cut at the end of the part, and the rest is left to the
+/// next parts. A range that became known late is in the first part that is not complete.
+pub(super) fn account_of_part(after: &Value, before: &Value, part: PartRange) -> (Value, Value) {
+    let (mut account, mut accounted) = (after.clone(), after.clone());
+    subtract(&mut account, &mut accounted, before, part);
     if let Value::Object(fields) = &mut account {
-        for (name, us) in [("from_us", range.0), ("to_us", range.1)] {
+        for (name, us) in [("from_us", part.from_us), ("to_us", part.to_us)] {
             if let Some(field) = fields.get_mut(name) {
                 *field = us.into();
             }
         }
     }
-    account
+    (account, accounted)
 }
 
-fn subtract(from: &mut Value, what: &Value, range: (i64, i64)) {
-    match from {
-        Value::Object(from) => {
-            for (name, value) in from {
-                subtract(value, &what[name], range);
+fn subtract(from: &mut Value, accounted: &mut Value, before: &Value, part: PartRange) {
+    match (from, accounted) {
+        (Value::Object(from), Value::Object(accounted)) => {
+            for ((name, value), accounted) in from.iter_mut().zip(accounted.values_mut()) {
+                subtract(value, accounted, &before[name], part);
             }
         }
-        Value::Array(all) => all.retain(|one| match one["from_us"].as_i64() {
-            Some(from_us) => (range.0..range.1).contains(&from_us),
-            None => what.is_null(),
-        }),
-        Value::Number(number) => {
-            if let Some((after, before)) = number.as_u64().zip(what.as_u64()) {
-                *from = after.saturating_sub(before).into();
+        (Value::Array(from), Value::Array(accounted)) => {
+            if from.iter().any(|one| !one["from_us"].is_i64()) {
+                from.retain(|_| before.is_null());
+                return;
+            }
+            let all = std::mem::take(from);
+            for (index, range) in all.iter().enumerate() {
+                let (piece, written) = cut_range(range, &before[index], part);
+                from.extend(piece);
+                accounted[index] = written;
+            }
+        }
+        (Value::Number(number), _) => {
+            if let Some((after, before)) = number.as_u64().zip(before.as_u64()) {
+                *number = after.saturating_sub(before).into();
             }
         }
         _ => {}
     }
+}
+
+/// Returns the piece of a time range that belongs to a part, and what of the range is in parts by then. `written` is what
+/// is in earlier parts, or null. Bytes are divided by time.
+fn cut_range(range: &Value, written: &Value, part: PartRange) -> (Option<Value>, Value) {
+    let number = |value: &Value, name: &str| value[name].as_i64().unwrap_or(0);
+    let (from_us, to_us) = (number(range, "from_us"), number(range, "to_us"));
+    if from_us >= part.to_us && !part.is_last {
+        return (None, written.clone());
+    }
+    let bytes = number(range, "bytes") - number(written, "bytes");
+    let start_us = match written["to_us"].as_i64() {
+        Some(written_us) if to_us <= written_us && bytes <= 0 => return (None, written.clone()),
+        Some(written_us) if number(written, "from_us") <= from_us => written_us.min(to_us),
+        _ => from_us,
+    };
+    let end_us = match part.is_last || part.to_us <= start_us {
+        true => to_us,
+        false => to_us.min(part.to_us),
+    };
+    let share = match end_us < to_us {
+        true => i128::from(bytes) * i128::from(end_us - start_us) / i128::from(to_us - start_us),
+        false => i128::from(bytes),
+    };
+    let share = i64::try_from(share).unwrap_or(bytes);
+    let with = |from_us: i64, bytes: i64| {
+        let mut piece = range.clone();
+        piece["from_us"] = from_us.into();
+        piece["to_us"] = end_us.into();
+        piece["bytes"] = bytes.into();
+        piece
+    };
+    let sum = number(written, "bytes") + share;
+    (Some(with(start_us, share)), with(from_us, sum))
 }
 
 #[cfg(test)]
@@ -43,15 +95,59 @@ mod tests {
 
     use super::*;
 
+    fn part(from_us: i64, to_us: i64) -> PartRange {
+        PartRange {
+            from_us,
+            to_us,
+            is_last: false,
+        }
+    }
+
+    fn range(from_us: i64, to_us: i64, bytes: i64) -> Value {
+        json!({"from_us": from_us, "to_us": to_us, "bytes": bytes})
+    }
+
     #[test]
     fn account_of_part_is_the_difference_with_the_time_ranges_of_the_part() {
-        let before = json!({"from_us": 5, "to_us": 7, "lost_bytes": 3, "incomplete": [{"from_us": 6}], "conversation": {"events": 1}});
-        let after = json!({"from_us": 5, "to_us": 15, "lost_bytes": 10, "incomplete": [{"from_us": 6}, {"from_us": 12}], "conversation": {"events": 5, "refused": 2}});
-        let expected = json!({"from_us": 10, "to_us": 20, "lost_bytes": 7, "incomplete": [{"from_us": 12}], "conversation": {"events": 4, "refused": 2}});
-        assert_eq!(account_of_part(&after, &before, (10, 20)), expected);
+        let before = json!({"from_us": 5, "to_us": 7, "lost_bytes": 3, "incomplete": [range(6, 7, 3)], "conversation": {"events": 1}});
+        let after = json!({"from_us": 5, "to_us": 15, "lost_bytes": 10, "incomplete": [range(6, 7, 3), range(12, 13, 7)], "conversation": {"events": 5, "refused": 2}});
+        let expected = json!({"from_us": 10, "to_us": 20, "lost_bytes": 7, "incomplete": [range(12, 13, 7)], "conversation": {"events": 4, "refused": 2}});
         assert_eq!(
-            account_of_part(&after, &Value::Null, (5, 15))["lost_bytes"],
-            10
+            account_of_part(&after, &before, part(10, 20)),
+            (expected, after.clone())
         );
+        let (first, _) = account_of_part(&after, &Value::Null, part(5, 15));
+        assert_eq!(first["lost_bytes"], 10);
+    }
+
+    #[test]
+    fn time_ranges_at_cuts_and_outside_of_parts_are_in_one_part_each() {
+        let mut accounted = Value::Null;
+        let mut pieces = |ranges: &[Value], part: PartRange| {
+            let after = json!({"incomplete": ranges});
+            let account;
+            (account, accounted) = account_of_part(&after, &accounted, part);
+            account["incomplete"].clone()
+        };
+        // Before the first event, and across the cut.
+        let known = [range(1, 2, 5), range(18, 28, 10)];
+        let first = json!([range(1, 2, 5), range(18, 20, 2)]);
+        assert_eq!(pieces(&known, part(10, 20)), first);
+        // The range continues, and so does the part after the next.
+        let known = [range(1, 2, 5), range(18, 34, 20), range(40, 41, 1)];
+        let second = json!([range(20, 30, 12)]);
+        assert_eq!(pieces(&known, part(20, 30)), second);
+        // Nothing was recorded from 30 to 50.
+        let third = json!([range(30, 34, 6), range(40, 41, 1)]);
+        assert_eq!(pieces(&known, part(50, 60)), third);
+        // Known only now, and after the end of the last part.
+        let mut known = known.to_vec();
+        known.extend([range(44, 45, 3), range(75, 76, 4)]);
+        assert_eq!(pieces(&known, part(60, 70)), json!([range(44, 45, 3)]));
+        let last = PartRange {
+            is_last: true,
+            ..part(70, 72)
+        };
+        assert_eq!(pieces(&known, last), json!([range(75, 76, 4)]));
     }
 }

@@ -29,7 +29,7 @@ use workload::{
 
 use crate::mask::MaskSink;
 use crate::sink::{EventSink, SessionStart, SinkError};
-use account::account_of_part;
+use account::{PartRange, account_of_part};
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
@@ -190,7 +190,7 @@ impl SeriesRecorder {
         while let Some(oldest) = self.open.front()
             && oldest.member.to_us.saturating_add(self.wait_us) <= self.delivered_to_us
         {
-            self.complete_oldest().map_err(SinkError::new)?;
+            self.complete_oldest(false).map_err(SinkError::new)?;
         }
         let complete_us = self.floor(self.delivered_to_us.saturating_sub(self.wait_us));
         if self.open.is_empty() && complete_us > self.announced_us {
@@ -219,7 +219,7 @@ impl SeriesRecorder {
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
         self.note_provenance(provenance);
         while !self.open.is_empty() {
-            self.complete_oldest().map_err(SinkError::new)?;
+            self.complete_oldest(true).map_err(SinkError::new)?;
         }
         self.publish();
         if let Some(to_us) = self.recorded_to_us.filter(|_| self.left_out > 0) {
@@ -331,7 +331,8 @@ impl SeriesRecorder {
         Ok(())
     }
 
-    fn complete_oldest(&mut self) -> Result<(), SinkError> {
+    /// Completes the oldest open part. `is_finished` if the source has ended.
+    fn complete_oldest(&mut self, is_finished: bool) -> Result<(), SinkError> {
         let Some(mut part) = self.open.pop_front() else {
             return Ok(());
         };
@@ -345,9 +346,13 @@ impl SeriesRecorder {
             None => self.account.clone(),
         };
         let mut provenance = self.provenance.clone();
-        let range = (part.member.from_us, part.member.to_us);
-        provenance.reconciliation = account_of_part(&account, &self.accounted, range);
-        self.accounted = account;
+        let range = PartRange {
+            from_us: part.member.from_us,
+            to_us: part.member.to_us,
+            is_last: is_finished && self.open.is_empty(),
+        };
+        (provenance.reconciliation, self.accounted) =
+            account_of_part(&account, &self.accounted, range);
         if part.events_ahead > 0 {
             (self.on_note)(&format!(
                 "{}: {} events have times that are more than a minute ahead of this machine's clock; check the clock of the server",
