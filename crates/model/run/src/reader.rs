@@ -41,7 +41,7 @@ pub struct RunReader {
 
 impl RunReader {
     /// Opens the run at `path`. One that several workers wrote has the executions of all parts that can be read, and the
-    /// status [`RunStatus::Incomplete`] if that is not all.
+    /// status [`crate::RunStatus::Incomplete`] if that is not all.
     ///
     /// # Errors
     /// If it is no run, newer than this program, unfinished, truncated or unreadable.
