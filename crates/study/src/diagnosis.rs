@@ -9,7 +9,7 @@ use diagnose::{
     matches_like_pattern, suspect,
 };
 use replay::{LoginMap, Target};
-use run::RunReader;
+use run::{INCOMPLETE_SHARDS_OPTION, RunInfo, RunReader, RunStatus};
 use workload::WorkloadReader;
 
 use crate::diagnosis_inputs;
@@ -70,6 +70,24 @@ fn refused(error: ThresholdError) -> Failure {
     })
 }
 
+/// Notes that a run does not have all statements of its workload.
+fn note_partial_run(name: &str, info: &RunInfo) {
+    let reason = match info.status {
+        RunStatus::Complete => return,
+        RunStatus::Stopped => "it was stopped early".to_owned(),
+        RunStatus::Recovered => "its replay was killed, and the run was recovered".to_owned(),
+        RunStatus::Incomplete => format!(
+            "these shards are missing or incomplete: {}",
+            info.options
+                .get(INCOMPLETE_SHARDS_OPTION)
+                .map_or("unknown", String::as_str)
+        ),
+    };
+    notes::note(&format!(
+        "The diagnosis covers only a part of the workload of {name}: {reason}."
+    ));
+}
+
 impl DiagnosisInput {
     /// Reads a run or a workload.
     ///
@@ -95,6 +113,7 @@ impl DiagnosisInput {
         run: &RunReader,
         options: DiagnosisOptions<'_>,
     ) -> Result<Self, Failure> {
+        note_partial_run(&name, run.info());
         let evidence = diagnosis_inputs::read_run_evidence(run, QueriedFacts::default())?;
         let mut suspects = Vec::new();
         for pattern in options.impact_of {
