@@ -65,7 +65,6 @@ impl LoginCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoRedaction, Provenance, WorkloadReader, WorkloadWriter, WriterOptions};
 
     fn session(id: u64, database: &str, user: &str) -> Session {
         Session {
@@ -98,33 +97,6 @@ mod tests {
         let expected = [("shop", "b", 2, 5), ("shop", "a", 1, 2), ("a", "b", 1, 3)]
             .map(|(database, user, n, m)| (database.to_owned(), user.to_owned(), n, m));
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn logins_of_a_workload_are_the_same_whether_its_manifest_lists_them_or_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.workload");
-        let mut writer =
-            WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
-        for (id, user) in (1..).zip(["b", "a", "b"]) {
-            writer.session(session(id, "shop", user)).unwrap();
-        }
-        let info = writer.finish(Provenance::default()).unwrap();
-        let listed = info.logins.unwrap();
-        assert_eq!(listed.len(), 2);
-        assert_eq!(
-            WorkloadReader::open(&path).unwrap().logins().unwrap(),
-            listed
-        );
-
-        let manifest = path.join("manifest.json");
-        let text = std::fs::read_to_string(&manifest).unwrap();
-        let mut parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
-        parsed["body"].as_object_mut().unwrap().remove("logins");
-        std::fs::write(&manifest, parsed.to_string()).unwrap();
-        let older = WorkloadReader::open(&path).unwrap();
-        assert_eq!(older.info().logins, None);
-        assert_eq!(older.logins().unwrap(), listed);
     }
 
     #[test]

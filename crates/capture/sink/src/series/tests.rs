@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workload::series::{Retention, Series};
 use workload::{
-    Event, EventKind, NoRedaction, Outcome, ServerEventKind, Sqlstate, WorkloadInfo, WorkloadReader,
+    Event, EventKind, Outcome, ServerEventKind, Sqlstate, WorkloadInfo, WorkloadReader,
 };
 
 use super::*;
@@ -194,7 +194,8 @@ fn record_series(options: SeriesOptions, deliveries: &[Delivery]) -> SeriesStatu
 }
 
 fn record_one(path: &Path, deliveries: &[Delivery]) -> WorkloadReader {
-    let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction).unwrap();
+    let mut writer =
+        WorkloadWriter::create(path, WriterOptions::default(), SecretRedactor::default()).unwrap();
     deliver(&mut writer, deliveries);
     writer.finish(Provenance::default()).unwrap();
     WorkloadReader::open(path).unwrap()
