@@ -112,6 +112,12 @@ impl BackslashTracker {
     }
 
     fn handle_connect(&mut self, event: &EventRef<'_>) {
+        if event.prelude {
+            // The statements before a slice, or before a part of a series, are not there. One of them may have changed it.
+            self.sessions
+                .insert(event.session, BackslashMeaning::Unsure);
+            return;
+        }
         if event.backslash_at_start() == Backslash::Escape {
             // A connection that is repeated at the beginning of a part changes nothing.
             let meaning = self.sessions.entry(event.session);
@@ -243,6 +249,22 @@ mod tests {
         );
         assert_eq!(after(OFF, "reset all"), Escapes);
         assert_eq!(after(OFF, "set standard_conforming_strings to on"), Unsure);
+    }
+
+    #[test]
+    fn session_that_begins_with_a_prelude_is_unsure() {
+        let mut known = BackslashTracker::default();
+        let kind = EventKind::Connect {
+            database: "d".into(),
+            user: "u".into(),
+            application: "".into(),
+        };
+        let connect = Event {
+            prelude: true,
+            ..event(kind, &[])
+        };
+        known.update(&connect.borrowed());
+        assert_eq!(known.meaning_in(1), Unsure);
     }
 
     #[test]

@@ -98,7 +98,11 @@ impl Series {
 
     fn add(&mut self, path: PathBuf, is_part: bool) -> Result<(), ArchiveError> {
         let member = match SeriesMember::read(&path) {
-            Ok(member) => member.filter(|member| member.uuid == self.info.uuid),
+            // A copy of a part has another name.
+            Ok(member) => member.filter(|member| {
+                let name = part_name(member.from_us);
+                member.uuid == self.info.uuid && (!is_part || path.ends_with(name))
+            }),
             // It was completed, or removed by the retention, since the directory was listed.
             Err(_) if !path.exists() => return Ok(()),
             // It has just been begun.

@@ -220,3 +220,21 @@ fn append_of_a_log_that_is_read_again_leaves_out_what_the_series_has() {
         "{notes:?}"
     );
 }
+
+#[test]
+fn copy_of_a_part_is_no_part_of_the_series() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 900), &statements_at(&[0, 300]));
+    let part = Series::open(&path).unwrap().parts.remove(0).path;
+    let copy = path.join("copy.workload");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&part).unwrap() {
+        let file = entry.unwrap();
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    let series = Series::open(&path).unwrap();
+    assert_eq!(series.parts.len(), 1);
+    assert_eq!(series.foreign, [copy]);
+    assert_eq!(WorkloadReader::open(&path).unwrap().info().statements, 1);
+}
