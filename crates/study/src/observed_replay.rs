@@ -246,7 +246,7 @@ fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, sta
 fn describe_writes(reader: &WorkloadReader, engine: &Options) -> String {
     let writes = reader.info().writes;
     if writes == 0 {
-        return "none of them writes, as far as their first words tell".to_owned();
+        return "none of them writes, judged by their first keywords".to_owned();
     }
     if engine.read_only.is_on() {
         return format!("{writes} of the workload's may write: the server will refuse them");

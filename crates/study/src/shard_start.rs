@@ -412,7 +412,11 @@ impl ShardMeeting {
             match self.decide(wait) {
                 Ok(Some(plan)) => return self.start_of(&plan, wait),
                 Ok(None) => {}
-                Err(Obstacle::Refused(reason)) => return Err(reason),
+                Err(Obstacle::Refused(reason)) => {
+                    // The other worker may have begun to wait since the last time, and refuses, too.
+                    let _ = self.write_ready_at(wait.now_us(), wait.offset);
+                    return Err(reason);
+                }
                 Err(Obstacle::Store(error)) => fault = Some(error.to_string()),
             }
             if self.interrupt.is_requested() {
@@ -420,11 +424,12 @@ impl ShardMeeting {
                 return Err("it was interrupted while it waited for the other workers".to_owned());
             }
             if wait.clock.now_ns() > until_ns {
+                let reason = match fault {
+                    Some(fault) => Ok(fault),
+                    None => self.describe_timeout(wait),
+                };
                 self.withdraw(wait.offset);
-                return Err(match fault {
-                    Some(fault) => fault,
-                    None => self.describe_timeout(wait)?,
-                });
+                return Err(reason?);
             }
             std::thread::sleep(POLL_INTERVAL);
         }
