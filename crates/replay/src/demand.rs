@@ -69,7 +69,8 @@ pub fn demand(
         let event = step.event;
         read += 1;
         if u64::is_multiple_of(read, EVENTS_PER_REPORT) {
-            on_progress(WorkloadPass::Demand, read, reader.info().events);
+            let all = reader.info().events.max(read);
+            on_progress(WorkloadPass::Demand, read, all);
         }
         let due_ns = timeline.due_ns(event.due_us);
         demand.span_ns = demand.span_ns.max(due_ns);

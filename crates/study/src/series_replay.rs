@@ -50,7 +50,8 @@ pub fn begin_following(
             request.series.display()
         )));
     }
-    let least_us = least_delay_us(&SeriesInfo::read(&request.series)?);
+    let info = SeriesInfo::read(&request.series)?;
+    let least_us = least_delay_us(&info);
     let wanted_us = request.delay.map(microseconds);
     if let Some(wanted_us) = wanted_us.filter(|wanted_us| *wanted_us < least_us) {
         return Err(Failure::usage(format!(
@@ -60,6 +61,7 @@ pub fn begin_following(
             seconds_text(least_us)
         )));
     }
+    refuse_delay_beyond_retention(request, &info, wanted_us.unwrap_or(least_us))?;
     let clock = SystemClock::start();
     let mut is_waiting = false;
     while !interrupt.is_requested() {
@@ -71,7 +73,9 @@ pub fn begin_following(
             )));
         }
         let now_us = clock.wall_us();
-        if let Some((part, delay_us)) = choose_part(&series.parts, now_us, least_us, wanted_us) {
+        let age_max_us = least_us.saturating_add(series.info.roll_us);
+        let chosen = choose_part(&series.parts, now_us, (least_us, age_max_us), wanted_us);
+        if let Some((part, delay_us)) = chosen {
             note(&format!(
                 "Following {} from {}, {} after the capture.",
                 request.series.display(),
@@ -113,6 +117,24 @@ pub fn series_id(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
+/// Refuses a delay after which parts are removed already.
+fn refuse_delay_beyond_retention(
+    request: &FollowRequest,
+    series: &SeriesInfo,
+    delay_us: i64,
+) -> Result<(), Failure> {
+    let limit_us = series.retention.for_us.unwrap_or(i64::MAX);
+    match delay_us < limit_us {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} keeps its parts for {}, and they would be replayed {} after the capture, when they are removed; give a shorter --delay, or capture with a longer --keep-for",
+            request.series.display(),
+            duration_text(limit_us.saturating_mul(1_000)),
+            duration_text(delay_us.saturating_mul(1_000))
+        ))),
+    }
+}
+
 /// Returns the least delay, in microseconds: the length of a part, the time that statements may still run, and a margin in
 /// which the part is completed.
 fn least_delay_us(series: &SeriesInfo) -> i64 {
@@ -124,11 +146,12 @@ fn least_delay_us(series: &SeriesInfo) -> i64 {
 }
 
 /// Returns the first part to replay, and the delay in microseconds. With a delay that is given, it is the first part whose
-/// start is not due yet. Otherwise it is the newest part, and the delay makes it due now.
+/// start is not due yet. Otherwise it is the newest part, and the delay makes it due now. A part that began earlier than
+/// `age_max_us` ago is of an earlier capture: its delay would be that of the gap.
 fn choose_part(
     parts: &[SeriesPart],
     now_us: i64,
-    least_us: i64,
+    (least_us, age_max_us): (i64, i64),
     wanted_us: Option<i64>,
 ) -> Option<(&SeriesPart, i64)> {
     match wanted_us {
@@ -140,7 +163,7 @@ fn choose_part(
         None => {
             let newest = parts.last()?;
             let age_us = now_us.saturating_sub(newest.member.from_us);
-            Some((newest, least_us.max(age_us.saturating_add(MARGIN_US))))
+            (age_us <= age_max_us).then(|| (newest, least_us.max(age_us.saturating_add(MARGIN_US))))
         }
     }
 }
@@ -181,12 +204,19 @@ mod tests {
         let parts = parts(&[0, 60, 120]);
         let choose = |now_s: i64, wanted_s: Option<i64>| {
             let wanted_us = wanted_s.map(|wanted_s| wanted_s * SECOND_US);
-            let chosen = choose_part(&parts, now_s * SECOND_US, 70 * SECOND_US, wanted_us);
+            let chosen = choose_part(
+                &parts,
+                now_s * SECOND_US,
+                (70 * SECOND_US, 130 * SECOND_US),
+                wanted_us,
+            );
             chosen.map(|(part, delay_us)| (part.member.number, delay_us / SECOND_US))
         };
         // The newest part is due at once, unless the next one would not be complete in time.
         assert_eq!(choose(185, None), Some((3, 70)));
         assert_eq!(choose(230, None), Some((3, 111)));
+        // A capture that was continued has no part yet.
+        assert_eq!(choose(251, None), None);
         assert_eq!(choose(185, Some(130)), Some((2, 130)));
         assert_eq!(choose(185, Some(70)), Some((3, 70)));
         assert_eq!(choose(195, Some(70)), None);

@@ -1,6 +1,6 @@
 //! Compares the capture with a run that is being written, until the run is complete.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ pub fn follow_run(
     interrupt: &Interrupt,
     observer: &mut dyn ShadowObserver,
 ) -> Result<ShadowView, Failure> {
+    refuse_parts(&request.run)?;
     let mut follower = RunFollower::open(&request.run)?;
     let info = follower.info().clone();
     refuse_other_workload(request, &info)?;
@@ -168,6 +169,17 @@ fn view(
             .map(|condition| condition.check(&report))
             .collect(),
         report,
+    }
+}
+
+/// Refuses a run of several workers, whose executions are in the tables of their parts.
+fn refuse_parts(run: &Path) -> Result<(), Failure> {
+    match run::read_shard_plan(run)? {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(format!(
+            "{0} is a run of several workers, which --follow does not read; compare it when it is complete, without --follow, or follow one part: {0}/part-0",
+            run.display()
+        ))),
     }
 }
 

@@ -110,8 +110,9 @@ impl GrowingTable {
         };
         let reader = TableReader::open_groups(path, content, self.columns, self.groups);
         let reader = match reader {
-            // Its first row group is not complete, or it was completed between the two looks.
-            Err(_) if self.is_complete => return Ok(false),
+            // Its first row group is not complete, or it was completed between the two looks. In a complete archive it is
+            // damaged.
+            Err(_) if self.is_complete && is_partial(directory) => return Ok(false),
             opened => opened?,
         };
         let has_news = self.is_complete || reader.group_count() > self.groups;
@@ -120,6 +121,11 @@ impl GrowingTable {
         }
         Ok(has_news)
     }
+}
+
+/// Whether an archive has the name of an unfinished one.
+fn is_partial(directory: &Path) -> bool {
+    directory.extension().is_some_and(|name| name == "partial")
 }
 
 /// Opens a file with its saved footer; `None` without one.

@@ -2,6 +2,7 @@
 //! Also writes those through which several processes agree.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -101,10 +102,11 @@ pub fn create_small_file(path: &Path, content: &[u8]) -> Result<bool, ArchiveErr
     }
 }
 
-/// Writes content under a name that only this process uses.
+/// Writes content under a name that only this call uses. Processes in several containers may have the same number.
 fn write_unnamed(path: &Path, content: &[u8]) -> Result<PathBuf, ArchiveError> {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    let random = RandomState::new().hash_one(std::process::id());
+    name.push(format!(".{random:016x}.new"));
     let name = PathBuf::from(name);
     let mut file = create_private(&name)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());

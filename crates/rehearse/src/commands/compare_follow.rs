@@ -84,6 +84,11 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
             archive::partial_path(Path::new(&view.run)).display()
         )));
     }
+    if !view.conditions.is_empty() && view.report.windows == 0 {
+        return Err(Failure::could_not(
+            "no window was compared, so --fail-on was not judged; see which windows were excluded, and follow for longer",
+        ));
+    }
     Ok(
         match view.conditions.iter().any(|condition| condition.holds) {
             true => ExitStatus::Findings,

@@ -99,8 +99,8 @@ pub struct SafetyArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Measure this machine for a few seconds against a server of its own, read what the workload needs, and report
-    /// whether one machine is enough. The target is asked for its max_connections only.
-    #[arg(long, conflicts_with_all = ["dry_run", "resume"])]
+    /// whether one machine is enough. The target is sent no statement of the workload.
+    #[arg(long, conflicts_with_all = ["dry_run", "resume", "shard", "think_time", "follow", "against"])]
     pub calibrate: bool,
 }
 

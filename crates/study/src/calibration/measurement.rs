@@ -97,7 +97,9 @@ pub(super) fn measure(
     )?;
     let is_paced = speed != Speed::Max;
     Ok(sampler.evaluate(is_paced).ok_or_else(|| {
-        format!("the workload has fewer than {PART_STATEMENTS_MIN} statements in a row to measure")
+        format!(
+            "fewer than {PART_STATEMENTS_MIN} statements were due in the few seconds of a measurement"
+        )
     }))
 }
 

@@ -124,6 +124,11 @@ pub fn calibrate(
     let room = target_room(reader, target, engine)?;
     let machine = Machine::read()?;
     let measured = measure_tool(reader, engine, &machine, interrupt)?;
+    if interrupt.is_requested() {
+        return Err(Failure::could_not(
+            "the calibration was interrupted, so there is no verdict; start it again",
+        ));
+    }
     let capacity = measured
         .full_speed
         .as_ref()
@@ -256,8 +261,8 @@ fn target_room(
         }))
 }
 
-/// Returns a factor for the CPU time of the order of a replay, which the measurements leave out: the mean and the highest
-/// of docs/benchmarks/replay.md.
+/// Returns a factor for the CPU time of the order of a replay, which the measurements leave out: that of
+/// speed 1 and that of full speed in docs/benchmarks/replay.md.
 fn order_factors(order: SendOrder) -> (f64, f64) {
     match order {
         SendOrder::Session | SendOrder::Global => (1.0, 1.0),

@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use run::{Execution, Outcome, SkipReason};
 use sql::Fingerprint;
 use statistics::sequential::TestFamily;
-use workload::Sqlstate;
 
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use report::{
@@ -32,6 +31,8 @@ use statement::{Differences, StatementShadow};
 pub const SETTLING_WINDOWS: u32 = 3;
 /// Most gaps that are kept.
 const GAPS_MAX: usize = 100;
+/// Inverse of the ratio of statements without a connection to executed ones, above which a window is an outage.
+const WITHOUT_CONNECTION_INVERSE: u64 = 2;
 /// Share of a window's executions from which those that the tool delayed exclude the window, as its inverse.
 const STALLED_SHARE_INVERSE: u64 = 10;
 
@@ -64,6 +65,8 @@ struct WindowState {
     executions: u64,
     stalled: u64,
     has_outage: bool,
+    /// Number of statements that were skipped because their session had no connection.
+    without_connection: u64,
     lags: bool,
 }
 
@@ -108,7 +111,7 @@ impl Shadow {
             self.add_skipped(execution, reason);
             return;
         }
-        if is_outage(&execution.outcome) {
+        if is_outage(execution) {
             self.window.has_outage = true;
             let not_replayed = u64::from(execution.is_statement());
             self.note_gap(execution.due_ns, not_replayed);
@@ -141,8 +144,12 @@ impl Shadow {
         }
         *self.not_replayed.entry(reason.name()).or_default() += 1;
         match reason {
-            SkipReason::NoConnection | SkipReason::TransactionLost => {
+            SkipReason::TransactionLost => {
                 self.window.has_outage = true;
+                self.note_gap(execution.due_ns, 1);
+            }
+            SkipReason::NoConnection => {
+                self.window.without_connection += 1;
                 self.note_gap(execution.due_ns, 1);
             }
             SkipReason::LagLimit => {
@@ -193,10 +200,14 @@ impl Shadow {
     fn end_window(&mut self, window: &WindowState) {
         // If sessions skip statements because the candidate is slow, what it executed meanwhile is evidence.
         let is_idle = window.lags && window.executions == 0;
-        if window.has_outage || is_idle {
+        // A login may be refused to a few sessions only. The others are evidence.
+        let lacks_connections =
+            window.without_connection * WITHOUT_CONNECTION_INVERSE > window.executions;
+        let has_outage = window.has_outage || lacks_connections;
+        if has_outage || is_idle {
             self.settling = SETTLING_WINDOWS;
         }
-        let exclusion = if window.has_outage {
+        let exclusion = if has_outage {
             Some(WindowExclusion::Outage)
         } else if is_idle {
             Some(WindowExclusion::Lag)
@@ -282,12 +293,16 @@ impl Shadow {
     }
 }
 
-/// Whether an execution failed because the connection was lost or refused: connection exceptions, a server that is
-/// stopping or starting, and one without free connections.
-fn is_outage(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Failed(Sqlstate(code)) => {
-            code.starts_with(b"08") || code.starts_with(b"57P") || code == b"53300"
+/// SQLSTATEs of a connection that was lost: `connection_does_not_exist`, `connection_failure`, `admin_shutdown`,
+/// `crash_shutdown`, `cannot_connect_now`, `too_many_connections`. Other codes of class 08 are errors of a statement: 08P01
+/// of a Bind message, 08001 of a foreign server.
+const OUTAGES: [&[u8; 5]; 6] = [b"08003", b"08006", b"57P01", b"57P02", b"57P03", b"53300"];
+
+/// Whether an execution failed because the connection was lost, unless it failed so in the capture.
+fn is_outage(execution: &Execution) -> bool {
+    match execution.outcome {
+        Outcome::Failed(code) => {
+            OUTAGES.contains(&&code.0) && execution.captured.sqlstate != Some(code)
         }
         _ => false,
     }

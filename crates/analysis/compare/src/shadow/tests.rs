@@ -3,6 +3,7 @@
 use run::{Captured, StatementKind};
 
 use super::*;
+use workload::Sqlstate;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -156,6 +157,34 @@ fn shadow_excludes_windows_of_an_outage_and_after_it() {
     };
     assert_eq!(gap.not_replayed, 75);
     assert!(gap.until_ns - gap.from_ns < 26 * SECOND_NS);
+}
+
+#[test]
+fn shadow_in_which_one_session_has_no_connection_still_judges_the_others() {
+    let (shadow, changes) = run_shadow(
+        ShadowOptions::default(),
+        0..600,
+        |statement, second, one| match statement {
+            1 => {
+                one.outcome = Outcome::Skipped(SkipReason::NoConnection);
+                (one.sent_ns, one.done_ns) = (None, None);
+            }
+            2 if second >= 300 => slow(one, 2.0),
+            _ => {}
+        },
+    );
+    assert_eq!(changes, [(2, ShadowMeasure::Slower, true)]);
+    assert_eq!(shadow.report(10).not_replayed["no_connection"], 600);
+}
+
+#[test]
+fn shadow_with_new_protocol_violations_names_the_statement() {
+    let (_, changes) = run_shadow(ShadowOptions::default(), 0..900, |statement, _, one| {
+        if statement == 1 {
+            one.outcome = Outcome::Failed(Sqlstate(*b"08P01"));
+        }
+    });
+    assert_eq!(changes, [(1, ShadowMeasure::Errors, true)]);
 }
 
 /// A candidate that is so slow that its sessions skip statements is slower, and not excused.
