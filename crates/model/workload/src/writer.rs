@@ -391,7 +391,7 @@ impl WorkloadWriter {
     }
 
     /// Finishes the workload: sorts the remaining events, writes the manifest, syncs and renames. Sets
-    /// `provenance.start_wall_us`.
+    /// `provenance.start_wall_us`, unless there is neither an event nor a server event.
     ///
     /// # Errors
     /// If a file cannot be written. Nothing of the workload is left then.
@@ -409,7 +409,8 @@ impl WorkloadWriter {
         let server_span_us = server.span_us();
         if self.info.events == 0 {
             // No client acted: the first server event is the start.
-            sorted.start_wall_us = server_span_us.map_or(0, |(from_us, _)| from_us);
+            sorted.start_wall_us =
+                server_span_us.map_or(provenance.start_wall_us, |(from_us, _)| from_us);
         }
         if let Some((from_us, to_us)) = server_span_us {
             self.info.server_from_us = from_us - sorted.start_wall_us;

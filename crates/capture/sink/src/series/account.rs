@@ -27,6 +27,29 @@ pub(super) fn account_of_part(after: &Value, before: &Value, part: PartRange) ->
     (account, accounted)
 }
 
+/// Whether an account of the capture, `after`, has something that is in no part yet. `accounted` is the sum of the parts.
+pub(super) fn has_rest(after: &Value, accounted: &Value) -> bool {
+    let all = PartRange {
+        from_us: i64::MIN,
+        to_us: i64::MAX,
+        is_last: true,
+    };
+    let (rest, _) = account_of_part(after, accounted, all);
+    has_content(&rest, accounted)
+}
+
+fn has_content(rest: &Value, accounted: &Value) -> bool {
+    match rest {
+        Value::Object(fields) => fields.iter().any(|(name, rest)| {
+            let is_range = matches!(&**name, "from_us" | "to_us");
+            !is_range && has_content(rest, &accounted[name])
+        }),
+        Value::Array(items) => !items.is_empty(),
+        Value::Number(number) => number.as_u64() != Some(0),
+        other => !other.is_null() && other != accounted,
+    }
+}
+
 fn subtract(from: &mut Value, accounted: &mut Value, before: &Value, part: PartRange) {
     match (from, accounted) {
         (Value::Object(from), Value::Object(accounted)) => {
@@ -118,6 +141,22 @@ mod tests {
         );
         let (first, _) = account_of_part(&after, &Value::Null, part(5, 15));
         assert_eq!(first["lost_bytes"], 10);
+    }
+
+    #[test]
+    fn has_rest_is_true_for_new_counts_ranges_and_failures_only() {
+        let before = json!({"from_us": 5, "to_us": 7, "lost_bytes": 3, "incomplete": [range(6, 7, 3)], "name": "a", "failure": null});
+        let with = |name: &str, value: Value| {
+            let mut after = before.clone();
+            after["to_us"] = 90.into();
+            after[name] = value;
+            has_rest(&after, &before)
+        };
+        assert!(!with("name", "a".into()));
+        assert!(with("lost_bytes", 4.into()));
+        assert!(with("failure", "full".into()));
+        assert!(with("incomplete", json!([range(6, 7, 3), range(8, 9, 1)])));
+        assert!(!has_rest(&Value::Null, &Value::Null));
     }
 
     #[test]

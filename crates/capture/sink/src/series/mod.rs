@@ -29,7 +29,7 @@ use workload::{
 
 use crate::mask::MaskSink;
 use crate::sink::{EventSink, SessionStart, SinkError};
-use account::{PartRange, account_of_part};
+use account::{PartRange, account_of_part, has_rest};
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
@@ -218,6 +218,14 @@ impl SeriesRecorder {
     /// If a part cannot be written.
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
         self.note_provenance(provenance);
+        if self.open.is_empty() && has_rest(&self.account, &self.accounted) {
+            // A part without events has what was counted or lost after the last event.
+            let at_us = match self.delivered_to_us {
+                i64::MIN => (self.wall_us)(),
+                delivered_us => delivered_us,
+            };
+            self.open_part(at_us).map_err(SinkError::new)?;
+        }
         while !self.open.is_empty() {
             self.complete_oldest(true).map_err(SinkError::new)?;
         }
@@ -346,6 +354,7 @@ impl SeriesRecorder {
             None => self.account.clone(),
         };
         let mut provenance = self.provenance.clone();
+        provenance.start_wall_us = part.member.from_us;
         let range = PartRange {
             from_us: part.member.from_us,
             to_us: part.member.to_us,

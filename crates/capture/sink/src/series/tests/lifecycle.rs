@@ -238,3 +238,32 @@ fn copy_of_a_part_is_no_part_of_the_series() {
     assert_eq!(series.foreign, [copy]);
     assert_eq!(WorkloadReader::open(&path).unwrap().info().statements, 1);
 }
+
+#[test]
+fn losses_after_the_last_completed_part_are_in_a_part_without_events() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let mut recorder = SeriesRecorder::create(options(&path, 60)).unwrap();
+    deliver(&mut recorder, &statements_at(&[0, 10]));
+    let with = |lost: u64| Provenance {
+        reconciliation: serde_json::json!({ "lost_bytes": lost }),
+        ..Provenance::default()
+    };
+    recorder.note_provenance(with(3));
+    recorder.advance(START_US + 300 * SECOND_US).unwrap();
+    assert!(recorder.open.is_empty());
+    recorder.finish(with(10)).unwrap();
+    assert_eq!(part_numbers(&path), [1, 2]);
+    let series = WorkloadReader::open(&path).unwrap();
+    let info = series.info();
+    assert_eq!(info.provenance.reconciliation["lost_bytes"], 10);
+    assert_eq!(info.provenance.start_wall_us, START_US);
+    assert_eq!(info.span_us, 10 * SECOND_US);
+    assert_eq!(events(&series).len(), 2);
+    let last = series.within(START_US + 300 * SECOND_US, i64::MAX);
+    let last = last.unwrap();
+    let start_us = last.info().provenance.start_wall_us;
+    assert_eq!(start_us, START_US + 300 * SECOND_US);
+    assert_eq!(last.info().provenance.reconciliation["lost_bytes"], 7);
+    assert_eq!(events(&last), []);
+}
