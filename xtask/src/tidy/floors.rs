@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 31] = [
+const FLOORS: [(&str, u8); 32] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, u8); 31] = [
     ("capture-log", 2),
     ("capture-wire", 2),
     ("capture-proxy", 2),
+    ("capture-attach", 2),
     ("replay", 2),
     ("cpu-profile", 2),
     ("observe", 2),
@@ -40,7 +41,7 @@ const FLOORS: [(&str, u8); 31] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 20] = [
+const WITHIN_A_FLOOR: [(&str, &str); 22] = [
     // An archive can be in an object store.
     ("archive", "object-storage"),
     // Their threads have a low priority.
@@ -55,6 +56,8 @@ const WITHIN_A_FLOOR: [(&str, &str); 20] = [
     ("capture-wire", "capture-sink"),
     ("capture-proxy", "capture-sink"),
     ("capture-proxy", "capture-wire"),
+    ("capture-attach", "capture-sink"),
+    ("capture-attach", "capture-wire"),
     // Both read processor statistics from /proc.
     ("observe", "cpu-profile"),
     ("inspect", "statistics"),
