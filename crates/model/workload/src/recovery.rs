@@ -11,7 +11,7 @@ use archive::{
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
-use crate::series::{CarriedCounts, PartAccount};
+use crate::series::{CarriedCounts, PartAccount, note_recovered};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -138,7 +138,8 @@ fn finish(
             reason: "no event in it can be read; it is left as it is".to_owned(),
         });
     }
-    if unended.series.is_some() {
+    if let Some(member) = &unended.series {
+        provenance.start_wall_us = member.from_us;
         writer.note_part(PartAccount {
             sessions_at_once: writer.info.sessions_at_once,
             carried: vec![carried],
@@ -146,12 +147,20 @@ fn finish(
         });
     }
     let info = writer.finish(provenance)?;
-    std::fs::rename(&scratch, &target)
-        .map_err(|error| ArchiveError::io("rename to", &target, error))?;
-    // The workload must be found under its name before its source is gone.
-    archive::sync_parent(&target)?;
-    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
+    if let Some(member) = &unended.series {
+        note_recovered(&target, member, &info)?;
+    }
+    replace_partial(partial, (&scratch, &target))?;
     Ok((target, info))
+}
+
+/// Renames the recovered workload, and removes the unfinished one.
+fn replace_partial(partial: &Path, (scratch, target): (&Path, &Path)) -> Result<(), ArchiveError> {
+    std::fs::rename(scratch, target)
+        .map_err(|error| ArchiveError::io("rename to", target, error))?;
+    // The workload must be found under its name before its source is gone.
+    archive::sync_parent(target)?;
+    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))
 }
 
 /// Whether there are files of events that are larger than an empty one.

@@ -21,11 +21,13 @@ mod parts;
 use std::io::Write;
 use std::path::Path;
 
-use archive::{ArchiveError, read_small_file};
+use archive::{ArchiveError, DirectoryLock, read_small_file};
 
 pub use archive::SeriesMember;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::format::WorkloadInfo;
 
 pub(crate) use account::add_account;
 pub use account::{CarriedCounts, PartAccount};
@@ -121,6 +123,10 @@ pub struct SeriesInfo {
     /// advances if nothing happens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub captured_to_us: Option<i64>,
+    /// Time of the last event in a part that was recovered after a kill. Events of clients that had ended by then are in the
+    /// series, but server events are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_to_us: Option<i64>,
     /// Number of captures that wrote it. Session numbers of capture `n` begin at `(n - 1) * SESSIONS_PER_CAPTURE`.
     pub captures: u64,
     /// Time ranges in which nothing was captured, the earliest first.
@@ -143,9 +149,15 @@ impl SeriesInfo {
             retention: Retention::default(),
             removed: RemovedParts::default(),
             captured_to_us: None,
+            recovered_to_us: None,
             captures: 1,
             gaps: Vec::new(),
         }
+    }
+
+    /// Returns the time up to which complete and recovered parts have the events of clients that had ended.
+    pub fn recorded_to_us(&self) -> Option<i64> {
+        self.captured_to_us.max(self.recovered_to_us)
     }
 
     /// Reads the description of the series in `directory`.
@@ -209,5 +221,35 @@ impl SeriesInfo {
             .and_then(|()| std::fs::rename(&fresh, &path))
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         archive::sync_parent(&path)
+    }
+}
+
+/// Notes in the description of a series up to which time the events of a part were recovered. The part may have been
+/// moved out of its series. A capture that continues the series holds its lock, and knows what was recovered before.
+///
+/// # Errors
+/// If the description cannot be written.
+pub(crate) fn note_recovered(
+    part: &Path,
+    member: &SeriesMember,
+    recovered: &WorkloadInfo,
+) -> Result<(), ArchiveError> {
+    if recovered.events == 0 {
+        return Ok(());
+    }
+    let directory = match part.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let Ok(Some(_lock)) = DirectoryLock::try_exclusive(directory) else {
+        return Ok(());
+    };
+    match SeriesInfo::read(directory) {
+        Ok(mut info) if info.uuid == member.uuid => {
+            let to_us = recovered.provenance.start_wall_us + recovered.span_us;
+            info.recovered_to_us = info.recovered_to_us.max(Some(to_us));
+            info.write(directory)
+        }
+        _ => Ok(()),
     }
 }

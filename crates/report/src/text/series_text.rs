@@ -39,6 +39,14 @@ pub(super) fn lines(status: &SeriesStatus, width: usize) -> Vec<String> {
             "events that ended after the part of their time was complete; they are in a later part";
         table.row("late", count(status.late_events), what);
     }
+    if status.events_ahead > 0 {
+        let what = "events have times more than a minute ahead of this machine's clock; check the clock of the server";
+        table.row("ahead", count(status.events_ahead), what);
+    }
+    if status.repeated_events > 0 {
+        let what = "events were left out, since the series has them from an earlier capture";
+        table.row("repeated", count(status.repeated_events), what);
+    }
     if status.preludes_cut > 0 {
         let what =
             "times a session began in a part with an incomplete state, since it was too large";

@@ -6,6 +6,7 @@
 
 mod account;
 mod carried;
+mod events;
 mod finisher;
 mod part;
 mod retention;
@@ -23,12 +24,11 @@ use transform::SecretRedactor;
 use transform::mask::Masker;
 use workload::series::{SeriesGap, part_name};
 use workload::{
-    ArchiveError, EventRef, KindRef, Provenance, Recipient, SeriesMember, ServerEvent, Session,
-    StartingPoint, WorkloadWriter, WriterOptions,
+    ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
 };
 
 use crate::mask::MaskSink;
-use crate::sink::{EventSink, SessionStart, SinkError};
+use crate::sink::{EventSink, SinkError};
 use account::{PartRange, account_of_part, has_rest};
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
@@ -80,8 +80,11 @@ pub struct SeriesRecorder {
     /// End of the time range of the last part.
     last_to_us: Option<i64>,
     gap: Option<(i64, String)>,
-    /// Time up to which an earlier capture has everything that had ended. A log that is read again has it, too.
+    /// Time up to which an earlier capture has the events of clients that had ended. A log that is read again has them,
+    /// too.
     recorded_to_us: Option<i64>,
+    /// Time up to which an earlier capture has the server events.
+    server_recorded_to_us: Option<i64>,
     /// Number of events that were left out, since the earlier capture has them.
     left_out: u64,
     /// Latest time that an event or its end has.
@@ -130,7 +133,8 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
-            recorded_to_us: info.captured_to_us.filter(|_| !is_proxy),
+            recorded_to_us: info.recorded_to_us().filter(|_| !is_proxy),
+            server_recorded_to_us: info.captured_to_us.filter(|_| !is_proxy),
             left_out: 0,
             reported_to_us: None,
             wall_us,
@@ -208,6 +212,7 @@ impl SeriesRecorder {
         status.part = newest.map(|part| part_name(part.member.from_us));
         status.first_event_us = self.span_us.map(|(first_us, _)| first_us);
         status.last_event_us = self.span_us.map(|(_, last_us)| last_us);
+        status.repeated_events = self.left_out;
         status.open_sessions = self.sessions.len() as u64;
         status.carried_bytes = self.sessions.held_bytes() as u64;
     }
@@ -251,26 +256,6 @@ impl SeriesRecorder {
             true => (self.wall_us)().saturating_add(AHEAD_US_MAX),
             false => i64::MAX,
         }
-    }
-
-    /// Whether an earlier capture has what ended at this time.
-    fn is_recorded(&self, ended_us: i64) -> bool {
-        self.recorded_to_us.is_some_and(|to_us| ended_us <= to_us)
-    }
-
-    /// Leaves out an event that an earlier capture has, but follows the state of its session.
-    fn leave_out(&mut self, event: &EventRef<'_>) {
-        self.left_out += 1;
-        if self.sessions.get_mut(event.session).is_none() {
-            let in_series = self.first_session + event.session;
-            self.sessions.begin(event, in_series, NO_PART);
-        }
-        self.sessions.follow(event, CARRIED_BYTES_MAX);
-    }
-
-    fn note_reported(&mut self, ended_us: i64) {
-        self.reported_to_us = self.reported_to_us.max(Some(ended_us));
-        self.delivered_to_us = self.delivered_to_us.max(ended_us);
     }
 
     /// Returns the last multiple of the duration of a part.
@@ -362,6 +347,7 @@ impl SeriesRecorder {
         };
         (provenance.reconciliation, self.accounted) =
             account_of_part(&account, &self.accounted, range);
+        self.watch.lock().events_ahead += part.events_ahead;
         if part.events_ahead > 0 {
             (self.on_note)(&format!(
                 "{}: {} events have times that are more than a minute ahead of this machine's clock; check the clock of the server",
@@ -382,115 +368,12 @@ impl SeriesRecorder {
         let task = FinisherTask::Part(Box::new(finished));
         self.finisher.send(task).map_err(SinkError::new)
     }
-
-    /// Makes sure that the session of an event has begun in the part of this index. Returns the index.
-    fn enter_part(&mut self, event: &EventRef<'_>, index: usize) -> Result<usize, SinkError> {
-        let number = self.open[index].member.number;
-        let Some(session) = self.sessions.get_mut(event.session) else {
-            let in_series = self.first_session + event.session;
-            self.sessions.begin(event, in_series, number);
-            self.open[index].note_open_sessions(self.sessions.len());
-            return Ok(index);
-        };
-        if session.part >= number {
-            // Within a session time does not go back, so it is this part, unless the source breaks that rule.
-            let is_it = |part: &OpenPart| part.member.number == session.part;
-            return Ok(self.open.iter().position(is_it).unwrap_or(index));
-        }
-        if let Some(last) = (self.open.iter_mut()).find(|part| part.member.number == session.part) {
-            last.sink.session(session.record.clone())?;
-        }
-        self.open[index].carry(session, event.due_us)?;
-        Ok(index)
-    }
-}
-
-impl EventSink for SeriesRecorder {
-    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        let duration_us = event.outcome.duration_us.unwrap_or(0);
-        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
-        if self.is_recorded(ended_us) {
-            self.leave_out(event);
-            return Ok(());
-        }
-        let latest_us = self.latest_us();
-        let at_us = event.due_us.min(latest_us);
-        let index = self.part_for(at_us).map_err(SinkError::new)?;
-        let index = self.enter_part(event, index)?;
-        let part = &mut self.open[index];
-        part.events_ahead += u64::from(event.due_us > latest_us);
-        if let Some(session) = self.sessions.get_mut(event.session) {
-            part.write(session, event)?;
-            let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
-            if dropped > 0 {
-                self.publish();
-            }
-        }
-        let due_us = event.due_us;
-        let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
-        self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
-        let ended_us = ended_us.min(latest_us);
-        self.note_reported(ended_us);
-        let oldest = self.open.front();
-        let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
-        match self.open.len() > 1 && oldest.is_some_and(is_over) {
-            true => self.advance(ended_us),
-            false => Ok(()),
-        }
-    }
-
-    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
-        self.sessions.expect(start);
-        Ok(())
-    }
-
-    fn session(&mut self, session: Session) -> Result<(), SinkError> {
-        let Some(ended) = self.sessions.end(session.id) else {
-            return Ok(());
-        };
-        let is_its = |part: &&mut OpenPart| part.member.number == ended.part;
-        let Some(part) = self.open.iter_mut().find(is_its) else {
-            // The last part with an event of it is complete, and has a record of it.
-            return Ok(());
-        };
-        let record = ended.record;
-        part.sink.session(Session {
-            id: record.id,
-            start_us: record.start_us,
-            end_us: record.end_us.max(session.end_us),
-            start_seen: session.start_seen && record.start_seen,
-            statements: record.statements,
-            ..session
-        })
-    }
-
-    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        if self.is_recorded(event.at_us) {
-            self.left_out += 1;
-            return Ok(());
-        }
-        let latest_us = self.latest_us();
-        let at_us = event.at_us.min(latest_us);
-        let index = self.part_for(at_us).map_err(SinkError::new)?;
-        let session = event.session.map(|session| session + self.first_session);
-        let event = ServerEvent { session, ..event };
-        let part = &mut self.open[index];
-        part.events_ahead += u64::from(event.at_us > latest_us);
-        part.sink.server_event(event)?;
-        self.note_reported(at_us);
-        Ok(())
-    }
 }
 
 /// Returns the time of this machine, in microseconds since 1970-01-01 UTC.
 fn wall_us() -> i64 {
     // A clock that was started earlier would not follow a change of the time.
     SystemClock::start().wall_us()
-}
-
-/// Whether an event ends its session.
-fn ends_session(event: &EventRef<'_>) -> bool {
-    matches!(event.kind, KindRef::Disconnect)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use workload::series::{CarriedCounts, PartAccount};
 use workload::{Event, EventRef, SeriesMember, WorkloadWriter};
 
 use super::carried::CarriedSession;
-use super::ends_session;
+use super::events::ends_session;
 use crate::mask::MaskSink;
 use crate::sink::{EventSink, SinkError};
 

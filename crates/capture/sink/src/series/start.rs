@@ -72,6 +72,14 @@ pub enum SeriesError {
         "a part of a series must last whole seconds, and at least one; give --roll such as 15m"
     )]
     ImpossibleRoll,
+    /// A part of a capture that was killed must be recovered first, and cannot be.
+    #[error("cannot recover {0}, which a killed capture has left, and its events would be captured again: {error}; run `rehearse recover {0}` with its key, or move it out of the series", part.display())]
+    Unrecovered {
+        /// The part.
+        part: PathBuf,
+        /// Reason.
+        error: ArchiveError,
+    },
     /// A file cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -137,12 +145,14 @@ fn create(options: &SeriesOptions, roll_us: i64) -> Result<StartedSeries, Series
 fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     let path = &options.path;
     let lock = lock(path)?;
+    let recovered_to_us = recover_parts(options)?;
     let Series {
         mut info,
         parts,
         unfinished,
         ..
     } = Series::open(path)?;
+    info.recovered_to_us = info.recovered_to_us.max(recovered_to_us);
     if info.source_kind != options.provenance.source_kind {
         return Err(SeriesError::OtherSource {
             path: path.clone(),
@@ -158,7 +168,7 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
         SeriesState::BeingCaptured => "the capture was killed",
     };
     let last_to_us = parts.last().map(|part| part.member.to_us);
-    let to_us = info.captured_to_us.or(last_to_us);
+    let to_us = info.recorded_to_us().or(last_to_us);
     for part in &unfinished {
         (options.on_note)(&format!(
             "{0} was left by a capture that was killed; `rehearse recover {0}` makes it a part of the series",
@@ -182,6 +192,39 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
         info,
         lock,
     })
+}
+
+/// Recovers what a killed capture has left of a source that may be read again. Otherwise its events would be captured again,
+/// and be in two parts after a recovery. Returns the time of the last recovered event. Traffic through a proxy does not come
+/// again, and a proxy must not wait.
+fn recover_parts(options: &SeriesOptions) -> Result<Option<i64>, SeriesError> {
+    let mut recovered_to_us = None;
+    if options.provenance.source_kind == "proxy" {
+        return Ok(None);
+    }
+    for part in Series::open(&options.path)?.unfinished {
+        let (path, info) = match workload::recover(&part.path) {
+            Ok(recovered) => recovered,
+            // No event in it can be read, now or later.
+            Err(ArchiveError::Damaged { .. }) => continue,
+            Err(error) => {
+                return Err(SeriesError::Unrecovered {
+                    part: part.path,
+                    error,
+                });
+            }
+        };
+        (options.on_note)(&format!(
+            "recovered {} of a capture that was killed: {} statements",
+            path.display(),
+            info.statements
+        ));
+        if info.events > 0 {
+            let to_us = info.provenance.start_wall_us + info.span_us;
+            recovered_to_us = recovered_to_us.max(Some(to_us));
+        }
+    }
+    Ok(recovered_to_us)
 }
 
 fn lock(path: &Path) -> Result<DirectoryLock, SeriesError> {

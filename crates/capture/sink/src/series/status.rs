@@ -41,6 +41,12 @@ pub struct SeriesStatus {
     pub removals_failed: u64,
     /// Number of events that ended after the part of their time was complete. They are in a later part.
     pub late_events: u64,
+    /// Number of events, with those of the server, whose times are more than a minute ahead of this machine's clock. They are
+    /// in the part of the time at which they arrived.
+    pub events_ahead: u64,
+    /// Number of events, with those of the server, that were left out, since the series has them from an earlier capture of
+    /// the same log or packets.
+    pub repeated_events: u64,
     /// Number of sessions that began in a part with an incomplete state, because of the limits of memory.
     pub preludes_cut: u64,
     /// Number of open sessions.

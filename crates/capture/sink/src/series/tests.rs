@@ -8,10 +8,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workload::series::{Retention, Series};
 use workload::{
-    Event, EventKind, Outcome, ServerEventKind, Sqlstate, WorkloadInfo, WorkloadReader,
+    Event, EventKind, Outcome, ServerEvent, ServerEventKind, Session, Sqlstate, WorkloadInfo,
+    WorkloadReader,
 };
 
 use super::*;
+use crate::sink::SessionStart;
 use session_model::SessionModel;
 
 mod lifecycle;

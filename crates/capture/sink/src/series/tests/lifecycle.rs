@@ -167,7 +167,8 @@ fn live_event_ahead_of_the_clock_is_in_the_part_of_its_arrival_and_parts_continu
         }
     }
     deliver(&mut recorder, &later);
-    recorder.finish(Provenance::default()).unwrap();
+    let status = recorder.finish(Provenance::default()).unwrap();
+    assert_eq!(status.events_ahead, 1);
     let parts = Series::open(&path).unwrap().parts;
     let starts = parts
         .iter()
@@ -201,7 +202,8 @@ fn append_of_a_log_that_is_read_again_leaves_out_what_the_series_has() {
     record_series(options(&path, 60), &statements_at(&[0, 10, 70]));
     let (mut again, notes) = noted(options(&path, 60));
     again.append = true;
-    record_series(again, &statements_at(&[0, 10, 70, 80, 130]));
+    let status = record_series(again, &statements_at(&[0, 10, 70, 80, 130]));
+    assert_eq!(status.repeated_events, 3);
     let series = WorkloadReader::open(&path).unwrap();
     let texts = events(&series);
     let own = texts.iter().filter(|event| !event.prelude);
@@ -266,4 +268,82 @@ fn losses_after_the_last_completed_part_are_in_a_part_without_events() {
     assert_eq!(start_us, START_US + 300 * SECOND_US);
     assert_eq!(last.info().provenance.reconciliation["lost_bytes"], 7);
     assert_eq!(events(&last), []);
+}
+
+/// Begins a live capture that is killed after a checkpoint.
+fn kill_after(path: &Path, deliveries: &[Delivery], recipients: Vec<Recipient>) {
+    let live = SeriesOptions {
+        is_live: true,
+        recipients,
+        ..options(path, 60)
+    };
+    let mut recorder = SeriesRecorder::create(live).unwrap();
+    deliver(&mut recorder, deliveries);
+    recorder.checkpoint(i64::MAX / 2).unwrap();
+    drop(recorder);
+}
+
+#[test]
+fn append_after_a_kill_recovers_the_part_and_repeats_none_of_its_events() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let mut before = statements_at(&[0, 10, 70]);
+    let server = server_event(START_US + 72 * SECOND_US);
+    before.push(Delivery::Server(server.clone()));
+    kill_after(&path, &before, Vec::new());
+    assert_eq!(Series::open(&path).unwrap().unfinished.len(), 2);
+    let (mut again, notes) = noted(options(&path, 60));
+    again.append = true;
+    let mut read_again = statements_at(&[0, 10, 70, 80, 130]);
+    read_again.insert(3, Delivery::Server(server));
+    let status = record_series(again, &read_again);
+    assert_eq!(status.repeated_events, 3);
+    let series = WorkloadReader::open(&path).unwrap();
+    let own = events(&series).into_iter().filter(|event| !event.prelude);
+    let times: Vec<i64> = own
+        .map(|event| (event.due_us - START_US) / SECOND_US)
+        .collect();
+    assert_eq!(times, [0, 10, 70, 80, 130]);
+    // A recovered part has no server events.
+    assert_eq!(series.info().server_events, 1);
+    let notes = notes.lock().unwrap();
+    let recovered = notes.iter().filter(|note| note.starts_with("recovered"));
+    assert_eq!(recovered.count(), 2, "{notes:?}");
+}
+
+#[test]
+fn append_after_a_kill_knows_a_part_that_the_user_has_recovered() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    kill_after(&path, &statements_at(&[0, 10]), Vec::new());
+    let partial = Series::open(&path).unwrap().unfinished.remove(0).path;
+    workload::recover(&partial).unwrap();
+    let again = SeriesOptions {
+        append: true,
+        ..options(&path, 60)
+    };
+    record_series(again, &statements_at(&[0, 10, 20]));
+    let series = Series::open(&path).unwrap();
+    assert_eq!(series.info.gaps[0].from_us, START_US + 10 * SECOND_US);
+    assert_eq!(WorkloadReader::open(&path).unwrap().info().statements, 2);
+}
+
+#[test]
+fn append_after_a_kill_with_an_encrypted_part_is_refused_until_it_is_recovered() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let recipients = || vec![workload::Identity::generate().to_public()];
+    kill_after(&path, &statements_at(&[0, 10]), recipients());
+    let mut again = options(&path, 60);
+    again.append = true;
+    let error = SeriesRecorder::create(again).err().unwrap().to_string();
+    assert!(error.contains("rehearse recover"), "{error}");
+    // Traffic through a proxy does not come again.
+    let mut info = Series::open(&path).unwrap().info;
+    info.source_kind = "proxy".to_owned();
+    info.write(&path).unwrap();
+    let mut proxy = options(&path, 60);
+    (proxy.append, proxy.provenance.source_kind) = (true, "proxy".to_owned());
+    record_series(proxy, &statements_at(&[20]));
+    assert_eq!(part_numbers(&path), [2]);
 }

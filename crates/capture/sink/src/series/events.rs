@@ -1,0 +1,139 @@
+//! Writes events, sessions and server events into the open parts.
+
+use workload::{EventRef, KindRef, ServerEvent, Session};
+
+use super::carried::CARRIED_BYTES_MAX;
+use super::part::OpenPart;
+use super::{NO_PART, SeriesRecorder};
+use crate::sink::{EventSink, SessionStart, SinkError};
+
+impl SeriesRecorder {
+    /// Whether an earlier capture has an event that ended at this time.
+    fn is_recorded(&self, ended_us: i64) -> bool {
+        self.recorded_to_us.is_some_and(|to_us| ended_us <= to_us)
+    }
+
+    /// Whether an earlier capture has a server event of this time. A recovered part has none.
+    fn is_server_event_recorded(&self, at_us: i64) -> bool {
+        let to_us = self.server_recorded_to_us;
+        to_us.is_some_and(|to_us| at_us <= to_us)
+    }
+
+    /// Leaves out an event that an earlier capture has, but follows the state of its session.
+    fn leave_out(&mut self, event: &EventRef<'_>) {
+        self.left_out += 1;
+        if self.sessions.get_mut(event.session).is_none() {
+            let in_series = self.first_session + event.session;
+            self.sessions.begin(event, in_series, NO_PART);
+        }
+        self.sessions.follow(event, CARRIED_BYTES_MAX);
+    }
+
+    fn note_reported(&mut self, ended_us: i64) {
+        self.reported_to_us = self.reported_to_us.max(Some(ended_us));
+        self.delivered_to_us = self.delivered_to_us.max(ended_us);
+    }
+
+    /// Makes sure that the session of an event has begun in the part of this index. Returns the index.
+    fn enter_part(&mut self, event: &EventRef<'_>, index: usize) -> Result<usize, SinkError> {
+        let number = self.open[index].member.number;
+        let Some(session) = self.sessions.get_mut(event.session) else {
+            let in_series = self.first_session + event.session;
+            self.sessions.begin(event, in_series, number);
+            self.open[index].note_open_sessions(self.sessions.len());
+            return Ok(index);
+        };
+        if session.part >= number {
+            // Within a session time does not go back, so it is this part, unless the source breaks that rule.
+            let is_it = |part: &OpenPart| part.member.number == session.part;
+            return Ok(self.open.iter().position(is_it).unwrap_or(index));
+        }
+        if let Some(last) = (self.open.iter_mut()).find(|part| part.member.number == session.part) {
+            last.sink.session(session.record.clone())?;
+        }
+        self.open[index].carry(session, event.due_us)?;
+        Ok(index)
+    }
+}
+
+impl EventSink for SeriesRecorder {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        let duration_us = event.outcome.duration_us.unwrap_or(0);
+        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
+        if self.is_recorded(ended_us) {
+            self.leave_out(event);
+            return Ok(());
+        }
+        let latest_us = self.latest_us();
+        let at_us = event.due_us.min(latest_us);
+        let index = self.part_for(at_us).map_err(SinkError::new)?;
+        let index = self.enter_part(event, index)?;
+        let part = &mut self.open[index];
+        part.events_ahead += u64::from(event.due_us > latest_us);
+        if let Some(session) = self.sessions.get_mut(event.session) {
+            part.write(session, event)?;
+            let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
+            if dropped > 0 {
+                self.publish();
+            }
+        }
+        let due_us = event.due_us;
+        let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
+        self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
+        let ended_us = ended_us.min(latest_us);
+        self.note_reported(ended_us);
+        let oldest = self.open.front();
+        let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
+        match self.open.len() > 1 && oldest.is_some_and(is_over) {
+            true => self.advance(ended_us),
+            false => Ok(()),
+        }
+    }
+
+    fn session_begins(&mut self, start: SessionStart<'_>) -> Result<(), SinkError> {
+        self.sessions.expect(start);
+        Ok(())
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        let Some(ended) = self.sessions.end(session.id) else {
+            return Ok(());
+        };
+        let is_its = |part: &&mut OpenPart| part.member.number == ended.part;
+        let Some(part) = self.open.iter_mut().find(is_its) else {
+            // The last part with an event of it is complete, and has a record of it.
+            return Ok(());
+        };
+        let record = ended.record;
+        part.sink.session(Session {
+            id: record.id,
+            start_us: record.start_us,
+            end_us: record.end_us.max(session.end_us),
+            start_seen: session.start_seen && record.start_seen,
+            statements: record.statements,
+            ..session
+        })
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        if self.is_server_event_recorded(event.at_us) {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let latest_us = self.latest_us();
+        let at_us = event.at_us.min(latest_us);
+        let index = self.part_for(at_us).map_err(SinkError::new)?;
+        let session = event.session.map(|session| session + self.first_session);
+        let event = ServerEvent { session, ..event };
+        let part = &mut self.open[index];
+        part.events_ahead += u64::from(event.at_us > latest_us);
+        part.sink.server_event(event)?;
+        self.note_reported(at_us);
+        Ok(())
+    }
+}
+
+/// Whether an event ends its session.
+pub(super) fn ends_session(event: &EventRef<'_>) -> bool {
+    matches!(event.kind, KindRef::Disconnect)
+}
