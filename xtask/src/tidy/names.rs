@@ -42,7 +42,10 @@ const RESERVED: [(&[&str], &[&str], &str); 3] = [
 ];
 
 /// Files with system calls that have no safe wrapper.
-const UNSAFE_FILES: [&str; 17] = [
+const UNSAFE_FILES: [&str; 20] = [
+    "crates/capture/attach/src/prober/bpf.rs",
+    "crates/capture/attach/src/prober/ring_buffer.rs",
+    "crates/capture/attach/src/prober/user_probe.rs",
     "crates/capture/log/src/text.rs",
     "crates/base/event-loop/src/descriptors.rs",
     "crates/base/event-loop/src/epoll.rs",

@@ -1,13 +1,22 @@
-//! Finds the postmaster of a server on this host.
+//! Finds the postmaster of a server on this host, also in a container.
+//!
+//! A postmaster's working directory is its data directory, whose `postmaster.pid` begins with its number
+//! (`CreateLockFile` in `src/backend/utils/init/miscinit.c`; `src/include/utils/pidfile.h` lists the lines). Its
+//! children have the same directory and another number. The links of `/proc/PID` lead into containers.
 
-use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+pub(crate) mod functions;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Way in which the user names a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerSelection {
     /// Port on which the server listens.
     Port(u16),
-    /// Data directory of the server.
+    /// Data directory of the server, on this host or as the server sees it.
     DataDirectory(PathBuf),
     /// Process number of the postmaster, or of one of its children.
     Pid(u32),
@@ -22,6 +31,180 @@ pub struct ServerProcess {
     pub data_directory: PathBuf,
     /// Port of the server, if its `postmaster.pid` has it.
     pub port: Option<u16>,
+    /// Directory of its Unix socket, as the server sees it, if it has one.
+    pub socket_directory: Option<PathBuf>,
     /// Major version, from the data directory's `PG_VERSION`.
     pub major: u32,
+}
+
+/// Reason for which a server is not found.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FindError {
+    /// No process is the postmaster that was asked for.
+    #[error(
+        "found no PostgreSQL server {wanted} on this host: {}; start the server, or name it with --port, --data-dir \
+         or --pid{}",
+        described(.others),
+        if *.may_be_hidden { " (without root or CAP_SYS_PTRACE, servers of other users are invisible)" } else { "" }
+    )]
+    NotFound {
+        /// Description of the selection.
+        wanted: String,
+        /// Servers that were found.
+        others: Vec<ServerProcess>,
+        /// Whether processes of other users could not be examined.
+        may_be_hidden: bool,
+    },
+    /// Servers in several containers have the same port or directory.
+    #[error("{} PostgreSQL servers {wanted} run on this host: {}; choose one with --pid", .found.len(), described(.found))]
+    Several {
+        /// Description of the selection.
+        wanted: String,
+        /// Servers that fit.
+        found: Vec<ServerProcess>,
+    },
+}
+
+fn described(servers: &[ServerProcess]) -> String {
+    let one = |server: &ServerProcess| {
+        let port = server.port.map(|port| format!(", port {port}"));
+        format!(
+            "version {} in {} (process {}{})",
+            server.major,
+            server.data_directory.display(),
+            server.pid,
+            port.unwrap_or_default()
+        )
+    };
+    match servers {
+        [] => "none runs".to_owned(),
+        servers => format!(
+            "running: {}",
+            servers.iter().map(one).collect::<Vec<_>>().join("; ")
+        ),
+    }
+}
+
+impl ServerSelection {
+    fn describe(&self) -> String {
+        match self {
+            ServerSelection::Port(port) => format!("on port {port}"),
+            ServerSelection::DataDirectory(path) => format!("in {}", path.display()),
+            ServerSelection::Pid(pid) => format!("with the process {pid}"),
+        }
+    }
+
+    fn fits(&self, server: &ServerProcess) -> bool {
+        match self {
+            ServerSelection::Port(port) => server.port == Some(*port),
+            ServerSelection::DataDirectory(path) => {
+                *path == server.data_directory || is_same_file(path, &working_directory(server.pid))
+            }
+            ServerSelection::Pid(pid) => *pid == server.pid || parent(*pid) == Some(server.pid),
+        }
+    }
+}
+
+/// Finds the server that the user named.
+///
+/// # Errors
+/// If no server fits, or several do.
+pub fn find(selection: &ServerSelection) -> Result<ServerProcess, FindError> {
+    let (servers, may_be_hidden) = list();
+    let fits = |server: &ServerProcess| selection.fits(server);
+    let (mut found, others): (Vec<_>, Vec<_>) = servers.into_iter().partition(fits);
+    let wanted = selection.describe();
+    match found.len() {
+        0 => Err(FindError::NotFound {
+            wanted,
+            others,
+            may_be_hidden,
+        }),
+        1 => Ok(found.remove(0)),
+        _ => Err(FindError::Several { wanted, found }),
+    }
+}
+
+/// Lists the servers of this host, and whether some processes could not be examined.
+fn list() -> (Vec<ServerProcess>, bool) {
+    let mut servers = Vec::new();
+    let mut is_incomplete = false;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        match fs::read_to_string(lock_file(pid)) {
+            Ok(text) => servers.extend(server_of(pid, &text)),
+            Err(error) => is_incomplete |= error.kind() == std::io::ErrorKind::PermissionDenied,
+        }
+    }
+    servers.sort_by_key(|server| server.pid);
+    (servers, is_incomplete)
+}
+
+/// Returns the server if the process is the one that the text of its `postmaster.pid` names.
+fn server_of(pid: u32, text: &str) -> Option<ServerProcess> {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.first()?.trim().parse() != Ok(own_number(pid)?) {
+        return None;
+    }
+    let directory = working_directory(pid);
+    let version = fs::read_to_string(directory.join("PG_VERSION")).ok()?;
+    Some(ServerProcess {
+        pid,
+        data_directory: fs::read_link(&directory).ok()?,
+        port: lines.get(3).and_then(|line| line.trim().parse().ok()),
+        socket_directory: lines
+            .get(4)
+            .filter(|line| !line.is_empty())
+            .map(PathBuf::from),
+        major: version.trim().split('.').next()?.parse().ok()?,
+    })
+}
+
+/// Returns the data directory of a postmaster, as a path that leads into its container.
+pub(crate) fn working_directory(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/cwd"))
+}
+
+/// Returns the path of the executable file of a process, which is valid also if the file was replaced.
+pub(crate) fn executable(pid: u32) -> String {
+    format!("/proc/{pid}/exe")
+}
+
+fn lock_file(pid: u32) -> PathBuf {
+    working_directory(pid).join("postmaster.pid")
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    identity(one).is_some_and(|one| Some(one) == identity(other))
+}
+
+/// Returns the device and the number of a file.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Returns the number that a process has in its own namespace: the last of the line `NSpid`.
+fn own_number(pid: u32) -> Option<u32> {
+    status_field(pid, "NSpid:")?
+        .split_whitespace()
+        .last()?
+        .parse()
+        .ok()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    status_field(pid, "PPid:")?.trim().parse().ok()
+}
+
+fn status_field(pid: u32, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.to_owned())
 }

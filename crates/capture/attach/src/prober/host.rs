@@ -1,0 +1,115 @@
+//! Checks whether this host allows probes, and names the reason if it does not.
+
+use super::error::ProbeError;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// Oldest kernel that is supported: major and minor version.
+const KERNEL_MIN: (u32, u32) = (5, 15);
+/// Inode number of the first namespace of processes (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Numbers of capabilities (`include/uapi/linux/capability.h`).
+const SYS_ADMIN: u32 = 21;
+const NEEDED: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+/// Checks what can be known before the first system call.
+pub(super) fn check() -> Result<(), ProbeError> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    if version(release).is_some_and(|version| version < KERNEL_MIN) {
+        return Err(ProbeError::OldKernel {
+            release: release.to_owned(),
+        });
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let missing = missing_capabilities(&status);
+    if !missing.is_empty() {
+        return Err(ProbeError::NoCapabilities {
+            missing: missing.join(" and "),
+        });
+    }
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|file| file.ino());
+    if namespace.is_ok_and(|number| number != FIRST_NAMESPACE) {
+        return Err(ProbeError::OwnProcessNumbers);
+    }
+    Ok(())
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let Some(set) = field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok())
+    else {
+        return Vec::new();
+    };
+    let has = |number: u32| set >> number & 1 == 1;
+    let missing = NEEDED
+        .iter()
+        .filter(|(number, _)| !has(*number) && !has(SYS_ADMIN));
+    missing.map(|(_, name)| *name).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
+/// Returns the error for a refused action, with the setting of the host that may be the cause.
+pub(super) fn refusal(action: &'static str, source: io::Error) -> ProbeError {
+    if source.kind() != io::ErrorKind::PermissionDenied {
+        return ProbeError::Refused { action, source };
+    }
+    let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ProbeError::Forbidden {
+        action,
+        reason: prohibition(&lockdown, &status),
+        source,
+    }
+}
+
+fn prohibition(lockdown: &str, status: &str) -> String {
+    if lockdown.contains("[confidentiality]") {
+        return "the kernel's lockdown mode is `confidentiality`".to_owned();
+    }
+    if field(status, "Seccomp:").is_some_and(|mode| mode != "0") {
+        return "a seccomp filter, as containers have it, restricts the system calls of this process".to_owned();
+    }
+    "a security module of the kernel may prevent it".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_that_are_missing_are_named() {
+        let status = |set: u64| format!("Name:\tx\nCapEff:\t{set:016x}\n");
+        assert_eq!(missing_capabilities(&status(0)), ["CAP_PERFMON", "CAP_BPF"]);
+        assert_eq!(missing_capabilities(&status(1 << 38)), ["CAP_BPF"]);
+        assert!(missing_capabilities(&status(3 << 38)).is_empty());
+        assert!(missing_capabilities(&status(1 << 21)).is_empty());
+    }
+
+    #[test]
+    fn version_is_read_from_a_release() {
+        assert_eq!(version("5.4.0-150-generic"), Some((5, 4)));
+        assert_eq!(version("6.1-rc1"), Some((6, 1)));
+        assert_eq!(version(""), None);
+    }
+
+    #[test]
+    fn prohibition_names_lockdown_before_seccomp() {
+        let filtered = "Seccomp:\t2\n";
+        assert!(prohibition("none integrity [confidentiality]\n", filtered).contains("lockdown"));
+        assert!(prohibition("[none] integrity confidentiality\n", filtered).contains("seccomp"));
+        assert!(prohibition("", "Seccomp:\t0\n").contains("security module"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Reads the ring buffer that the programs fill.
+//!
+//! Source of the layout: the kernel's `Documentation/bpf/ringbuf.rst` and `kernel/bpf/ringbuf.c`.
+
+use super::bpf::{Map, MapType};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bits of the length in a sample's header.
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+const HEADER_BYTES: u64 = 8;
+
+/// Memory that is shared with the kernel.
+#[derive(Debug)]
+struct SharedMemory {
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl SharedMemory {
+    fn map(fd: RawFd, bytes: usize, protection: libc::c_int, offset: usize) -> io::Result<Self> {
+        let flags = libc::MAP_SHARED;
+        // SAFETY: the kernel chooses the address, and the result is checked.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                flags,
+                fd,
+                offset as libc::off_t,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(SharedMemory {
+            address: address.cast(),
+            bytes,
+        })
+    }
+
+    fn position(&self) -> &AtomicU64 {
+        // SAFETY: the memory begins with a page that has a position of eight bytes, which both sides access atomically.
+        unsafe { &*self.address.cast() }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the memory was mapped with these values, and nothing borrows it any more.
+        unsafe { libc::munmap(self.address.cast(), self.bytes) };
+    }
+}
+
+/// Ring buffer of the kernel.
+#[derive(Debug)]
+pub(super) struct RingBuffer {
+    map: Map,
+    /// Page with the position of the reader.
+    reader: SharedMemory,
+    /// Page with the position of the writers, and the data twice, so that no sample is split.
+    writers: SharedMemory,
+    page_bytes: usize,
+    bytes: u64,
+}
+
+impl AsRawFd for RingBuffer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.map.as_raw_fd()
+    }
+}
+
+impl RingBuffer {
+    /// Creates a buffer of `bytes`: a power of two, and a multiple of the page size.
+    pub fn create(bytes: u32) -> io::Result<Self> {
+        let map = Map::create(MapType::RingBuffer, 0, 0, bytes)?;
+        let page_bytes = rustix::param::page_size();
+        let all = page_bytes + 2 * bytes as usize;
+        let fd = map.as_raw_fd();
+        Ok(RingBuffer {
+            reader: SharedMemory::map(fd, page_bytes, libc::PROT_READ | libc::PROT_WRITE, 0)?,
+            writers: SharedMemory::map(fd, all, libc::PROT_READ, page_bytes)?,
+            page_bytes,
+            bytes: u64::from(bytes),
+            map,
+        })
+    }
+
+    /// Passes the samples to `consume` that were complete when the call began, and frees their space. Returns the bytes
+    /// that they occupied.
+    ///
+    /// # Errors
+    /// The first error of `consume`. Its sample is freed.
+    pub fn drain(&mut self, mut consume: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
+        let start = self.reader.position().load(Ordering::Relaxed);
+        let end = self.writers.position().load(Ordering::Acquire);
+        let mut at = start;
+        while at < end {
+            let place = self.page_bytes + (at & (self.bytes - 1)) as usize;
+            // SAFETY: a sample begins at each position between that of the reader and that of the writers.
+            let header = unsafe { &*self.writers.address.add(place).cast::<AtomicU32>() };
+            let header = header.load(Ordering::Acquire);
+            if header & BUSY != 0 {
+                break;
+            }
+            let length = header & !DISCARDED;
+            let sample = place + HEADER_BYTES as usize;
+            at += (u64::from(length) + HEADER_BYTES).next_multiple_of(8);
+            let result = if header & DISCARDED == 0 {
+                // SAFETY: the sample is complete, and the kernel does not change it before the position is moved.
+                // The data are mapped twice, so that it is contiguous.
+                consume(unsafe {
+                    std::slice::from_raw_parts(self.writers.address.add(sample), length as usize)
+                })
+            } else {
+                Ok(())
+            };
+            self.reader.position().store(at, Ordering::Release);
+            result?;
+        }
+        Ok(at - start)
+    }
+}
