@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::breach::Breach;
 
 /// The floors, as in ARCHITECTURE.md: a crate uses only crates of lower floors.
-const FLOORS: [(&str, u8); 32] = [
+const FLOORS: [(&str, u8); 33] = [
     ("protocol", 0),
     ("sql", 0),
     ("clock", 0),
@@ -22,6 +22,7 @@ const FLOORS: [(&str, u8); 32] = [
     ("capture-sink", 2),
     ("capture-log", 2),
     ("capture-wire", 2),
+    ("capture-recorder", 2),
     ("capture-proxy", 2),
     ("capture-attach", 2),
     ("replay", 2),
@@ -41,7 +42,7 @@ const FLOORS: [(&str, u8); 32] = [
 ];
 
 /// Pairs of crates on one floor of which the first may use the second.
-const WITHIN_A_FLOOR: [(&str, &str); 22] = [
+const WITHIN_A_FLOOR: [(&str, &str); 26] = [
     // An archive can be in an object store.
     ("archive", "object-storage"),
     // Their threads have a low priority.
@@ -54,8 +55,12 @@ const WITHIN_A_FLOOR: [(&str, &str); 22] = [
     ("capture-sink", "transform"),
     ("capture-log", "capture-sink"),
     ("capture-wire", "capture-sink"),
+    ("capture-recorder", "capture-sink"),
+    ("capture-recorder", "capture-wire"),
+    ("capture-proxy", "capture-recorder"),
     ("capture-proxy", "capture-sink"),
     ("capture-proxy", "capture-wire"),
+    ("capture-attach", "capture-recorder"),
     ("capture-attach", "capture-sink"),
     ("capture-attach", "capture-wire"),
     // Both read processor statistics from /proc.

@@ -24,12 +24,11 @@ use self::yield_policy::YieldPolicy;
 use super::endpoint::{Endpoint, ReadBuffers, ReadOutcome};
 use super::inbox::{ForwarderMessage, Inbox};
 use super::listen::Listener;
-use super::mirror::{MirrorQueue, MirroredConnection, Totals};
 use super::opener::OpenerPool;
 use super::proxy_event::{ProxyEvent, ProxyEventSender};
 use super::sasl::{BindingFilter, FilterResult};
 use super::server_tls::ServerTls;
-use super::wall_clock::WallClock;
+use capture_recorder::{MirrorQueue, MirroredConnection, Totals, WallClock};
 use capture_wire::conversation::Side;
 
 /// Tokens of descriptors other than connections.

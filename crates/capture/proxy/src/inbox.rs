@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use capture_recorder::MirrorSource;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use event_loop::Waker;
 
@@ -42,5 +43,15 @@ impl Inbox {
         // A forwarder that has ended needs no messages.
         let _ = self.messages.send(message);
         self.bell.wake();
+    }
+}
+
+impl MirrorSource for Inbox {
+    fn request_flush(&self) {
+        self.send(ForwarderMessage::Flush);
+    }
+
+    fn request_mark(&self, command: u64) {
+        self.send(ForwarderMessage::Mark(command));
     }
 }

@@ -4,7 +4,7 @@
 //! clients ◄─► forwarders (epoll; each owns its connections) ◄─► upstream
 //!                  │  copies, in chunks             ▲
 //!                  ▼  (dropped if there is          │ openers (names, sockets, TLS)
-//!               recorder no room, and counted)
+//!               recorder no room, and counted; the crate `capture-recorder`)
 //!                  │
 //!                  ▼
 //!            Conversations ─► Recording (a workload)
@@ -19,49 +19,46 @@
 //! connection. The proxy is no async program, pools no connections and handles no passwords:
 //! authentication is between the client and the server.
 
-mod capture_status;
 mod endpoint;
 mod forwarder;
 mod inbox;
 mod listen;
-mod mirror;
 mod opener;
 mod proxy_event;
-mod recorder;
-mod recording;
 mod sasl;
 mod server_tls;
 mod start_up;
-mod wall_clock;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use connect::dial::SocketOpener;
 use connect::{Host, SessionAttributes, Target, TargetError};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::Receiver;
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::CapturedServer;
 
-pub use capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
+pub use capture_recorder::{
+    CaptureEvent, CaptureStatus, FinishedRecording, IncompleteRange, OpenRecording, Recording,
+    RecordingAccount, RecordingControl, RecordingState, RecordingStatus,
+};
+use capture_recorder::{
+    CaptureStatusReader, MirrorQueue, MirrorSource, Recorder, RecorderOptions, RecordingOrigin,
+    WallClock,
+};
 use capture_wire::conversation::DecoderOptions;
 use forwarder::{Counters, Forwarder, Shared};
 use inbox::{ForwarderMessage, Inbox};
 use listen::Listener;
 pub use listen::{ListenAddress, ListenError};
-use mirror::{CHUNK_BYTES, Chunk, MirrorQueue, MirrorState};
 use opener::OpenerPool;
 pub use proxy_event::ProxyEvent;
 use proxy_event::ProxyEventSender;
-use recorder::{Action, Command, RecorderParts};
-pub use recording::{IncompleteRange, OpenRecording, Recording, RecordingAccount};
 pub use server_tls::ServerTls;
-use wall_clock::WallClock;
 
 /// Options of a proxy.
 pub struct ProxyOptions {
@@ -125,64 +122,9 @@ pub struct Proxy {
     addresses: Vec<ListenAddress>,
     inboxes: Vec<Arc<Inbox>>,
     counters: Vec<Arc<Counters>>,
-    mirrors: Vec<Arc<MirrorState>>,
     forwarders: Vec<JoinHandle<io::Result<()>>>,
-    recorder: Option<JoinHandle<()>>,
-    status: Arc<Mutex<CaptureStatus>>,
-    control: RecordingControl,
+    recorder: Recorder,
     events: Receiver<ProxyEvent>,
-}
-
-/// Starts and stops recordings. Clones control the same proxy.
-#[derive(Clone)]
-pub struct RecordingControl {
-    inboxes: Vec<Arc<Inbox>>,
-    commands: Sender<Command>,
-    next: Arc<AtomicU64>,
-}
-
-/// Maximum duration of a command: a disk may be slow.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-
-impl RecordingControl {
-    /// Starts a recording at this point of the traffic. Returns its path.
-    ///
-    /// # Errors
-    /// If a recording exists already, it cannot be created, or the capture does not answer.
-    pub fn start_recording(&self) -> Result<String, String> {
-        self.command(Action::Start)
-    }
-
-    /// Stops the recording at this point of the traffic, and completes it. Returns its path.
-    ///
-    /// # Errors
-    /// If there is no recording, it cannot be completed, or the capture does not answer.
-    pub fn stop_recording(&self) -> Result<String, String> {
-        self.command(Action::Stop)
-    }
-
-    fn command(&self, action: Action) -> Result<String, String> {
-        let (reply, replied) = bounded(1);
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let broken = || "the capture has broken down; forwarding continues".to_owned();
-        let command = Command {
-            number,
-            action,
-            reply,
-        };
-        self.commands.send(command).map_err(|_| broken())?;
-        for inbox in &self.inboxes {
-            inbox.send(ForwarderMessage::Mark(number));
-        }
-        match replied.recv_timeout(COMMAND_TIMEOUT) {
-            Ok(reply) => reply,
-            Err(error) if error.is_timeout() => Err(format!(
-                "the capture has not answered for {} s; is its disk slow?",
-                COMMAND_TIMEOUT.as_secs()
-            )),
-            Err(_) => Err(broken()),
-        }
-    }
 }
 
 impl Proxy {
@@ -226,28 +168,24 @@ impl Proxy {
             binding_removed: AtomicBool::new(false),
             inboxes: inboxes.clone(),
         });
-        let chunk_limit = (options.buffer_bytes / CHUNK_BYTES).max(2);
-        let (forwarders, mirrors) = create_forwarders(&shared, messages, listeners, chunk_limit)?;
-        let (commands, commanded) = unbounded();
-        let status = Arc::new(Mutex::new(CaptureStatus::default()));
-        let parts = RecorderParts {
+        let sources = inboxes.iter();
+        let (recorder, queues) = Recorder::start(RecorderOptions {
             clock,
-            chunks: mirrors.chunks,
-            free: mirrors.free,
-            mirrors: mirrors.states.clone(),
-            inboxes: inboxes.clone(),
-            commands: commanded,
-            status: status.clone(),
-            events: event_sender,
-            open,
+            sources: sources
+                .map(|inbox| inbox.clone() as Arc<dyn MirrorSource>)
+                .collect(),
+            buffer_bytes: options.buffer_bytes,
             conversation: options.conversation,
-            source: upstream.clone(),
-            servers,
-            options: options.options,
-        };
-        let recorder = std::thread::Builder::new()
-            .name("capture".to_owned())
-            .spawn(move || recorder::run(parts))?;
+            open,
+            origin: RecordingOrigin {
+                kind: "proxy",
+                name: upstream.clone(),
+                servers,
+                options: options.options,
+            },
+            on_event: Arc::new(move |event| event_sender.send(ProxyEvent::Capture(event))),
+        })?;
+        let (forwarders, counters) = create_forwarders(&shared, messages, listeners, queues)?;
         let forwarders = forwarders
             .into_iter()
             .map(|forwarder| {
@@ -259,17 +197,10 @@ impl Proxy {
         Ok(Proxy {
             upstream,
             addresses,
-            control: RecordingControl {
-                inboxes: inboxes.clone(),
-                commands,
-                next: Arc::new(AtomicU64::new(1)),
-            },
             inboxes,
-            counters: mirrors.counters,
-            mirrors: mirrors.states,
+            counters,
             forwarders,
-            recorder: Some(recorder),
-            status,
+            recorder,
             events,
         })
     }
@@ -281,7 +212,7 @@ impl Proxy {
 
     /// Returns a handle for starting and stopping recordings.
     pub fn control(&self) -> RecordingControl {
-        self.control.clone()
+        self.recorder.control()
     }
 
     /// Returns the events since the last call.
@@ -294,8 +225,7 @@ impl Proxy {
         StatusReader {
             upstream: self.upstream.clone(),
             counters: self.counters.clone(),
-            mirrors: self.mirrors.clone(),
-            status: self.status.clone(),
+            capture: self.recorder.status_reader(),
         }
     }
 
@@ -334,10 +264,9 @@ impl Proxy {
             };
             ended = ended.and(result);
         }
-        if let Some(recorder) = self.recorder.take() {
-            let _ = recorder.join();
-        }
-        (self.status(), self.take_events(), ended)
+        let status = self.status_reader();
+        self.recorder.join();
+        (status.status(), self.events.try_iter().collect(), ended)
     }
 }
 
@@ -356,35 +285,16 @@ fn create_inboxes(
     Ok((inboxes, messages))
 }
 
-/// Other threads' ends of the forwarders' mirror queues.
-struct Mirrors {
-    chunks: Receiver<Chunk>,
-    /// Queues for returning processed chunks, by forwarder.
-    free: Vec<Sender<Vec<u8>>>,
-    states: Vec<Arc<MirrorState>>,
-    counters: Vec<Arc<Counters>>,
-}
-
-/// Creates a forwarder for each message queue; the first one accepts the clients.
+/// Creates a forwarder for each message queue; the first one accepts the clients. Also returns their counters.
 fn create_forwarders(
     shared: &Arc<Shared>,
     messages: Vec<Receiver<ForwarderMessage>>,
     listeners: Vec<Listener>,
-    chunk_limit: usize,
-) -> io::Result<(Vec<Forwarder>, Mirrors)> {
-    let (chunks, received) = bounded(chunk_limit);
-    let mut mirrors = Mirrors {
-        chunks: received,
-        free: Vec::new(),
-        states: Vec::new(),
-        counters: Vec::new(),
-    };
-    let mut forwarders = Vec::new();
+    queues: Vec<MirrorQueue>,
+) -> io::Result<(Vec<Forwarder>, Vec<Arc<Counters>>)> {
+    let (mut forwarders, mut all_counters) = (Vec::new(), Vec::new());
     let mut listeners = Some(listeners);
-    for (index, messages) in messages.into_iter().enumerate() {
-        let state = Arc::new(MirrorState::default());
-        let (returned, spare) = bounded(POOLED_CHUNKS);
-        let mirror = MirrorQueue::new(index, chunks.clone(), spare, state.clone());
+    for (index, (messages, mirror)) in messages.into_iter().zip(queues).enumerate() {
         let counters = Arc::new(Counters::default());
         forwarders.push(Forwarder::new(
             shared.clone(),
@@ -394,23 +304,17 @@ fn create_forwarders(
             mirror,
             listeners.take().unwrap_or_default(),
         )?);
-        mirrors.states.push(state);
-        mirrors.free.push(returned);
-        mirrors.counters.push(counters);
+        all_counters.push(counters);
     }
-    Ok((forwarders, mirrors))
+    Ok((forwarders, all_counters))
 }
-
-/// Number of chunks kept for reuse.
-const POOLED_CHUNKS: usize = 8;
 
 /// Reads the status of a proxy.
 #[derive(Clone)]
 pub struct StatusReader {
     upstream: String,
     counters: Vec<Arc<Counters>>,
-    mirrors: Vec<Arc<MirrorState>>,
-    status: Arc<Mutex<CaptureStatus>>,
+    capture: CaptureStatusReader,
 }
 
 impl StatusReader {
@@ -427,11 +331,8 @@ impl StatusReader {
             status.client_bytes += counters.client_bytes.load(Ordering::Relaxed);
             status.server_bytes += counters.server_bytes.load(Ordering::Relaxed);
         }
-        for mirror in &self.mirrors {
-            status.lost_bytes += mirror.lost_bytes.load(Ordering::Relaxed);
-        }
-        let capture = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.capture = capture.clone();
+        status.lost_bytes = self.capture.lost_bytes();
+        status.capture = self.capture.status();
         status
     }
 }

@@ -1,8 +1,7 @@
 //! Defines the events of a running proxy, for its caller.
 
+use capture_recorder::CaptureEvent;
 use crossbeam_channel::{Receiver, Sender, bounded};
-
-use super::capture_status::FinishedRecording;
 
 /// Maximum number of unread events. Further ones are dropped; the important ones are in the status
 /// as well.
@@ -23,28 +22,8 @@ pub enum ProxyEvent {
     },
     /// The server's offer of channel binding was removed; reported once.
     BindingRemoved,
-    /// A recording has begun.
-    RecordingStarted {
-        /// Path of the workload.
-        name: String,
-    },
-    /// A recording is complete.
-    RecordingFinished(Box<FinishedRecording>),
-    /// Copies are dropped, since the capture or its disk is too slow. Reported at the beginning of
-    /// each gap.
-    CopiesDropped,
-    /// A recording failed. Forwarding continues.
-    RecordingFailed {
-        /// Intended path of the workload.
-        name: String,
-        /// Reason.
-        reason: String,
-    },
-    /// The capture has panicked. Forwarding continues; nothing is recorded any more.
-    CapturePanicked {
-        /// Message of the panic.
-        reason: String,
-    },
+    /// An event of the capture. Forwarding continues after each of them.
+    Capture(CaptureEvent),
 }
 
 /// Sends events without blocking.

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::endpoint::{Endpoint, ReadOutcome};
 use crate::inbox::ForwarderMessage;
-use crate::mirror::MirroredConnection;
 use crate::opener::{DialResult, OpenRequest, UnreachableReason, Upstream};
 use crate::proxy_event::ProxyEvent;
 use crate::sasl::BindingFilter;
 use crate::server_tls::ALPN;
 use crate::start_up;
 use crate::start_up::{Greeting, parse_greeting};
+use capture_recorder::MirroredConnection;
 use capture_wire::conversation::Side;
 
 impl Forwarder {

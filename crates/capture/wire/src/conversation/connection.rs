@@ -190,8 +190,8 @@ impl Connection {
         let mut request = None;
         if let Phase::StartUp(start_up) = &mut self.phase {
             let outcome = match side {
-                Side::Client => start_up.handle_client(&mut bytes),
-                Side::Server => start_up.handle_server(&mut bytes),
+                Side::Client => start_up.handle_client(&mut bytes, out.options.decrypted),
+                Side::Server => start_up.handle_server(&mut bytes, out.options.decrypted),
             };
             match outcome {
                 None => return Ok(None),

@@ -66,6 +66,19 @@ pub enum Side {
 pub struct DecoderOptions {
     /// Whether to record a checksum of every result ([`workload::WireDetails::result_digest`]).
     pub digest: bool,
+    /// Whether the source removes encryption. Then requests for it and their answers end nothing.
+    pub decrypted: bool,
+}
+
+/// Login of a session, from another source than its StartupMessage. Unknown fields are empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Login<'a> {
+    /// Database.
+    pub database: &'a str,
+    /// User.
+    pub user: &'a str,
+    /// `application_name`.
+    pub application: &'a str,
 }
 
 /// Hasher for consecutive numbers, such as those of connections.
@@ -183,6 +196,21 @@ impl ProtocolDecoder {
         self.account.connections += 1;
         let new = Connection::new(client, at_us, from_the_start);
         self.connections.insert(connection, new);
+    }
+
+    /// Sets the login of a connection whose StartupMessage was not seen, before its first bytes.
+    pub fn set_login(&mut self, connection: u64, login: Login<'_>) {
+        if let Some(found) = self.connections.get_mut(&connection) {
+            found.database = login.database.into();
+            found.user = login.user.into();
+            found.application = login.application.into();
+        }
+    }
+
+    /// Returns the number of a connection's session in the recording, if it is recorded.
+    pub fn recorded_session(&self, connection: u64) -> Option<u64> {
+        let recorded = self.connections.get(&connection)?.recorded.as_ref()?;
+        Some(recorded.session)
     }
 
     /// Handles bytes of one side. `place` is the packet's number, from 1; 0 if there is none. Bytes

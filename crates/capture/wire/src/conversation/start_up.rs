@@ -32,9 +32,18 @@ impl StartUp {
         !self.touched
     }
 
-    /// Handles bytes of the client up to the end of the start-up; the rest are messages.
-    pub(super) fn handle_client(&mut self, bytes: &mut &[u8]) -> Option<StartUpResult> {
+    /// Handles bytes of the client up to the end of the start-up; the rest are messages. If they are `decrypted`, a piece that
+    /// begins with a TLS handshake is one that the server read before it began to decrypt.
+    pub(super) fn handle_client(
+        &mut self,
+        bytes: &mut &[u8],
+        decrypted: bool,
+    ) -> Option<StartUpResult> {
         self.touched |= !bytes.is_empty();
+        if decrypted && self.held.is_empty() && bytes.first() == Some(&TLS_HANDSHAKE) {
+            *bytes = &[];
+            return None;
+        }
         self.held.extend_from_slice(bytes);
         if self.held.first() == Some(&TLS_HANDSHAKE) {
             return Some(StartUpResult::Unreadable(UnreadableReason::Tls));
@@ -70,13 +79,21 @@ impl StartUp {
     }
 
     /// Handles bytes of the server.
-    pub(super) fn handle_server(&mut self, bytes: &mut &[u8]) -> Option<StartUpResult> {
+    pub(super) fn handle_server(
+        &mut self,
+        bytes: &mut &[u8],
+        decrypted: bool,
+    ) -> Option<StartUpResult> {
         let (reply, rest) = bytes.split_first()?;
         self.touched = true;
         if !std::mem::take(&mut self.awaits_answer) {
             return Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol));
         }
         match EncryptionReply::from_byte(*reply) {
+            Some(EncryptionReply::Tls | EncryptionReply::Gss) if decrypted && rest.is_empty() => {
+                *bytes = rest;
+                None
+            }
             Some(EncryptionReply::Tls) => Some(StartUpResult::Unreadable(UnreadableReason::Tls)),
             Some(EncryptionReply::Gss) => Some(StartUpResult::Unreadable(UnreadableReason::Gssapi)),
             Some(EncryptionReply::Refused) if rest.is_empty() => {
@@ -99,13 +116,13 @@ mod tests {
     fn a_start_cut_anywhere_is_heard_alike() {
         for cut in 0..STARTUP.len() {
             let mut start_up = StartUp::default();
-            assert_eq!(start_up.handle_client(&mut &SSL[..]), None);
-            assert_eq!(start_up.handle_server(&mut &b"N"[..]), None);
+            assert_eq!(start_up.handle_client(&mut &SSL[..], false), None);
+            assert_eq!(start_up.handle_server(&mut &b"N"[..], false), None);
             let mut outcome = None;
             let mut rest = Vec::new();
             for mut part in [&STARTUP[..cut], &STARTUP[cut..]] {
                 if outcome.is_none() {
-                    outcome = start_up.handle_client(&mut part);
+                    outcome = start_up.handle_client(&mut part, false);
                 }
                 rest.extend_from_slice(part);
             }
@@ -119,18 +136,34 @@ mod tests {
     fn what_is_encrypted_is_named() {
         let mut start_up = StartUp::default();
         assert!(start_up.is_untouched());
-        assert_eq!(start_up.handle_client(&mut &SSL[..]), None);
+        assert_eq!(start_up.handle_client(&mut &SSL[..], false), None);
         let tls = Some(StartUpResult::Unreadable(UnreadableReason::Tls));
-        assert_eq!(start_up.handle_server(&mut &b"S"[..]), tls);
+        assert_eq!(start_up.handle_server(&mut &b"S"[..], false), tls);
         assert_eq!(
-            StartUp::default().handle_client(&mut &b"\x16\x03\x01"[..]),
+            StartUp::default().handle_client(&mut &b"\x16\x03\x01"[..], false),
             tls
         );
         let no = Some(StartUpResult::Unreadable(UnreadableReason::NotTheProtocol));
         assert_eq!(
-            StartUp::default().handle_client(&mut &b"GET / HTTP/1.1\r\n"[..]),
+            StartUp::default().handle_client(&mut &b"GET / HTTP/1.1\r\n"[..], false),
             no
         );
-        assert_eq!(StartUp::default().handle_server(&mut &b"S"[..]), no);
+        assert_eq!(StartUp::default().handle_server(&mut &b"S"[..], false), no);
+    }
+
+    #[test]
+    fn start_up_that_was_decrypted_continues_after_the_handshake() {
+        let mut start_up = StartUp::default();
+        assert_eq!(start_up.handle_client(&mut &SSL[..], true), None);
+        assert_eq!(start_up.handle_server(&mut &b"S"[..], true), None);
+        let body = STARTUP[4..STARTUP.len() - 1].to_vec();
+        let startup = Some(StartUpResult::Startup(body));
+        assert_eq!(start_up.handle_client(&mut &STARTUP[..], true), startup);
+        // Without a request (sslnegotiation=direct), and without a reply that the source sees.
+        for before in [&b"\x16\x03\x01 hello"[..], SSL] {
+            let mut start_up = StartUp::default();
+            assert_eq!(start_up.handle_client(&mut &before[..], true), None);
+            assert_eq!(start_up.handle_client(&mut &STARTUP[..], true), startup);
+        }
     }
 }

@@ -42,7 +42,10 @@ fn hear(
     from_the_start: bool,
 ) -> (EventCollector, DecoderAccount) {
     let mut sink = EventCollector::default();
-    let mut all = ProtocolDecoder::new(DecoderOptions { digest: true });
+    let mut all = ProtocolDecoder::new(DecoderOptions {
+        digest: true,
+        ..DecoderOptions::default()
+    });
     all.start_recording(0, &mut sink).unwrap();
     all.open_connection(1, "[local]", 0, from_the_start);
     for (index, piece) in pieces.iter().enumerate() {

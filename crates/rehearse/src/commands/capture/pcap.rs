@@ -57,6 +57,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<ExitStatus, Failure> {
             ports: options.port.clone(),
             conversation: DecoderOptions {
                 digest: options.checksum_results.is_some(),
+                ..DecoderOptions::default()
             },
             on_progress: Some(Box::new(|progress: Progress| {
                 if let Some(total) = total {

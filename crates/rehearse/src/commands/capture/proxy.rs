@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capture_proxy::{
-    FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
-    ProxyStatus, Recording, RecordingState, ServerTls,
+    CaptureEvent, FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent,
+    ProxyOptions, ProxyStatus, Recording, RecordingState, ServerTls,
 };
 use capture_sink::{EventSink, MaskSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
@@ -206,7 +206,10 @@ fn start(
             threads: usize::from(options.threads),
             buffer_bytes: (options.buffer as usize) << 20,
             use_io_uring: !options.without_io_uring,
-            conversation: DecoderOptions { digest },
+            conversation: DecoderOptions {
+                digest,
+                ..DecoderOptions::default()
+            },
             options: shaping,
         },
         match options.roll.roll {
@@ -321,6 +324,25 @@ fn toggle(proxy: &Proxy, switch: RecordingSwitch) {
     });
 }
 
+fn describe_event(event: &CaptureEvent) -> String {
+    match event {
+        CaptureEvent::RecordingStarted { name } => format!("recording {name}"),
+        CaptureEvent::RecordingFinished(finished) => format!(
+            "recorded {}: {} statements",
+            finished.name, finished.statements
+        ),
+        CaptureEvent::CopiesDropped => {
+            "recording cannot keep up: copies are dropped, forwarding continues".to_owned()
+        }
+        CaptureEvent::RecordingFailed { name, reason } => format!(
+            "recording {name} has failed: {reason}; forwarding continues, and what is left of it is completed when the proxy ends"
+        ),
+        CaptureEvent::CapturePanicked { reason } => format!(
+            "the capture has broken down: {reason}; forwarding continues, and nothing is recorded; this is an error of ours, please report it"
+        ),
+    }
+}
+
 /// Reports the proxy's events. Limits the number of lines about refused clients.
 #[derive(Default)]
 struct Narrator {
@@ -353,20 +375,7 @@ impl Narrator {
                     "the server offers channel binding, which cannot hold through this proxy: clients are not told of it (docs/reference/capture-proxy.md)"
                         .to_owned(),
                 ),
-                ProxyEvent::RecordingStarted { name } => Ok(format!("recording {name}")),
-                ProxyEvent::RecordingFinished(finished) => Ok(format!(
-                    "recorded {}: {} statements",
-                    finished.name, finished.statements
-                )),
-                ProxyEvent::CopiesDropped => Ok(
-                    "recording cannot keep up: copies are dropped, forwarding continues".to_owned(),
-                ),
-                ProxyEvent::RecordingFailed { name, reason } => Ok(format!(
-                    "recording {name} has failed: {reason}; forwarding continues, and what is left of it is completed when the proxy ends"
-                )),
-                ProxyEvent::CapturePanicked { reason } => Ok(format!(
-                    "the capture has broken down: {reason}; forwarding continues, and nothing is recorded; this is an error of ours, please report it"
-                )),
+                ProxyEvent::Capture(event) => Ok(describe_event(&event)),
             };
             match line {
                 Ok(line) => terminal::note(&line),

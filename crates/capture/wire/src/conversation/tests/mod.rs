@@ -74,7 +74,10 @@ impl Talk {
 
     fn hear_cut(&self, side: &Side, piece: usize, cut: usize) -> (EventCollector, DecoderAccount) {
         let mut sink = EventCollector::default();
-        let mut conversations = ProtocolDecoder::new(DecoderOptions { digest: true });
+        let mut conversations = ProtocolDecoder::new(DecoderOptions {
+            digest: true,
+            ..DecoderOptions::default()
+        });
         conversations.start_recording(0, &mut sink).unwrap();
         conversations.open_connection(1, "10.0.0.1:5000", 0, true);
         for (index, (whose, bytes)) in self.0.iter().enumerate() {

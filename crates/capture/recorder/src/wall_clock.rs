@@ -3,13 +3,14 @@
 use clock::{Clock, SystemClock};
 
 /// A monotonic wall clock: the system's time at the start, and the time elapsed since.
-pub(super) struct WallClock {
+pub struct WallClock {
     clock: SystemClock,
     start_us: i64,
 }
 
 impl WallClock {
-    pub(super) fn start() -> Self {
+    /// Starts the clock.
+    pub fn start() -> Self {
         let clock = SystemClock::start();
         WallClock {
             start_us: clock.wall_us(),
@@ -19,11 +20,12 @@ impl WallClock {
 
     /// Current time in microseconds since 1970-01-01 UTC.
     #[inline]
-    pub(super) fn now_us(&self) -> i64 {
+    pub fn now_us(&self) -> i64 {
         self.start_us + self.clock.now_ns() / 1_000
     }
 
-    pub(super) fn now_ns(&self) -> i64 {
+    /// Nanoseconds since the start.
+    pub fn now_ns(&self) -> i64 {
         self.clock.now_ns()
     }
 }

@@ -1,9 +1,9 @@
 //! Mirrors the traffic into chunks of memory, which go to the capture thread when they are full or
-//! of some age. A forwarder never waits for that thread: if the queue is full, the copy is dropped,
+//! of some age. A source never waits for that thread: if the queue is full, the copy is dropped,
 //! and a gap is reported as soon as there is room again.
 //!
-//! The forwarder sends a chunk when it is full; if there is little traffic, when the capture thread
-//! requests it. So the forwarder needs no timer, and no thread is woken for a statement.
+//! The source sends a chunk when it is full; if there is little traffic, when the capture thread
+//! requests it. So the source needs no timer, and no thread is woken for a statement.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,63 +11,70 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use capture_wire::conversation::Side;
+use capture_wire::conversation::{Login, Side};
 
 /// Size in bytes at which a chunk is sent. It may exceed that by one read.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
-/// A chunk of one forwarder in the queue.
-pub(super) struct Chunk {
-    pub(super) forwarder: usize,
-    pub(super) bytes: Vec<u8>,
+/// A chunk of one source in the queue.
+pub(crate) struct Chunk {
+    pub(crate) source: usize,
+    pub(crate) bytes: Vec<u8>,
 }
 
-/// State shared by the capture thread and a forwarder.
+/// State shared by the capture thread and a source.
 #[derive(Debug, Default)]
-pub(super) struct MirrorState {
+pub(crate) struct MirrorState {
     /// Twice the number of chunks sent, plus 1 if there is an unfinished one.
     progress: AtomicU64,
     /// Number of dropped bytes.
-    pub(super) lost_bytes: AtomicU64,
+    pub(crate) lost_bytes: AtomicU64,
     /// The capture has ended: nothing is copied.
-    pub(super) off: AtomicBool,
+    pub(crate) off: AtomicBool,
 }
 
 impl MirrorState {
-    pub(super) fn progress(&self) -> u64 {
+    pub(crate) fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
 }
 
 /// The mirror's state of a connection.
 #[derive(Debug, Default)]
-pub(super) struct MirroredConnection {
+pub struct MirroredConnection {
     /// Whether the capture knows the connection.
     announced: bool,
-    /// Number of bytes of each side dropped since the last copied ones.
-    lost: [u64; 2],
+    /// Bytes of each side dropped since the last copied ones.
+    lost: [Loss; 2],
 }
 
-/// A forwarder's totals at the position of a mark.
+/// Bytes of one side of a connection that were dropped.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loss {
+    bytes: u64,
+    from_us: i64,
+}
+
+/// A source's totals at the position of a mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub struct Totals {
     /// Number of bytes read from clients, and from servers, from the StartupMessage on.
-    pub(super) bytes: [u64; 2],
-    /// Number of those bytes on connections that are forwarded without capture.
-    pub(super) passed: [u64; 2],
+    pub bytes: [u64; 2],
+    /// Number of those bytes on connections that are not captured.
+    pub passed: [u64; 2],
 }
 
 /// Time range in which copies were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gap {
-    pub(super) from_us: i64,
-    pub(super) to_us: i64,
-    pub(super) bytes: u64,
+pub(crate) struct Gap {
+    pub(crate) from_us: i64,
+    pub(crate) to_us: i64,
+    pub(crate) bytes: u64,
 }
 
-/// Copies the traffic of one forwarder for the capture.
-pub(super) struct MirrorQueue {
-    forwarder: usize,
+/// Copies the traffic of one source for the capture.
+pub struct MirrorQueue {
+    source: usize,
     chunk: Vec<u8>,
     chunks: Sender<Chunk>,
     free: Receiver<Vec<u8>>,
@@ -83,12 +90,17 @@ pub(super) struct MirrorQueue {
 
 /// An entry of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Record<'a> {
+pub(crate) enum Record<'a> {
     Opened {
         connection: u64,
         at_us: i64,
         client: &'a str,
         from_the_start: bool,
+    },
+    /// Login of a connection whose beginning the source did not see.
+    Login {
+        connection: u64,
+        login: Login<'a>,
     },
     Bytes {
         connection: u64,
@@ -100,6 +112,7 @@ pub(super) enum Record<'a> {
         connection: u64,
         side: Side,
         at_us: i64,
+        from_us: i64,
         bytes: u64,
     },
     Closed {
@@ -123,10 +136,10 @@ pub(super) enum Record<'a> {
 
 /// Numbers of eight bytes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ids<'a>(&'a [u8]);
+pub(crate) struct Ids<'a>(&'a [u8]);
 
 impl Ids<'_> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.chunks_exact(8).map(read_number)
     }
 }
@@ -141,12 +154,24 @@ const CLOSED: u8 = 6;
 const GAP: u8 = 7;
 const ALIVE: u8 = 8;
 const MARK: u8 = 9;
+const LOGIN: u8 = 10;
 
 /// Length of a kind, a connection, a time and a length.
 const HEADER_BYTES: usize = 25;
 
 fn read_number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// Reads the fields of a login, none of which can have a zero byte.
+fn read_login(body: &[u8]) -> Login<'_> {
+    let mut fields = std::str::from_utf8(body).unwrap_or_default().split('\0');
+    let mut next = || fields.next().unwrap_or_default();
+    Login {
+        database: next(),
+        user: next(),
+        application: next(),
+    }
 }
 
 fn side_index(side: Side) -> usize {
@@ -157,14 +182,14 @@ fn side_index(side: Side) -> usize {
 }
 
 impl MirrorQueue {
-    pub(super) fn new(
-        forwarder: usize,
+    pub(crate) fn new(
+        source: usize,
         chunks: Sender<Chunk>,
         free: Receiver<Vec<u8>>,
         state: Arc<MirrorState>,
     ) -> Self {
         MirrorQueue {
-            forwarder,
+            source,
             chunk: Vec::new(),
             chunks,
             free,
@@ -182,7 +207,7 @@ impl MirrorQueue {
     }
 
     /// Reports a connection, whose first bytes come next.
-    pub(super) fn add_opened(
+    pub fn add_opened(
         &mut self,
         mirrored: &mut MirroredConnection,
         connection: u64,
@@ -197,9 +222,65 @@ impl MirrorQueue {
         mirrored.announced = true;
     }
 
+    /// Reports a connection that existed before the source saw it, and its login as far as it is known.
+    pub fn add_opened_before(
+        &mut self,
+        mirrored: &mut MirroredConnection,
+        (connection, client): (u64, &str),
+        at_us: i64,
+        login: Option<Login<'_>>,
+    ) {
+        if self.is_off() || !self.has_room(at_us) {
+            return;
+        }
+        self.report_losses(mirrored, connection, client, Side::Client, at_us);
+        if let Some(login) = login {
+            let fields = [login.database, login.user, login.application];
+            self.push(LOGIN, connection, at_us, fields.join("\0").as_bytes());
+        }
+    }
+
+    /// Reports bytes of one side that the source itself has lost, between its last bytes at `from_us` and `at_us`. They are
+    /// lost to this connection; [`Self::add_gap`] counts them.
+    pub fn add_lost(
+        &mut self,
+        mirrored: &mut MirroredConnection,
+        (connection, client): (u64, &str),
+        side: Side,
+        (from_us, at_us): (i64, i64),
+        bytes: u64,
+    ) {
+        let lost = &mut mirrored.lost[side_index(side)];
+        if lost.bytes == 0 {
+            lost.from_us = from_us;
+        }
+        lost.bytes += bytes;
+        if !self.is_off() && self.has_room(at_us) {
+            self.report_losses(mirrored, connection, client, side, at_us);
+        }
+    }
+
+    /// Counts bytes that the source itself has lost in a time range.
+    pub fn add_gap(&mut self, (from_us, to_us): (i64, i64), bytes: u64) {
+        let gap = self.gap.get_or_insert(Gap {
+            from_us,
+            to_us,
+            bytes: 0,
+        });
+        gap.from_us = gap.from_us.min(from_us);
+        gap.to_us = gap.to_us.max(to_us);
+        gap.bytes += bytes;
+        self.state.lost_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns whether the next entry is dropped, since the capture does not keep up.
+    pub fn is_full(&self) -> bool {
+        !self.is_off() && self.chunk.len() >= CHUNK_BYTES && self.chunks.is_full()
+    }
+
     /// Copies bytes of one side.
     #[inline]
-    pub(super) fn add_bytes(
+    pub fn add_bytes(
         &mut self,
         mirrored: &mut MirroredConnection,
         (connection, client): (u64, &str),
@@ -214,7 +295,7 @@ impl MirrorQueue {
             self.count_loss(mirrored, side, at_us, bytes.len() as u64);
             return;
         }
-        if !mirrored.announced || mirrored.lost[side_index(side)] > 0 {
+        if !mirrored.announced || mirrored.lost[side_index(side)].bytes > 0 {
             self.report_losses(mirrored, connection, client, side, at_us);
         }
         let kind = match side {
@@ -235,7 +316,11 @@ impl MirrorQueue {
         at_us: i64,
         bytes: u64,
     ) {
-        mirrored.lost[side_index(side)] += bytes;
+        let lost = &mut mirrored.lost[side_index(side)];
+        if lost.bytes == 0 {
+            lost.from_us = at_us;
+        }
+        lost.bytes += bytes;
         let gap = self.gap.get_or_insert(Gap {
             from_us: at_us,
             to_us: at_us,
@@ -260,7 +345,7 @@ impl MirrorQueue {
             self.open.insert(connection);
             mirrored.announced = true;
             // Bytes before the capture knew the connection are no gap within it.
-            mirrored.lost = [0; 2];
+            mirrored.lost = Default::default();
             return;
         }
         let lost = std::mem::take(&mut mirrored.lost[side_index(side)]);
@@ -268,16 +353,14 @@ impl MirrorQueue {
             Side::Client => CLIENT_LOST,
             Side::Server => SERVER_LOST,
         };
-        self.push(kind, connection, at_us, &lost.to_le_bytes());
+        let mut body = [0; 16];
+        body[..8].copy_from_slice(&lost.bytes.to_le_bytes());
+        body[8..].copy_from_slice(&lost.from_us.to_le_bytes());
+        self.push(kind, connection, at_us, &body);
     }
 
     /// Reports the end of a connection.
-    pub(super) fn add_closed(
-        &mut self,
-        mirrored: &mut MirroredConnection,
-        connection: u64,
-        at_us: i64,
-    ) {
+    pub fn add_closed(&mut self, mirrored: &mut MirroredConnection, connection: u64, at_us: i64) {
         let was_open = self.open.remove(&connection);
         if self.is_off() || !was_open {
             return;
@@ -287,21 +370,21 @@ impl MirrorQueue {
             return;
         }
         for side in [Side::Client, Side::Server] {
-            if mirrored.lost[side_index(side)] > 0 {
+            if mirrored.lost[side_index(side)].bytes > 0 {
                 self.report_losses(mirrored, connection, "", side, at_us);
             }
         }
         self.push(CLOSED, connection, at_us, &[]);
     }
 
-    /// Sends everything so far, and then the mark of a command.
-    pub(super) fn add_mark(&mut self, command: u64, at_us: i64, totals: Totals) {
+    /// Sends everything so far, and then the mark of a command. The mark of a source's end is 0.
+    pub fn add_mark(&mut self, command: u64, at_us: i64, totals: Totals) {
         self.marks.push(command);
         self.flush(at_us, totals);
     }
 
     /// Sends the current chunk, if there is room in the queue. `totals` are the current ones.
-    pub(super) fn flush(&mut self, at_us: i64, totals: Totals) {
+    pub fn flush(&mut self, at_us: i64, totals: Totals) {
         if self.is_off() {
             self.chunk.clear();
             self.marks.clear();
@@ -323,7 +406,7 @@ impl MirrorQueue {
     }
 
     /// Returns whether unsent reports remain that would be lost at the end.
-    pub(super) fn has_unsent_reports(&self) -> bool {
+    pub fn has_unsent_reports(&self) -> bool {
         !self.is_off() && (!self.chunk.is_empty() || !self.marks.is_empty() || self.gap.is_some())
     }
 
@@ -361,8 +444,8 @@ impl MirrorQueue {
         // queue's length is the only limit.
         let next = self.free.try_recv().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.chunk, next);
-        let forwarder = self.forwarder;
-        match self.chunks.try_send(Chunk { forwarder, bytes }) {
+        let source = self.source;
+        match self.chunks.try_send(Chunk { source, bytes }) {
             Ok(()) => {
                 self.handed_on += 1;
                 self.state
@@ -402,7 +485,7 @@ impl MirrorQueue {
 }
 
 /// Returns the entries of a chunk in order.
-pub(super) fn records(mut chunk: &[u8]) -> impl Iterator<Item = Record<'_>> {
+pub(crate) fn records(mut chunk: &[u8]) -> impl Iterator<Item = Record<'_>> {
     std::iter::from_fn(move || {
         let (header, rest) = chunk.split_at_checked(HEADER_BYTES)?;
         let connection = read_number(&header[1..9]);
@@ -430,7 +513,12 @@ pub(super) fn records(mut chunk: &[u8]) -> impl Iterator<Item = Record<'_>> {
                 connection,
                 side,
                 at_us,
-                bytes: read_number(body),
+                from_us: read_number(&body[8..]) as i64,
+                bytes: read_number(&body[..8]),
+            },
+            LOGIN => Record::Login {
+                connection,
+                login: read_login(body),
             },
             CLOSED => Record::Closed { connection, at_us },
             GAP => Record::Gap(Gap {
@@ -486,7 +574,7 @@ mod tests {
         mirror.add_mark(99, 14, totals);
         assert_eq!(state.progress(), 2);
         let chunk = received.try_recv().unwrap();
-        assert_eq!(chunk.forwarder, 3);
+        assert_eq!(chunk.source, 3);
         let found: Vec<Record<'_>> = records(&chunk.bytes).collect();
         let bytes = |side, at_us, bytes| Record::Bytes {
             connection: 7,
@@ -561,6 +649,7 @@ mod tests {
                 connection: 1,
                 side: Side::Client,
                 at_us: 9,
+                from_us: 4,
                 bytes: 4
             }
         );

@@ -1,11 +1,11 @@
 //! Runs the capture thread: it reads the mirrored traffic, tracks all conversations, and records on
 //! request.
 //!
-//! Commands are ordered with the traffic: each forwarder writes a mark at the time of the command,
+//! Commands are ordered with the traffic: each source writes a mark at the time of the command,
 //! and the command runs when all marks have arrived. So a statement sent before the stop of a
 //! recording is in it, and later ones are not.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,20 +13,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use workload::{CapturedServer, Provenance, SourceFile};
+use workload::{Provenance, SourceFile};
 
+use super::capture_event::CaptureEvent;
 use super::capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
-use super::inbox::{ForwarderMessage, Inbox};
 use super::mirror::{Chunk, MirrorState, Record, Totals, records};
-use super::proxy_event::{ProxyEvent, ProxyEventSender};
 use super::recording::{
-    IncompleteRange, OpenRecording, Recording, RecordingAccount, account_difference, add_time_range,
+    IncompleteRange, OpenRecording, Recording, RecordingAccount, SessionGaps, account_difference,
+    add_time_range,
 };
 use super::wall_clock::WallClock;
+use super::{MirrorSource, OnCaptureEvent, RecordingOrigin};
 use capture_sink::{EventCounter, EventSink, SinkError};
 use capture_wire::conversation::{DecoderAccount, DecoderOptions, ProtocolDecoder};
 
-/// Interval between requests for unsent chunks of forwarders.
+/// Interval between requests for unsent chunks of sources.
 const TICK: Duration = Duration::from_millis(25);
 const TICK_US: i64 = 25_000;
 /// Interval between updates of the status.
@@ -60,27 +61,23 @@ pub(super) struct Command {
 pub(super) struct RecorderParts {
     pub(super) clock: Arc<WallClock>,
     pub(super) chunks: Receiver<Chunk>,
-    /// Queues for returning processed chunks, by forwarder.
+    /// Queues for returning processed chunks, by source.
     pub(super) free: Vec<Sender<Vec<u8>>>,
     pub(super) mirrors: Vec<Arc<MirrorState>>,
-    pub(super) inboxes: Vec<Arc<Inbox>>,
+    pub(super) sources: Vec<Arc<dyn MirrorSource>>,
     pub(super) commands: Receiver<Command>,
     pub(super) status: Arc<Mutex<CaptureStatus>>,
-    pub(super) events: ProxyEventSender,
+    pub(super) on_event: OnCaptureEvent,
     pub(super) open: OpenRecording,
     pub(super) conversation: DecoderOptions,
-    /// Source that recordings state in their manifest.
-    pub(super) source: String,
-    /// Upstream servers, and the proxy itself.
-    pub(super) servers: Vec<CapturedServer>,
-    pub(super) options: BTreeMap<String, String>,
+    pub(super) origin: RecordingOrigin,
 }
 
-/// Runs until all forwarders have ended. A panic ends the capture only.
+/// Runs until all sources have ended. A panic ends the capture only.
 pub(super) fn run(parts: RecorderParts) {
     let (mirrors, status) = (parts.mirrors.clone(), parts.status.clone());
-    let events = parts.events.clone();
-    let ran = catch_unwind(AssertUnwindSafe(|| Recorder::new(parts).run()));
+    let on_event = parts.on_event.clone();
+    let ran = catch_unwind(AssertUnwindSafe(|| RecorderThread::new(parts).run()));
     if let Err(panic) = ran {
         for mirror in &mirrors {
             mirror.off.store(true, Ordering::Relaxed);
@@ -95,13 +92,13 @@ pub(super) fn run(parts: RecorderParts) {
         status.recording = None;
         status.broken_down = Some(reason.clone());
         drop(status);
-        events.send(ProxyEvent::CapturePanicked { reason });
+        on_event(CaptureEvent::CapturePanicked { reason });
     }
 }
 
-/// Mark of one forwarder.
+/// Mark of one source.
 #[derive(Debug, Clone, Copy, Default)]
-struct ForwarderMark {
+struct SourceMark {
     totals: Totals,
     read: u64,
     lost: u64,
@@ -112,7 +109,7 @@ struct PendingCommand {
     command: Command,
     marks: usize,
     at_us: i64,
-    from: Vec<ForwarderMark>,
+    from: Vec<SourceMark>,
 }
 
 /// A failed recording whose account is not closed yet.
@@ -130,18 +127,19 @@ struct CurrentRecording {
     recording: Box<dyn Recording>,
     name: String,
     from_us: i64,
-    from: Vec<ForwarderMark>,
+    from: Vec<SourceMark>,
     account: DecoderAccount,
     incomplete: Vec<IncompleteRange>,
+    session_gaps: SessionGaps,
     secured_us: i64,
 }
 
-struct Recorder {
+struct RecorderThread {
     parts: RecorderParts,
     conversations: ProtocolDecoder,
-    /// Connections by forwarder.
+    /// Connections by source.
     open: Vec<HashSet<u64>>,
-    from: Vec<ForwarderMark>,
+    from: Vec<SourceMark>,
     progress: Vec<u64>,
     waiting: HashMap<u64, PendingCommand>,
     current: Option<CurrentRecording>,
@@ -157,14 +155,14 @@ struct Recorder {
     shown_us: i64,
 }
 
-impl Recorder {
+impl RecorderThread {
     fn new(parts: RecorderParts) -> Self {
-        let forwarders = parts.mirrors.len();
-        Recorder {
+        let sources = parts.mirrors.len();
+        RecorderThread {
             conversations: ProtocolDecoder::new(parts.conversation),
-            open: vec![HashSet::new(); forwarders],
-            from: vec![ForwarderMark::default(); forwarders],
-            progress: vec![0; forwarders],
+            open: vec![HashSet::new(); sources],
+            from: vec![SourceMark::default(); sources],
+            progress: vec![0; sources],
             waiting: HashMap::new(),
             current: None,
             failed: HashMap::new(),
@@ -186,7 +184,7 @@ impl Recorder {
                     self.read_chunk(&chunk);
                     let mut bytes = chunk.bytes;
                     bytes.clear();
-                    let _ = self.parts.free[chunk.forwarder].try_send(bytes);
+                    let _ = self.parts.free[chunk.source].try_send(bytes);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -212,13 +210,13 @@ impl Recorder {
     }
 
     fn tick(&mut self, now_us: i64) {
-        // A command waits in a forwarder, and may not find room at once.
+        // A command waits in a source, and may not find room at once.
         let is_asked = !self.parts.commands.is_empty() || !self.waiting.is_empty();
         for (place, mirror) in self.parts.mirrors.iter().enumerate() {
             let progress = mirror.progress();
             let held = progress % 2 == 1;
             if held && (is_asked || progress == self.progress[place]) {
-                self.parts.inboxes[place].send(ForwarderMessage::Flush);
+                self.parts.sources[place].request_flush();
             }
             self.progress[place] = progress;
         }
@@ -277,7 +275,7 @@ impl Recorder {
 
     fn read_chunk(&mut self, chunk: &Chunk) {
         for record in records(&chunk.bytes) {
-            let result = self.handle_record(chunk.forwarder, record);
+            let result = self.handle_record(chunk.source, record);
             if let Err(error) = result {
                 let now_us = self.parts.clock.now_us();
                 self.fail_recording(&error, now_us);
@@ -285,7 +283,8 @@ impl Recorder {
         }
     }
 
-    fn handle_record(&mut self, forwarder: usize, record: Record<'_>) -> Result<(), SinkError> {
+    fn handle_record(&mut self, source: usize, record: Record<'_>) -> Result<(), SinkError> {
+        self.note_session_gap(record);
         let mut nobody = EventCounter::default();
         let sink: &mut dyn EventSink = match &mut self.current {
             Some(current) => &mut *current.recording,
@@ -300,7 +299,7 @@ impl Recorder {
                 client,
                 from_the_start,
             } => {
-                self.open[forwarder].insert(connection);
+                self.open[source].insert(connection);
                 let at_us = at_us.max(not_before_us);
                 conversations.open_connection(connection, client, at_us, from_the_start);
                 Ok(())
@@ -311,29 +310,34 @@ impl Recorder {
                 at_us,
                 bytes,
             } => {
-                self.from[forwarder].read += bytes.len() as u64;
+                self.from[source].read += bytes.len() as u64;
                 self.read_to_us = at_us;
                 let at_us = at_us.max(not_before_us);
                 conversations.handle_bytes(connection, side, at_us, 0, bytes, sink)
+            }
+            Record::Login { connection, login } => {
+                conversations.set_login(connection, login);
+                Ok(())
             }
             Record::Lost {
                 connection,
                 side,
                 at_us,
                 bytes,
+                ..
             } => {
                 let at_us = at_us.max(not_before_us);
                 conversations.handle_loss(connection, side, at_us, Some(bytes), sink)
             }
             Record::Closed { connection, at_us } => {
-                self.open[forwarder].remove(&connection);
+                self.open[source].remove(&connection);
                 conversations.close_connection(connection, at_us.max(not_before_us), sink)
             }
             Record::Gap(gap) => {
-                self.from[forwarder].lost += gap.bytes;
+                self.from[source].lost += gap.bytes;
                 if let Some(current) = &mut self.current {
                     if current.incomplete.is_empty() {
-                        self.parts.events.send(ProxyEvent::CopiesDropped);
+                        (self.parts.on_event)(CaptureEvent::CopiesDropped);
                     }
                     let stretch = IncompleteRange {
                         from_us: gap.from_us,
@@ -346,10 +350,10 @@ impl Recorder {
             }
             Record::Alive { at_us, connections } => {
                 let alive: HashSet<u64> = connections.iter().collect();
-                let open = std::mem::replace(&mut self.open[forwarder], alive);
+                let open = std::mem::replace(&mut self.open[source], alive);
                 let at_us = at_us.max(not_before_us);
                 let mut result = Ok(());
-                for connection in open.difference(&self.open[forwarder]) {
+                for connection in open.difference(&self.open[source]) {
                     let closed = conversations.close_connection(*connection, at_us, sink);
                     result = result.and(closed);
                 }
@@ -360,20 +364,44 @@ impl Recorder {
                 at_us,
                 totals,
             } => {
-                self.from[forwarder].totals = totals;
-                self.handle_mark(forwarder, command, at_us);
+                self.from[source].totals = totals;
+                self.handle_mark(source, command, at_us);
                 Ok(())
             }
         }
     }
 
-    fn handle_mark(&mut self, forwarder: usize, command: u64, at_us: i64) {
-        let forwarders = self.from.len();
+    /// Notes lost bytes in the account of the recording.
+    fn note_session_gap(&mut self, record: Record<'_>) {
+        let Record::Lost {
+            connection,
+            side,
+            at_us,
+            from_us,
+            bytes,
+        } = record
+        else {
+            return;
+        };
+        if let Some(current) = &mut self.current {
+            let at_us = at_us.max(current.from_us);
+            let range = IncompleteRange {
+                from_us: from_us.clamp(current.from_us, at_us),
+                to_us: at_us,
+                bytes,
+            };
+            let session = self.conversations.recorded_session(connection);
+            current.session_gaps.add(session, side, range);
+        }
+    }
+
+    fn handle_mark(&mut self, source: usize, command: u64, at_us: i64) {
+        let sources = self.from.len();
         while let Ok(command) = self.parts.commands.try_recv() {
             let waiting = PendingCommand {
                 marks: 0,
                 at_us: i64::MIN,
-                from: vec![ForwarderMark::default(); forwarders],
+                from: vec![SourceMark::default(); sources],
                 command,
             };
             self.waiting.insert(waiting.command.number, waiting);
@@ -383,8 +411,8 @@ impl Recorder {
         };
         waiting.marks += 1;
         waiting.at_us = waiting.at_us.max(at_us);
-        waiting.from[forwarder] = self.from[forwarder];
-        if waiting.marks < forwarders {
+        waiting.from[source] = self.from[source];
+        if waiting.marks < sources {
             return;
         }
         let Some(waiting) = self.waiting.remove(&command) else {
@@ -405,12 +433,12 @@ impl Recorder {
         }
     }
 
-    fn start_recording(&mut self, at_us: i64, from: Vec<ForwarderMark>) -> Reply {
+    fn start_recording(&mut self, at_us: i64, from: Vec<SourceMark>) -> Reply {
         if let Some(current) = &self.current {
             return Err(format!("{} is being recorded already", current.name));
         }
         self.number += 1;
-        let mut recording = match (self.parts.open)(self.number, &self.parts.servers) {
+        let mut recording = match (self.parts.open)(self.number, &self.parts.origin.servers) {
             Ok(recording) => recording,
             Err(error) => {
                 self.number -= 1;
@@ -428,6 +456,7 @@ impl Recorder {
             from,
             account,
             incomplete: Vec::new(),
+            session_gaps: SessionGaps::default(),
             secured_us: at_us,
         });
         if let Err(error) = began {
@@ -440,19 +469,13 @@ impl Recorder {
             .and_then(|current| current.recording.series());
         self.update_status(|status| status.series = series);
         self.publish_status();
-        let happening = ProxyEvent::RecordingStarted { name: name.clone() };
-        self.parts.events.send(happening);
+        (self.parts.on_event)(CaptureEvent::RecordingStarted { name: name.clone() });
         Ok(name)
     }
 
     /// Ends the recording; a separate thread completes it, since that may take longer than copies
     /// can wait.
-    fn stop_recording(
-        &mut self,
-        at_us: i64,
-        from: Vec<ForwarderMark>,
-        reply: Option<Sender<Reply>>,
-    ) {
+    fn stop_recording(&mut self, at_us: i64, from: Vec<SourceMark>, reply: Option<Sender<Reply>>) {
         let Some(mut current) = self.current.take() else {
             return;
         };
@@ -471,7 +494,7 @@ impl Recorder {
         self.publish_status();
         let account = self.account(&current, at_us, &from, None);
         let provenance = self.provenance(&account);
-        let (status, events) = (self.parts.status.clone(), self.parts.events.clone());
+        let (status, on_event) = (self.parts.status.clone(), self.parts.on_event.clone());
         let CurrentRecording {
             recording, name, ..
         } = current;
@@ -492,9 +515,9 @@ impl Recorder {
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
             status.finished.push(finished.clone());
             drop(status);
-            events.send(match &reason {
-                None => ProxyEvent::RecordingFinished(Box::new(finished)),
-                Some(reason) => ProxyEvent::RecordingFailed {
+            on_event(match &reason {
+                None => CaptureEvent::RecordingFinished(Box::new(finished)),
+                Some(reason) => CaptureEvent::RecordingFailed {
                     name: name.clone(),
                     reason: reason.clone(),
                 },
@@ -519,15 +542,14 @@ impl Recorder {
             .conversations
             .stop_recording(at_us, &mut EventCounter::default());
         let reason = error.to_string();
-        let happening = ProxyEvent::RecordingFailed {
+        (self.parts.on_event)(CaptureEvent::RecordingFailed {
             name: current.name.clone(),
             reason: reason.clone(),
-        };
-        self.parts.events.send(happening);
+        });
         self.update_status(|status| status.recording = None);
         self.own_commands += 1;
         let number = self.own_commands;
-        let forwarders = self.from.len();
+        let sources = self.from.len();
         let command = Command {
             number,
             action: Action::Account,
@@ -538,7 +560,7 @@ impl Recorder {
             command,
             marks: 0,
             at_us: i64::MIN,
-            from: vec![ForwarderMark::default(); forwarders],
+            from: vec![SourceMark::default(); sources],
         };
         self.waiting.insert(number, waiting);
         let failed = FailedRecording {
@@ -547,12 +569,12 @@ impl Recorder {
             reason,
         };
         self.failed.insert(number, failed);
-        for inbox in &self.parts.inboxes {
-            inbox.send(ForwarderMessage::Mark(number));
+        for source in &self.parts.sources {
+            source.request_mark(number);
         }
     }
 
-    fn close_failed(&mut self, number: u64, from: &[ForwarderMark]) {
+    fn close_failed(&mut self, number: u64, from: &[SourceMark]) {
         let Some(failed) = self.failed.remove(&number) else {
             return;
         };
@@ -568,10 +590,10 @@ impl Recorder {
         &self,
         current: &CurrentRecording,
         to_us: i64,
-        from: &[ForwarderMark],
+        from: &[SourceMark],
         failure: Option<String>,
     ) -> RecordingAccount {
-        let sum = |number: &dyn Fn(&ForwarderMark) -> u64| -> u64 {
+        let sum = |number: &dyn Fn(&SourceMark) -> u64| -> u64 {
             let pairs = from.iter().zip(&current.from);
             pairs
                 .map(|(after, before)| number(after).saturating_sub(number(before)))
@@ -585,6 +607,7 @@ impl Recorder {
             lost_bytes: sum(&|from| from.lost),
             passed_bytes: sum(&|from| from.totals.passed.iter().sum()),
             incomplete: current.incomplete.clone(),
+            session_gaps: current.session_gaps.clone(),
             failure,
             conversation: account_difference(&current.account, self.conversations.account()),
         }
@@ -592,14 +615,14 @@ impl Recorder {
 
     fn provenance(&self, account: &RecordingAccount) -> Provenance {
         Provenance {
-            source_kind: "proxy".to_owned(),
+            source_kind: self.parts.origin.kind.to_owned(),
             sources: vec![SourceFile {
-                name: self.parts.source.clone(),
+                name: self.parts.origin.name.clone(),
                 format: "wire".to_owned(),
                 bytes: account.read_bytes,
             }],
-            options: self.parts.options.clone(),
-            servers: self.parts.servers.clone(),
+            options: self.parts.origin.options.clone(),
+            servers: self.parts.origin.servers.clone(),
             reconciliation: serde_json::to_value(account).expect("plain data"),
             ..Provenance::default()
         }

@@ -7,7 +7,7 @@ use workload::{CapturedServer, Provenance, WorkloadInfo};
 
 use capture_sink::series::SeriesWatch;
 use capture_sink::{EventSink, SinkError};
-use capture_wire::conversation::DecoderAccount;
+use capture_wire::conversation::{DecoderAccount, Side};
 
 /// A workload that is being recorded.
 pub trait Recording: EventSink + Send {
@@ -53,6 +53,56 @@ pub struct IncompleteRange {
     pub bytes: u64,
 }
 
+/// Maximum number of gaps that are listed.
+const SESSION_GAPS_MAX: usize = 1_000;
+
+/// Bytes that one session lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionGap {
+    /// Session of the workload; `null` if it had none yet.
+    pub session: Option<u64>,
+    /// Whether the client sent them, or the server.
+    pub from_client: bool,
+    /// Their time range, and their number.
+    #[serde(flatten)]
+    pub range: IncompleteRange,
+}
+
+/// Lost bytes by session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionGaps {
+    /// The gaps in the order of their ends, at most 1,000.
+    #[serde(
+        default,
+        rename = "session_gaps",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    listed: Vec<SessionGap>,
+    /// Number of further gaps.
+    #[serde(default, rename = "session_gaps_omitted")]
+    omitted: u64,
+}
+
+impl SessionGaps {
+    /// Adds a gap of one side of a session.
+    pub(crate) fn add(&mut self, session: Option<u64>, side: Side, range: IncompleteRange) {
+        if self.listed.len() >= SESSION_GAPS_MAX {
+            self.omitted += 1;
+            return;
+        }
+        self.listed.push(SessionGap {
+            session,
+            from_client: side == Side::Client,
+            range,
+        });
+    }
+
+    /// Returns the listed gaps.
+    pub fn listed(&self) -> &[SessionGap] {
+        &self.listed
+    }
+}
+
 /// Account of all bytes that passed during a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingAccount {
@@ -60,17 +110,21 @@ pub struct RecordingAccount {
     pub from_us: i64,
     /// End of the recording.
     pub to_us: i64,
-    /// Number of bytes in both directions: those read, those lost and those forwarded without
+    /// Number of bytes in both directions: those read, those lost and those that passed without
     /// capture.
     pub forwarded_bytes: u64,
     /// Number of bytes passed to the protocol decoder.
     pub read_bytes: u64,
     /// Number of bytes whose copies were dropped, since the capture was too slow.
     pub lost_bytes: u64,
-    /// Number of bytes of replication connections, which are forwarded without capture.
+    /// Number of bytes of connections that are left out: those of replication, and those that
+    /// existed before if only new ones are captured.
     pub passed_bytes: u64,
     /// Time ranges in which bytes were dropped; those with a small distance are merged.
     pub incomplete: Vec<IncompleteRange>,
+    /// The lost bytes by session.
+    #[serde(flatten)]
+    pub session_gaps: SessionGaps,
     /// Reason why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -89,7 +143,7 @@ impl RecordingAccount {
 const MERGE_DISTANCE_US: i64 = 1_000_000;
 
 /// Adds a time range to earlier ones.
-pub(super) fn add_time_range(all: &mut Vec<IncompleteRange>, stretch: IncompleteRange) {
+pub(crate) fn add_time_range(all: &mut Vec<IncompleteRange>, stretch: IncompleteRange) {
     match all.last_mut() {
         Some(last) if stretch.from_us <= last.to_us + MERGE_DISTANCE_US => {
             last.from_us = last.from_us.min(stretch.from_us);
@@ -101,7 +155,7 @@ pub(super) fn add_time_range(all: &mut Vec<IncompleteRange>, stretch: Incomplete
 }
 
 /// Subtracts an earlier account of the same decoder from a later one.
-pub(super) fn account_difference(
+pub(crate) fn account_difference(
     before: &DecoderAccount,
     after: &DecoderAccount,
 ) -> DecoderAccount {
