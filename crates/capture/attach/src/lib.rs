@@ -4,7 +4,24 @@
 //! `secure_read` and `secure_write` (`src/backend/libpq/be-secure.c`). The [`prober`] attaches small eBPF programs to
 //! them, and writes [`record`]s of what they copied to a pipe. It is a process of its own, since it needs privileges.
 //! The process that decodes the records needs none.
+//!
+//! [`Attach`] reads the records, translates them into the traffic of connections, and passes that to the recorder, which
+//! the proxy uses, too. [`drop_privileges`] is for its process.
 
+mod attach_status;
+mod capture;
+#[cfg(target_os = "linux")]
+mod privileges;
 pub mod prober;
+mod process_title;
+mod reader;
 pub mod record;
 pub mod server_process;
+mod session;
+mod sessions;
+
+pub use attach_status::{AttachCounters, AttachEvent, AttachStatus};
+pub use capture::{Attach, AttachError, AttachOptions, AttachStatusReader, ProberProcess};
+#[cfg(target_os = "linux")]
+pub use privileges::{RemainingIdentity, drop_privileges};
+pub use sessions::{SessionIdentities, SessionIdentity};

@@ -1,0 +1,350 @@
+//! Translates the records of a prober into the traffic of connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use capture_recorder::{MirrorQueue, Totals, WallClock};
+use capture_wire::conversation::{Login, Side};
+
+use crate::attach_status::{AttachCounters, AttachEvent};
+use crate::process_title::{ProcessTitle, own_process_id};
+use crate::record::{Record, RecordKind};
+use crate::session::{
+    BackendSession, HELD_BYTES_MAX, HeldBytes, MissingBytes, SessionState, is_encryption_reply,
+};
+
+/// Facts about a session that existed before the capture, as the server has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionIdentity {
+    /// Database.
+    pub database: String,
+    /// User.
+    pub user: String,
+    /// `application_name`.
+    pub application: String,
+    /// Whether it sends a replication stream.
+    pub is_walsender: bool,
+}
+
+/// Sessions that existed before, by the numbers of their processes as the server has them.
+pub type SessionIdentities = HashMap<u32, SessionIdentity>;
+
+/// All backends of the server.
+pub(crate) struct Sessions {
+    backends: HashMap<u32, BackendSession>,
+    outlet: Outlet,
+    identities: SessionIdentities,
+    /// Leaves out the sessions that existed before.
+    new_only: bool,
+    next_connection: u64,
+    progress: LossProgress,
+    /// Latest time of a record.
+    pub(crate) latest_ns: u64,
+    pub(crate) counters: AttachCounters,
+    /// Events since they were taken last.
+    pub(crate) events: Vec<AttachEvent>,
+    /// Reason for which the prober ends.
+    pub(crate) failure: Option<String>,
+}
+
+/// Losses as counted in the kernel.
+#[derive(Debug, Default)]
+struct LossProgress {
+    at_us: i64,
+    lost_bytes: u64,
+}
+
+/// Passes bytes on to the recorder.
+struct Outlet {
+    clock: Arc<WallClock>,
+    queue: MirrorQueue,
+    totals: Totals,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        clock: Arc<WallClock>,
+        queue: MirrorQueue,
+        identities: SessionIdentities,
+        new_only: bool,
+    ) -> Self {
+        Sessions {
+            backends: HashMap::new(),
+            progress: LossProgress {
+                at_us: clock.now_us(),
+                lost_bytes: 0,
+            },
+            outlet: Outlet {
+                clock,
+                queue,
+                totals: Totals::default(),
+            },
+            identities,
+            new_only,
+            next_connection: 1,
+            latest_ns: 0,
+            counters: AttachCounters::default(),
+            events: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Returns whether the recorder does not keep up. Then the pipe is not read, the ring buffer fills, and the kernel counts
+    /// what it drops.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.outlet.queue.is_full()
+    }
+
+    /// Passes on what was copied so far.
+    pub(crate) fn flush(&mut self) {
+        let Outlet {
+            clock,
+            queue,
+            totals,
+        } = &mut self.outlet;
+        queue.flush(clock.now_us(), *totals);
+    }
+
+    /// Marks the position of a command at a time.
+    pub(crate) fn mark(&mut self, command: u64, at_us: i64) {
+        let totals = self.outlet.totals;
+        self.outlet.queue.add_mark(command, at_us, totals);
+    }
+
+    /// Returns whether something would be lost at the end.
+    pub(crate) fn has_unsent_reports(&self) -> bool {
+        self.outlet.queue.has_unsent_reports()
+    }
+
+    /// Handles a record.
+    pub(crate) fn handle(&mut self, record: &Record<'_>) {
+        self.latest_ns = self.latest_ns.max(record.time_ns);
+        let at_us = self.outlet.clock.at_monotonic_ns(record.time_ns as i64);
+        match record.kind {
+            RecordKind::FromClient => self.handle_bytes(record, Side::Client, at_us),
+            RecordKind::ToClient => self.handle_bytes(record, Side::Server, at_us),
+            RecordKind::Position => self.handle_position(record, at_us),
+            RecordKind::Closed => {
+                self.handle_position(record, at_us);
+                self.close(record.pid, at_us);
+            }
+            RecordKind::Attached => {
+                let is_again = self.counters.attached > 0;
+                self.counters.attached += 1;
+                self.counters.postmaster = Some(record.pid);
+                self.events.push(AttachEvent::Attached {
+                    postmaster: record.pid,
+                    is_again,
+                });
+            }
+            RecordKind::Detached => {
+                self.counters.postmaster = None;
+                self.close_all(at_us);
+                self.events.push(AttachEvent::ServerStopped);
+            }
+            RecordKind::Progress => self.handle_progress(record.offset, at_us),
+            RecordKind::Failed => {
+                self.failure = Some(String::from_utf8_lossy(record.data).into_owned());
+            }
+        }
+        self.counters.sessions = self.backends.len();
+    }
+
+    /// Ends all sessions, since the server has ended.
+    fn close_all(&mut self, at_us: i64) {
+        let mut pids: Vec<u32> = self.backends.keys().copied().collect();
+        pids.sort_unstable();
+        for pid in pids {
+            self.close(pid, at_us);
+        }
+    }
+
+    fn handle_progress(&mut self, lost_bytes: u64, at_us: i64) {
+        let lost = lost_bytes.saturating_sub(self.progress.lost_bytes);
+        if lost > 0 {
+            self.outlet.totals.bytes[0] += lost;
+            self.outlet
+                .queue
+                .add_gap((self.progress.at_us, at_us), lost);
+        }
+        self.progress = LossProgress {
+            at_us,
+            lost_bytes: self.progress.lost_bytes.max(lost_bytes),
+        };
+    }
+
+    /// Accounts for bytes that were lost after the last ones of a backend.
+    fn handle_position(&mut self, record: &Record<'_>, at_us: i64) {
+        let Some((read, written)) = record.totals() else {
+            return;
+        };
+        let Some(session) = self.backends.get_mut(&record.pid) else {
+            return;
+        };
+        if session.started != record.backend_started {
+            return;
+        }
+        for (side, total) in [(Side::Client, read), (Side::Server, written)] {
+            if let Some(missing) = session.advance(side, total, 0, at_us) {
+                self.outlet
+                    .add_missing(session, record.pid, side, at_us, missing);
+            }
+        }
+    }
+
+    fn handle_bytes(&mut self, record: &Record<'_>, side: Side, at_us: i64) {
+        let place = usize::from(side == Side::Server);
+        let length = record.data.len() as u64;
+        self.counters.bytes[place] += length;
+        self.outlet.totals.bytes[place] += length;
+        self.find_or_begin(record, at_us);
+        let Some(session) = self.backends.get_mut(&record.pid) else {
+            return;
+        };
+        let missing = session.advance(side, record.offset, length, at_us);
+        if let Some(missing) = missing {
+            self.outlet
+                .add_missing(session, record.pid, side, at_us, missing);
+        }
+        match &mut session.state {
+            SessionState::LeftOut => self.outlet.totals.passed[place] += length,
+            SessionState::Open => self.outlet.add_bytes(session, side, at_us, record.data),
+            SessionState::Starting(held) => {
+                let size: usize = held.iter().map(|one| one.bytes.len()).sum();
+                held.push(HeldBytes {
+                    side,
+                    at_us,
+                    bytes: record.data.to_vec(),
+                });
+                let is_answer = side == Side::Server && !is_encryption_reply(record.data);
+                if is_answer || size + record.data.len() > HELD_BYTES_MAX {
+                    self.outlet.open(session, record.pid);
+                }
+            }
+        }
+    }
+
+    /// Begins the session of a backend, unless it has one.
+    fn find_or_begin(&mut self, record: &Record<'_>, at_us: i64) {
+        match self.backends.get(&record.pid) {
+            Some(session) if session.started == record.backend_started => return,
+            // The end of the earlier process was lost.
+            Some(_) => self.close(record.pid, at_us),
+            None => (),
+        }
+        let state = SessionState::Starting(Vec::new());
+        let number = self.next_connection;
+        let mut session = BackendSession::new(number, record.backend_started, state, at_us);
+        self.next_connection += 1;
+        if record.existing {
+            self.begin_existing(&mut session, record.pid, at_us);
+        }
+        self.backends.insert(record.pid, session);
+    }
+
+    /// Begins a session that existed before the capture.
+    fn begin_existing(&mut self, session: &mut BackendSession, pid: u32, at_us: i64) {
+        let title = ProcessTitle::read(pid);
+        let identity = own_process_id(pid).and_then(|own| self.identities.get(&own));
+        session.client.clone_from(&title.client);
+        self.counters.existing += 1;
+        session.state = SessionState::LeftOut;
+        if title.is_walsender || identity.is_some_and(|identity| identity.is_walsender) {
+            self.counters.left_out_replication += 1;
+        } else if self.new_only {
+            self.counters.left_out_existing += 1;
+        } else {
+            session.state = SessionState::Open;
+            let login = match identity {
+                Some(identity) => Login {
+                    database: &identity.database,
+                    user: &identity.user,
+                    application: &identity.application,
+                },
+                None => Login {
+                    database: &title.database,
+                    user: &title.user,
+                    application: "",
+                },
+            };
+            self.outlet.queue.add_opened_before(
+                &mut session.mirrored,
+                (session.connection, &session.client),
+                at_us,
+                Some(login),
+            );
+        }
+    }
+
+    fn close(&mut self, pid: u32, at_us: i64) {
+        let Some(mut session) = self.backends.remove(&pid) else {
+            return;
+        };
+        if matches!(session.state, SessionState::Starting(_)) {
+            self.outlet.open(&mut session, pid);
+        }
+        if session.state == SessionState::Open {
+            let (connection, mirrored) = (session.connection, &mut session.mirrored);
+            self.outlet.queue.add_closed(mirrored, connection, at_us);
+        }
+    }
+}
+
+impl Outlet {
+    fn add_bytes(&mut self, session: &mut BackendSession, side: Side, at_us: i64, bytes: &[u8]) {
+        let which = (session.connection, session.client.as_str());
+        let mirrored = &mut session.mirrored;
+        self.queue.add_bytes(mirrored, which, side, at_us, bytes);
+    }
+
+    /// Passes on a session whose beginning was seen, with the bytes that it held.
+    fn open(&mut self, session: &mut BackendSession, pid: u32) {
+        let state = std::mem::replace(&mut session.state, SessionState::Open);
+        let SessionState::Starting(held) = state else {
+            return;
+        };
+        session.client = ProcessTitle::read(pid).client;
+        let at_us = held.first().map_or(session.begun_us, |first| first.at_us);
+        let (connection, mirrored) = (session.connection, &mut session.mirrored);
+        self.queue
+            .add_opened(mirrored, connection, at_us, &session.client);
+        for one in held {
+            self.add_bytes(session, one.side, one.at_us, &one.bytes);
+        }
+    }
+
+    /// Reports missing bytes of a session.
+    fn add_missing(
+        &mut self,
+        session: &mut BackendSession,
+        pid: u32,
+        side: Side,
+        at_us: i64,
+        missing: MissingBytes,
+    ) {
+        match &session.state {
+            SessionState::LeftOut => return,
+            SessionState::Open => (),
+            SessionState::Starting(held) if held.is_empty() => {
+                let title = ProcessTitle::read(pid);
+                session.state = SessionState::Open;
+                session.client = title.client;
+                let login = Login {
+                    database: &title.database,
+                    user: &title.user,
+                    application: "",
+                };
+                let which = (session.connection, session.client.as_str());
+                let mirrored = &mut session.mirrored;
+                self.queue
+                    .add_opened_before(mirrored, which, at_us, Some(login));
+            }
+            SessionState::Starting(_) => self.open(session, pid),
+        }
+        let which = (session.connection, session.client.as_str());
+        let times = (missing.from_us, at_us);
+        let mirrored = &mut session.mirrored;
+        self.queue
+            .add_lost(mirrored, which, side, times, missing.bytes);
+    }
+}
