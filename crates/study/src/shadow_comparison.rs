@@ -8,7 +8,7 @@ use clock::monotonic_ns;
 use compare::shadow::{
     Shadow, ShadowChange, ShadowCondition, ShadowConditionOutcome, ShadowOptions, ShadowReport,
 };
-use run::{FollowedState, RunFollower, RunInfo, StatementKind};
+use run::{FollowedState, RunFollower, RunInfo, RunStatus, StatementKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -49,10 +49,24 @@ pub enum ShadowState {
     InProgress,
     /// The run is complete.
     Complete,
+    /// The replay was stopped before the end of the workload, or of the series as it was captured.
+    ReplayStopped,
+    /// The replay was killed, and its run was recovered.
+    Recovered,
     /// The comparison was stopped before the run was complete.
     Stopped,
-    /// The replay that wrote the run was killed.
+    /// The replay that wrote the run was killed, and the run is not recovered.
     Abandoned,
+}
+
+impl ShadowState {
+    fn of_complete(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Complete => ShadowState::Complete,
+            RunStatus::Stopped => ShadowState::ReplayStopped,
+            RunStatus::Recovered | RunStatus::Incomplete => ShadowState::Recovered,
+        }
+    }
 }
 
 /// Shadow comparison at one moment.
@@ -70,6 +84,9 @@ pub struct ShadowView {
     pub server_version: String,
     /// Start of the replay, in microseconds since 1970-01-01 UTC. Other times are from there.
     pub started_wall_us: i64,
+    /// Statements of the workload after the time up to which the result holds, since the replay was stopped or killed. 0 for
+    /// other states. Statements of a series after the end of its replay are not known, and not counted.
+    pub unreached: u64,
     /// Result so far.
     pub report: ShadowReport,
     /// Conditions of `--fail-on`, as they are now.
@@ -100,7 +117,8 @@ pub fn follow_run(
 ) -> Result<ShadowView, Failure> {
     refuse_parts(&request.run)?;
     let mut follower = RunFollower::open(&request.run)?;
-    let info = follower.info().clone();
+    let mut info = follower.info().clone();
+    let mut statements = 0;
     refuse_other_workload(request, &info)?;
     let mut shadow = Shadow::new(request.options.clone());
     let started_ns = monotonic_ns();
@@ -110,13 +128,17 @@ pub fn follow_run(
         let state = follower.state();
         follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
         follower.new_executions(|execution| {
+            statements += u64::from(execution.is_statement());
             // The time of preparing a statement is in no capture of a log.
             if execution.kind != StatementKind::Prepare {
                 shadow.add(execution);
             }
         })?;
         let end = match state {
-            FollowedState::Complete => Some(ShadowState::Complete),
+            FollowedState::Complete => {
+                info = follower.complete_info()?;
+                Some(ShadowState::of_complete(info.status))
+            }
             FollowedState::Abandoned => Some(ShadowState::Abandoned),
             FollowedState::InProgress => {
                 let is_over = request
@@ -132,7 +154,9 @@ pub fn follow_run(
             observer.on_change(&change, info.started_wall_us);
         }
         if let Some(state) = end {
-            return Ok(view(request, &info, state, &shadow));
+            let mut view = view(request, &info, state, &shadow);
+            view.unreached = unreached(&info, state, statements);
+            return Ok(view);
         }
         if reported_ns.is_none_or(|at_ns| since(at_ns) >= request.interval) {
             reported_ns = Some(monotonic_ns());
@@ -150,6 +174,18 @@ fn since(earlier_ns: i64) -> Duration {
     Duration::from_nanos((monotonic_ns() - earlier_ns).unsigned_abs())
 }
 
+/// Returns the number of statements that a replay did not reach, of which the run has `statements`.
+fn unreached(info: &RunInfo, state: ShadowState, statements: u64) -> u64 {
+    match state {
+        // The manifest counts those that were never dispatched.
+        ShadowState::ReplayStopped => info.statements.saturating_sub(statements),
+        ShadowState::Recovered | ShadowState::Abandoned => {
+            info.workload.statements.saturating_sub(statements)
+        }
+        ShadowState::InProgress | ShadowState::Complete | ShadowState::Stopped => 0,
+    }
+}
+
 fn view(
     request: &ShadowRequest,
     info: &RunInfo,
@@ -165,6 +201,7 @@ fn view(
         target: info.target.address.clone(),
         server_version: info.target.server_version.clone(),
         started_wall_us: info.started_wall_us,
+        unreached: 0,
         conditions: conditions
             .map(|condition| condition.check(&report))
             .collect(),

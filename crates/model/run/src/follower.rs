@@ -80,6 +80,14 @@ impl RunFollower {
         }
     }
 
+    /// Returns the run's part of the manifest as it is now that the run is complete.
+    ///
+    /// # Errors
+    /// If the run is not complete, or its manifest cannot be read.
+    pub fn complete_info(&self) -> Result<RunInfo, ArchiveError> {
+        Ok(RunReader::open(&self.path)?.info().clone())
+    }
+
     fn directory(&self) -> PathBuf {
         match self.path.exists() {
             true => self.path.clone(),

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use run::{Execution, Outcome, RunInfo, RunWriter};
+use run::{Execution, Outcome, RunInfo, RunStatus, RunWriter};
 use serde_json::Value;
 
 use crate::made_up::{Chance, done, info, text};
@@ -290,4 +290,47 @@ fn compare_follow_refuses_what_it_cannot_compare() {
     assert!(run(&[path, "--follow", "--margin", "5"]).contains("--margin has no effect"));
     assert!(run(&[path, "--metrics", "0"]).contains("--metrics has no effect"));
     assert!(run(&[path, "--follow", "--tolerance", "5000"]).contains("makes no sense"));
+}
+
+/// Returns standard output with single spaces, and the last JSON line, of a comparison with a complete run.
+fn follow_to_end(room: &Room) -> (String, Value) {
+    let (code, text, complaint) = room.follow(&["--window", "2s"]).end();
+    assert_eq!(code, Some(0), "{complaint}");
+    let (_, lines, _) = room.follow(&["--window", "2s", "--json"]).end();
+    let end = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    (text.split_whitespace().collect::<Vec<_>>().join(" "), end)
+}
+
+#[test]
+fn compare_follow_of_a_stopped_or_recovered_replay_reports_up_to_when_it_holds() {
+    let stopped = Room::new();
+    let (mut writer, mut info) = stopped.begin_run();
+    let until = clock::utc_text(info.started_wall_us + 59_990_000);
+    write_minute(&mut writer, 0, 1.0);
+    info.status = RunStatus::Stopped;
+    writer.finish(info, 1_234).unwrap();
+    let (text, end) = follow_to_end(&stopped);
+    let expected = format!(
+        "The replay was stopped: the result holds up to {until}, and says nothing about later statements. The run lacks 1,234 statements after it."
+    );
+    assert!(text.contains(&expected), "{text}");
+    assert_eq!(end["result"]["state"], "replay_stopped");
+    assert_eq!(end["result"]["unreached"], 1_234);
+
+    let killed = Room::new();
+    let (mut writer, _) = killed.begin_run();
+    write_minute(&mut writer, 0, 1.0);
+    drop(writer);
+    let recovered = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("recover")
+        .arg(archive::partial_path(&killed.run))
+        .output()
+        .unwrap();
+    assert_eq!(recovered.status.code(), Some(0), "{recovered:?}");
+    let (text, end) = follow_to_end(&killed);
+    let expected = format!(
+        "The replay was killed, and its run recovered up to the last checkpoint: the result holds up to {until}"
+    );
+    assert!(text.contains(&expected), "{text}");
+    assert_eq!(end["result"]["state"], "recovered");
 }

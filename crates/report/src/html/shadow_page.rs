@@ -9,8 +9,9 @@ use super::status::Status;
 use crate::text::line::one_line;
 use crate::text::shadow_text::{
     claim, gap_text, headline, numbers, shadow_statement_name, state_text, statements_text,
-    time_text, verdict_text, windows_text,
+    time_text, tone, validity_text, verdict_text, windows_text,
 };
+use crate::text::style::Tone;
 use crate::text::units::{count, ratio};
 
 /// Width of a statement.
@@ -28,6 +29,7 @@ struct Page {
     reload_s: Option<u64>,
     status: Status,
     headline: String,
+    validity: Option<String>,
     place: String,
     claim: String,
     windows: String,
@@ -46,11 +48,12 @@ pub fn render_html(view: &ShadowView, reload_s: u64) -> String {
     let page = Page {
         frame: Frame::new(Vec::new()),
         reload_s: (view.state == ShadowState::InProgress).then_some(reload_s.max(1)),
-        status: match (found.is_empty(), report.windows) {
-            (false, _) => Status::Bad,
-            (true, 0) => Status::Unsure,
-            (true, _) => Status::Good,
+        status: match tone(view) {
+            Tone::Bad => Status::Bad,
+            Tone::Good => Status::Good,
+            _ => Status::Unsure,
         },
+        validity: validity_text(view),
         headline: headline(view),
         place: one_line(
             &format!(

@@ -49,7 +49,7 @@ pub fn shadow_families(view: &ShadowView, now_wall_us: i64) -> Vec<MetricFamily>
         ),
         by_measure(
             "shadow_statements_differing",
-            "Statements with a proven difference that is present, by measure.",
+            "Statements with a proven difference that is present, or has returned, by measure.",
             |measure| report.present(measure),
         ),
         by_measure(

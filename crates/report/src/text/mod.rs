@@ -43,7 +43,7 @@ mod shards_text;
 pub mod slice_text;
 mod sources_text;
 pub mod starting_point_text;
-mod style;
+pub(crate) mod style;
 pub mod sweep_progress;
 pub mod sweep_text;
 mod table;

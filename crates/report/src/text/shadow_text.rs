@@ -1,8 +1,8 @@
 //! Renders a shadow comparison as text: a line for each change of a verdict, and the result.
 
 use compare::shadow::{
-    ShadowChange, ShadowGap, ShadowMeasure, ShadowReport, ShadowStatement, ShadowTest,
-    ShadowVerdict,
+    LAST_WINDOWS, ShadowChange, ShadowGap, ShadowMeasure, ShadowReport, ShadowStatement,
+    ShadowTest, ShadowVerdict,
 };
 use study::shadow_comparison::{ShadowState, ShadowView};
 
@@ -79,7 +79,14 @@ pub fn render_change(change: &ShadowChange, started_wall_us: i64) -> String {
             format!("{time}  {difference}: {name} ({numbers}; since {since})")
         }
         ShadowVerdict::Past { .. } => {
-            format!("{time}  no longer {difference}: {name} ({numbers})")
+            format!(
+                "{time}  no longer {difference}: {name} ({numbers}; in fewer than half of the last {LAST_WINDOWS} windows)"
+            )
+        }
+        ShadowVerdict::Returned { .. } => {
+            format!(
+                "{time}  seems {difference} again: {name} ({numbers}; in each of the last {LAST_WINDOWS} windows, which is no new proof)"
+            )
         }
     }
 }
@@ -100,8 +107,43 @@ pub(crate) fn state_text(state: ShadowState) -> &'static str {
     match state {
         ShadowState::InProgress => "the replay runs",
         ShadowState::Complete => "the run is complete",
-        ShadowState::Stopped => "stopped before the run was complete",
+        ShadowState::ReplayStopped => "the replay was stopped",
+        ShadowState::Recovered => "the replay was killed, and its run recovered",
+        ShadowState::Stopped => "the comparison was stopped before the run was complete",
         ShadowState::Abandoned => "the replay was killed",
+    }
+}
+
+/// Returns up to when the result holds, in sentences; `None` while the replay runs, and if it reached its end.
+pub(crate) fn validity_text(view: &ShadowView) -> Option<String> {
+    let reason = match view.state {
+        ShadowState::InProgress | ShadowState::Complete => return None,
+        ShadowState::ReplayStopped => "The replay was stopped",
+        ShadowState::Recovered => {
+            "The replay was killed, and its run recovered up to the last checkpoint"
+        }
+        ShadowState::Stopped => "The comparison was stopped before the run was complete",
+        ShadowState::Abandoned => {
+            "The replay was killed, and its run has what was written up to the last checkpoint"
+        }
+    };
+    let until = time_text(view.started_wall_us, view.report.until_ns);
+    let unreached = match view.unreached {
+        0 => String::new(),
+        number => format!(" The run lacks {} after it.", counted(number, "statement")),
+    };
+    Some(format!(
+        "{reason}: the result holds up to {until}, and says nothing about later statements.{unreached}"
+    ))
+}
+
+/// Whether the result shows that all is well: windows were compared without a finding, and the replay was not killed.
+pub(crate) fn tone(view: &ShadowView) -> Tone {
+    let is_killed = matches!(view.state, ShadowState::Recovered | ShadowState::Abandoned);
+    match view.report.findings_of(&ShadowMeasure::ALL) {
+        0 if view.report.windows == 0 || is_killed => Tone::Care,
+        0 => Tone::Good,
+        _ => Tone::Bad,
     }
 }
 
@@ -120,7 +162,7 @@ pub(crate) fn claim(report: &ShadowReport) -> String {
         ns => format!(" and {}", duration_ns(ns as f64)),
     };
     format!(
-        "Error rate: if no statement is slower than {reference} by more than {}{allowance}, and none has more errors or other rows, the probability that a difference is ever reported is {} at most.",
+        "Error rate: if no statement is slower than {reference} by more than {}{allowance}, and none has more errors or other rows, the probability that a difference is ever reported is {} at most. That one is over, or has returned, is read from the last {LAST_WINDOWS} windows, without an error rate.",
         percent(options.tolerance, 1.0),
         percent(options.error_rate, 1.0),
     )
@@ -186,6 +228,15 @@ pub(crate) fn verdict_text(test: &ShadowTest, started_wall_us: i64) -> String {
         ShadowVerdict::Past {
             since_ns, until_ns, ..
         } => format!("{difference} from {} to {}", time(since_ns), time(until_ns)),
+        ShadowVerdict::Returned {
+            since_ns,
+            returned_ns,
+            ..
+        } => format!(
+            "{difference} since {}, over in between, and seems so again at {} (not proven anew)",
+            time(since_ns),
+            time(returned_ns)
+        ),
     }
 }
 
@@ -206,14 +257,8 @@ pub fn render_progress(view: &ShadowView, style: &TextStyle) -> Vec<String> {
 pub fn render_text(view: &ShadowView, style: &TextStyle) -> String {
     let width = style.columns();
     let report = &view.report;
-    let has_findings = report.findings_of(&ShadowMeasure::ALL) > 0;
-    let tone = match (has_findings, report.windows) {
-        (true, _) => Tone::Bad,
-        (false, 0) => Tone::Care,
-        (false, _) => Tone::Good,
-    };
     let mut lines = vec![
-        style.paint(tone, &headline(view)),
+        style.paint(tone(view), &headline(view)),
         cut(
             &format!(
                 "{} on {} (PostgreSQL {}), {} to {}; {}",
@@ -228,7 +273,8 @@ pub fn render_text(view: &ShadowView, style: &TextStyle) -> String {
         ),
         String::new(),
     ];
-    for sentence in [claim(report), windows_text(report), statements_text(report)] {
+    let sentences = [claim(report), windows_text(report), statements_text(report)];
+    for sentence in validity_text(view).into_iter().chain(sentences) {
         lines.extend(wrapped(&sentence, "", "", width));
     }
     if !report.gaps.is_empty() {

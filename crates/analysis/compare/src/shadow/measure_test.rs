@@ -4,8 +4,9 @@ use statistics::sequential::{SignTest, TestFamily};
 
 use super::report::{ShadowMeasure, ShadowTest, ShadowVerdict};
 
-/// Number of last windows that tell whether a proven difference is present.
-const LAST_WINDOWS: u32 = 6;
+/// Number of last windows that tell whether a proven difference is present: it is over if fewer than half of them have it,
+/// and has returned if all have it.
+pub const LAST_WINDOWS: u32 = 6;
 
 /// State of a test. It has a threshold from its first observation on.
 #[derive(Debug, Clone)]
@@ -56,16 +57,21 @@ impl MeasureTest {
                     found_ns: until_ns,
                 }
             }
-            ShadowVerdict::Present { since_ns, found_ns } if recent * 2 < LAST_WINDOWS => {
-                ShadowVerdict::Past {
-                    since_ns,
-                    found_ns,
-                    until_ns,
-                }
-            }
+            ShadowVerdict::Present { since_ns, found_ns }
+            | ShadowVerdict::Returned {
+                since_ns, found_ns, ..
+            } if recent * 2 < LAST_WINDOWS => ShadowVerdict::Past {
+                since_ns,
+                found_ns,
+                until_ns,
+            },
             ShadowVerdict::Past {
                 since_ns, found_ns, ..
-            } if recent == LAST_WINDOWS => ShadowVerdict::Present { since_ns, found_ns },
+            } if recent == LAST_WINDOWS => ShadowVerdict::Returned {
+                since_ns,
+                found_ns,
+                returned_ns: until_ns,
+            },
             unchanged => unchanged,
         };
         let changes = std::mem::discriminant(&verdict) != std::mem::discriminant(&self.verdict);
@@ -113,5 +119,22 @@ mod tests {
         assert_eq!(since_ns, 200);
         assert!((300..400).contains(&found_ns), "{found_ns}");
         assert_eq!(until_ns, 440);
+    }
+
+    /// Six windows in a row are no proof: 64 fair windows have such a row with a probability of more than a third.
+    #[test]
+    fn verdict_on_a_difference_that_returns_is_no_proof() {
+        let mut test = MeasureTest::new(&mut TestFamily::default(), 0.05);
+        let mut changes = Vec::new();
+        for window in 0..80 {
+            let differs = (20..40).contains(&window) || (50..60).contains(&window);
+            if test.observe((window * 10, window * 10 + 10), differs) {
+                let verdict = test.verdict();
+                changes.push((verdict.is_proof(), verdict.is_present()));
+            }
+        }
+        let expected = [(true, true), (false, false), (false, true), (false, false)];
+        assert_eq!(changes, expected);
+        assert!(test.verdict().is_finding());
     }
 }

@@ -21,6 +21,7 @@ use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
+pub use measure_test::LAST_WINDOWS;
 pub use report::{
     ShadowChange, ShadowGap, ShadowMeasure, ShadowOptions, ShadowReport, ShadowStatement,
     ShadowTest, ShadowVerdict, WindowExclusion,
@@ -101,6 +102,11 @@ impl Shadow {
 
     /// Takes the next execution.
     pub fn add(&mut self, execution: &Execution) {
+        if execution.outcome == Outcome::Skipped(SkipReason::Stopped) {
+            // A stop skips queued statements before they are due, so their times were not replayed.
+            self.add_skipped(execution, SkipReason::Stopped);
+            return;
+        }
         let at_ns = execution.done_ns.or(execution.sent_ns);
         self.until_ns = self.until_ns.max(at_ns.unwrap_or(execution.due_ns));
         let number = self.until_ns.div_euclid(self.options.window_ns);
@@ -245,6 +251,7 @@ impl Shadow {
             self.changes.push(ShadowChange {
                 at_ns: range_ns.1,
                 measure,
+                is_proof: test.verdict().is_proof(),
                 verdict: test.verdict(),
                 statement: statement.report(self.text(fingerprint)),
             });

@@ -95,6 +95,16 @@ pub enum ShadowVerdict {
         /// Time at which it was over.
         until_ns: i64,
     },
+    /// A difference was proven, was over, and was in each of the last windows again. The return is no proof: no test began
+    /// anew.
+    Returned {
+        /// Begin of the difference that was proven.
+        since_ns: i64,
+        /// Time at which it was proven.
+        found_ns: i64,
+        /// Time at which it had returned.
+        returned_ns: i64,
+    },
 }
 
 impl ShadowVerdict {
@@ -103,8 +113,17 @@ impl ShadowVerdict {
         self != ShadowVerdict::None
     }
 
-    /// Whether a proven difference is present.
+    /// Whether a difference that was proven is present, without interruption or again.
     pub fn is_present(self) -> bool {
+        matches!(
+            self,
+            ShadowVerdict::Present { .. } | ShadowVerdict::Returned { .. }
+        )
+    }
+
+    /// Whether a change to this verdict is a proof, with the error rate of the comparison. That a difference is over, or has
+    /// returned, is read from the last windows.
+    pub fn is_proof(self) -> bool {
         matches!(self, ShadowVerdict::Present { .. })
     }
 }
@@ -248,7 +267,7 @@ impl ShadowReport {
         self.count(|test| measures.contains(&test.measure) && test.verdict.is_finding())
     }
 
-    /// Returns the number of statements with a proven difference of this measure that is present.
+    /// Returns the number of statements with a proven difference of this measure that is present, or has returned.
     pub fn present(&self, measure: ShadowMeasure) -> usize {
         self.count(|test| test.measure == measure && test.verdict.is_present())
     }
@@ -266,6 +285,8 @@ pub struct ShadowChange {
     pub at_ns: i64,
     /// Measure.
     pub measure: ShadowMeasure,
+    /// Whether this change is a proof, with the error rate of the comparison. Otherwise it is read from the last windows.
+    pub is_proof: bool,
     /// Verdict.
     #[serde(flatten)]
     pub verdict: ShadowVerdict,

@@ -159,6 +159,31 @@ fn shadow_excludes_windows_of_an_outage_and_after_it() {
     assert!(gap.until_ns - gap.from_ns < 26 * SECOND_NS);
 }
 
+/// A stop skips statements that are queued, with due times that the replay has not reached.
+#[test]
+fn shadow_with_statements_that_a_stop_skipped_holds_up_to_the_last_executed_one() {
+    let (shadow, changes) = run_shadow(
+        ShadowOptions::default(),
+        0..600,
+        |statement, second, one| {
+            if statement == 1 && second < 300 {
+                slow(one, 2.0);
+            }
+            if second >= 300 {
+                one.outcome = Outcome::Skipped(SkipReason::Stopped);
+                (one.sent_ns, one.done_ns) = (None, None);
+            }
+        },
+    );
+    // Nothing shows that it is no longer slower.
+    assert_eq!(changes, [(1, ShadowMeasure::Slower, true)]);
+    let report = shadow.report(10);
+    assert_eq!(report.until_ns, 299 * SECOND_NS);
+    assert_eq!((report.windows, report.replayed), (30, 900));
+    assert!(report.windows_excluded.is_empty() && report.gaps.is_empty());
+    assert_eq!(report.not_replayed["stopped"], 900);
+}
+
 #[test]
 fn shadow_in_which_one_session_has_no_connection_still_judges_the_others() {
     let (shadow, changes) = run_shadow(
