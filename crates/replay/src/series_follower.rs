@@ -1,17 +1,21 @@
 //! Reads a series that is still being written: part after part, each when it is complete.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clock::utc_text;
 use sql::Fingerprint;
-use workload::series::{Series, SeriesMember, SeriesState, SessionJoiner};
+use workload::series::{Series, SeriesMember, SeriesPart, SeriesState, SessionJoiner};
 use workload::{
     ArchiveError, ContextId, ContextText, DirectoryLock, Event, EventKind, Keyring, Outcome,
     StatementText, WorkloadReader,
 };
+
+/// Number of looks at a part that another process has locked, after which the user learns of it: the retention has a lock for
+/// a moment only.
+const LOOKS_BEFORE_NOTE: u32 = 25;
 
 /// Options of a replay that follows a series.
 #[derive(Debug, Clone)]
@@ -92,6 +96,39 @@ struct CurrentPart {
     _lock: DirectoryLock,
 }
 
+/// Part that cannot be locked now.
+#[derive(Debug, Default)]
+struct BlockedPart {
+    number: u64,
+    looks: u32,
+    /// Last reason that the user knows.
+    noted: String,
+}
+
+/// Attempt to lock a part.
+enum PartLock {
+    Locked(DirectoryLock),
+    /// The retention has removed it.
+    Removed,
+    /// It cannot be locked now: the number of looks after which the user learns of it, and the reason.
+    Blocked(u32, String),
+}
+
+impl PartLock {
+    fn try_lock(path: &Path) -> Self {
+        match DirectoryLock::try_shared(path) {
+            Ok(Some(lock)) => PartLock::Locked(lock),
+            // It was renamed before it was locked, or while it was.
+            _ if std::fs::symlink_metadata(path).is_err() => PartLock::Removed,
+            Ok(None) => PartLock::Blocked(
+                LOOKS_BEFORE_NOTE,
+                "another process has locked it".to_owned(),
+            ),
+            Err(error) => PartLock::Blocked(1, format!("it cannot be opened ({error})")),
+        }
+    }
+}
+
 /// Reader of a series that grows.
 pub(crate) struct SeriesFollower<'f> {
     options: &'f FollowOptions,
@@ -104,6 +141,9 @@ pub(crate) struct SeriesFollower<'f> {
     /// File name and place of the last part that was opened.
     last: Option<(String, SeriesMember)>,
     pending: VecDeque<SeriesStep>,
+    /// Start of the next part, in microseconds since 1970-01-01 UTC, if it is known and later than what is due.
+    next_from_us: Option<i64>,
+    blocked: BlockedPart,
     /// Whether the user knows that nothing captures the series.
     idle_noted: bool,
     /// Databases of the first part.
@@ -134,6 +174,8 @@ impl<'f> SeriesFollower<'f> {
             current: None,
             last: None,
             pending: VecDeque::new(),
+            next_from_us: None,
+            blocked: BlockedPart::default(),
             idle_noted: false,
         })
     }
@@ -143,17 +185,18 @@ impl<'f> SeriesFollower<'f> {
         self.databases.contains(database)
     }
 
-    /// Returns the next step. Reads files only, and never waits.
+    /// Returns the next step. Reads files only, and never waits. Opens no part that begins after `open_to_us`, in
+    /// microseconds since 1970-01-01 UTC: its lock would stop the retention before the part is read.
     ///
     /// # Errors
     /// If a part cannot be read.
-    pub(crate) fn next(&mut self) -> Result<SeriesStep, ArchiveError> {
+    pub(crate) fn next(&mut self, open_to_us: i64) -> Result<SeriesStep, ArchiveError> {
         loop {
             if let Some(step) = self.pending.pop_front() {
                 return Ok(step);
             }
             let Some(part) = &mut self.current else {
-                match self.open_next()? {
+                match self.open_next(open_to_us)? {
                     Some(step) => return Ok(step),
                     None => continue,
                 }
@@ -174,7 +217,14 @@ impl<'f> SeriesFollower<'f> {
     }
 
     /// Opens the next complete part. Returns a step if there is none, or the user should know something first.
-    fn open_next(&mut self) -> Result<Option<SeriesStep>, ArchiveError> {
+    fn open_next(&mut self, open_to_us: i64) -> Result<Option<SeriesStep>, ArchiveError> {
+        if self
+            .next_from_us
+            .is_some_and(|from_us| from_us > open_to_us)
+        {
+            return Ok(Some(SeriesStep::Wait));
+        }
+        self.next_from_us = None;
         let after = self.last.as_ref().map_or("", |(name, _)| name);
         let series = Series::open_after(&self.options.series, after)?;
         let first = match &self.last {
@@ -188,9 +238,16 @@ impl<'f> SeriesFollower<'f> {
             }
             return Ok(Some(self.note_idle(&series)));
         };
-        let Ok(Some(lock)) = DirectoryLock::try_shared(&next.path) else {
-            // The retention removes it.
+        if next.member.from_us > open_to_us {
+            self.next_from_us = Some(next.member.from_us);
             return Ok(Some(SeriesStep::Wait));
+        }
+        let lock = match PartLock::try_lock(&next.path) {
+            PartLock::Locked(lock) => lock,
+            PartLock::Removed => return Ok(Some(SeriesStep::Wait)),
+            PartLock::Blocked(looks, reason) => {
+                return Ok(Some(self.note_blocked(next, looks, &reason)));
+            }
         };
         let reader = match WorkloadReader::open_with(&next.path, &self.options.keyring) {
             Err(_) if !next.path.exists() => return Ok(Some(SeriesStep::Wait)),
@@ -211,6 +268,26 @@ impl<'f> SeriesFollower<'f> {
         Ok(None)
     }
 
+    /// Reports a part that cannot be locked, and each reason once, after this number of looks.
+    fn note_blocked(&mut self, part: &SeriesPart, looks: u32, reason: &str) -> SeriesStep {
+        let blocked = &mut self.blocked;
+        if blocked.number != part.member.number {
+            *blocked = BlockedPart {
+                number: part.member.number,
+                ..BlockedPart::default()
+            };
+        }
+        blocked.looks = blocked.looks.saturating_add(1);
+        if blocked.looks < looks || blocked.noted == reason {
+            return SeriesStep::Wait;
+        }
+        reason.clone_into(&mut blocked.noted);
+        SeriesStep::Note(format!(
+            "Waiting for {}: {reason}. The replay continues when it can read it, and skips what is overdue by more than --max-lag then; Ctrl-C ends the replay.",
+            part.path.display()
+        ))
+    }
+
     fn note_idle(&mut self, series: &Series) -> SeriesStep {
         if self.idle_noted || series.is_being_captured() {
             return SeriesStep::Wait;
@@ -225,6 +302,12 @@ impl<'f> SeriesFollower<'f> {
     /// Ends the sessions that a gap before this part cut off, and notes the gap.
     fn note_gap(&mut self, series: &Series, expected: u64, member: &SeriesMember) {
         let Some((_, last)) = &self.last else {
+            if member.number > expected {
+                self.pending.push_back(SeriesStep::Note(format!(
+                    "The first parts were removed before they were replayed. The replay begins with {}.",
+                    utc_text(member.from_us)
+                )));
+            }
             return;
         };
         let captured = (series.info.gaps.iter())
@@ -286,4 +369,32 @@ impl<'f> SeriesFollower<'f> {
 fn source_names(reader: &WorkloadReader) -> Vec<String> {
     let sources = reader.info().provenance.sources.iter();
     sources.map(|source| source.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn part_is_locked_removed_or_blocked_with_a_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("part.workload");
+        assert!(matches!(PartLock::try_lock(&path), PartLock::Removed));
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(PartLock::try_lock(&path), PartLock::Locked(_)));
+        let reason = |path: &Path| match PartLock::try_lock(path) {
+            PartLock::Blocked(looks, reason) => (looks, reason),
+            _ => panic!("not blocked"),
+        };
+        let _other = DirectoryLock::try_exclusive(&path).unwrap().unwrap();
+        assert_eq!(reason(&path).0, LOOKS_BEFORE_NOTE);
+        // No process can open a socket as a file, not even that of the administrator.
+        let socket = directory.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let (looks, reason) = reason(&socket);
+        assert_eq!(looks, 1);
+        assert!(reason.starts_with("it cannot be opened ("), "{reason}");
+    }
 }

@@ -1,5 +1,6 @@
 //! A live shadow of a real server: a series that is being captured, `replay --follow`, and `compare --follow`.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -111,7 +112,7 @@ fn capture(path: &Path, ends: &AtomicBool) {
     recorder.finish(provenance).unwrap();
 }
 
-fn replay(series: &Path, url: &str, run: &Path) -> Child {
+fn replay(series: &Path, url: &str, run: &Path, more: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_rehearse"))
         .arg("replay")
         .arg(series)
@@ -125,6 +126,7 @@ fn replay(series: &Path, url: &str, run: &Path) -> Child {
         ])
         .args(["--no-facts", "--target", url, "-o"])
         .arg(run)
+        .args(more)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -158,7 +160,7 @@ fn shadow_of_a_candidate_survives_its_restart_and_names_what_gets_slower() {
         thread::spawn(move || capture(&series, &ends))
     };
     wait_for(&series.join("series.json"));
-    let replaying = replay(&series, &endpoint.url("postgres"), &run);
+    let replaying = replay(&series, &endpoint.url("postgres"), &run, &[]);
     let partial = directory.path().join("shadow.run.partial");
     wait_for(&partial.join("executions-00000.parquet.footer"));
     let mut comparing = Follower::start(
@@ -234,6 +236,59 @@ fn shadow_of_a_candidate_survives_its_restart_and_names_what_gets_slower() {
         info.statements > recorded / 2 && info.statements <= recorded,
         "{info:?}"
     );
+}
+
+/// The test takes the lock of a retention that removes a part.
+#[test]
+fn replay_follow_locks_no_part_before_it_is_due_and_names_one_that_it_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (series, run) = (
+        directory.path().join("prod.series"),
+        directory.path().join("shadow.run"),
+    );
+    let (_sandbox, endpoint) = test_support::server().tcp().start();
+    let ends = Arc::new(AtomicBool::new(false));
+    let capturing = {
+        let (series, ends) = (series.clone(), ends.clone());
+        thread::spawn(move || capture(&series, &ends))
+    };
+    let first = loop {
+        let parts = workload::series::Series::open(&series).map(|series| series.parts);
+        if let Ok([first, ..]) = parts.as_deref() {
+            break first.path.clone();
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    let url = endpoint.url("postgres");
+    let mut replaying = replay(&series, &url, &run, &["--delay", "14s"]);
+    let mut stderr = BufReader::new(replaying.stderr.take().unwrap());
+    let mut read_to = |text: &str| {
+        let mut all = String::new();
+        while !all.contains(text) {
+            let read = stderr.read_line(&mut all).unwrap();
+            assert!(read > 0, "no '{text}' in {all}");
+        }
+    };
+    read_to("after the capture");
+    let lock = || workload::DirectoryLock::try_exclusive(&first).unwrap();
+    for _ in 0..20 {
+        assert!(lock().is_some(), "it is locked long before it is due");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let removing = lock().unwrap();
+    read_to("another process has locked it");
+    drop(removing);
+    thread::sleep(Duration::from_secs(1));
+    let id = replaying.id().to_string();
+    let stopped = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(replaying.wait().unwrap().code(), Some(0));
+    ends.store(true, Ordering::Relaxed);
+    capturing.join().unwrap();
+    let reader = run::RunReader::open(&run).unwrap();
+    let info = reader.info();
+    assert!(info.options["series_notes"].contains("Waiting for "));
+    assert!(info.statements > 0, "{info:?}");
 }
 
 #[test]

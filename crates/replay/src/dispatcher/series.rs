@@ -15,6 +15,8 @@ use crate::series_follower::{FollowOptions, SeriesFollower, SeriesStep};
 
 /// Interval of looks for a new part.
 const PART_INTERVAL: Duration = Duration::from_millis(200);
+/// Time before the start of a part is due at which the part is opened and locked.
+const OPEN_AHEAD_US: i64 = 3_000_000;
 /// Interval of checks for a stop while there is no part.
 const STOP_STEP: Duration = Duration::from_millis(50);
 
@@ -40,7 +42,9 @@ impl Dispatcher<'_> {
         let start_wall_us = self.clock.wall_us() - elapsed_ns / 1_000;
         let origin_us = start_wall_us - nanoseconds(follow.delay) / 1_000;
         loop {
-            let (event, fingerprint) = match series.next()? {
+            let elapsed_us = (self.clock.now_ns() - self.start_ns) / 1_000;
+            let open_to_us = origin_us.saturating_add(elapsed_us + OPEN_AHEAD_US);
+            let (event, fingerprint) = match series.next(open_to_us)? {
                 SeriesStep::Event(event, fingerprint) => (*event, fingerprint),
                 SeriesStep::Note(note) => {
                     gaps.push(note.clone());
