@@ -139,11 +139,17 @@ fn list() -> (Vec<ServerProcess>, bool) {
         };
         match fs::read_to_string(lock_file(pid)) {
             Ok(text) => servers.extend(server_of(pid, &text)),
-            Err(error) => is_incomplete |= error.kind() == std::io::ErrorKind::PermissionDenied,
+            Err(_) => is_incomplete |= is_hidden(pid),
         }
     }
     servers.sort_by_key(|server| server.pid);
     (servers, is_incomplete)
+}
+
+/// Whether the links of a process cannot be read, since it is another user's.
+fn is_hidden(pid: u32) -> bool {
+    fs::read_link(working_directory(pid))
+        .is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the server if the process is the one that the text of its `postmaster.pid` names.
