@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 use sql::ContextKey;
 
+pub mod attach;
 pub mod comparing;
 pub mod context;
 pub mod diagnosing;
@@ -48,6 +49,7 @@ pub mod sweep;
 pub mod watching;
 mod without_effect;
 
+use attach::{AttachProber, CaptureAttach};
 use comparing::Compare;
 use context::context_key;
 use diagnosing::Diagnose;
@@ -109,7 +111,7 @@ pub struct Program {
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a workload from a log, a proxy or packets.
+    /// Create a workload from a log, a proxy, a running server or packets.
     Capture(Capture),
     /// Describe the contents of a workload.
     Inspect(Inspect),
@@ -188,6 +190,11 @@ pub enum Source {
     Log(Box<CaptureLog>),
     /// Record the traffic through a proxy between clients and their server.
     Proxy(Box<CaptureProxy>),
+    /// Record the traffic of a server on this host, without a proxy, a setting or a restart (Linux, as root).
+    Attach(Box<CaptureAttach>),
+    /// Copy the traffic of a server to standard output, for `capture attach`, which starts it.
+    #[command(hide = true)]
+    AttachProber(AttachProber),
     /// Read packets in pcap or pcapng format, as tcpdump and Wireshark write them: files (plain,
     /// .gz, .zst, .bz2 or .xz), or a stream on standard input.
     Pcap(Box<CapturePcap>),

@@ -6,6 +6,7 @@ mod spans;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use capture_attach::AttachStatusReader;
 use capture_log::Progress;
 use capture_proxy::StatusReader;
 use capture_sink::series::SeriesWatch;
@@ -53,15 +54,29 @@ pub fn finish(exporter: Exporter) -> ExportAccount {
 /// # Errors
 /// If there is no thread for it.
 pub fn export_proxy(settings: ExportSettings, status: StatusReader) -> Result<Exporter, Failure> {
-    start(settings, ProxyTelemetry(status))
+    let families = move || metric_families::proxy_families(&status.status());
+    start(settings, LiveTelemetry(families))
 }
 
-struct ProxyTelemetry(StatusReader);
+/// Starts the export of the metrics of a capture by probes.
+///
+/// # Errors
+/// If there is no thread for it.
+pub fn export_attach(
+    settings: ExportSettings,
+    status: AttachStatusReader,
+) -> Result<Exporter, Failure> {
+    let families = move || metric_families::attach_families(&status.status());
+    start(settings, LiveTelemetry(families))
+}
 
-impl TelemetrySource for ProxyTelemetry {
+/// Capture of live traffic, as a function that reads its metrics.
+struct LiveTelemetry<F>(F);
+
+impl<F: Fn() -> Vec<MetricFamily> + Send> TelemetrySource for LiveTelemetry<F> {
     fn metrics(&mut self) -> Vec<MetricFamily> {
         let mut families = vec![metric_families::build_info()];
-        families.extend(metric_families::proxy_families(&self.0.status()));
+        families.extend((self.0)());
         families.extend(read_process_families());
         families
     }

@@ -4,6 +4,7 @@
 //! Capturing packets needs privileges. If REHEARSE_TEST_PACKETS is set, as in CI, missing
 //! privileges are a failure; otherwise the test is skipped.
 
+mod attaching;
 #[path = "../../capture/wire/tests/packets/mod.rs"]
 #[allow(dead_code)]
 mod made;

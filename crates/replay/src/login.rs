@@ -44,7 +44,7 @@ impl DefaultEncoding {
 /// If the workload cannot be read.
 pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
     match &*reader.info().provenance.source_kind {
-        "proxy" | "pcap" => return Ok(true),
+        "proxy" | "attach" | "pcap" => return Ok(true),
         "log" | "script" => return Ok(false),
         // The source of a recovered workload is unknown.
         _ => {}

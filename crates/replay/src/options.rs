@@ -156,7 +156,7 @@ impl SendOrder {
     pub fn suited_to(workload: &WorkloadReader) -> Result<Self, ArchiveError> {
         let info = workload.info();
         let shows_order = match &*info.provenance.source_kind {
-            "proxy" | "pcap" => true,
+            "proxy" | "attach" | "pcap" => true,
             // Without durations, it is not known what was over.
             "log" => info.with_duration > 0,
             _ => false,

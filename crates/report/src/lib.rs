@@ -39,7 +39,7 @@ pub use text::line::{message_lines, one_line, safe_text};
 pub use text::settings_text::SettingsForm;
 pub use text::units::quantity;
 pub use text::{
-    TextStyle, UNLIMITED, calibration_text, capture_text, case_text, compare_text,
+    TextStyle, UNLIMITED, attach_text, calibration_text, capture_text, case_text, compare_text,
     conversation_text, diagnose_text, dry_run_text, evidence_text, export_text, fitness_text,
     history_text, host_text, inspect_text, live_text, mask_text, metrics_text, observed_text,
     pcap_text, phases_text, proof_progress, proof_text, proxy_text, rewrite_text, run_text,

@@ -5,7 +5,7 @@ mod process;
 mod replay;
 mod shadow;
 
-pub use capture::{log_families, proxy_families, series_families};
+pub use capture::{attach_families, log_families, proxy_families, series_families};
 pub use process::process_families;
 pub use replay::{replay_families, target_wait_families};
 pub use shadow::shadow_families;

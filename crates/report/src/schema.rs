@@ -5,6 +5,7 @@
 //! removed, renamed, has another type or unit, or may newly be `null`. A new field, or a new value
 //! in an open list of values, does not (`docs/schemas/README.md`).
 
+use capture_attach::AttachStatus;
 use capture_log::LogReport;
 use capture_log::settings::SettingsPlan;
 use capture_proxy::ProxyStatus;
@@ -60,6 +61,10 @@ impl Document for ProxyStatus {
     const SCHEMA: &'static str = "rehearse/capture-proxy/1";
 }
 
+impl Document for AttachStatus {
+    const SCHEMA: &'static str = "rehearse/capture-attach/1";
+}
+
 impl Document for SettingsPlan {
     const SCHEMA: &'static str = "rehearse/settings/1";
 }
@@ -73,6 +78,8 @@ pub enum SchemaCommand {
     CapturePcap,
     /// `rehearse capture proxy --json`
     CaptureProxy,
+    /// `rehearse capture attach --json`
+    CaptureAttach,
     /// `rehearse inspect --json`
     Inspect,
     /// `rehearse replay --json` and `rehearse show --json`
@@ -107,10 +114,11 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 18] = [
+    pub const ALL: [SchemaCommand; 19] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
+        SchemaCommand::CaptureAttach,
         SchemaCommand::Inspect,
         SchemaCommand::Show,
         SchemaCommand::DryRun,
@@ -134,6 +142,7 @@ impl SchemaCommand {
             SchemaCommand::CaptureLog => "capture-log",
             SchemaCommand::CapturePcap => "capture-pcap",
             SchemaCommand::CaptureProxy => "capture-proxy",
+            SchemaCommand::CaptureAttach => "capture-attach",
             SchemaCommand::Inspect => "inspect",
             SchemaCommand::Show => "show",
             SchemaCommand::DryRun => "dry-run",
@@ -158,6 +167,7 @@ impl SchemaCommand {
             SchemaCommand::CaptureLog => of::<CaptureReport<LogReport>>(),
             SchemaCommand::CapturePcap => of::<CaptureReport<PcapReport>>(),
             SchemaCommand::CaptureProxy => document::<ProxyStatus>(),
+            SchemaCommand::CaptureAttach => document::<AttachStatus>(),
             SchemaCommand::Inspect => document::<Inspection>(),
             SchemaCommand::Show => of::<RunReport>(),
             SchemaCommand::DryRun => of::<DryRun>(),

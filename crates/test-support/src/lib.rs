@@ -2,14 +2,21 @@
 //!
 //! The tiers of the tests are always there. Each other part needs a feature, so that the tests of a crate build no more than they use:
 //!
-//! - `server`: private servers from cached template clusters, and a proxy that captures.
+//! - `server`: private servers from cached template clusters, and programs that capture.
+//! - `tls`: servers with TLS.
 
+#[cfg(feature = "server")]
+mod attach;
 #[cfg(feature = "server")]
 mod proxy;
 #[cfg(feature = "server")]
 mod server;
 mod tier;
+#[cfg(feature = "tls")]
+mod tls;
 
+#[cfg(feature = "server")]
+pub use attach::CaptureAttach;
 #[cfg(feature = "server")]
 pub use proxy::CaptureProxy;
 #[cfg(feature = "server")]

@@ -11,6 +11,9 @@ pub struct ServerBuilder {
     major: Option<u16>,
     places: Option<Dirs>,
     options: Options,
+    /// Whether it offers TLS.
+    #[cfg(feature = "tls")]
+    tls: bool,
 }
 
 /// Returns the options of a server of any version, which listens on a socket for the current user only.
@@ -55,6 +58,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Offers TLS, with a certificate of its own.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self.settings(&[("ssl", "on")])
+    }
+
     /// Keeps the cluster and the template in other places than the usual ones.
     pub fn places(mut self, places: Dirs) -> Self {
         self.places = Some(places);
@@ -74,7 +84,12 @@ impl ServerBuilder {
             self.options.password = Some(template::shared_password(&places));
         }
         self.options.template = Some(template::of(&found, &self.options, &places));
-        Sandbox::create(&found, self.options, &places).expect("a cluster")
+        let server = Sandbox::create(&found, self.options, &places).expect("a cluster");
+        #[cfg(feature = "tls")]
+        if self.tls {
+            crate::tls::write_certificate(server.data_dir());
+        }
+        server
     }
 
     /// Starts a server. Dropping the sandbox stops it.

@@ -90,6 +90,11 @@ pub(crate) fn is_encryption_reply(bytes: &[u8]) -> bool {
     matches!(bytes, b"S" | b"G" | b"N")
 }
 
+/// Returns whether bytes of a client are a CancelRequest (PostgreSQL documentation, "Message Formats").
+pub(crate) fn is_cancel_request(bytes: &[u8]) -> bool {
+    bytes.get(4..8) == Some(&[0x04, 0xd2, 0x16, 0x2e])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,8 @@ use crate::attach_status::{AttachCounters, AttachEvent};
 use crate::process_title::{ProcessTitle, own_process_id};
 use crate::record::{Record, RecordKind};
 use crate::session::{
-    BackendSession, HELD_BYTES_MAX, HeldBytes, MissingBytes, SessionState, is_encryption_reply,
+    BackendSession, HELD_BYTES_MAX, HeldBytes, MissingBytes, SessionState, is_cancel_request,
+    is_encryption_reply,
 };
 
 /// Facts about a session that existed before the capture, as the server has them.
@@ -216,8 +217,12 @@ impl Sessions {
                     at_us,
                     bytes: record.data.to_vec(),
                 });
-                let is_answer = side == Side::Server && !is_encryption_reply(record.data);
-                if is_answer || size + record.data.len() > HELD_BYTES_MAX {
+                // A cancel request has no answer.
+                let is_known = match side {
+                    Side::Client => is_cancel_request(record.data),
+                    Side::Server => !is_encryption_reply(record.data),
+                };
+                if is_known || size + record.data.len() > HELD_BYTES_MAX {
                     self.outlet.open(session, record.pid);
                 }
             }

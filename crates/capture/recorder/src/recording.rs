@@ -97,6 +97,11 @@ impl SessionGaps {
         });
     }
 
+    /// Returns the number of gaps that are not listed.
+    pub fn omitted(&self) -> u64 {
+        self.omitted
+    }
+
     /// Returns the listed gaps.
     pub fn listed(&self) -> &[SessionGap] {
         &self.listed

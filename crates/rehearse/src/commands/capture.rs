@@ -1,9 +1,11 @@
 //! `rehearse capture`: creates a workload from server logs, and dispatches to the other sources.
 
+mod attach;
 mod control;
 mod control_token;
 mod pcap;
 mod proxy;
+mod recording;
 mod series;
 mod starting_point;
 
@@ -36,6 +38,8 @@ pub fn run(options: Capture) -> Result<ExitStatus, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
         Source::Proxy(options) => proxy::run(&options),
+        Source::Attach(options) => attach::run(&options),
+        Source::AttachProber(options) => attach::run_prober(&options),
         Source::Pcap(options) => pcap::run(&options),
         Source::Settings(options) => settings::run(&options),
         Source::StartingPoint(options) => starting_point::run(&options),

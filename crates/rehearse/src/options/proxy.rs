@@ -97,7 +97,7 @@ pub struct CaptureProxy {
     pub encryption: EncryptArgs,
 }
 
-fn loopback(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address = address(text)?;
     match address.ip().is_loopback() {
         true => Ok(address),

@@ -15,6 +15,8 @@ pub struct Schema {
 pub enum SchemaOf {
     /// Output of `capture log --json`.
     CaptureLog,
+    /// Output of `capture attach --json`.
+    CaptureAttach,
     /// Output of `capture pcap --json`.
     CapturePcap,
     /// Output of `capture proxy --json`.
@@ -57,6 +59,7 @@ impl SchemaOf {
         use report::schema::SchemaCommand;
         match self {
             SchemaOf::CaptureLog => SchemaCommand::CaptureLog,
+            SchemaOf::CaptureAttach => SchemaCommand::CaptureAttach,
             SchemaOf::CapturePcap => SchemaCommand::CapturePcap,
             SchemaOf::CaptureProxy => SchemaCommand::CaptureProxy,
             SchemaOf::Inspect => SchemaCommand::Inspect,

@@ -119,6 +119,12 @@ const RULES: &[Rule] = &[
         reason: "with --tls-required, since connections with TLS never use io_uring; leave one of them out",
     },
     Rule {
+        command: "capture attach",
+        applies: |given| !given.has("admin_listen"),
+        without_effect: These(&["admin_token_file", "allow_host"]),
+        reason: "without --admin-listen; add it, or leave the option out",
+    },
+    Rule {
         command: "capture settings",
         applies: |given| given.is("format", &SettingsFormat::Json),
         without_effect: These(&["undo"]),

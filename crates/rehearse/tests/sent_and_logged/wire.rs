@@ -1,12 +1,13 @@
-//! Captures the same traffic three times: through the proxy, from a packet file, and from the
-//! server's log. All three have the same statements, in the same order within each session. The
-//! two captures from the wire also have the same rows, bytes and times.
+//! Captures the same traffic four times: through the proxy, by probes in the server, from a packet file, and
+//! from the server's log. All have the same statements, in the same order within each session. The
+//! captures from the wire also have the same rows, bytes and times.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use test_support::CaptureAttach;
 use workload::{Event, EventKind, WorkloadReader};
 
 use super::*;
@@ -61,11 +62,24 @@ fn start(command: &mut Command, word: &str) -> (Running, String) {
     (running, line)
 }
 
-fn proxy(upstream: &Endpoint, output: &Path) -> (Running, Endpoint) {
+/// Attaches to a server, if this host allows that.
+fn attach(server: &Endpoint, output: &Path) -> Option<CaptureAttach> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command
+        .args(["capture", "attach", "--checksum-results", "rows", "--port"])
+        .arg(server.port.to_string())
+        .arg("-o")
+        .arg(output);
+    CaptureAttach::start(&mut command)
+}
+
+fn proxy(upstream: &Endpoint, parameters: &str, output: &Path) -> (Running, Endpoint) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
     command
         .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
-        .args(["--upstream", &upstream.url("postgres"), "-o"])
+        .args(["--checksum-results", "rows", "--upstream"])
+        .arg(format!("{}{parameters}", upstream.url("postgres")))
+        .arg("-o")
         .arg(output);
     let (running, line) = start(&mut command, "listening at");
     let address = line.split("listening at ").nth(1).unwrap();
@@ -126,18 +140,25 @@ fn asked(events: &[Event]) -> Vec<String> {
         .collect()
 }
 
-fn three_sources(major: u16) {
-    let mut server = server(major).tcp().create();
+/// Captures from all sources, without TLS between the proxy and the server or with it. Packets with TLS cannot be read.
+fn all_sources(major: u16, has_tls: bool) {
+    let builder = server(major).tcp();
+    let (builder, parameters) = match has_tls {
+        true => (builder.tls(), "?sslmode=require"),
+        false => (builder, "?sslmode=disable"),
+    };
+    let mut server = builder.create();
+    let has_packets = has_packets() && !has_tls;
     let endpoint = server.start().unwrap();
     let logs = server.data_dir().join("log");
     control(&endpoint).batch_execute(script::SCHEMA).unwrap();
     let mixture = &mixture::ALL[0];
     set(&endpoint, mixture, &logs);
     let directory = tempfile::tempdir().unwrap();
-    let [proxied, packets, logged] = ["proxied", "packets", "logged"]
+    let [proxied, attached, packets, logged] = ["proxied", "attached", "packets", "logged"]
         .map(|name| directory.path().join(format!("{name}.workload")));
     let file = directory.path().join("packets.pcap");
-    let tcpdump = has_packets().then(|| {
+    let tcpdump = has_packets.then(|| {
         let mut command = Command::new("tcpdump");
         // As whom it runs must not decide whether it may write the file.
         command
@@ -148,10 +169,16 @@ fn three_sources(major: u16) {
             .arg(format!("tcp port {}", endpoint.port));
         start(&mut command, "listening on").0
     });
-    let (proxy, through) = proxy(&endpoint, &proxied);
+    let attach = attach(&endpoint, &attached);
+    let (proxy, through) = proxy(&endpoint, parameters, &proxied);
     let driven = drive(&through);
     over(&endpoint, mixture, &logs, driven.len());
     proxy.end();
+    let is_attached = attach.is_some();
+    if let Some(attach) = attach {
+        let (code, account) = attach.interrupt();
+        assert_eq!(code, Some(0), "{account}");
+    }
     if let Some(tcpdump) = tcpdump {
         // Packets are delivered a little later than they are captured.
         std::thread::sleep(Duration::from_millis(1_500));
@@ -174,19 +201,29 @@ fn three_sources(major: u16) {
         assert_eq!(differs, (None, None), "{name}: from statement {from} on");
     }
     assert!(compared > 300, "{compared}");
-    if has_packets() {
+    if is_attached {
+        // The server reads what a client sent too early only after its answer.
+        same_on_the_wire(&proxied, &sessions(&attached));
+    }
+    if has_packets {
         let port = endpoint.port.to_string();
         let (file, output) = (file.to_str().unwrap(), packets.to_str().unwrap());
         rehearse(&["capture", "pcap", file, "--port", &port, "-o", output]);
-        same_on_the_wire(&proxied, &sessions(&packets));
+        let (mut apart_us, raced) = same_on_the_wire(&proxied, &sessions(&packets));
+        assert!(raced * 20 < apart_us.len() as u64, "{raced}");
+        // A thread that waits for a processor is late: nearly all are as near as they must be.
+        apart_us.sort_unstable();
+        let most = apart_us[apart_us.len() / 2];
+        assert!(most <= 1_000, "{most} µs apart");
     }
 }
 
-/// Checks that the proxy and the packet file recorded the same bytes.
+/// Checks that the proxy and another source recorded the same bytes. Returns how far their times are apart, in
+/// microseconds, and how many requests only one of them saw after the reply.
 fn same_on_the_wire(
     proxied: &BTreeMap<String, Vec<Event>>,
     packets: &BTreeMap<String, Vec<Event>>,
-) {
+) -> (Vec<i64>, u64) {
     assert_eq!(
         proxied.keys().collect::<Vec<_>>(),
         packets.keys().collect::<Vec<_>>()
@@ -224,22 +261,36 @@ fn same_on_the_wire(
             apart_us.push((one.due_us - other.due_us - start_us).abs());
         }
     }
-    // A thread that waits for a processor is late: nearly all are as near as they must be.
-    apart_us.sort_unstable();
-    let most = apart_us[apart_us.len() / 2];
-    assert!(most <= 1_000, "{most} µs apart");
-    assert!(raced * 20 < apart_us.len() as u64, "{raced}");
+    (apart_us, raced)
 }
 
 #[test]
-fn proxy_packets_and_log_of_version_15_are_the_same() {
+fn all_sources_of_version_15_are_the_same() {
     if test_support::skip_in_fast_tier() {
         return;
     }
-    three_sources(15);
+    all_sources(15, false);
 }
 
 #[test]
-fn proxy_packets_and_log_of_version_18_are_the_same() {
-    three_sources(18);
+fn all_sources_of_version_18_are_the_same() {
+    all_sources(18, false);
+}
+
+#[test]
+fn all_sources_of_version_13_are_the_same() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
+    all_sources(13, false);
+}
+
+#[test]
+fn all_sources_with_tls_are_the_same() {
+    if test_support::skip_in_fast_tier() {
+        return;
+    }
+    for major in [13, 15, 18] {
+        all_sources(major, true);
+    }
 }

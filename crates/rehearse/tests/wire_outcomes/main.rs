@@ -2,7 +2,7 @@
 //! outcomes, and equal tables, on servers of four versions.
 //!
 //! A client of this test sends the messages through the proxy and keeps the bytes of both sides.
-//! Packets made of them are a second source.
+//! Packets made of them are a second source, and probes in the server a third one.
 
 #[path = "../../../capture/wire/tests/packets/mod.rs"]
 #[allow(dead_code)]
@@ -19,7 +19,7 @@ use postgres::{Client, NoTls};
 use run::{Outcome, RunReader};
 use sandbox::{Endpoint, Sandbox};
 use tempfile::TempDir;
-use test_support::{CaptureProxy, server};
+use test_support::{CaptureAttach, CaptureProxy, server};
 use workload::{Event, WorkloadReader};
 
 use raw::Raw;
@@ -184,6 +184,12 @@ fn outcomes_are_replayed(major: u16) {
     let workload = room.path("proxied.workload");
     let program = env!("CARGO_BIN_EXE_rehearse");
     let options = ["--checksum-results", "rows"];
+    let attached = room.path("attached.workload");
+    let mut command = Command::new(program);
+    command.args(["capture", "attach"]).args(options);
+    let port = room.endpoint.port.to_string();
+    command.args(["--port", &port, "-o"]).arg(&attached);
+    let attach = CaptureAttach::start(&mut command);
     let proxy = CaptureProxy::start(program, &room.endpoint, &workload, &options);
     let mut sessions: Vec<Turns> = Vec::new();
     for (name, script) in scripts::ALL {
@@ -192,6 +198,11 @@ fn outcomes_are_replayed(major: u16) {
         sessions.push(raw.end());
     }
     proxy.interrupt();
+    let attached = attach.map(|attach| {
+        let (code, account) = attach.interrupt();
+        assert_eq!(code, Some(0), "{account}");
+        attached
+    });
     let captured = room.tables("captured");
     let run = room.replay(&workload, "copy");
     assert!(assert_same_outcomes(&run) > 100);
@@ -201,6 +212,12 @@ fn outcomes_are_replayed(major: u16) {
     let run = room.replay(&packets, "another");
     assert_same_outcomes(&run);
     assert_eq!(room.tables("another"), captured);
+    if let Some(attached) = attached {
+        assert_eq!(events(&attached), events(&workload));
+        let run = room.replay(&attached, "third");
+        assert_same_outcomes(&run);
+        assert_eq!(room.tables("third"), captured);
+    }
 }
 
 #[test]

@@ -1,47 +1,20 @@
-//! Metrics of captures: of the proxy, and of logs that are followed.
+//! Metrics of captures: of the proxy, of probes, and of logs that are followed.
 
+use capture_attach::AttachStatus;
 use capture_log::Progress;
 use capture_proxy::ProxyStatus;
+use capture_recorder::CaptureStatus;
 use capture_sink::series::SeriesStatus;
 use telemetry::{MetricFamily, MetricSample, MetricValues, Unit};
 
 const CONNECTIONS: Unit = Unit::Count("connection");
+const SESSIONS: Unit = Unit::Count("session");
 const STATEMENTS: Unit = Unit::Count("statement");
 
 /// Returns the metrics of a proxy.
 pub fn proxy_families(status: &ProxyStatus) -> Vec<MetricFamily> {
-    let capture = &status.capture;
-    let mut recorded = [0_u64; 3];
-    let current = capture
-        .recording
-        .as_ref()
-        .map(|recording| &recording.account);
-    let finished = capture.finished.iter().map(|one| &one.account.conversation);
-    for account in finished.chain(current) {
-        recorded[0] += account.sessions;
-        recorded[1] += account.statements;
-        recorded[2] += account.events;
-    }
-    let directions = [
-        ("client", status.client_bytes),
-        ("server", status.server_bytes),
-    ];
-    let direction = |(sender, bytes): (&str, u64)| MetricSample {
-        labels: vec![("sender", sender.to_owned())],
-        value: bytes as f64,
-    };
-    let is_recording = capture.recording.is_some();
-    let series = capture.series.as_ref();
-    let series = series
-        .map(|watch| series_families(&watch.status()))
-        .unwrap_or_default();
+    let bytes = [status.client_bytes, status.server_bytes];
     let families = vec![
-        MetricFamily::gauge(
-            "capture_recording",
-            Unit::None,
-            "1 while the traffic is recorded.",
-            f64::from(u8::from(is_recording)),
-        ),
         MetricFamily::gauge(
             "proxy_connections_open",
             CONNECTIONS,
@@ -64,17 +37,89 @@ pub fn proxy_families(status: &ProxyStatus) -> Vec<MetricFamily> {
             "proxy_forwarded",
             Unit::Bytes,
             "Bytes that were forwarded, recorded or not, by their sender.",
-            MetricValues::Counter(directions.map(direction).into()),
+            bytes_by_sender(bytes),
+        ),
+    ];
+    [
+        families,
+        recorder_families(&status.capture, status.lost_bytes),
+    ]
+    .concat()
+}
+
+/// Returns the metrics of a capture by probes.
+pub fn attach_families(status: &AttachStatus) -> Vec<MetricFamily> {
+    let counters = &status.counters;
+    let families = vec![
+        MetricFamily::gauge(
+            "attach_server_attached",
+            Unit::None,
+            "1 while the probes are attached to a running server.",
+            f64::from(u8::from(counters.postmaster.is_some())),
+        ),
+        MetricFamily::gauge(
+            "attach_sessions_open",
+            SESSIONS,
+            "Open sessions that have sent something since the attach.",
+            counters.sessions as f64,
+        ),
+        MetricFamily::new(
+            "attach_copied",
+            Unit::Bytes,
+            "Bytes that the probes copied, recorded or not, by their sender.",
+            bytes_by_sender(counters.bytes),
+        ),
+    ];
+    [
+        families,
+        recorder_families(&status.capture, status.lost_bytes),
+    ]
+    .concat()
+}
+
+/// Returns the samples of bytes from clients, and from servers.
+fn bytes_by_sender([client, server]: [u64; 2]) -> MetricValues {
+    let sample = |(sender, bytes): (&str, u64)| MetricSample {
+        labels: vec![("sender", sender.to_owned())],
+        value: bytes as f64,
+    };
+    MetricValues::Counter([("client", client), ("server", server)].map(sample).into())
+}
+
+/// Returns the metrics of the recordings of live traffic.
+fn recorder_families(capture: &CaptureStatus, lost_bytes: u64) -> Vec<MetricFamily> {
+    let mut recorded = [0_u64; 3];
+    let current = capture
+        .recording
+        .as_ref()
+        .map(|recording| &recording.account);
+    let finished = capture.finished.iter().map(|one| &one.account.conversation);
+    for account in finished.chain(current) {
+        recorded[0] += account.sessions;
+        recorded[1] += account.statements;
+        recorded[2] += account.events;
+    }
+    let is_recording = capture.recording.is_some();
+    let series = capture.series.as_ref();
+    let series = series
+        .map(|watch| series_families(&watch.status()))
+        .unwrap_or_default();
+    let families = vec![
+        MetricFamily::gauge(
+            "capture_recording",
+            Unit::None,
+            "1 while the traffic is recorded.",
+            f64::from(u8::from(is_recording)),
         ),
         MetricFamily::counter(
             "capture_lost",
             Unit::Bytes,
             "Bytes whose copies were dropped, since recording did not keep up.",
-            status.lost_bytes,
+            lost_bytes,
         ),
         MetricFamily::counter(
             "capture_sessions",
-            Unit::Count("session"),
+            SESSIONS,
             "Recorded sessions.",
             recorded[0],
         ),

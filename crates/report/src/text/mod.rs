@@ -1,6 +1,7 @@
 //! Renders views as plain text that is readable without colours.
 
 pub mod account_text;
+pub mod attach_text;
 pub mod calibration_text;
 pub mod capture_text;
 pub mod case_text;
@@ -32,6 +33,7 @@ pub(crate) mod processor_text;
 pub mod proof_progress;
 pub mod proof_text;
 pub mod proxy_text;
+mod recording_text;
 pub mod rewrite_text;
 pub(crate) mod rows_text;
 mod run_options;

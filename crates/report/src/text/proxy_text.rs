@@ -1,17 +1,11 @@
 //! Text on a capture by the proxy: the account of all forwarded bytes.
 
-use capture_proxy::{FinishedRecording, ProxyStatus, RecordingState};
-use clock::utc_text;
+use capture_proxy::ProxyStatus;
 
-use crate::text::conversation_text;
-use crate::text::line::{one_line, wrapped};
-use crate::text::series_text;
-use crate::text::style::{TextStyle, Tone};
-use crate::text::table::AccountTable;
-use crate::text::units::{bytes, count, counted, duration};
-
-/// Maximum number of incomplete stretches.
-const INCOMPLETE_MAX: usize = 5;
+use crate::text::line::one_line;
+use crate::text::recording_text;
+use crate::text::style::TextStyle;
+use crate::text::units::{bytes, count, counted};
 
 /// Renders the account, ending with a line feed.
 pub fn render_text(status: &ProxyStatus, style: &TextStyle) -> String {
@@ -30,102 +24,8 @@ pub fn render_text(status: &ProxyStatus, style: &TextStyle) -> String {
         bytes(status.client_bytes),
         bytes(status.server_bytes),
     ));
-    if status.capture.finished.is_empty() {
-        lines.push("nothing was recorded".to_owned());
-    }
-    for recording in &status.capture.finished {
-        lines.extend(recorded(recording, style));
-    }
-    if let Some(series) = &status.capture.series {
-        lines.extend(series_text::lines(&series.status(), style.columns()));
-    }
-    if let Some(reason) = &status.capture.broken_down {
-        let text = format!(
-            "the capture broke down: {}; this is an error of ours, please report it",
-            one_line(reason, 200)
-        );
-        lines.push(style.paint(Tone::Bad, &text));
-    }
+    let left_out = "of replication connections, which are not read";
+    lines.extend(recording_text::lines(&status.capture, left_out, style));
     lines.push(String::new());
     lines.join("\n")
-}
-
-fn recorded(finished: &FinishedRecording, style: &TextStyle) -> Vec<String> {
-    let width = style.columns();
-    let account = &finished.account;
-    let heading = format!(
-        "{}: {} of {} over {}",
-        one_line(&finished.name, 60),
-        counted(finished.statements, "statement"),
-        counted(finished.sessions, "session"),
-        duration((account.to_us - account.from_us) as f64)
-    );
-    let mut lines = vec![style.paint(Tone::Heading, &heading)];
-    let mut table = AccountTable::new();
-    table.row(
-        "passed",
-        bytes(account.forwarded_bytes),
-        format!("{} bytes", count(account.forwarded_bytes)),
-    );
-    table.row(
-        "read",
-        bytes(account.read_bytes),
-        format!(
-            "{} of {}",
-            counted(finished.events, "event"),
-            counted(account.conversation.connections, "new connection")
-        ),
-    );
-    table.row(
-        "lost",
-        bytes(account.lost_bytes),
-        match account.lost_bytes {
-            0 => "",
-            _ => "recording could not keep up; what passed was not touched",
-        },
-    );
-    if account.passed_bytes > 0 {
-        let what = "of replication connections, which are not read";
-        table.row("passed over", bytes(account.passed_bytes), what);
-    }
-    lines.extend(table.lines(width));
-    for stretch in account.incomplete.iter().take(INCOMPLETE_MAX) {
-        let text = format!(
-            "incomplete from {} to {}: {} bytes",
-            utc_text(stretch.from_us),
-            utc_text(stretch.to_us),
-            count(stretch.bytes)
-        );
-        lines.extend(wrapped(&text, "  ", "    ", width));
-    }
-    let more = account.incomplete.len().saturating_sub(INCOMPLETE_MAX);
-    if more > 0 {
-        lines.push(format!("  and {} more such stretches", count(more as u64)));
-    }
-    lines.extend(conversation_text::lines(&account.conversation, width));
-    if let Some(failure) = &account.failure {
-        let workload = one_line(&finished.name, 200);
-        let what_is_left = match finished.state {
-            RecordingState::Recovered => "what was written by then is there".to_owned(),
-            RecordingState::Gone => format!(
-                "nothing of it is left: {workload}.partial was taken away while it was written"
-            ),
-            RecordingState::Partial | RecordingState::Complete => {
-                format!("keep the recorded part with: rehearse recover {workload}.partial")
-            }
-        };
-        let text = format!(
-            "it ended early, at {}: {}; {what_is_left}",
-            utc_text(account.to_us),
-            one_line(failure, 300),
-        );
-        for line in wrapped(&text, "  ", "    ", width) {
-            lines.push(style.paint(Tone::Bad, &line));
-        }
-    }
-    if !account.adds_up() {
-        let text = "  the bytes do not add up: this is an error of ours, please report it";
-        lines.push(style.paint(Tone::Bad, text));
-    }
-    lines
 }

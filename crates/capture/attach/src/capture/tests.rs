@@ -67,6 +67,26 @@ impl Script {
         self
     }
 
+    /// Adds a cancel request of another process, which stays open.
+    fn cancel(&mut self, process_id: u32, key: &[u8]) -> &mut Self {
+        let mut request = ((12 + key.len()) as u32).to_be_bytes().to_vec();
+        request.extend([0x04, 0xd2, 0x16, 0x2e]);
+        request.extend(process_id.to_be_bytes());
+        request.extend(key);
+        self.time_ns += 1_000_000;
+        let record = Record {
+            kind: RecordKind::FromClient,
+            pid: PID - 1,
+            backend_started: self.started,
+            time_ns: self.time_ns,
+            offset: 0,
+            existing: false,
+            data: &request,
+        };
+        record.encode(&mut self.bytes);
+        self
+    }
+
     fn client(&mut self, bytes: &[u8]) -> &mut Self {
         let offset = self.positions[0];
         self.positions[0] += bytes.len() as u64;
@@ -142,6 +162,7 @@ impl Recording for Store {
 /// Result of a capture.
 struct Captured {
     statements: Vec<String>,
+    kinds: Vec<&'static str>,
     sessions: Vec<Session>,
     status: AttachStatus,
     events: Vec<AttachEvent>,
@@ -194,6 +215,11 @@ fn capture_with(script: &Script, options: AttachOptions, end: &str) -> Captured 
         statements: statements
             .filter_map(|event| Some(event.kind.sql()?.to_string()))
             .collect(),
+        kinds: collected
+            .events
+            .iter()
+            .map(|event| event.kind.name())
+            .collect(),
         sessions: collected.sessions.clone(),
         status,
         events,
@@ -233,6 +259,21 @@ fn sessions_with_and_without_encryption_are_captured_from_their_beginning() {
     assert_eq!(unreadable.len(), 0, "{unreadable:?}");
     assert_eq!(captured.status.prober_failure, None);
     assert_eq!(captured.status.counters.attached, 1);
+}
+
+#[test]
+fn cancel_request_is_before_the_answer_of_its_statement() {
+    let mut script = Script::new();
+    script.client(STARTUP);
+    script.server(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x09Z\0\0\0\x05I");
+    script.client(&query("SELECT 1")).cancel(7, &[0, 0, 0, 9]);
+    script.server(ANSWER).ask("SELECT 2");
+    let captured = capture(&script);
+    assert_eq!(captured.kinds, ["connect", "simple", "cancel", "simple"]);
+    assert_eq!(
+        captured.recording().account.conversation.cancels_for_nobody,
+        0
+    );
 }
 
 #[test]

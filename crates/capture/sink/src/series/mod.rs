@@ -34,8 +34,8 @@ pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
 use part::OpenPart;
-use start::start_series;
 pub use start::{SeriesError, SeriesOptions};
+use start::{is_live_traffic, start_series};
 pub use status::{SeriesStatus, SeriesWatch};
 pub use ticking::SeriesSink;
 
@@ -60,7 +60,7 @@ pub struct SeriesRecorder {
     wait_us: i64,
     is_live: bool,
     /// Whether the times of events are of this machine's clock.
-    is_proxy: bool,
+    is_live_traffic: bool,
     recipients: Vec<Recipient>,
     /// Has the state of all sessions, which the maskers of the parts share.
     masker: Option<Masker>,
@@ -113,13 +113,13 @@ impl SeriesRecorder {
         watch.lock().series = options.path.display().to_string();
         let first_session = started.first_session();
         let info = started.info;
-        let is_proxy = options.provenance.source_kind == "proxy";
+        let is_live_traffic = is_live_traffic(&options.provenance.source_kind);
         let recorder = SeriesRecorder {
             uuid: info.uuid.clone(),
             roll_us: info.roll_us,
             wait_us: info.wait_us,
             is_live: options.is_live,
-            is_proxy,
+            is_live_traffic,
             recipients: options.recipients,
             masker: options.mask.map(Masker::new),
             starting_point: options.starting_point,
@@ -133,8 +133,8 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
-            recorded_to_us: info.recorded_to_us().filter(|_| !is_proxy),
-            server_recorded_to_us: info.captured_to_us.filter(|_| !is_proxy),
+            recorded_to_us: info.recorded_to_us().filter(|_| !is_live_traffic),
+            server_recorded_to_us: info.captured_to_us.filter(|_| !is_live_traffic),
             left_out: 0,
             reported_to_us: None,
             wall_us,
@@ -252,7 +252,7 @@ impl SeriesRecorder {
 
     /// Returns the latest time that an event can have now.
     fn latest_us(&self) -> i64 {
-        match self.is_live && !self.is_proxy {
+        match self.is_live && !self.is_live_traffic {
             true => (self.wall_us)().saturating_add(AHEAD_US_MAX),
             false => i64::MAX,
         }

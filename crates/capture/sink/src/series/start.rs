@@ -194,12 +194,17 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     })
 }
 
+/// Whether events of this kind of source happen while they are captured, on this machine's clock, and never come again.
+pub(super) fn is_live_traffic(source_kind: &str) -> bool {
+    matches!(source_kind, "proxy" | "attach")
+}
+
 /// Recovers what a killed capture has left of a source that may be read again. Otherwise its events would be captured again,
-/// and be in two parts after a recovery. Returns the time of the last recovered event. Traffic through a proxy does not come
-/// again, and a proxy must not wait.
+/// and be in two parts after a recovery. Returns the time of the last recovered event. Live traffic does not come again,
+/// and its capture must not wait.
 fn recover_parts(options: &SeriesOptions) -> Result<Option<i64>, SeriesError> {
     let mut recovered_to_us = None;
-    if options.provenance.source_kind == "proxy" {
+    if is_live_traffic(&options.provenance.source_kind) {
         return Ok(None);
     }
     for part in Series::open(&options.path)?.unfinished {

@@ -1,12 +1,10 @@
-//! `--admin-listen`: a loopback listener that shows the proxy's status, and starts and stops
+//! `--admin-listen`: a loopback listener that shows the status of a proxy, or of probes, and starts and stops
 //! recordings.
 //!
 //! Any user of this machine can read the status. A start or a stop needs the token.
 
 use std::net::{SocketAddr, TcpListener};
 
-use capture_proxy::StatusReader;
-use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
@@ -30,12 +28,12 @@ impl ControlServer {
         (wanted, options): (SocketAddr, ListenerOptions),
         token: ControlToken,
         control: RecordingSwitch,
-        watch: StatusReader,
+        status: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let site = ControlSite {
             token,
             control,
-            watch,
+            status: Box::new(status),
         };
         TcpListener::bind(wanted)
             .and_then(|listener| HttpServer::start(listener, "control", site, options))
@@ -53,19 +51,18 @@ impl ControlServer {
     }
 }
 
-/// Status of a proxy, and control of its recordings.
+/// Status of a capture, and control of its recordings.
 struct ControlSite {
     token: ControlToken,
     control: RecordingSwitch,
-    watch: StatusReader,
+    /// Renders the current status as JSON.
+    status: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 impl Site for ControlSite {
     fn answer(&self, request: &Request) -> Reply {
         match (request.method(), request.uri().path()) {
-            (&Method::GET | &Method::HEAD, "/") => {
-                json_reply(StatusCode::OK, to_document(&self.watch.status()))
-            }
+            (&Method::GET | &Method::HEAD, "/") => json_reply(StatusCode::OK, (self.status)()),
             (&Method::POST, "/start") => self.run_action(request, RecordingSwitch::start_recording),
             (&Method::POST, "/stop") => self.run_action(request, RecordingSwitch::stop_recording),
             _ => self.refuse(
@@ -89,7 +86,7 @@ impl ControlSite {
         {
             let mut reply = self.refuse(
                 StatusCode::UNAUTHORIZED,
-                "this needs the token in the file that the proxy named when it started; send it as Authorization: Bearer TOKEN",
+                "this needs the token in the file that the capture named when it started; send it as Authorization: Bearer TOKEN",
             );
             http::set_header(&mut reply, header::WWW_AUTHENTICATE, "Bearer");
             return reply;

@@ -1,4 +1,4 @@
-//! Token for starting and stopping a proxy's recordings, and its file.
+//! Token for starting and stopping the recordings of live traffic, and its file.
 
 use std::fs;
 use std::fs::{File, TryLockError};

@@ -1,39 +1,28 @@
 //! `rehearse capture proxy`: forwards clients to a server and records the traffic.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capture_proxy::{
-    CaptureEvent, FinishedRecording, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent,
-    ProxyOptions, ProxyStatus, Recording, RecordingState, ServerTls,
+    CaptureEvent, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
+    ProxyStatus, ServerTls, StatusReader,
 };
-use capture_sink::{EventSink, MaskSink, SinkError};
 use capture_wire::conversation::DecoderOptions;
 use replay::Target;
 use report::{proxy_text, to_document};
 use signal_hook::consts::SIGUSR1;
-use transform::SecretRedactor;
-use transform::mask::{Mask, Masker};
-use workload::series::Series;
-use workload::{
-    EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
-    WriterOptions,
-};
 
-use super::check_output_name;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
-use super::series::{SeriesRecording, SeriesSource, recover_series, series_options};
+use super::recording::{RecordingOutput, is_incomplete, recover, toggle};
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
 use crate::otlp;
 use crate::terminal;
 use study::Failure;
-use study::keys;
 
 /// Interval of polling the proxy's events.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -56,14 +45,13 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let toggled = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
-    check_output_name(&options.output, &options.roll)?;
-    let protection = RecordingProtection {
-        mask: options
-            .masking
-            .masker()?
-            .map(|masker| masker.mask().clone()),
-        recipients: keys::read_recipients(&options.encryption.encrypt)?,
-    };
+    let output = RecordingOutput::new(
+        "proxy",
+        &options.output,
+        &options.roll,
+        &options.masking,
+        &options.encryption,
+    )?;
     let export = options.otlp.settings()?;
     let upstream = upstream(options)?;
     let by_socket = upstream
@@ -80,7 +68,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         // Before the first client can connect, so that everything captured comes later.
         starting_point.take();
     }
-    let proxy = start(options, upstream, protection, starting_point.clone())?;
+    let proxy = start(options, upstream, output.open(starting_point.clone()))?;
     let switch = RecordingSwitch {
         control: proxy.control(),
         starting_point,
@@ -94,7 +82,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
                 (address, options.hosts.listener_options(terminal::complain)),
                 token,
                 switch.clone(),
-                proxy.status_reader(),
+                status_document(proxy.status_reader()),
             )?;
             Some((server, file))
         }
@@ -130,7 +118,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         std::thread::sleep(LOOK_EVERY);
         narrator.tell(proxy.take_events());
         if toggled.swap(false, Ordering::Relaxed) {
-            toggle(&proxy, switch.clone());
+            toggle(proxy.status().capture.recording.is_some(), switch.clone());
         }
     }
     drop(control);
@@ -145,7 +133,15 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));
     }
-    Ok(exit_status(&status))
+    Ok(match is_incomplete(&status.capture) {
+        true => ExitStatus::Findings,
+        false => ExitStatus::Success,
+    })
+}
+
+/// Returns a function that renders the current status as JSON.
+fn status_document(reader: StatusReader) -> impl Fn() -> String + Send + Sync {
+    move || to_document(&reader.status())
 }
 
 /// Parses the upstream server, and reports its parameters that are not used.
@@ -176,12 +172,7 @@ fn upstream(options: &CaptureProxy) -> Result<Target, Failure> {
 }
 
 /// Starts to forward, without recording.
-fn start(
-    options: &CaptureProxy,
-    upstream: Target,
-    protection: RecordingProtection,
-    starting_point: Arc<StartingPointTaker>,
-) -> Result<Proxy, Failure> {
+fn start(options: &CaptureProxy, upstream: Target, open: OpenRecording) -> Result<Proxy, Failure> {
     let listen = options
         .listen
         .iter()
@@ -212,10 +203,7 @@ fn start(
             },
             options: shaping,
         },
-        match options.roll.roll {
-            None => open_recordings(options.output.clone(), protection, starting_point),
-            Some(_) => open_series(options, protection, starting_point),
-        },
+        open,
     )
     .map_err(failure)
 }
@@ -276,52 +264,6 @@ fn failure(error: ProxyError) -> Failure {
         ProxyError::Listen(error) => Failure::could_not(error),
         error => Failure::could_not(error),
     }
-}
-
-/// Completes a recording that ended early, if the disk now allows that.
-fn recover(finished: &mut FinishedRecording) {
-    if finished.state != RecordingState::Partial {
-        return;
-    }
-    if Series::is_series(Path::new(&finished.name)) {
-        recover_series(finished);
-        return;
-    }
-    let partial = archive::partial_path(Path::new(&finished.name));
-    // A directory that cannot be looked at may be there.
-    if matches!(partial.try_exists(), Ok(false)) {
-        finished.mark_gone();
-    } else if let Ok((_, info)) = workload::recover_as(&partial, finished.provenance.clone()) {
-        finished.mark_recovered(&info);
-    }
-}
-
-/// Returns [`ExitStatus::Findings`] if a recording is incomplete.
-fn exit_status(status: &ProxyStatus) -> ExitStatus {
-    let incomplete = status.capture.broken_down.is_some()
-        || status.capture.finished.iter().any(|finished| {
-            let account = &finished.account;
-            account.failure.is_some() || !account.incomplete.is_empty()
-        });
-    match incomplete {
-        true => ExitStatus::Findings,
-        false => ExitStatus::Success,
-    }
-}
-
-/// Starts or stops recording on a separate thread, since a disk may be slow.
-fn toggle(proxy: &Proxy, switch: RecordingSwitch) {
-    let watch = proxy.status_reader();
-    std::thread::spawn(move || {
-        let recording = watch.status().capture.recording.is_some();
-        let result = match recording {
-            true => switch.stop_recording(),
-            false => switch.start_recording(),
-        };
-        if let Err(error) = result {
-            terminal::note(&error);
-        }
-    });
 }
 
 fn describe_event(event: &CaptureEvent) -> String {
@@ -394,133 +336,5 @@ fn show(status: &ProxyStatus, json: bool) {
         terminal::say_line(&to_document(status));
     } else {
         terminal::say(&proxy_text::render_text(status, &terminal::style()));
-    }
-}
-
-/// Masking and encryption of recordings.
-struct RecordingProtection {
-    mask: Option<Mask>,
-    recipients: Vec<Recipient>,
-}
-
-/// Opens NAME.workload, then NAME-2.workload and so on. Existing names are skipped, since
-/// clients must not wait for the user.
-fn open_recordings(
-    output: PathBuf,
-    protection: RecordingProtection,
-    starting_point: Arc<StartingPointTaker>,
-) -> OpenRecording {
-    let mut passed_over = 0;
-    Box::new(move |number, servers| {
-        let is_taken = |path: &Path| archive::is_name_taken(path).map_err(SinkError::new);
-        while is_taken(&numbered_path(&output, number + passed_over))? {
-            passed_over += 1;
-        }
-        let path = numbered_path(&output, number + passed_over);
-        let options = WriterOptions {
-            // What passes does not come again.
-            keep_unfinished: true,
-            ..WriterOptions::default()
-        };
-        let mut writer = WorkloadWriter::create_for(
-            &path,
-            options,
-            &protection.recipients,
-            SecretRedactor::default(),
-        )
-        .map_err(SinkError::new)?;
-        writer
-            .note_servers(servers.to_vec())
-            .map_err(SinkError::new)?;
-        if let Some(point) = starting_point.taken() {
-            writer.note_starting_point(point).map_err(SinkError::new)?;
-        }
-        let sink = MaskSink::new(writer, protection.mask.clone().map(Masker::new));
-        Ok(Box::new(WorkloadRecording { path, sink }))
-    })
-}
-
-/// Opens the series, and continues it for later recordings of the same proxy.
-fn open_series(
-    options: &CaptureProxy,
-    protection: RecordingProtection,
-    starting_point: Arc<StartingPointTaker>,
-) -> OpenRecording {
-    let (output, roll) = (options.output.clone(), options.roll.clone());
-    Box::new(move |number, servers| {
-        let mut given = series_options(
-            &roll,
-            &output,
-            SeriesSource {
-                kind: "proxy",
-                is_live: true,
-                is_pipe: false,
-                recipients: protection.recipients.clone(),
-                mask: protection.mask.clone(),
-                starting_point: starting_point.taken(),
-                servers: servers.to_vec(),
-            },
-        );
-        // A recording that was stopped is continued by the next one.
-        given.append |= number > 1;
-        let recording = SeriesRecording::create(given).map_err(SinkError::new)?;
-        Ok(Box::new(recording))
-    })
-}
-
-fn numbered_path(output: &Path, number: u32) -> PathBuf {
-    if number == 1 {
-        return output.to_owned();
-    }
-    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
-    output.with_file_name(format!("{stem}-{number}.workload"))
-}
-
-/// Recording that is written to a workload.
-struct WorkloadRecording {
-    path: PathBuf,
-    sink: MaskSink<WorkloadWriter>,
-}
-
-impl EventSink for WorkloadRecording {
-    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        self.sink.event(event)
-    }
-
-    fn session(&mut self, session: Session) -> Result<(), SinkError> {
-        self.sink.session(session)
-    }
-
-    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        self.sink.server_event(event)
-    }
-}
-
-impl Recording for WorkloadRecording {
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
-        let writer = self.sink.inner_mut();
-        writer.checkpoint(up_to_us).map_err(SinkError::new)
-    }
-
-    fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {
-        let (mut writer, masked) = self.sink.finish();
-        writer.note_masks(masked);
-        writer.finish(provenance).map_err(SinkError::new)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_recordings_are_numbered() {
-        let output = Path::new("/a/shop.workload");
-        assert_eq!(numbered_path(output, 1), output);
-        assert_eq!(numbered_path(output, 2), Path::new("/a/shop-2.workload"));
     }
 }

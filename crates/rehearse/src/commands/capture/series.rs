@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capture_proxy::{FinishedRecording, Recording};
+use capture_recorder::{FinishedRecording, Recording};
 use capture_sink::series::{SeriesError, SeriesOptions, SeriesRecorder, SeriesWatch};
 use capture_sink::{EventSink, SessionStart, SinkError};
 use transform::mask::Mask;
@@ -54,7 +54,7 @@ pub(super) fn series_options(
     }
 }
 
-/// Recording of a proxy that is written to a series.
+/// Recording of live traffic that is written to a series.
 pub(super) struct SeriesRecording {
     recorder: SeriesRecorder,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use capture_proxy::RecordingControl;
+use capture_recorder::RecordingControl;
 use observe::SnapshotHold;
 use replay::{LoginMap, Target};
 use report::starting_point_text::{Recipes, render_text};

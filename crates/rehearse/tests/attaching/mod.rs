@@ -1,0 +1,347 @@
+//! `rehearse capture attach` as a program: sessions that exist already, signals, kills, restarts of the server, full disks and
+//! missing privileges. Hosts that do not allow eBPF skip these tests; with `REHEARSE_TEST_ATTACH=1` they fail there.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls};
+use sandbox::{Endpoint, Sandbox, Stop};
+use serde_json::Value;
+use test_support::CaptureAttach;
+use workload::{EventKind, WorkloadReader};
+
+/// Time after which a waiting test fails. It is not an expected duration.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn server() -> (Sandbox, Endpoint) {
+    test_support::server().tcp().start()
+}
+
+fn client(endpoint: &Endpoint, application: &str) -> Client {
+    let mut config: postgres::Config = endpoint.url("postgres").parse().unwrap();
+    config.application_name(application).connect(NoTls).unwrap()
+}
+
+/// Returns a command that attaches to a server and writes NAME.workload. The shell runs `before` first.
+fn command(endpoint: &Endpoint, output: &Path, before: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("{before} exec \"$0\" \"$@\""))
+        .arg(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["capture", "attach", "--json", "--port"])
+        .arg(endpoint.port.to_string())
+        .arg("-o")
+        .arg(output);
+    command
+}
+
+/// Returns the statements by application, in order.
+fn statements(workload: &Path) -> BTreeMap<String, Vec<String>> {
+    let reader = WorkloadReader::open(workload).unwrap();
+    reader.verify().unwrap();
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for item in reader.events().unwrap() {
+        let (event, _) = item.unwrap();
+        if let EventKind::Connect { application, .. } = &event.kind {
+            names.insert(event.session, application.to_string());
+        }
+        if event.kind.is_statement() {
+            let sql = event.kind.sql().unwrap().to_string();
+            let name = names[&event.session].clone();
+            found.entry(name).or_default().push(sql);
+        }
+    }
+    found
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn recover(partial: &Path) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("recover")
+        .arg(partial)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn sessions_that_exist_are_captured_with_their_identity_or_left_out() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let [all, new] = ["all", "new"].map(|name| directory.path().join(format!("{name}.workload")));
+    let mut existing = client(&endpoint, "existing");
+    let prepared = existing.prepare("SELECT 'prepared before'").unwrap();
+    let mut command_of_all = command(&endpoint, &all, "");
+    command_of_all.args(["--server", &endpoint.url("postgres")]);
+    let Some(attach_all) = CaptureAttach::start(&mut command_of_all) else {
+        return;
+    };
+    let mut command_of_new = command(&endpoint, &new, "");
+    let Some(attach_new) = CaptureAttach::start(command_of_new.arg("--wait-for-new-sessions"))
+    else {
+        return;
+    };
+    // The server waited for this request before the probes were there.
+    existing.simple_query("SELECT 'first'").unwrap();
+    existing.simple_query("SELECT 'second'").unwrap();
+    existing.query(&prepared, &[]).unwrap();
+    client(&endpoint, "later")
+        .simple_query("SELECT 'later'")
+        .unwrap();
+    drop(existing);
+    let (code, account) = attach_all.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    let account = json(&account);
+    assert_eq!(account["existing"], 1, "{account}");
+    let recording = &account["recordings"][0];
+    assert_eq!(
+        recording["conversation"]["statements_unknown"], 1,
+        "{account}"
+    );
+    let found = statements(&all);
+    assert_eq!(found["existing"], ["SELECT 'second'", ""]);
+    assert_eq!(found["later"], ["SELECT 'later'"]);
+    let (code, account) = attach_new.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    let account = json(&account);
+    assert_eq!(account["left_out_existing"], 1, "{account}");
+    let recording = &account["recordings"][0];
+    assert!(recording["passed_bytes"].as_u64() > Some(0), "{account}");
+    assert_eq!(statements(&new).keys().collect::<Vec<_>>(), ["later"]);
+}
+
+#[test]
+fn killed_capture_is_recoverable_and_another_one_continues() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let [killed, other] =
+        ["killed", "other"].map(|name| directory.path().join(format!("{name}.workload")));
+    let Some(mut attach) = CaptureAttach::start(&mut command(&endpoint, &killed, "")) else {
+        return;
+    };
+    let Some(attach_other) = CaptureAttach::start(&mut command(&endpoint, &other, "")) else {
+        return;
+    };
+    let mut session = client(&endpoint, "session");
+    let expected: Vec<String> = (0..100).map(|number| format!("SELECT {number}")).collect();
+    for sql in &expected {
+        session.simple_query(sql).unwrap();
+    }
+    // The next checkpoint has all of them.
+    std::thread::sleep(Duration::from_secs(3));
+    attach.child.kill().unwrap();
+    attach.child.wait().unwrap();
+    session.simple_query("SELECT 'after the kill'").unwrap();
+    drop(session);
+    recover(&archive::partial_path(&killed));
+    assert_eq!(statements(&killed)["session"], expected);
+    let (code, account) = attach_other.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    let found = &statements(&other)["session"];
+    assert_eq!(found[..100], expected);
+    assert_eq!(found[100..], ["SELECT 'after the kill'"]);
+}
+
+#[test]
+fn restarted_server_is_attached_again() {
+    let (mut server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let Some(mut attach) = CaptureAttach::start(&mut command(&endpoint, &workload, "")) else {
+        return;
+    };
+    let mut before = client(&endpoint, "before");
+    before.simple_query("SELECT 'before'").unwrap();
+    server.stop(Stop::Fast).unwrap();
+    attach.wait_for("the server has stopped");
+    let endpoint = server.start().unwrap();
+    attach.wait_for("attached again");
+    let mut after = client(&endpoint, "after");
+    after.simple_query("SELECT 'after'").unwrap();
+    drop(after);
+    let (code, account) = attach.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    assert_eq!(json(&account)["attached"], 2, "{account}");
+    let found = statements(&workload);
+    assert_eq!(found["before"], ["SELECT 'before'"]);
+    assert_eq!(found["after"], ["SELECT 'after'"]);
+}
+
+#[test]
+fn capture_ends_after_its_duration_into_a_series() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let series = directory.path().join("a.series");
+    let mut command = command(&endpoint, &series, "");
+    command.args(["--duration", "4s", "--roll", "1s"]);
+    let Some(attach) = CaptureAttach::start(&mut command) else {
+        return;
+    };
+    let mut session = client(&endpoint, "session");
+    for number in 0..20 {
+        session.simple_query(&format!("SELECT {number}")).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (code, account) = attach.wait();
+    assert_eq!(code, Some(0), "{account}");
+    let account = json(&account);
+    assert_eq!(account["recordings"][0]["statements"], 20, "{account}");
+    assert!(
+        account["written_series"]["parts_written"].as_u64() >= Some(2),
+        "{account}"
+    );
+}
+
+#[test]
+fn full_disk_ends_the_recording_and_not_the_server() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    // As a full disk: no file may become larger, and a write beyond that is refused, for root as well.
+    let limit = "trap '' XFSZ; ulimit -f 200;";
+    let Some(attach) = CaptureAttach::start(&mut command(&endpoint, &workload, limit)) else {
+        return;
+    };
+    let mut session = client(&endpoint, "session");
+    // Texts that do not compress.
+    let sql = "SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 30)";
+    let mut sent = Vec::new();
+    for number in 0..3_000 {
+        let row = session.query_one(sql, &[]).unwrap();
+        let text: String = row.get(0);
+        sent.push(format!("SELECT '{text}'"));
+        session.simple_query(&sent[number]).unwrap();
+    }
+    drop(session);
+    let (code, account) = attach.interrupt();
+    assert_eq!(code, Some(1), "{account}");
+    let account = json(&account);
+    let recording = &account["recordings"][0];
+    let failure = recording["failure"].as_str().unwrap_or_default();
+    assert!(failure.contains("too large"), "{account}");
+    if recording["state"] == "partial" {
+        recover(&archive::partial_path(&workload));
+    }
+    let found = &statements(&workload)["session"];
+    let found: Vec<&String> = found
+        .iter()
+        .filter(|sql| sql.starts_with("SELECT '"))
+        .collect();
+    assert_eq!(found, sent[..found.len()].iter().collect::<Vec<_>>());
+}
+
+/// Copies the program to a place where every user can run it.
+fn program_for_all(directory: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let program = directory.join("rehearse");
+    std::fs::copy(env!("CARGO_BIN_EXE_rehearse"), &program).unwrap();
+    for path in [directory, &program] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    program
+}
+
+#[test]
+fn user_without_privileges_gets_one_clear_sentence_and_nothing_is_written() {
+    if !is_root() {
+        return test_support::report_skipped("only root can become another user");
+    }
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let program = program_for_all(directory.path());
+    let output = directory.path().join("written");
+    std::fs::create_dir(&output).unwrap();
+    std::os::unix::fs::chown(&output, Some(65_534), Some(65_534)).unwrap();
+    let refused = Command::new(program)
+        .args(["capture", "attach", "-o", "a.workload", "--port"])
+        .arg(endpoint.port.to_string())
+        .current_dir(&output)
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("run the command as root"), "{message}");
+    assert_eq!(std::fs::read_dir(&output).unwrap().count(), 0);
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    id.stdout == b"0\n"
+}
+
+/// Returns a line of a process's status, such as its capabilities.
+fn status_of(pid: u32, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default()
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn decoding_process_has_no_privileges_and_is_the_user_of_sudo() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(directory.path(), Some(65_534), Some(65_534)).unwrap_or_default();
+    let workload = directory.path().join("a.workload");
+    let mut command = command(&endpoint, &workload, "");
+    if is_root() {
+        command.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
+    }
+    let Some(attach) = CaptureAttach::start(&mut command) else {
+        return;
+    };
+    let pid = attach.child.id();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status_of(pid, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(status_of(pid, "NoNewPrivs"), "1");
+    if is_root() {
+        assert_eq!(status_of(pid, "Uid"), "65534\t65534\t65534\t65534");
+        assert_eq!(status_of(pid, "Groups"), "65534");
+    }
+    let (code, account) = attach.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    assert!(workload.exists());
+}
+
+#[test]
+fn prober_ends_with_the_capture_that_is_killed() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let Some(mut attach) = CaptureAttach::start(&mut command(&endpoint, &workload, "")) else {
+        return;
+    };
+    let pid = attach.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let prober = PathBuf::from(format!("/proc/{}", children.trim()));
+    assert!(prober.exists(), "{children}");
+    attach.child.kill().unwrap();
+    attach.child.wait().unwrap();
+    let begun = Instant::now();
+    let is_alive = || match std::fs::read_to_string(prober.join("stat")) {
+        // A zombie has ended; it waits for the process that adopted it.
+        Ok(stat) => !stat.contains(") Z "),
+        Err(_) => false,
+    };
+    while is_alive() {
+        assert!(begun.elapsed() < PATIENCE, "the prober still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client(&endpoint, "session")
+        .simple_query("SELECT 1")
+        .unwrap();
+}
