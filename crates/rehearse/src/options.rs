@@ -13,6 +13,7 @@ use clock::Speed;
 use sql::ContextKey;
 
 pub mod attach;
+mod capture;
 pub mod comparing;
 pub mod context;
 pub mod diagnosing;
@@ -49,7 +50,7 @@ pub mod sweep;
 pub mod watching;
 mod without_effect;
 
-use attach::{AttachProber, CaptureAttach};
+pub use capture::{Capture, Source};
 use comparing::Compare;
 use context::context_key;
 use diagnosing::Diagnose;
@@ -66,17 +67,15 @@ use observing::{AllowHostArgs, LogArgs, MetricsArgs, OtlpArgs, PageArgs, SpanArg
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pairing::PairArgs;
-use pcap::CapturePcap;
 use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
-use proxy::CaptureProxy;
 use rewrite::RewriteWorkload;
 use roll::RollArgs;
 use schema::Schema;
 use sending::SendingArgs;
 use sharding::ShardArgs;
 use slice::{SliceArgs, SliceWorkload};
-use starting_point::{CaptureStartingPoint, StartingPointArgs};
+use starting_point::StartingPointArgs;
 pub use sweep::Sweep;
 use watching::{Observe, WatchArgs};
 pub use without_effect::find_without_effect;
@@ -172,37 +171,6 @@ pub enum Command {
     Completions(packaging::Completions),
     /// Write a manual page for each command.
     Man(packaging::Man),
-}
-
-/// Options of `rehearse capture`.
-#[derive(Debug, Args)]
-pub struct Capture {
-    /// Source of the traffic.
-    #[command(subcommand)]
-    pub source: Source,
-}
-
-/// Sources of a workload.
-#[derive(Debug, Subcommand)]
-pub enum Source {
-    /// Read server logs: stderr with any log_line_prefix, csvlog or jsonlog, also in syslog,
-    /// cloud exports or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
-    Log(Box<CaptureLog>),
-    /// Record the traffic through a proxy between clients and their server.
-    Proxy(Box<CaptureProxy>),
-    /// Record the traffic of a server on this host, without a proxy, a setting or a restart (Linux, as root).
-    Attach(Box<CaptureAttach>),
-    /// Copy the traffic of a server to standard output, for `capture attach`, which starts it.
-    #[command(hide = true)]
-    AttachProber(AttachProber),
-    /// Read packets in pcap or pcapng format, as tcpdump and Wireshark write them: files (plain,
-    /// .gz, .zst, .bz2 or .xz), or a stream on standard input.
-    Pcap(Box<CapturePcap>),
-    /// Print the logging settings that a replay needs.
-    Settings(CaptureSettings),
-    /// Note the state of a server, for a copy that is to be at the start of a capture, and print the commands that make
-    /// the copy.
-    StartingPoint(CaptureStartingPoint),
 }
 
 /// Options of `rehearse capture log`.
