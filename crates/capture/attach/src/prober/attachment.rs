@@ -2,7 +2,7 @@
 
 use super::bpf::{self, Map, MapType, ProgramType};
 use super::error::ProbeError;
-use super::host::refusal;
+use super::host::{refusal, ring_refusal};
 use super::programs::{self, Direction, MapDescriptors, Programs, counter, process_field};
 use super::ring_buffer::RingBuffer;
 use super::type_information::TaskOffsets;
@@ -68,8 +68,7 @@ impl Attachment {
             .ok_or_else(|| ProbeError::NoTypes("fields of task_struct are missing".to_owned()))?;
         let source = ProbeSource::find()
             .map_err(|error| refusal("use probes in programs (CONFIG_UPROBE_EVENTS)", error))?;
-        let ring = RingBuffer::create(ring_bytes)
-            .map_err(|error| refusal("create the ring buffer of an eBPF program", error))?;
+        let ring = RingBuffer::create(ring_bytes).map_err(ring_refusal)?;
         let (key, process) = (programs::KEY_BYTES, programs::PROCESS_BYTES);
         let processes = map(MapType::Hash, key, process, PROCESSES_MAX)?;
         let settings = map(MapType::Array, key, programs::SETTINGS_BYTES, 1)?;

@@ -36,7 +36,7 @@ pub enum ProbeError {
     OwnProcessNumbers,
     /// The kernel is too old.
     #[error(
-        "this kernel ({release}) is too old to attach to a server: 5.15 or later is needed; capture with a proxy or a log"
+        "this kernel ({release}) is too old to attach to a server: Linux 5.8 or later is needed; capture with a proxy or a log"
     )]
     OldKernel {
         /// Release of the kernel.

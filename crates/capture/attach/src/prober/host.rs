@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// Oldest kernel that is supported: major and minor version.
-const KERNEL_MIN: (u32, u32) = (5, 15);
+/// First kernel with a ring buffer for programs, and with the capabilities: major and minor version. Distributions have added
+/// them to earlier ones.
+const KERNEL_MIN: (u32, u32) = (5, 8);
 /// Inode number of the first namespace of processes (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
@@ -16,13 +17,6 @@ const NEEDED: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
 /// Checks what can be known before the first system call.
 pub(super) fn check() -> Result<(), ProbeError> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim();
-    if version(release).is_some_and(|version| version < KERNEL_MIN) {
-        return Err(ProbeError::OldKernel {
-            release: release.to_owned(),
-        });
-    }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let missing = missing_capabilities(&status);
     if !missing.is_empty() {
@@ -35,6 +29,16 @@ pub(super) fn check() -> Result<(), ProbeError> {
         return Err(ProbeError::OwnProcessNumbers);
     }
     Ok(())
+}
+
+/// Returns the error for a ring buffer that is refused, which is the first feature that old kernels lack.
+pub(super) fn ring_refusal(source: io::Error) -> ProbeError {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim().to_owned();
+    if version(&release).is_some_and(|version| version < KERNEL_MIN) {
+        return ProbeError::OldKernel { release };
+    }
+    refusal("create the ring buffer of an eBPF program", source)
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
