@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use run::RunInfo;
+use run::{ConnectionLosses, RunInfo};
 use workload::Sqlstate;
 
 /// Most events that wait for the observer; further ones are only counted.
@@ -104,6 +104,8 @@ pub(crate) struct ConnectionEvents {
 #[derive(Debug, Default)]
 struct Counts {
     lost: BTreeMap<Sqlstate, u64>,
+    /// Losses that the recorder has not taken yet.
+    new_losses: Vec<ConnectionLosses>,
     reopened: u64,
     retried: u64,
     restore_errors: u64,
@@ -118,11 +120,25 @@ struct Counts {
 }
 
 impl ConnectionEvents {
-    /// Counts a connection that was lost.
-    pub(crate) fn lost(&self, sqlstate: Sqlstate) {
-        *self.counts().lost.entry(sqlstate).or_default() += 1;
+    /// Counts a connection that was lost, `at_ns` after the replay's start.
+    pub(crate) fn lost(&self, sqlstate: Sqlstate, at_ns: i64) {
+        let mut counts = self.counts();
+        *counts.lost.entry(sqlstate).or_default() += 1;
+        let loss = ConnectionLosses {
+            from_ns: at_ns,
+            until_ns: at_ns,
+            sqlstate: sqlstate.to_string(),
+            connections: 1,
+        };
+        loss.add_to(&mut counts.new_losses);
+        drop(counts);
         self.queue
             .push(ConnectionEvent::ConnectionLost { sqlstate });
+    }
+
+    /// Takes the losses since the last call.
+    pub(crate) fn take_losses(&self) -> Vec<ConnectionLosses> {
+        std::mem::take(&mut self.counts().new_losses)
     }
 
     /// Counts a lost connection that was opened again. `restore_errors` of the statements that restored its

@@ -3,15 +3,20 @@
 
 mod peaks;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use clock::Speed;
+use connect::Target;
+use run::SkipReason;
+use sql::UnrestrictedNames;
 use workload::{ArchiveError, Event, EventKind, Parameter, WorkloadReader};
 
 use crate::event_stream::EventStream;
 use crate::options::Options;
 use crate::pacing::Timeline;
 use crate::progress::WorkloadPass;
+use crate::read_only_catalogue::unrestricted_names;
+use crate::skip_prediction::SkipPredictor;
 pub use peaks::{Amount, Peaks};
 
 /// Bytes of the messages around a statement's text and values: headers, names, formats, Sync
@@ -29,8 +34,12 @@ pub struct Demand {
     pub sessions: u64,
     /// Greatest number of sessions that are open at the same time, if each statement ends at once.
     pub sessions_at_once: u64,
-    /// Statements of all copies.
+    /// Statements of all copies that are sent.
     pub statements: u64,
+    /// Statements that are not sent, by reason.
+    pub not_sent: BTreeMap<SkipReason, u64>,
+    /// Reason why it is unknown which statements a read-only replay does not send, since they use objects of the target.
+    pub read_only_unknown: Option<String>,
     /// Statements whose result has a known size.
     pub with_bytes: u64,
     /// Due time of the last event, in nanoseconds from the start.
@@ -41,12 +50,13 @@ pub struct Demand {
 
 /// Reads the events that a replay would send, and sums up what they need. At full speed the times are those of speed 1.
 ///
-/// `capacity` is the number of statements per second that the tool can send, for the longest wait.
+/// The catalogues of the target name what a read-only replay does not send. `capacity` is the number of statements per second that the tool can send, for the longest wait.
 ///
 /// # Errors
 /// If the workload cannot be read.
 pub fn demand(
     reader: &WorkloadReader,
+    target: &Target,
     options: &Options,
     capacity: Option<f64>,
     on_progress: &mut dyn FnMut(WorkloadPass, u64, u64),
@@ -59,14 +69,20 @@ pub fn demand(
         Speed::Times { .. } => options.timeline(),
     };
     let mut events = EventStream::new(options.shape(), reader.info().span_us, || reader.events());
+    let (unrestricted, unknown) = match unrestricted_names(reader, target, options) {
+        Ok(names) => (names, None),
+        Err(error) => (UnrestrictedNames::default(), Some(error.to_string())),
+    };
+    let mut predictor = SkipPredictor::new(options, &unrestricted);
     let mut demand = Demand {
         peaks: Peaks::new(capacity),
+        read_only_unknown: unknown,
         ..Demand::default()
     };
     let mut open: HashSet<u64> = HashSet::new();
     let mut read = 0;
     while let Some(step) = events.next()? {
-        let event = step.event;
+        let mut event = step.event;
         read += 1;
         if u64::is_multiple_of(read, EVENTS_PER_REPORT) {
             let all = reader.info().events.max(read);
@@ -82,7 +98,9 @@ pub fn demand(
             demand.sessions += 1;
             demand.sessions_at_once = demand.sessions_at_once.max(open.len() as u64);
         }
-        if event.kind.is_statement() {
+        if let Some(reason) = predictor.skip_reason(&mut event) {
+            *demand.not_sent.entry(reason).or_default() += 1;
+        } else if event.kind.is_statement() {
             amount.statements = 1;
             amount.sent_bytes = sent_bytes(&event);
             amount.received_bytes = event.outcome.bytes.unwrap_or(0) + ANSWER_BYTES;

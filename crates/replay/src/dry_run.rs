@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use clock::Speed;
 use connect::Target;
 use run::SkipReason;
-use sql::CapturedIdentifier;
 use workload::{EventKind, UnrepeatableFinder, UnrepeatableStatement, WorkloadReader};
 
-use crate::captured_identifiers::unknown_identifier;
 use crate::connection_limits::check_limits;
 use crate::error::ReplayError;
 use crate::event_stream::EventStream;
 use crate::options::Options;
-use crate::portals::Portals;
 use crate::read_only_catalogue::unrestricted_names;
-use crate::read_only_filter::ReadOnlyFilter;
+use crate::skip_prediction::SkipPredictor;
 
 /// Summary of a replay that was not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,11 +61,7 @@ pub fn dry_run(
         ..DryRun::default()
     };
     let mut unrepeatable = UnrepeatableFinder::default();
-    let mut portals = Portals::new(options.fetch_size);
-    let mut read_only = options
-        .read_only
-        .is_on()
-        .then(|| ReadOnlyFilter::new(&unrestricted));
+    let mut predictor = SkipPredictor::new(options, &unrestricted);
     while let Some(step) = events.next()? {
         let mut event = step.event;
         if (options.shard.as_ref()).is_some_and(|shard| !shard.has(event.session)) {
@@ -78,20 +71,11 @@ pub fn dry_run(
             *span_ns = timeline.due_ns(event.due_us).max(*span_ns);
         }
         forecast.sessions += u64::from(matches!(event.kind, EventKind::Connect { .. }));
-        let unreplayable = portals.rows_max(&event).err();
+        let skipped = predictor.skip_reason(&mut event);
         if !event.kind.is_statement() {
             continue;
         }
         forecast.statements += 1;
-        let skipped = match unreplayable {
-            Some(reason) => Some(SkipReason::Unreplayable(reason)),
-            None if (read_only.as_mut())
-                .is_some_and(|filter| !filter.keep_from_writing(&mut event)) =>
-            {
-                Some(SkipReason::ReadOnly)
-            }
-            None => unknown_identifier(&event.kind, |_, sql| CapturedIdentifier::find(sql)),
-        };
         match skipped {
             Some(reason) => *forecast.skipped.entry(reason).or_default() += 1,
             None => {

@@ -1,6 +1,8 @@
 //! Engine: starts the threads of a replay, and ends them in order.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod new_run;
+mod target_check;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +12,7 @@ use std::{io, thread};
 
 use clock::{Clock, Speed};
 use crossbeam_channel::{Receiver, Sender};
-use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use run::{ArchiveError, RunInfo, RunWriter, TargetInfo};
 use sql::UnrestrictedNames;
 use workload::WorkloadReader;
 
@@ -28,7 +30,7 @@ use crate::generated::ReplayedValues;
 use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
 use crate::load_source::LoadSource;
-use crate::login::{Login, LoginMap};
+use crate::login::Login;
 use crate::meeting::WorkerMeeting;
 use crate::metrics::Metrics;
 use crate::options::{IoMethod, Options, SendOrder};
@@ -45,71 +47,14 @@ use crate::statement_order::StatementOrder;
 use crate::user_types::UserTypes;
 use crate::worker::{Worker, WorkerContext};
 use connect::Target;
+use new_run::{copy_previous_run, create_run, initial_info};
+pub use target_check::check_target;
 
 /// Interval between two calls of the observer.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(100);
 /// Most batches of records that wait for the disk before workers wait as well. With 512 records per batch, it is
 /// half a million statements.
 const RECORD_BATCHES_MAX: usize = 1_024;
-
-/// Tries every login of the workload once, so that a target that is down, or has no such role or database, is found
-/// before the replay starts. Returns the target's address, version and encodings.
-///
-/// # Errors
-/// If the target refuses a login; the first refusal.
-pub fn check_target(
-    reader: &WorkloadReader,
-    target: &Target,
-    logins: &LoginMap,
-) -> Result<TargetInfo, ReplayError> {
-    let mut needed: BTreeSet<Login> = BTreeSet::new();
-    for used in reader.logins()? {
-        needed.insert(logins.login(target, &used.user, &used.database, ""));
-    }
-    let dialer = Dialer::new(target)?;
-    // With several hosts, all that answered.
-    let mut addresses = BTreeSet::new();
-    let mut info = TargetInfo::default();
-    for login in needed {
-        let found = dialer
-            .try_out(&login)
-            .map_err(|source| ReplayError::Refused {
-                address: target.address(),
-                user: login.user.to_string(),
-                database: login.database.to_string(),
-                source,
-            })?;
-        addresses.insert(found.address);
-        info.server_version = found.server_version;
-        if found.server_encoding != "UTF8" && !found.server_encoding.is_empty() {
-            let database = login.database.to_string();
-            info.encodings.insert(database, found.server_encoding);
-        }
-    }
-    let addresses: Vec<String> = addresses.into_iter().collect();
-    info.address = match addresses.is_empty() {
-        true => target.address(),
-        false => addresses.join(", "),
-    };
-    Ok(info)
-}
-
-/// Creates a run with the statements and contexts of a workload, and what the observer knows before the start.
-fn create_run(
-    path: &Path,
-    reader: &WorkloadReader,
-    info: &RunInfo,
-    is_growing: bool,
-    observer: &mut dyn Observer,
-) -> Result<RunWriter, ReplayError> {
-    let mut writer = match is_growing {
-        false => RunWriter::create(path, info, reader.statements()?)?,
-        true => RunWriter::create_growing(path, info, reader.statements()?)?,
-    };
-    writer.contexts(reader.contexts()?)?;
-    observer.before_start(&mut writer)?;
-    Ok(writer)
-}
 
 /// Replays a workload and writes the run to `path`. `target_info` is the result of [`check_target`].
 ///
@@ -136,7 +81,7 @@ pub fn replay(
     let values = FollowedValues::load_if_followed(reader, &dialer, target, options, observer)?;
     let statements = planned_statements(reader, options)?;
     let mut info = initial_info(reader, target_info, options, statements, clock.wall_us());
-    let mut writer = create_run(path, reader, &info, options.follow.is_some(), observer)?;
+    let mut writer = create_run(path, reader, &info, options, observer)?;
     let paused_clock = copy_previous_run(options, &mut writer, clock)?;
     let clock = match &paused_clock {
         None => clock.clone(),
@@ -281,74 +226,6 @@ fn count_statements(reader: &WorkloadReader, options: &Options) -> Result<u64, A
             Ok(sizes[shard.number() as usize].statements)
         }
     }
-}
-
-/// Creates the manifest of a run that begins.
-fn initial_info(
-    reader: &WorkloadReader,
-    target_info: TargetInfo,
-    options: &Options,
-    statements: u64,
-    now_wall_us: i64,
-) -> RunInfo {
-    let name = reader.path().display().to_string();
-    let mut info = RunInfo {
-        status: RunStatus::Complete,
-        workload: WorkloadRef {
-            name: options.workload_name.clone().unwrap_or(name),
-            id: match &options.follow {
-                None => reader.id().to_owned(),
-                Some(follow) => follow.uuid.clone(),
-            },
-            statements,
-            sources: source_names(reader),
-            failures_named: reader.info().provenance.source_kind == "log",
-        },
-        target: target_info,
-        options: options.to_manifest(),
-        started_wall_us: now_wall_us,
-        elapsed_ns: 0,
-        span_due_ns: 0,
-        span_sent_ns: 0,
-        statements: 0,
-        done: 0,
-        failed: BTreeMap::new(),
-        skipped: BTreeMap::new(),
-        connections_failed: BTreeMap::new(),
-        connections_lost: BTreeMap::new(),
-        connections_reopened: 0,
-        given_up: None,
-        tool_stalls: Vec::new(),
-        machine: None,
-    };
-    if let Some(previous) = &options.previous_run {
-        info.started_wall_us = previous.info().started_wall_us;
-        info.options.insert("resumed".to_owned(), previous.name());
-    }
-    info
-}
-
-/// Copies the executions of the run to resume. Returns the clock that is paused until they are skipped; `None`
-/// without such a run.
-fn copy_previous_run(
-    options: &Options,
-    writer: &mut RunWriter,
-    clock: &Arc<dyn Clock>,
-) -> Result<Option<Arc<PausedClock>>, ArchiveError> {
-    let Some(previous) = &options.previous_run else {
-        return Ok(None);
-    };
-    for row in previous.rows()? {
-        writer.execution(&row?)?;
-    }
-    for columns in previous.result_columns()? {
-        writer.result_columns(&columns?)?;
-    }
-    for value in previous.generated_values()? {
-        writer.generated_value(&value?)?;
-    }
-    writer.flush()?;
-    Ok(Some(Arc::new(PausedClock::new(clock.clone()))))
 }
 
 fn worker_count(options: &Options) -> usize {
@@ -595,57 +472,6 @@ impl Replay<'_> {
             inbox.send(WorkerMessage::Stop);
         }
     }
-
-    /// Completes the manifest after the end of the threads.
-    fn complete_info(&self, info: &mut RunInfo, summary: DispatchSummary) {
-        if self.stop.load(Ordering::Relaxed) {
-            info.status = RunStatus::Stopped;
-        }
-        if self.options.load_source.is_some() || self.options.follow.is_some() {
-            info.workload.statements = summary.statements;
-        }
-        info.options.extend(summary.manifest_notes);
-        self.events.write_to(info);
-        if let Some(values) = &self.values {
-            for (name, unknown) in [
-                ("keys_unknown", &values.keys.unknown),
-                (
-                    "generated_columns_unknown",
-                    &values.generated_columns_unknown,
-                ),
-            ] {
-                if !unknown.is_empty() {
-                    info.options.insert(name.to_owned(), unknown.join("; "));
-                }
-            }
-        }
-        let inferred = self
-            .values
-            .as_ref()
-            .and_then(|values| values.inferred.as_ref());
-        if let Some(inferred) = inferred {
-            let counts = inferred.counts();
-            for (name, count) in [
-                ("generated_inferred", counts.inferred),
-                ("generated_by_order", counts.by_order),
-                ("generated_ambiguous", counts.ambiguous),
-            ] {
-                info.options.insert(name.to_owned(), count.to_string());
-            }
-        }
-        if let Some(order) = &self.order {
-            let (waits, released) = order.counts();
-            let of = match self.options.order {
-                SendOrder::Global => "turn",
-                SendOrder::Dependencies => "dependencies",
-                SendOrder::Commit | SendOrder::Session => "commits",
-            };
-            for (name, count) in [("waits_for", waits), ("let_go_before", released)] {
-                let value = count.to_string();
-                info.options.insert(format!("{name}_{of}"), value);
-            }
-        }
-    }
 }
 
 fn report_events(observer: &mut dyn Observer, events: &ConnectionEvents) {
@@ -670,10 +496,4 @@ pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), 
 /// Propagates the panic of a thread.
 fn join<T>(result: thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Returns the workload's sources, as the user named them.
-fn source_names(reader: &WorkloadReader) -> Vec<String> {
-    let sources = reader.info().provenance.sources.iter();
-    sources.map(|source| source.name.clone()).collect()
 }

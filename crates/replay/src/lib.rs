@@ -69,6 +69,7 @@ mod server_state;
 mod session;
 mod shard;
 mod shard_division;
+mod skip_prediction;
 mod source_server_check;
 mod spill;
 mod stall_detector;

@@ -88,6 +88,8 @@ pub struct Options {
     pub load_source: Option<LoadSource>,
     /// Series that is followed while it is being written. The workload is its first part, and provides logins and settings.
     pub follow: Option<FollowOptions>,
+    /// Whether the run is encrypted to the recipients of the workload. No command reads such a run.
+    pub encrypts_run: bool,
     /// Clock of the target that is set to the captured time when the replay starts.
     pub target_clock: Option<TargetClock>,
     /// Share of the sessions that this worker replays. `None`: all.
@@ -200,6 +202,7 @@ impl Default for Options {
             checkpoint: Duration::from_secs(10),
             load_source: None,
             follow: None,
+            encrypts_run: false,
             target_clock: None,
             shard: None,
             meeting: None,

@@ -95,6 +95,11 @@ pub(crate) fn record(
                 order.end_all();
             }
         }
+        // They are on disk before the executions after them.
+        let losses = events.take_losses();
+        if !losses.is_empty() {
+            writer.interruptions([], losses)?;
+        }
         while let Some(execution) = order.next() {
             writer.execution(&execution)?;
             metrics.written();
@@ -112,10 +117,14 @@ pub(crate) fn record(
     }
 }
 
-/// Writes the statements and contexts of parts that were opened since the last call.
+/// Writes the statements, contexts and gaps of parts that were opened since the last call.
 fn write_texts(writer: &mut RunWriter, new_texts: &NewTexts) -> Result<(), ArchiveError> {
-    let (statements, contexts) = new_texts.take();
-    writer.add_texts(&statements, &contexts)
+    let added = new_texts.take();
+    writer.add_texts(&added.statements, &added.contexts)?;
+    match added.gaps.is_empty() {
+        true => Ok(()),
+        false => writer.interruptions(added.gaps, []),
+    }
 }
 
 /// Reports a refused connection. The recorder does it to keep it off the workers.

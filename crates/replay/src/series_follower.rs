@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clock::utc_text;
+use run::SeriesGap;
 use sql::Fingerprint;
 use workload::series::{Series, SeriesMember, SeriesPart, SeriesState, SessionJoiner};
 use workload::{
@@ -53,20 +54,34 @@ impl PartialEq for FollowOptions {
 
 impl Eq for FollowOptions {}
 
-/// Statements and contexts of parts that were opened, for the run.
+/// Statements, contexts and gaps of parts that were opened, for the run.
 #[derive(Debug, Default)]
-pub(crate) struct NewTexts(Mutex<(Vec<StatementText>, Vec<ContextText>)>);
+pub(crate) struct NewTexts(Mutex<AddedTexts>);
+
+/// Additions to a run.
+#[derive(Debug, Default)]
+pub(crate) struct AddedTexts {
+    pub(crate) statements: Vec<StatementText>,
+    pub(crate) contexts: Vec<ContextText>,
+    pub(crate) gaps: Vec<SeriesGap>,
+}
 
 impl NewTexts {
     /// Takes what was added since the last call.
-    pub(crate) fn take(&self) -> (Vec<StatementText>, Vec<ContextText>) {
+    pub(crate) fn take(&self) -> AddedTexts {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn add(&self, statements: Vec<StatementText>, contexts: Vec<ContextText>) {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        texts.0.extend(statements);
-        texts.1.extend(contexts);
+        texts.statements.extend(statements);
+        texts.contexts.extend(contexts);
+    }
+
+    /// Adds a gap of the series.
+    pub(crate) fn add_gap(&self, gap: SeriesGap) {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.gaps.push(gap);
     }
 }
 
@@ -76,6 +91,8 @@ pub(crate) enum SeriesStep {
     Event(Box<Event>, Option<Fingerprint>),
     /// Something that the user should know.
     Note(String),
+    /// Range of time of which nothing can be replayed.
+    Gap(SeriesGap),
     /// No part is complete that was not read yet.
     Wait,
     /// The series is complete, and was read.
@@ -304,7 +321,8 @@ impl<'f> SeriesFollower<'f> {
         let Some((_, last)) = &self.last else {
             if member.number > expected {
                 self.pending.push_back(SeriesStep::Note(format!(
-                    "The first parts were removed before they were replayed. The replay begins with {}.",
+                    "The first {} removed before the replay came to it. The replay begins with {}.",
+                    removed_parts(member.number - expected),
                     utc_text(member.from_us)
                 )));
             }
@@ -314,13 +332,12 @@ impl<'f> SeriesFollower<'f> {
             .find(|gap| last.number < gap.before_part && gap.before_part <= member.number);
         let reason = match captured {
             Some(gap) => format!("nothing was captured then ({})", gap.reason),
-            None if member.number > expected => format!(
-                "{} were removed before they were replayed",
-                match member.number - expected {
-                    1 => "one part of the series".to_owned(),
-                    parts => format!("{parts} parts of the series"),
-                }
-            ),
+            None if member.number > expected => {
+                format!(
+                    "{} removed before the replay came to it",
+                    removed_parts(member.number - expected)
+                )
+            }
             None => return,
         };
         for session in self.joiner.end_sessions_before(u64::MAX) {
@@ -339,11 +356,11 @@ impl<'f> SeriesFollower<'f> {
             self.pending
                 .push_back(SeriesStep::Event(Box::new(end), None));
         }
-        self.pending.push_back(SeriesStep::Note(format!(
-            "Gap from {} to {}: {reason}.",
-            utc_text(last.to_us),
-            utc_text(member.from_us)
-        )));
+        self.pending.push_back(SeriesStep::Gap(SeriesGap {
+            from_us: last.to_us,
+            to_us: member.from_us,
+            reason,
+        }));
     }
 
     /// Adds the statements and contexts of a part to the run.
@@ -363,6 +380,13 @@ impl<'f> SeriesFollower<'f> {
         }
         self.texts.add(statements, contexts);
         Ok(())
+    }
+}
+
+fn removed_parts(parts: u64) -> String {
+    match parts {
+        1 => "part of the series was".to_owned(),
+        parts => format!("{parts} parts of the series were"),
     }
 }
 

@@ -238,6 +238,8 @@ mod tests {
             connections_reopened: Default::default(),
             given_up: None,
             tool_stalls: Vec::new(),
+            connection_losses: Vec::new(),
+            series_gaps: Vec::new(),
             machine: None,
         };
         let path = directory.join(name);

@@ -1,5 +1,33 @@
 //! A target that allows fewer connections than a replay needs.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Connections of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TargetRoom {
+    /// Its `max_connections`.
+    pub max_connections: u64,
+    /// Number of them that are reserved.
+    pub reserved: u64,
+}
+
+impl TargetRoom {
+    /// Columns of a query for [`Self::from_columns`]. `reserved_connections` is new in 16.
+    pub(crate) const COLUMNS: &str = "current_setting('max_connections'), \
+         current_setting('superuser_reserved_connections')::int \
+         + coalesce(current_setting('reserved_connections', true), '0')::int";
+
+    /// Reads the two values of these columns; `None` if one is no number.
+    pub(crate) fn from_columns(columns: &[Option<String>]) -> Option<Self> {
+        let number = |column: usize| columns.get(column)?.as_deref()?.parse().ok();
+        Some(TargetRoom {
+            max_connections: number(0)?,
+            reserved: number(1)?,
+        })
+    }
+}
+
 /// Description of the shortage.
 #[derive(Debug)]
 pub(crate) struct Shortage {
@@ -14,7 +42,11 @@ const OWN_CONNECTIONS: u64 = 5;
 
 /// Compares the sessions at once with the limits of the target. A pooler in front of it may serve them nevertheless, so a
 /// replay is not refused.
-pub(crate) fn find_shortage(needed: u64, max: u64, reserved: u64) -> Option<Shortage> {
+pub(crate) fn find_shortage(needed: u64, target: TargetRoom) -> Option<Shortage> {
+    let TargetRoom {
+        max_connections: max,
+        reserved,
+    } = target;
     let room = max.saturating_sub(reserved);
     (needed > room).then(|| Shortage {
         message: format!(
@@ -34,8 +66,10 @@ mod tests {
 
     #[test]
     fn shortage_names_the_number_that_is_needed() {
-        assert!(find_shortage(97, 100, 3).is_none());
-        let Shortage { message, remedy } = find_shortage(98, 100, 3).unwrap();
+        let columns = [Some("100".to_owned()), Some("3".to_owned())];
+        let target = TargetRoom::from_columns(&columns).unwrap();
+        assert!(find_shortage(97, target).is_none());
+        let Shortage { message, remedy } = find_shortage(98, target).unwrap();
         assert!(message.contains("up to 98 sessions"), "{message}");
         assert!(remedy.contains("at least 106"), "{remedy}");
         assert!(remedy.contains("--max-connections 92"), "{remedy}");

@@ -80,6 +80,22 @@ impl RunFollower {
         }
     }
 
+    /// Returns the run's part of the manifest as it is now. Counts are those of a complete run only.
+    ///
+    /// # Errors
+    /// If the manifest cannot be read.
+    pub fn current_info(&self) -> Result<RunInfo, ArchiveError> {
+        if self.path.exists() {
+            return self.complete_info();
+        }
+        match growing_body(&self.partial, KIND) {
+            Ok(body) => Ok(serde_json::from_value(body).unwrap_or_else(|_| self.info.clone())),
+            // It was completed between the two looks.
+            Err(_) if self.path.exists() => self.complete_info(),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the run's part of the manifest as it is now that the run is complete.
     ///
     /// # Errors

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::connection_losses::ConnectionLosses;
 use crate::machine_load::MachineLoad;
+use crate::series_gap::SeriesGap;
 use crate::tool_stall::ToolStall;
 
 /// Value of `kind` in the manifest.
@@ -66,6 +68,12 @@ pub struct RunInfo {
     /// Stalls of the tool, ordered and disjoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_stalls: Vec<ToolStall>,
+    /// Ranges of time in which connections were lost, for each reason in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connection_losses: Vec<ConnectionLosses>,
+    /// Gaps of the series that was followed, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series_gaps: Vec<SeriesGap>,
     /// Load of the replaying machine, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineLoad>,
@@ -97,6 +105,8 @@ impl RunInfo {
             connections_reopened: 0,
             given_up: None,
             tool_stalls: Vec::new(),
+            connection_losses: Vec::new(),
+            series_gaps: Vec::new(),
             machine: None,
         }
     }

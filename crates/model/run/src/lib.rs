@@ -21,6 +21,7 @@
 //! Replay pushes executions into a [`RunWriter`], and the analysis reads them with a [`RunReader`]. The
 //! replay itself and all statistics are left to other crates.
 
+mod connection_losses;
 mod csv;
 mod evidence;
 mod execution;
@@ -39,12 +40,14 @@ mod profiled;
 mod profiled_table;
 mod reader;
 mod result_columns;
+mod series_gap;
 mod shards;
 mod table;
 mod tool_stall;
 mod writer;
 
 pub use archive::{ArchiveError, UnfinishedDirectory};
+pub use connection_losses::ConnectionLosses;
 pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 pub use execution_counts::ServiceTime;
@@ -71,6 +74,7 @@ pub use profiled::{
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::{RunReader, Stream};
 pub use result_columns::ResultColumns;
+pub use series_gap::SeriesGap;
 pub use shards::{
     DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, NAMED_SESSIONS_MAX, PartState, SHARD_OPTION,
     SHARDS_FILE, SHARDS_FORMAT, Shard, ShardAccount, ShardDivision, ShardPlan, ShardState,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use archive::{
-    ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter, recover_tables,
-    unfinished_body,
+    ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
+    recover_tables, unfinished_body,
 };
 use workload::{ContextText, StatementText};
 
+use crate::connection_losses::ConnectionLosses;
 use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
 use crate::execution_counts::{ExecutionCounts, ServiceTime};
@@ -20,6 +21,7 @@ use crate::machine_load::MachineLoad;
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::result_columns::{self, ResultColumns};
+use crate::series_gap::SeriesGap;
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tool_stall::{TOOL_STALL_NS_MIN, ToolStall};
 
@@ -47,6 +49,8 @@ pub struct RunWriter {
     /// Statements and contexts, if further ones may follow.
     growing: Option<GrowingTexts>,
     counts: ExecutionCounts,
+    /// Content of the unfinished manifest.
+    unfinished: RunInfo,
     /// Further entries of [`RunInfo::options`].
     options: BTreeMap<String, String>,
 }
@@ -63,7 +67,20 @@ impl RunWriter {
         info: &RunInfo,
         statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
     ) -> Result<Self, ArchiveError> {
-        let mut writer = Self::create_growing(path, info, statements)?;
+        Self::create_for(path, info, statements, &[])
+    }
+
+    /// Creates a run as [`Self::create`] does, with every file encrypted to these recipients, if there are any.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_for(
+        path: &Path,
+        info: &RunInfo,
+        statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
+        let mut writer = Self::begin(path, info, statements, recipients)?;
         if let Some(growing) = writer.growing.take() {
             writer.files = growing.statements.finish()?;
         }
@@ -79,7 +96,16 @@ impl RunWriter {
         info: &RunInfo,
         statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
     ) -> Result<Self, ArchiveError> {
-        let archive = ArchiveWriter::create(path, KIND, FORMAT, OnFailure::Keep)?;
+        Self::begin(path, info, statements, &[])
+    }
+
+    fn begin(
+        path: &Path,
+        info: &RunInfo,
+        statements: impl Iterator<Item = Result<StatementText, ArchiveError>>,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
+        let archive = ArchiveWriter::create_for(path, KIND, FORMAT, OnFailure::Keep, recipients)?;
         archive.note(serde_json::to_value(info).expect("plain data"))?;
         let mut table = archive.table("statements", StatementText::COLUMNS, ONE_FILE)?;
         for statement in statements {
@@ -95,6 +121,7 @@ impl RunWriter {
                 statements: table,
                 contexts: None,
             }),
+            unfinished: info.clone(),
             counts: ExecutionCounts::default(),
             options: BTreeMap::new(),
         })
@@ -128,6 +155,22 @@ impl RunWriter {
             context.write(table)?;
         }
         Ok(())
+    }
+
+    /// Adds gaps of the series that is followed, and losses of connections. A reader of the unfinished run and a recovery find
+    /// them at once.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn interruptions(
+        &mut self,
+        gaps: impl IntoIterator<Item = SeriesGap>,
+        losses: impl IntoIterator<Item = ConnectionLosses>,
+    ) -> Result<(), ArchiveError> {
+        let info = &mut self.unfinished;
+        info.series_gaps.extend(gaps);
+        (losses.into_iter()).for_each(|losses| losses.add_to(&mut info.connection_losses));
+        (self.archive).note(serde_json::to_value(info).expect("plain data"))
     }
 
     /// Writes the workload's contexts, at most once. They survive a kill of this process.
@@ -326,6 +369,8 @@ impl RunWriter {
         self.counts.fill(&mut info);
         info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
         info.options.append(&mut self.options);
+        info.series_gaps = self.unfinished.series_gaps;
+        info.connection_losses = self.unfinished.connection_losses;
         if unreached > 0 {
             info.statements += unreached;
             *info

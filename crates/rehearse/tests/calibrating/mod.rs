@@ -157,3 +157,148 @@ fn calibration_refuses_options_that_need_statements_to_be_sent() {
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("--calibrate"), "{}", said(&output));
 }
+
+/// Returns the last line of a calibration.
+fn verdict(arguments: &[&str]) -> String {
+    let output = rehearse(&[&["replay"], arguments, &["--calibrate"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().last().unwrap().to_owned()
+}
+
+#[test]
+fn calibration_of_a_target_with_too_few_connections_does_not_call_one_machine_enough() {
+    let (_sandbox, target) = server().settings(&[("max_connections", "20")]).start();
+    let folder = tempfile::tempdir().unwrap();
+    let workload = capture_log(folder.path());
+    let url = target.url("postgres");
+    assert_eq!(
+        verdict(&[&workload, "--target", &url]),
+        "Not as it is: the target allows too few connections. One machine can send this replay."
+    );
+    // Nothing listens there.
+    let unknown = verdict(&[
+        &workload,
+        "--target",
+        "postgres://postgres@127.0.0.1:1/postgres",
+    ]);
+    assert!(
+        unknown.starts_with("One machine is enough, as far as known: "),
+        "{unknown}"
+    );
+    assert!(unknown.contains("max_connections is unknown"), "{unknown}");
+}
+
+/// A calibration counts what a dry run would send.
+#[test]
+fn calibration_of_a_read_only_replay_leaves_out_what_is_not_sent() {
+    let (_sandbox, target) = server().start();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("a.log");
+    let lines: String = (0..100)
+        .map(|at| {
+            let sql = ["SELECT 1", "CALL p()", "COPY t FROM STDIN", "SELECT 2"][at % 4];
+            let (second, millisecond) = (at / 20, at % 20 * 50);
+            format!(
+                "2026-03-01 09:00:0{second}.{millisecond:03} UTC [100] postgres@postgres LOG:  duration: 0.100 ms  statement: {sql}\n"
+            )
+        })
+        .collect();
+    std::fs::write(&log, lines).unwrap();
+    let workload = folder.path().join("a.workload").display().to_string();
+    let captured = rehearse(&["capture", "log", log.to_str().unwrap(), "-o", &workload]);
+    assert!(captured.status.success(), "{}", said(&captured));
+    let url = target.url("postgres");
+    let read = |more: &str| -> Value {
+        let output = rehearse(&[
+            "replay",
+            &workload,
+            "--target",
+            &url,
+            "--read-only",
+            more,
+            "--json",
+        ]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (calibrated, dry) = (read("--calibrate"), read("--dry-run"));
+    let demand = &calibrated["demand"];
+    assert_eq!(demand["statements"], 50);
+    assert_eq!(demand["statements"], dry["sent"]);
+    assert_eq!(demand["not_sent"], dry["skipped"]);
+    assert_eq!(demand["not_sent"]["read_only"], 25);
+}
+
+/// A kill leaves the run of the measurement.
+#[test]
+#[cfg(target_os = "linux")]
+fn calibration_of_an_encrypted_workload_leaves_nothing_plain_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    capture_log(folder.path());
+    let key = rehearse(&["key", &path("key")]);
+    let public = String::from_utf8(key.stdout).unwrap();
+    let (log, sealed) = (path("a.log"), path("sealed.workload"));
+    let captured = rehearse(&[
+        "capture",
+        "log",
+        &log,
+        "-o",
+        &sealed,
+        "--encrypt",
+        public.trim(),
+    ]);
+    assert!(captured.status.success(), "{}", said(&captured));
+    let scratch = folder.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args([
+            "replay",
+            &sealed,
+            "--target",
+            "postgres://postgres@127.0.0.1:1/postgres",
+            "--calibrate",
+        ])
+        .env("TMPDIR", &scratch)
+        .env("REHEARSE_KEY_FILE", path("key"))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let files = || -> Vec<std::path::PathBuf> {
+        let runs = std::fs::read_dir(&scratch).unwrap().flatten();
+        let runs = runs.map(|entry| entry.path().join("measured.run.partial"));
+        let files = runs
+            .filter_map(|run| std::fs::read_dir(run).ok())
+            .flatten()
+            .flatten();
+        let files = files.map(|entry| entry.path());
+        files
+            .filter(|file| file.to_string_lossy().contains(".parquet"))
+            .collect()
+    };
+    let is_written = |file: &std::path::PathBuf| file.metadata().is_ok_and(|of| of.len() > 0);
+    while !files().iter().any(is_written) {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended without a measurement"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut checked = 0;
+    for file in files() {
+        let content = std::fs::read(&file).unwrap();
+        if !content.is_empty() {
+            assert!(
+                content.starts_with(b"age-encryption.org/"),
+                "{} is plain",
+                file.display()
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}

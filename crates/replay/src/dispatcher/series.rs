@@ -51,6 +51,13 @@ impl Dispatcher<'_> {
                     self.events.queue.push(ConnectionEvent::SeriesNote(note));
                     continue;
                 }
+                SeriesStep::Gap(gap) => {
+                    let note = gap.sentence();
+                    gaps.push(note.clone());
+                    self.new_texts.add_gap(gap);
+                    self.events.queue.push(ConnectionEvent::SeriesNote(note));
+                    continue;
+                }
                 SeriesStep::End => break,
                 SeriesStep::Wait => {
                     self.send_all(&mut batches);

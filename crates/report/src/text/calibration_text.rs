@@ -1,6 +1,6 @@
 //! Text on a calibration.
 
-use study::calibration::{Calibration, Estimate, Measurement};
+use study::calibration::{Calibration, Estimate, LimitKind, Measurement};
 
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
@@ -35,12 +35,31 @@ pub fn render_text(view: &Calibration, style: &TextStyle) -> String {
 
 /// Returns the conclusion, in one sentence.
 fn verdict(view: &Calibration) -> String {
-    match (view.workers, view.full_speed.is_some()) {
-        (1, true) => "One machine is enough.".to_owned(),
-        (1, false) => {
-            "One machine is enough for the sessions; its CPU time was not measured.".to_owned()
+    let lacks_connections =
+        (view.limits.iter()).any(|limit| limit.kind == LimitKind::TargetConnections);
+    match (view.workers, lacks_connections) {
+        (1, true) => {
+            "Not as it is: the target allows too few connections. One machine can send this replay."
+                .to_owned()
         }
-        (workers, _) => format!("{workers} machines like this one are needed."),
+        (1, false) if !view.one_machine_is_enough => {
+            "Not as it is: this machine exceeds a limit, see above.".to_owned()
+        }
+        (1, false) => {
+            let unknown = match (view.full_speed.is_some(), view.target.is_some()) {
+                (true, true) => return "One machine is enough.".to_owned(),
+                (false, true) => "its CPU time was not measured",
+                (true, false) => "the target's max_connections is unknown",
+                (false, false) => {
+                    "its CPU time was not measured, and the target's max_connections is unknown"
+                }
+            };
+            format!("One machine is enough, as far as known: {unknown}.")
+        }
+        (workers, true) => format!(
+            "{workers} machines like this one are needed, and the target allows too few connections."
+        ),
+        (workers, false) => format!("{workers} machines like this one are needed."),
     }
 }
 
@@ -52,6 +71,15 @@ fn demand_table(view: &Calibration) -> AccountTable {
         false => format!("over {}", duration_ns(demand.span_ns as f64)),
     };
     table.row("statements", count(demand.statements), over);
+    if !demand.not_sent.is_empty() {
+        let reasons = demand.not_sent.iter();
+        let reasons: Vec<String> = reasons
+            .map(|(reason, number)| format!("{} {reason}", count(*number)))
+            .collect();
+        let sum: u64 = demand.not_sent.values().sum();
+        let reasons = format!("in addition: {}", reasons.join(", "));
+        table.row("not sent", count(sum), reasons);
+    }
     table.row(
         "peak rate",
         count(demand.statements_in_1s),

@@ -112,6 +112,8 @@ fn options_of_measurement(reader: &WorkloadReader, engine: &Options, speed: Spee
         read_only: replay::ReadOnly::Off,
         previous_run: None,
         target_clock: None,
+        // A kill leaves the measured run. What is encrypted must not be plain in it.
+        encrypts_run: true,
         ..engine.clone()
     };
     let idle_max = options.idle_max.map_or(IDLE_MAX, |max| max.min(IDLE_MAX));

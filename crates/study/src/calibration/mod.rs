@@ -5,6 +5,8 @@ mod answering_server;
 mod measurement;
 mod needs;
 
+use std::collections::BTreeMap;
+
 use clock::Speed;
 use connect::login::Dialer;
 use replay::{Amount, Demand, Options, SendOrder, Target};
@@ -12,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::WorkloadReader;
 
+pub use crate::connection_limit::TargetRoom;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
@@ -20,16 +23,10 @@ use answering_server::AnsweringServer;
 use measurement::measure;
 pub use measurement::{Measurement, StatementCost};
 use needs::Machine;
-pub use needs::{Estimate, Limit, LimitKind, Needs, TargetRoom};
+pub use needs::{Estimate, Limit, LimitKind, Needs};
 
 /// Events at the beginning whose results decide the size of the answers of a measurement.
 const ANSWER_EVENTS: usize = 20_000;
-
-/// `reserved_connections` is new in 16.
-const CONNECTIONS_SQL: &str = "SELECT current_setting('max_connections'), \
-     current_setting('superuser_reserved_connections')::int \
-     + coalesce(current_setting('reserved_connections', true), '0')::int, \
-     current_setting('server_version')";
 
 /// Result of a calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -52,19 +49,26 @@ pub struct Calibration {
     pub target: Option<TargetRoom>,
     /// Limits that the replay exceeds on one machine.
     pub limits: Vec<Limit>,
-    /// Number of machines like this one that are enough for the tool; 1 if one is.
+    /// Number of machines like this one that are enough for the tool. Limits that more machines do not change may be exceeded
+    /// nevertheless.
     pub workers: u64,
+    /// Whether one machine is enough as it is: no limit is exceeded. CPU time and the target's `max_connections` may be
+    /// unknown, and are `null` then.
+    pub one_machine_is_enough: bool,
 }
 
 /// Sums and peaks of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReplayDemand {
     /// Sessions.
     pub sessions: u64,
     /// Greatest number of sessions that are open at the same time.
     pub sessions_at_once: u64,
-    /// Statements.
+    /// Statements that are sent.
     pub statements: u64,
+    /// Statements that are not sent, by reason: they cannot be replayed, or `--read-only` excludes them. They are in no other
+    /// number.
+    pub not_sent: BTreeMap<String, u64>,
     /// Time from the first to the last event, in nanoseconds.
     pub span_ns: i64,
     /// Greatest number of statements within one second.
@@ -97,6 +101,9 @@ impl From<&Demand> for ReplayDemand {
             sessions: demand.sessions,
             sessions_at_once: demand.sessions_at_once,
             statements: demand.statements,
+            not_sent: (demand.not_sent.iter())
+                .map(|(reason, number)| (reason.name().to_owned(), *number))
+                .collect(),
             span_ns: demand.span_ns,
             statements_in_1s: second.statements,
             statements_in_100ms: tenth.statements,
@@ -129,18 +136,21 @@ pub fn calibrate(
             "the calibration was interrupted, so there is no verdict; start it again",
         ));
     }
-    let capacity = measured
-        .full_speed
-        .as_ref()
-        .map(|full| full.statements_per_second);
+    let full_speed = measured.full_speed.as_ref();
+    let capacity = full_speed.map(|full| capacity(full.statements_per_second, engine.order));
     let mut pass = PassNote::default();
-    let demand = replay::demand(reader, engine, capacity, &mut |which, read, all| {
+    let demand = replay::demand(reader, target, engine, capacity, &mut |which, read, all| {
         if let Some(text) = pass.progress(which, read, all, clock::monotonic_ns()) {
             note(&text);
         }
     })?;
-    let costs = measured.costs();
-    let needs = Needs::estimate(&demand, engine, costs);
+    if let Some(reason) = &demand.read_only_unknown {
+        note(&format!(
+            "Statements that use objects of the target that may write are counted, though --read-only does not send them: {reason}."
+        ));
+    }
+    let connections = replay::connections_needed(reader, engine);
+    let needs = Needs::estimate(&demand, connections, engine, measured.costs());
     let is_paced = engine.speed != Speed::Max;
     let peak_statements = demand.peaks.second.statements;
     let usable = capacity.filter(|_| is_paced);
@@ -154,6 +164,7 @@ pub fn calibrate(
         unmeasured: measured.unmeasured,
         needs,
         target: room,
+        one_machine_is_enough: limits.is_empty(),
         limits,
         workers,
     })
@@ -241,7 +252,7 @@ fn target_room(
     let login = engine.logins.login(target, user, database, "rehearse");
     let asked = Dialer::new(target)?
         .open_query_connection(&login)
-        .and_then(|mut connection| connection.query(CONNECTIONS_SQL));
+        .and_then(|mut connection| connection.query(&format!("SELECT {}", TargetRoom::COLUMNS)));
     let rows = match asked {
         Ok(rows) => rows,
         Err(error) => {
@@ -252,13 +263,7 @@ fn target_room(
             return Ok(None);
         }
     };
-    let number = |column: usize| rows.first()?.get(column)?.as_deref()?.parse().ok();
-    Ok(number(0)
-        .zip(number(1))
-        .map(|(max_connections, reserved)| TargetRoom {
-            max_connections,
-            reserved,
-        }))
+    Ok(rows.first().and_then(|row| TargetRoom::from_columns(row)))
 }
 
 /// Returns a factor for the CPU time of the order of a replay, which the measurements leave out: that of
@@ -267,5 +272,22 @@ fn order_factors(order: SendOrder) -> (f64, f64) {
     match order {
         SendOrder::Session | SendOrder::Global => (1.0, 1.0),
         SendOrder::Commit | SendOrder::Dependencies => (1.065, 1.21),
+    }
+}
+
+/// Returns the statements per second that the tool sends in this order, from those that were measured without one.
+fn capacity(statements_per_second: f64, order: SendOrder) -> f64 {
+    let (_, at_full_speed) = order_factors(order);
+    statements_per_second / at_full_speed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_lower_in_an_order_that_costs_processor_time() {
+        assert_eq!(capacity(12_100.0, SendOrder::Session), 12_100.0);
+        assert_eq!(capacity(12_100.0, SendOrder::Dependencies), 10_000.0);
     }
 }

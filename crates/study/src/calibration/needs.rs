@@ -7,7 +7,7 @@ use serde::Serialize;
 use workload::WorkloadReader;
 
 use super::{StatementCost, order_factors};
-use crate::connection_limit::find_shortage;
+use crate::connection_limit::{TargetRoom, find_shortage};
 use crate::failure::Failure;
 
 /// Share of a machine's measured rate that a replay may need at its peak. Near the whole rate, statements wait for each
@@ -53,9 +53,10 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Estimates what a demand needs at this cost of a statement.
+    /// Estimates what a demand on this number of connections needs at this cost of a statement.
     pub(super) fn estimate(
         demand: &Demand,
+        connections: u64,
         engine: &Options,
         cost: Option<StatementCost>,
     ) -> Needs {
@@ -70,10 +71,6 @@ impl Needs {
         };
         let is_paced = engine.speed != Speed::Max;
         let second = demand.peaks.second;
-        let connections = match engine.connections_max {
-            Some(max) => demand.sessions_at_once.min(max.into()),
-            None => demand.sessions_at_once,
-        };
         Needs {
             cpu_seconds: of_statements(demand.statements),
             peak_cores: of_statements(second.statements).filter(|_| is_paced),
@@ -84,15 +81,6 @@ impl Needs {
             memory_bytes: BASE_BYTES + connections * SESSION_BYTES,
         }
     }
-}
-
-/// Connections of the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct TargetRoom {
-    /// Its `max_connections`.
-    pub max_connections: u64,
-    /// Number of them that are reserved.
-    pub reserved: u64,
 }
 
 /// Kind of a limit.
@@ -230,9 +218,7 @@ pub(super) fn find_limits(
             format!("use {machines} machines, or one with more memory"),
         );
     }
-    if let Some(shortage) =
-        room.and_then(|room| find_shortage(needs.connections, room.max_connections, room.reserved))
-    {
+    if let Some(shortage) = room.and_then(|room| find_shortage(needs.connections, room)) {
         add(
             LimitKind::TargetConnections,
             1,
@@ -319,12 +305,14 @@ mod tests {
         });
         let demand = Demand {
             statements: 1_000_000,
-            sessions_at_once: 30,
             ..Demand::default()
         };
         let mut engine = Options::default();
-        let estimate =
-            |engine: &Options| Needs::estimate(&demand, engine, cost).cpu_seconds.unwrap();
+        let estimate = |engine: &Options| {
+            Needs::estimate(&demand, 30, engine, cost)
+                .cpu_seconds
+                .unwrap()
+        };
         let Estimate {
             low,
             expected,
@@ -333,8 +321,7 @@ mod tests {
         assert_eq!((low, expected, high), (7.0, 20.0, 60.0));
         engine.order = SendOrder::Dependencies;
         assert!(estimate(&engine).expected > expected);
-        engine.connections_max = Some(8);
-        let needs = Needs::estimate(&demand, &engine, None);
+        let needs = Needs::estimate(&demand, 8, &engine, None);
         assert_eq!((needs.connections, needs.cpu_seconds), (8, None));
     }
 }

@@ -3,13 +3,9 @@
 use connect::login::QueryConnection;
 
 use super::{Context, Preflight, Severity};
-use crate::connection_limit::{Shortage, find_shortage};
+use crate::connection_limit::{Shortage, TargetRoom, find_shortage};
 
-/// `reserved_connections` is new in 16.
-const SERVER_SQL: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), \
-     pg_backend_pid(), current_setting('max_connections'), \
-     current_setting('superuser_reserved_connections')::int \
-     + coalesce(current_setting('reserved_connections', true), '0')::int";
+const SERVER_SQL: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), pg_backend_pid()";
 
 pub(super) fn check(
     context: &Context<'_>,
@@ -18,7 +14,7 @@ pub(super) fn check(
 ) {
     let announced = questions.process_id();
     let Some(row) = questions
-        .query(SERVER_SQL)
+        .query(&format!("{SERVER_SQL}, {}", TargetRoom::COLUMNS))
         .ok()
         .and_then(|mut rows| rows.pop())
     else {
@@ -57,11 +53,10 @@ pub(super) fn check(
             "give the server's own address in --target: a pooler adds its own waits, shares sessions' state, and limits connections".to_owned(),
         );
     }
-    if let (Ok(max), Ok(reserved)) = (text(3).parse(), text(4).parse())
+    if let Some(room) = row.get(3..).and_then(TargetRoom::from_columns)
         && let Some(Shortage { message, remedy }) = find_shortage(
             replay::connections_needed(context.reader, context.options),
-            max,
-            reserved,
+            room,
         )
     {
         result.add(Severity::Fails, 0, message, remedy);

@@ -59,6 +59,8 @@ fn watched(
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
+        connection_losses: Vec::new(),
+        series_gaps: Vec::new(),
         machine: None,
     };
     let mut writer = RunWriter::create(&path, &info, std::iter::empty()).unwrap();
