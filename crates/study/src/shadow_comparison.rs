@@ -8,7 +8,9 @@ use clock::monotonic_ns;
 use compare::shadow::{
     Shadow, ShadowChange, ShadowCondition, ShadowConditionOutcome, ShadowOptions, ShadowReport,
 };
-use run::{FollowedState, RunFollower, RunInfo, RunStatus, StatementKind};
+use run::{
+    ConnectionLosses, FollowedState, RunFollower, RunInfo, RunStatus, SeriesGap, StatementKind,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -87,6 +89,8 @@ pub struct ShadowView {
     /// Statements of the workload after the time up to which the result holds, since the replay was stopped or killed. 0 for
     /// other states. Statements of a series after the end of its replay are not known, and not counted.
     pub unreached: u64,
+    /// Gaps of the series that the replay has come to: of these ranges of captured time, nothing is compared.
+    pub series_gaps: Vec<SeriesGap>,
     /// Result so far.
     pub report: ShadowReport,
     /// Conditions of `--fail-on`, as they are now.
@@ -97,6 +101,9 @@ pub struct ShadowView {
 pub trait ShadowObserver {
     /// Takes a change of a verdict. `started_wall_us` is the start of the replay, in microseconds since 1970-01-01 UTC.
     fn on_change(&mut self, change: &ShadowChange, started_wall_us: i64);
+
+    /// Takes a gap of the series, when the replay has come to it.
+    fn on_series_gap(&mut self, gap: &SeriesGap);
 
     /// Takes the result so far, at each interval.
     ///
@@ -119,6 +126,8 @@ pub fn follow_run(
     let mut follower = RunFollower::open(&request.run)?;
     let mut info = follower.info().clone();
     let mut statements = 0;
+    info.series_gaps.clear();
+    let mut losses = KnownLosses::default();
     refuse_other_workload(request, &info)?;
     let mut shadow = Shadow::new(request.options.clone());
     let started_ns = monotonic_ns();
@@ -126,6 +135,13 @@ pub fn follow_run(
     loop {
         // The state is read first, so that no row is missed if it is complete.
         let state = follower.state();
+        // Losses of connections come before the executions after them.
+        let current = follower.current_info()?;
+        for gap in current.series_gaps.iter().skip(info.series_gaps.len()) {
+            observer.on_series_gap(gap);
+        }
+        losses.add_new(&current.connection_losses, &mut shadow);
+        info = current;
         follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
         follower.new_executions(|execution| {
             statements += u64::from(execution.is_statement());
@@ -160,12 +176,37 @@ pub fn follow_run(
         }
         if reported_ns.is_none_or(|at_ns| since(at_ns) >= request.interval) {
             reported_ns = Some(monotonic_ns());
-            observer.on_report(&view(request, &info, ShadowState::InProgress, &shadow))?;
+            let state = ShadowState::InProgress;
+            observer.on_report(&view(request, &info, state, &shadow))?;
         }
         let waits_ns = monotonic_ns();
         while since(waits_ns) < READ_INTERVAL && !interrupt.is_requested() {
             thread::sleep(STOP_STEP);
         }
+    }
+}
+
+/// Losses of connections that the comparison has, by the position of their range in the run.
+#[derive(Default)]
+struct KnownLosses(Vec<ConnectionLosses>);
+
+impl KnownLosses {
+    /// Adds what was lost since the last call. A range may have grown.
+    fn add_new(&mut self, ranges: &[ConnectionLosses], shadow: &mut Shadow) {
+        for (at, range) in ranges.iter().enumerate() {
+            let known = self.0.get(at);
+            let earlier = known.map_or(0, |known| known.connections);
+            let connections = range.connections.saturating_sub(earlier);
+            if connections > 0 {
+                let from_ns = known.map_or(range.from_ns, |known| known.until_ns);
+                shadow.add_losses(ConnectionLosses {
+                    from_ns,
+                    connections,
+                    ..range.clone()
+                });
+            }
+        }
+        self.0 = ranges.to_vec();
     }
 }
 
@@ -202,6 +243,7 @@ fn view(
         server_version: info.target.server_version.clone(),
         started_wall_us: info.started_wall_us,
         unreached: 0,
+        series_gaps: info.series_gaps.clone(),
         conditions: conditions
             .map(|condition| condition.check(&report))
             .collect(),

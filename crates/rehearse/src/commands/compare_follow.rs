@@ -11,6 +11,7 @@ use report::output_file::PAGE;
 use report::{
     ShadowLine, TextStyle, metric_families, output_file, shadow_page, shadow_text, to_json_line,
 };
+use run::SeriesGap;
 use study::Failure;
 use study::shadow_comparison::{
     ShadowObserver, ShadowRequest, ShadowState, ShadowView, follow_run,
@@ -181,6 +182,14 @@ impl ShadowObserver for FollowOutput<'_> {
         let line = match self.json {
             true => to_json_line(&ShadowLine::verdict(change, started_wall_us)),
             false => shadow_text::render_change(change, started_wall_us),
+        };
+        self.bar.suspend(|| terminal::say_line(&line));
+    }
+
+    fn on_series_gap(&mut self, gap: &SeriesGap) {
+        let line = match self.json {
+            true => to_json_line(&ShadowLine::series_gap(gap)),
+            false => gap.sentence(),
         };
         self.bar.suspend(|| terminal::say_line(&line));
     }

@@ -334,3 +334,40 @@ fn compare_follow_of_a_stopped_or_recovered_replay_reports_up_to_when_it_holds()
     assert!(text.contains(&expected), "{text}");
     assert_eq!(end["result"]["state"], "recovered");
 }
+
+#[test]
+fn compare_follow_reports_a_gap_of_the_series_when_the_replay_comes_to_it() {
+    let room = Room::new();
+    let (_, info) = room.begin_run();
+    std::fs::remove_dir_all(archive::partial_path(&room.run)).unwrap();
+    let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t"))));
+    let mut writer = RunWriter::create_growing(&room.run, &info, texts).unwrap();
+    write_minute(&mut writer, 0, 1.0);
+    let page = room.directory.path().join("shadow.html");
+    let options = ["--json", "--interval", "100ms", "--html"];
+    let mut follower = room.follow(&[&options[..], &[page.to_str().unwrap()]].concat());
+    assert_eq!(follower.event()["event"], "progress");
+    let gap = run::SeriesGap {
+        from_us: 1_772_355_600_000_000,
+        to_us: 1_772_355_660_000_000,
+        reason: "nothing was captured then (the capture was stopped)".to_owned(),
+    };
+    writer.interruptions([gap.clone()], []).unwrap();
+    let mut events = std::iter::repeat_with(|| follower.event());
+    let reported = events.find(|event| event["event"] != "progress").unwrap();
+    assert_eq!(reported["event"], "series_gap");
+    assert_eq!(reported["gap"], serde_json::to_value(&gap).unwrap());
+    assert_eq!(
+        events.next().unwrap()["result"]["series_gaps"][0]["from_us"],
+        gap.from_us
+    );
+    let shown = std::fs::read_to_string(&page).unwrap();
+    let sentence =
+        "Gap from 2026-03-01 09:00:00 UTC to 2026-03-01 09:01:00 UTC: nothing was captured then";
+    assert!(shown.contains(sentence), "{shown}");
+    writer.finish(info, 0).unwrap();
+    assert_eq!(follower.end().0, Some(0));
+    let (text, _) = follow_to_end(&room);
+    assert!(text.starts_with(sentence), "{text}");
+    assert!(text.contains("The series has 1 gap, the last:"), "{text}");
+}

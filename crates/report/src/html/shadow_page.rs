@@ -2,6 +2,7 @@
 
 use askama::Template;
 use compare::shadow::{ShadowMeasure, ShadowStatement};
+use run::SeriesGap;
 use study::shadow_comparison::{ShadowState, ShadowView};
 
 use super::frame::{Frame, render};
@@ -34,6 +35,7 @@ struct Page {
     claim: String,
     windows: String,
     statements: String,
+    series_gaps: Vec<String>,
     gaps: Vec<String>,
     gap_count: u64,
     findings: Vec<Finding>,
@@ -70,6 +72,9 @@ pub fn render_html(view: &ShadowView, reload_s: u64) -> String {
         claim: claim(report),
         windows: windows_text(report),
         statements: statements_text(report),
+        series_gaps: (view.series_gaps.iter().rev())
+            .map(SeriesGap::sentence)
+            .collect(),
         gaps: (report.gaps.iter().rev())
             .map(|gap| gap_text(gap, view.started_wall_us))
             .collect(),

@@ -162,7 +162,7 @@ pub(crate) fn claim(report: &ShadowReport) -> String {
         ns => format!(" and {}", duration_ns(ns as f64)),
     };
     format!(
-        "Error rate: if no statement is slower than {reference} by more than {}{allowance}, and none has more errors or other rows, the probability that a difference is ever reported is {} at most. That one is over, or has returned, is read from the last {LAST_WINDOWS} windows, without an error rate.",
+        "Error rate: if each compared window of each statement, whatever came before it, is at most as likely as not to be slower than {reference} by more than {}{allowance}, to have more errors, fewer rows or more rows, the probability that a difference is ever reported is {} at most. That one is over, or has returned, is read from the last {LAST_WINDOWS} windows, without an error rate.",
         percent(options.tolerance, 1.0),
         percent(options.error_rate, 1.0),
     )
@@ -208,8 +208,12 @@ pub(crate) fn statements_text(report: &ShadowReport) -> String {
 
 /// Returns a gap in words.
 pub(crate) fn gap_text(gap: &ShadowGap, started_wall_us: i64) -> String {
+    let lost = match gap.connections_lost {
+        0 => String::new(),
+        number => format!(", {} lost", counted(number, "connection")),
+    };
     format!(
-        "{} to {}: {} not replayed",
+        "{} to {}: {} not replayed{lost}",
         time_text(started_wall_us, gap.from_ns),
         time_text(started_wall_us, gap.until_ns),
         counted(gap.not_replayed, "statement")
@@ -277,9 +281,16 @@ pub fn render_text(view: &ShadowView, style: &TextStyle) -> String {
     for sentence in validity_text(view).into_iter().chain(sentences) {
         lines.extend(wrapped(&sentence, "", "", width));
     }
+    if !view.series_gaps.is_empty() {
+        let number = counted(view.series_gaps.len() as u64, "gap");
+        lines.push(format!("The series has {number}, the last:"));
+        let gaps = view.series_gaps.iter().rev().take(GAPS_MAX).rev();
+        lines.extend(gaps.flat_map(|gap| wrapped(&gap.sentence(), "  ", "    ", width)));
+    }
     if !report.gaps.is_empty() {
         let gaps = report.gaps.iter().rev().take(GAPS_MAX).rev();
-        lines.push(format!("{}, the last:", counted(report.gap_count, "gap")));
+        let number = counted(report.gap_count, "gap");
+        lines.push(format!("The replay has {number}, the last:"));
         lines.extend(gaps.map(|gap| format!("  {}", gap_text(gap, view.started_wall_us))));
     }
     for condition in &view.conditions {

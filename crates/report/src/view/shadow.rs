@@ -1,6 +1,7 @@
 //! Lines of `compare --follow --json`.
 
 use compare::shadow::ShadowChange;
+use run::SeriesGap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use study::shadow_comparison::ShadowView;
@@ -28,6 +29,11 @@ enum ShadowEvent<'a> {
         /// Change.
         change: &'a ShadowChange,
     },
+    /// The replay has come to a gap of the series.
+    SeriesGap {
+        /// Gap.
+        gap: &'a SeriesGap,
+    },
     /// Result so far, at each interval.
     Progress {
         /// Result.
@@ -45,6 +51,11 @@ impl<'a> ShadowLine<'a> {
     pub fn verdict(change: &'a ShadowChange, started_wall_us: i64) -> Self {
         let wall_us = started_wall_us.saturating_add(change.at_ns / 1_000);
         Self::of(ShadowEvent::Verdict { wall_us, change })
+    }
+
+    /// Creates the line of a gap of the series.
+    pub fn series_gap(gap: &'a SeriesGap) -> Self {
+        Self::of(ShadowEvent::SeriesGap { gap })
     }
 
     /// Creates the line of a result so far.

@@ -16,7 +16,7 @@ mod statement;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use run::{Execution, Outcome, SkipReason};
+use run::{ConnectionLosses, Execution, Outcome, SkipReason};
 use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 
@@ -47,6 +47,8 @@ pub struct Shadow {
     window: WindowState,
     /// Windows that are still excluded after an outage.
     settling: u32,
+    /// Losses of connections in windows that have not ended.
+    losses: Vec<ConnectionLosses>,
     until_ns: i64,
     windows: u64,
     windows_excluded: BTreeMap<WindowExclusion, u64>,
@@ -81,6 +83,7 @@ impl Shadow {
             family: TestFamily::default(),
             window: WindowState::default(),
             settling: 0,
+            losses: Vec::new(),
             until_ns: 0,
             windows: 0,
             windows_excluded: BTreeMap::new(),
@@ -137,11 +140,39 @@ impl Shadow {
         }
         let differences = differences(execution);
         self.without_duration += u64::from(execution.captured.duration_us.is_none());
-        let (options, now_ns) = (&self.options, self.until_ns);
+        let options = &self.options;
         self.statements
             .entry(fingerprint)
-            .or_insert_with(|| StatementShadow::new(fingerprint, options, now_ns))
+            .or_insert_with(|| StatementShadow::new(fingerprint, options))
             .add(differences);
+    }
+
+    /// Takes connections that were lost, before the executions that ended later. A restart of an idle candidate fails no
+    /// statement, and makes its caches cold nevertheless.
+    pub fn add_losses(&mut self, losses: ConnectionLosses) {
+        let mut outages = OUTAGES.iter();
+        if outages.any(|code| code.as_slice() == losses.sqlstate.as_bytes()) {
+            self.losses.push(losses);
+        }
+    }
+
+    /// Whether connections were lost in a window, or in an earlier one without their having been known. Adds them to the
+    /// gaps.
+    fn take_losses(&mut self, window: i64) -> bool {
+        let until_ns = (window + 1) * self.options.window_ns;
+        let mut has_losses = false;
+        for mut losses in std::mem::take(&mut self.losses) {
+            if losses.from_ns < until_ns {
+                has_losses = true;
+                let gap = self.note_gap(losses.from_ns, 0);
+                gap.until_ns = gap.until_ns.max(losses.until_ns.min(until_ns));
+                gap.connections_lost += std::mem::take(&mut losses.connections);
+            }
+            if losses.until_ns >= until_ns {
+                self.losses.push(losses);
+            }
+        }
+        has_losses
     }
 
     fn add_skipped(&mut self, execution: &Execution, reason: SkipReason) {
@@ -167,25 +198,27 @@ impl Shadow {
     }
 
     /// Adds a statement to the last gap, or begins a new one.
-    fn note_gap(&mut self, due_ns: i64, not_replayed: u64) {
+    fn note_gap(&mut self, due_ns: i64, not_replayed: u64) -> &mut ShadowGap {
         let near_ns = self.options.window_ns;
-        if let Some(gap) = self.gaps.back_mut()
-            && due_ns < gap.until_ns.saturating_add(near_ns)
-        {
-            gap.until_ns = gap.until_ns.max(due_ns);
-            gap.from_ns = gap.from_ns.min(due_ns);
-            gap.not_replayed += not_replayed;
-            return;
+        let is_near = |gap: &ShadowGap| due_ns < gap.until_ns.saturating_add(near_ns);
+        if !self.gaps.back().is_some_and(is_near) {
+            if self.gaps.len() == GAPS_MAX {
+                self.gaps.pop_front();
+            }
+            self.gap_count += 1;
+            self.gaps.push_back(ShadowGap {
+                from_ns: due_ns,
+                until_ns: due_ns,
+                not_replayed: 0,
+                connections_lost: 0,
+            });
         }
-        if self.gaps.len() == GAPS_MAX {
-            self.gaps.pop_front();
-        }
-        self.gap_count += 1;
-        self.gaps.push_back(ShadowGap {
-            from_ns: due_ns,
-            until_ns: due_ns,
-            not_replayed,
-        });
+        let last = self.gaps.len() - 1;
+        let gap = &mut self.gaps[last];
+        gap.until_ns = gap.until_ns.max(due_ns);
+        gap.from_ns = gap.from_ns.min(due_ns);
+        gap.not_replayed += not_replayed;
+        gap
     }
 
     /// Ends the current window and those without executions before `next`.
@@ -209,7 +242,8 @@ impl Shadow {
         // A login may be refused to a few sessions only. The others are evidence.
         let lacks_connections =
             window.without_connection * WITHOUT_CONNECTION_INVERSE > window.executions;
-        let has_outage = window.has_outage || lacks_connections;
+        let has_losses = self.take_losses(window.number);
+        let has_outage = window.has_outage || lacks_connections || has_losses;
         if has_outage || is_idle {
             self.settling = SETTLING_WINDOWS;
         }
@@ -240,7 +274,8 @@ impl Shadow {
         let mut changed = Vec::new();
         // The order, by fingerprint, does not depend on signs.
         for (fingerprint, statement) in &mut self.statements {
-            let measures = statement.end_window(range_ns, &self.options, &mut self.family);
+            let measures =
+                statement.end_window(self.windows, range_ns, &self.options, &mut self.family);
             changed.extend(measures.into_iter().map(|measure| (*fingerprint, measure)));
         }
         for (fingerprint, measure) in changed {

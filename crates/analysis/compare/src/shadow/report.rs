@@ -15,8 +15,8 @@ pub struct ShadowOptions {
     pub tolerance: f64,
     /// Time that is no difference in addition, in nanoseconds: a captured duration may exclude the network.
     pub allowance_ns: u64,
-    /// Time after a statement's first execution in which its reference is measured, in nanoseconds. Without one, the
-    /// reference is the captured time.
+    /// Time in which a statement's reference is measured, in nanoseconds: that of compared windows, from the first one in which
+    /// the statement is executed. Without one, the reference is the captured time.
     pub baseline_ns: Option<i64>,
     /// Greatest probability of any false finding in the whole comparison.
     pub error_rate: f64,
@@ -227,6 +227,8 @@ pub struct ShadowGap {
     pub until_ns: i64,
     /// Number of statements that were not replayed.
     pub not_replayed: u64,
+    /// Number of connections that were lost.
+    pub connections_lost: u64,
 }
 
 /// Result of a shadow comparison so far.

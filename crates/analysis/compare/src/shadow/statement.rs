@@ -45,10 +45,41 @@ struct Window {
 enum Reference {
     /// The captured times.
     Captured,
-    /// The baseline is being measured: its end, and the ratios of its windows.
-    Measuring(i64, Vec<f64>),
+    /// The baseline is being measured.
+    Measuring(Baseline),
     /// Ratio of the baseline.
     Baseline(f64),
+}
+
+/// Baseline that is being measured. It begins with the first compared window in which the statement is executed, and windows
+/// that are not compared do not count: an outage makes it neither shorter nor different.
+#[derive(Debug)]
+struct Baseline {
+    /// Number of compared windows that it lasts.
+    length: u64,
+    /// Number of compared windows of the whole comparison at its end, once it has begun.
+    end: Option<u64>,
+    /// Ratios of its windows with executions.
+    ratios: Vec<f64>,
+}
+
+impl Baseline {
+    fn new(options: &ShadowOptions, length_ns: i64) -> Self {
+        let (length, window) = (length_ns.unsigned_abs(), options.window_ns.unsigned_abs());
+        Baseline {
+            length: length.div_ceil(window.max(1)),
+            end: None,
+            ratios: Vec::new(),
+        }
+    }
+
+    /// Adds the ratio of compared window `number`, from 1. Returns the reference if the baseline is complete.
+    fn add(&mut self, number: u64, ratio: f64) -> Option<f64> {
+        let end = *self.end.get_or_insert(number - 1 + self.length);
+        self.ratios.push(ratio);
+        (number >= end && self.ratios.len() >= BASELINE_WINDOWS_MIN)
+            .then(|| upper_median(&mut self.ratios))
+    }
 }
 
 /// State of a statement.
@@ -71,13 +102,13 @@ pub(super) struct StatementShadow {
 }
 
 impl StatementShadow {
-    pub(super) fn new(fingerprint: Fingerprint, options: &ShadowOptions, now_ns: i64) -> Self {
+    pub(super) fn new(fingerprint: Fingerprint, options: &ShadowOptions) -> Self {
         StatementShadow {
             fingerprint,
             window: Window::default(),
             reference: match options.baseline_ns {
                 None => Reference::Captured,
-                Some(length_ns) => Reference::Measuring(now_ns + length_ns, Vec::new()),
+                Some(length_ns) => Reference::Measuring(Baseline::new(options, length_ns)),
             },
             ratios: VecDeque::new(),
             calls: 0,
@@ -115,9 +146,11 @@ impl StatementShadow {
         self.window = Window::default();
     }
 
-    /// Ends the current window, and tests what it has. Returns the measures whose verdict became another one.
+    /// Ends the current window, which is compared window `number` of all, from 1, and tests what it has. Returns the measures
+    /// whose verdict became another one.
     pub(super) fn end_window(
         &mut self,
+        number: u64,
         range_ns: (i64, i64),
         options: &ShadowOptions,
         family: &mut TestFamily,
@@ -127,7 +160,7 @@ impl StatementShadow {
         self.new_errors += window.new_errors;
         self.vanished_errors += window.vanished_errors;
         self.other_rows += window.fewer_rows + window.more_rows;
-        let slower = self.compare_times(&window, range_ns.1, options);
+        let slower = self.compare_times(&window, number, options);
         let excess = |more: u64, less: u64| (more != less).then_some(more > less);
         let rows = excess(window.more_rows, window.fewer_rows);
         let signs = [
@@ -154,7 +187,7 @@ impl StatementShadow {
     fn compare_times(
         &mut self,
         window: &Window,
-        until_ns: i64,
+        number: u64,
         options: &ShadowOptions,
     ) -> Option<bool> {
         if window.times.is_empty() {
@@ -177,10 +210,9 @@ impl StatementShadow {
         let factor = match &mut self.reference {
             Reference::Captured => 1.0,
             Reference::Baseline(factor) => *factor,
-            Reference::Measuring(end_ns, ratios) => {
-                ratios.push(ratio);
-                if until_ns >= *end_ns && ratios.len() >= BASELINE_WINDOWS_MIN {
-                    self.reference = Reference::Baseline(upper_median(ratios));
+            Reference::Measuring(baseline) => {
+                if let Some(factor) = baseline.add(number, ratio) {
+                    self.reference = Reference::Baseline(factor);
                 }
                 return None;
             }

@@ -184,6 +184,82 @@ fn shadow_with_statements_that_a_stop_skipped_holds_up_to_the_last_executed_one(
     assert_eq!(report.not_replayed["stopped"], 900);
 }
 
+/// A restart between two statements fails none. Then caches are cold.
+#[test]
+fn shadow_excludes_the_windows_after_a_restart_that_cut_idle_connections_only() {
+    let shadow_with = |sqlstate: &str, length: i64| {
+        let mut shadow = Shadow::new(ShadowOptions::default());
+        for second in 0..600 {
+            // All of them may be known from the beginning.
+            if second == 0 {
+                shadow.add_losses(ConnectionLosses {
+                    from_ns: 304 * SECOND_NS,
+                    until_ns: 304 * SECOND_NS + length,
+                    sqlstate: sqlstate.to_owned(),
+                    connections: 7,
+                });
+            }
+            let mut one = execution(1, second * SECOND_NS, 1.0);
+            match second {
+                200 => one.outcome = Outcome::Skipped(SkipReason::LagLimit),
+                305..335 => slow(&mut one, 20.0),
+                _ => {}
+            }
+            shadow.add(&one);
+        }
+        shadow.finish();
+        shadow.report(10)
+    };
+    let report = shadow_with("57P01", SECOND_NS);
+    let excluded = |reason| report.windows_excluded.get(&reason).copied();
+    assert_eq!(excluded(WindowExclusion::Outage), Some(1));
+    assert_eq!(excluded(WindowExclusion::Settling), Some(3));
+    assert_eq!(report.statements[0].tests[0].windows_with_difference, 0);
+    let gaps = report.gaps.iter();
+    let gaps: Vec<_> = gaps
+        .map(|gap| {
+            (
+                gap.from_ns / SECOND_NS,
+                gap.not_replayed,
+                gap.connections_lost,
+            )
+        })
+        .collect();
+    assert_eq!(gaps, [(199, 1, 0), (304, 0, 7)]);
+    // Losses that last until the next window exclude it, too.
+    let report = shadow_with("08006", 8 * SECOND_NS);
+    let excluded = |reason| report.windows_excluded.get(&reason).copied();
+    assert_eq!(excluded(WindowExclusion::Outage), Some(2));
+    // A timeout of idle sessions is no outage.
+    let report = shadow_with("57P05", SECOND_NS);
+    assert!(report.windows_excluded.is_empty() && report.gap_count == 1);
+}
+
+#[test]
+fn shadow_with_an_outage_in_the_baseline_measures_it_for_as_long_without_it() {
+    let options = ShadowOptions {
+        baseline_ns: Some(300 * SECOND_NS),
+        allowance_ns: 0,
+        ..ShadowOptions::default()
+    };
+    let with_outage = |_: u64, second: i64, one: &mut Execution| match second {
+        10..250 => {
+            one.outcome = Outcome::Skipped(SkipReason::NoConnection);
+            (one.sent_ns, one.done_ns) = (None, None);
+        }
+        // What is cold after it is no baseline.
+        250..280 => slow(one, 50.0),
+        _ => slow(one, 2.0),
+    };
+    let (shadow, _) = run_shadow(options.clone(), 0..560, with_outage);
+    assert!(shadow.report(10).statements[0].in_baseline);
+    let (shadow, changes) = run_shadow(options, 0..1_200, with_outage);
+    let statement = &shadow.report(10).statements[0];
+    assert!(!statement.in_baseline && changes.is_empty());
+    let reference = statement.reference.unwrap();
+    assert!((1.99..2.01).contains(&reference), "{reference}");
+}
+
 #[test]
 fn shadow_in_which_one_session_has_no_connection_still_judges_the_others() {
     let (shadow, changes) = run_shadow(
