@@ -13,7 +13,7 @@ use sql::Fingerprint;
 use crate::contexts::ContextText;
 use crate::event::Event;
 use crate::format::WorkloadInfo;
-use crate::series::Series;
+use crate::series::{SERIES_EXTENSION, Series};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 use crate::session_logins::{LoginCounter, SessionLogin};
@@ -63,7 +63,9 @@ impl WorkloadReader {
     /// # Errors
     /// As [`Self::open`]; also if it is encrypted and no key decrypts it.
     pub fn open_with(path: &Path, keyring: &Keyring) -> Result<Self, ArchiveError> {
-        let source = match !is_object_url(path) && Series::is_series(path) {
+        let is_named_so = path.extension().is_some_and(|end| end == SERIES_EXTENSION);
+        let is_series = Series::is_series(path) || (is_named_so && path.is_dir());
+        let source = match !is_object_url(path) && is_series {
             true => Source::Series(Arc::new(SeriesReader::open(path, keyring)?)),
             false => Source::Archive(Arc::new(ArchiveReader::open(path, keyring)?)),
         };

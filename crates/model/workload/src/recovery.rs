@@ -11,7 +11,9 @@ use archive::{
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
-use crate::series::{CarriedCounts, PartAccount, note_recovered};
+use crate::series::{
+    CarriedCounts, PartAccount, RunningEvents, note_recovered, refuse_captured_again,
+};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -59,14 +61,7 @@ fn finish(
     mut provenance: Provenance,
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
-    if provenance.servers.is_empty() {
-        let noted = serde_json::from_value(unended.body["servers"].clone());
-        provenance.servers = noted.unwrap_or_default();
-    }
-    if provenance.starting_point.is_none() {
-        let noted = serde_json::from_value(unended.body["starting_point"].clone());
-        provenance.starting_point = noted.unwrap_or_default();
-    }
+    add_noted(&mut provenance, &unended.body);
     let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
     let files = recover_tables(partial, &["events", "late"], keyring)?;
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =
@@ -97,11 +92,13 @@ fn finish(
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
     let mut open: HashMap<u64, Session> = HashMap::new();
+    let mut running = RunningEvents::default();
     for_each_event((partial, keyring), &late, |event| {
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
         }
         carried.add(&event);
+        running.add(&event);
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -112,6 +109,7 @@ fn finish(
     for_each_event((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
         carried.add(&event);
+        running.add(&event);
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -138,7 +136,11 @@ fn finish(
             reason: "no event in it can be read; it is left as it is".to_owned(),
         });
     }
+    let recovered = running.finish();
     if let Some(member) = &unended.series {
+        if let Some((last_due_us, _)) = &recovered {
+            refuse_captured_again(partial, member, *last_due_us)?;
+        }
         provenance.start_wall_us = member.from_us;
         writer.note_part(PartAccount {
             sessions_at_once: writer.info.sessions_at_once,
@@ -148,10 +150,22 @@ fn finish(
     }
     let info = writer.finish(provenance)?;
     if let Some(member) = &unended.series {
-        note_recovered(&target, member, &info)?;
+        note_recovered(&target, member, recovered)?;
     }
     replace_partial(partial, (&scratch, &target))?;
     Ok((target, info))
+}
+
+/// Adds what the capture noted at its start.
+fn add_noted(provenance: &mut Provenance, body: &serde_json::Value) {
+    if provenance.servers.is_empty() {
+        let noted = serde_json::from_value(body["servers"].clone());
+        provenance.servers = noted.unwrap_or_default();
+    }
+    if provenance.starting_point.is_none() {
+        let noted = serde_json::from_value(body["starting_point"].clone());
+        provenance.starting_point = noted.unwrap_or_default();
+    }
 }
 
 /// Renames the recovered workload, and removes the unfinished one.

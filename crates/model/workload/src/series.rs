@@ -17,22 +17,29 @@
 mod account;
 mod join;
 mod parts;
+mod protection;
+mod recovered;
+mod running;
 
 use std::io::Write;
 use std::path::Path;
 
-use archive::{ArchiveError, DirectoryLock, read_small_file};
+use archive::{ArchiveError, read_small_file};
 
 pub use archive::SeriesMember;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::format::WorkloadInfo;
+use crate::format::CapturedServer;
 
 pub(crate) use account::add_account;
 pub use account::{CarriedCounts, PartAccount};
 pub use join::SessionJoiner;
 pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
+pub use protection::SeriesProtection;
+pub(crate) use recovered::{note_recovered, refuse_captured_again};
+pub use running::RunningEvent;
+pub(crate) use running::RunningEvents;
 
 /// Name of the file that describes a series.
 pub const SERIES_FILE: &str = "series.json";
@@ -46,6 +53,11 @@ const SERIES_BYTES_MAX: u64 = 16 << 20;
 const GAPS_MAX: usize = 1000;
 /// Distance between the first session numbers of two captures of one series.
 pub const SESSIONS_PER_CAPTURE: u64 = 1_000_000_000_000;
+
+/// Whether events of this kind of source happen while they are captured, on this machine's clock, and never come again.
+pub fn is_live_traffic(source_kind: &str) -> bool {
+    matches!(source_kind, "proxy" | "attach")
+}
 
 /// State of a series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -127,6 +139,15 @@ pub struct SeriesInfo {
     /// series, but server events are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_to_us: Option<i64>,
+    /// Events in the parts that ended after [`SeriesInfo::recorded_to_us`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<RunningEvent>,
+    /// Encryption and masks of the parts; `None` if a version without this field began the series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<SeriesProtection>,
+    /// Servers of the last capture, if they were known at its start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<CapturedServer>,
     /// Number of captures that wrote it. Session numbers of capture `n` begin at `(n - 1) * SESSIONS_PER_CAPTURE`.
     pub captures: u64,
     /// Time ranges in which nothing was captured, the earliest first.
@@ -150,6 +171,9 @@ impl SeriesInfo {
             removed: RemovedParts::default(),
             captured_to_us: None,
             recovered_to_us: None,
+            running: Vec::new(),
+            protection: None,
+            servers: Vec::new(),
             captures: 1,
             gaps: Vec::new(),
         }
@@ -158,6 +182,14 @@ impl SeriesInfo {
     /// Returns the time up to which complete and recovered parts have the events of clients that had ended.
     pub fn recorded_to_us(&self) -> Option<i64> {
         self.captured_to_us.max(self.recovered_to_us)
+    }
+
+    /// Adds events of a part that ended after the time up to which the series has everything, and forgets those that ended
+    /// before it.
+    pub fn note_running(&mut self, events: impl IntoIterator<Item = RunningEvent>) {
+        self.running.extend(events);
+        let recorded_to_us = self.recorded_to_us();
+        (self.running).retain(|event| Some(event.ended_us) > recorded_to_us);
     }
 
     /// Reads the description of the series in `directory`.
@@ -221,35 +253,5 @@ impl SeriesInfo {
             .and_then(|()| std::fs::rename(&fresh, &path))
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         archive::sync_parent(&path)
-    }
-}
-
-/// Notes in the description of a series up to which time the events of a part were recovered. The part may have been
-/// moved out of its series. A capture that continues the series holds its lock, and knows what was recovered before.
-///
-/// # Errors
-/// If the description cannot be written.
-pub(crate) fn note_recovered(
-    part: &Path,
-    member: &SeriesMember,
-    recovered: &WorkloadInfo,
-) -> Result<(), ArchiveError> {
-    if recovered.events == 0 {
-        return Ok(());
-    }
-    let directory = match part.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Ok(Some(_lock)) = DirectoryLock::try_exclusive(directory) else {
-        return Ok(());
-    };
-    match SeriesInfo::read(directory) {
-        Ok(mut info) if info.uuid == member.uuid => {
-            let to_us = recovered.provenance.start_wall_us + recovered.span_us;
-            info.recovered_to_us = info.recovered_to_us.max(Some(to_us));
-            info.write(directory)
-        }
-        _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Writes events, sessions and server events into the open parts.
 
+use workload::series::RunningEvent;
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
@@ -8,9 +9,21 @@ use super::{NO_PART, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 impl SeriesRecorder {
-    /// Whether an earlier capture has an event that ended at this time.
-    fn is_recorded(&self, ended_us: i64) -> bool {
-        self.recorded_to_us.is_some_and(|to_us| ended_us <= to_us)
+    /// Whether an earlier capture has this event. Each event that was in progress at the end of that capture is found once.
+    fn is_recorded(&mut self, event: RunningEvent) -> bool {
+        let Some(to_us) = self.recorded_to_us else {
+            return false;
+        };
+        if event.ended_us <= to_us {
+            return true;
+        }
+        match self.running.get_mut(&event) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Whether an earlier capture has a server event of this time. A recovered part has none.
@@ -60,7 +73,11 @@ impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         let duration_us = event.outcome.duration_us.unwrap_or(0);
         let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
-        if self.is_recorded(ended_us) {
+        let times = RunningEvent {
+            due_us: event.due_us,
+            ended_us,
+        };
+        if self.is_recorded(times) {
             self.leave_out(event);
             return Ok(());
         }
@@ -70,6 +87,9 @@ impl EventSink for SeriesRecorder {
         let index = self.enter_part(event, index)?;
         let part = &mut self.open[index];
         part.events_ahead += u64::from(event.due_us > latest_us);
+        if ended_us > part.member.to_us && !self.is_live_traffic {
+            part.running.push(times);
+        }
         if let Some(session) = self.sessions.get_mut(event.session) {
             part.write(session, event)?;
             let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);

@@ -1,11 +1,11 @@
 //! Completes parts on a separate thread, so that the source need not wait for the disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use workload::series::{CarriedCounts, SeriesInfo, SeriesState};
+use workload::series::{CarriedCounts, RunningEvent, SERIES_FILE, SeriesInfo, SeriesState};
 use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
 
 use super::retention::{PartList, directory_bytes, enforce_retention};
@@ -23,6 +23,8 @@ pub(super) struct FinishedPart {
     pub(super) path: PathBuf,
     pub(super) sink: MaskSink<WorkloadWriter>,
     pub(super) provenance: Provenance,
+    /// Events of the part that ended after its time range.
+    pub(super) running: Vec<RunningEvent>,
 }
 
 /// A task of the finisher.
@@ -104,18 +106,32 @@ impl Drop for Finisher {
 
 impl FinisherState {
     fn run(mut self, tasks: &Receiver<FinisherTask>) -> Result<(), ArchiveError> {
+        self.count_kept();
         for task in tasks {
             match task {
                 FinisherTask::Part(part) => self.complete(*part)?,
-                FinisherTask::Advance(to_us) => self.advance(to_us)?,
+                FinisherTask::Advance(to_us) => self.advance(to_us, Vec::new())?,
                 FinisherTask::Change(change) => {
                     change(&mut self.info);
                     self.info.write(&self.path)?;
                 }
             }
         }
+        let is_abandoned = self.info.captures == 1 && self.info.state != SeriesState::Complete;
+        if is_abandoned {
+            remove_if_empty(&self.path);
+        }
         drop(self.lock);
         Ok(())
+    }
+
+    /// Counts the parts of earlier captures.
+    fn count_kept(&mut self) {
+        for failure in self.parts.update(&self.path, &self.info.uuid) {
+            (self.on_note)(&failure);
+        }
+        let mut status = self.watch.lock();
+        (status.parts_kept, status.bytes_kept) = self.parts.total();
     }
 
     fn complete(&mut self, part: FinishedPart) -> Result<(), ArchiveError> {
@@ -124,7 +140,7 @@ impl FinisherState {
         let written = writer.finish(part.provenance)?;
         let bytes = directory_bytes(&part.path);
         self.count(&written, bytes);
-        self.advance(part.to_us)?;
+        self.advance(part.to_us, part.running)?;
         (self.on_note)(&format!(
             "completed {}: {} statements, {:.1} MB",
             part.path.display(),
@@ -148,8 +164,9 @@ impl FinisherState {
         status.preludes_cut += account.preludes_cut;
     }
 
-    fn advance(&mut self, to_us: i64) -> Result<(), ArchiveError> {
+    fn advance(&mut self, to_us: i64, running: Vec<RunningEvent>) -> Result<(), ArchiveError> {
         self.info.captured_to_us = self.info.captured_to_us.max(Some(to_us));
+        self.info.note_running(running);
         self.watch.lock().captured_to_us = self.info.captured_to_us;
         self.info.write(&self.path)
     }
@@ -181,4 +198,16 @@ impl FinisherState {
 /// Marks the series as complete.
 pub(super) fn mark_complete(info: &mut SeriesInfo) {
     info.state = SeriesState::Complete;
+}
+
+/// Removes a series that a capture began and that failed before it had a part, so that it can be begun again.
+fn remove_if_empty(path: &Path) {
+    let is_description = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name() == SERIES_FILE)
+    };
+    if std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_description)) {
+        // What stays is an empty series, which --append continues.
+        let _ = std::fs::remove_file(path.join(SERIES_FILE));
+        let _ = std::fs::remove_dir(path);
+    }
 }

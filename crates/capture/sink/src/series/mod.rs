@@ -14,7 +14,7 @@ mod start;
 mod status;
 mod ticking;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use clock::{Clock, SystemClock, utc_text};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
-use workload::series::{SeriesGap, part_name};
+use workload::series::{RunningEvent, SeriesGap, is_live_traffic, part_name};
 use workload::{
     ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
 };
@@ -34,8 +34,8 @@ pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
 use part::OpenPart;
+use start::start_series;
 pub use start::{SeriesError, SeriesOptions};
-use start::{is_live_traffic, start_series};
 pub use status::{SeriesStatus, SeriesWatch};
 pub use ticking::SeriesSink;
 
@@ -83,6 +83,8 @@ pub struct SeriesRecorder {
     /// Time up to which an earlier capture has the events of clients that had ended. A log that is read again has them,
     /// too.
     recorded_to_us: Option<i64>,
+    /// Events that ended later and that the earlier capture has, with the number of those that were not found yet.
+    running: HashMap<RunningEvent, u32>,
     /// Time up to which an earlier capture has the server events.
     server_recorded_to_us: Option<i64>,
     /// Number of events that were left out, since the earlier capture has them.
@@ -114,6 +116,10 @@ impl SeriesRecorder {
         let first_session = started.first_session();
         let info = started.info;
         let is_live_traffic = is_live_traffic(&options.provenance.source_kind);
+        let mut running = HashMap::new();
+        for event in &info.running {
+            *running.entry(*event).or_insert(0) += 1;
+        }
         let recorder = SeriesRecorder {
             uuid: info.uuid.clone(),
             roll_us: info.roll_us,
@@ -134,6 +140,7 @@ impl SeriesRecorder {
             last_to_us: None,
             gap: started.gap,
             recorded_to_us: info.recorded_to_us().filter(|_| !is_live_traffic),
+            running,
             server_recorded_to_us: info.captured_to_us.filter(|_| !is_live_traffic),
             left_out: 0,
             reported_to_us: None,
@@ -223,7 +230,7 @@ impl SeriesRecorder {
     /// If a part cannot be written.
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
         self.note_provenance(provenance);
-        if self.open.is_empty() && has_rest(&self.account, &self.accounted) {
+        if self.has_unwritten() && has_rest(&self.account, &self.accounted) {
             // A part without events has what was counted or lost after the last event.
             let at_us = match self.delivered_to_us {
                 i64::MIN => (self.wall_us)(),
@@ -248,6 +255,12 @@ impl SeriesRecorder {
             .and_then(|()| self.finisher.join())
             .map_err(SinkError::new)?;
         Ok(self.watch.status())
+    }
+
+    /// Whether nothing is open, and the source had more than what the series has of an earlier capture.
+    fn has_unwritten(&self) -> bool {
+        let is_repeated = self.left_out > 0 && self.last_to_us.is_none();
+        self.open.is_empty() && !is_repeated
     }
 
     /// Returns the latest time that an event can have now.
@@ -357,9 +370,15 @@ impl SeriesRecorder {
         }
         let note = part.take_account();
         part.sink.inner_mut().note_part(note);
+        let delivered_us = self.delivered_to_us;
         let finished = FinishedPart {
-            // A stopped source has delivered less than the whole time range.
-            to_us: part.member.to_us.min(self.delivered_to_us),
+            to_us: match range.is_last && delivered_us > part.member.to_us {
+                // Nothing that was delivered is missing.
+                true => delivered_us,
+                // A stopped source has delivered less than the whole time range.
+                false => part.member.to_us.min(delivered_us),
+            },
+            running: part.running,
             path: part.path,
             sink: part.sink,
             provenance,

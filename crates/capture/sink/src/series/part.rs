@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use workload::series::{CarriedCounts, PartAccount};
+use workload::series::{CarriedCounts, PartAccount, RunningEvent};
 use workload::{Event, EventRef, SeriesMember, WorkloadWriter};
 
 use super::carried::CarriedSession;
@@ -23,6 +23,8 @@ pub(super) struct OpenPart {
     is_first: bool,
     /// Number of events whose time is ahead of the clock of this machine.
     pub(super) events_ahead: u64,
+    /// Events that ended after its time range. A log that is read again has them.
+    pub(super) running: Vec<RunningEvent>,
     account: PartAccount,
     /// Preludes by the last part with an event of their session.
     carried: BTreeMap<u64, CarriedCounts>,
@@ -42,6 +44,7 @@ impl OpenPart {
             account_before: Value::Null,
             is_first,
             events_ahead: 0,
+            running: Vec::new(),
             account: PartAccount::default(),
             carried: BTreeMap::new(),
         }

@@ -45,7 +45,7 @@ pub(super) struct PartList {
 impl PartList {
     /// Adds new entries of the directory, and forgets those that are gone. Returns entries that cannot be read, each once,
     /// as a sentence.
-    fn update(&mut self, path: &Path, uuid: &str) -> Vec<String> {
+    pub(super) fn update(&mut self, path: &Path, uuid: &str) -> Vec<String> {
         let mut failures = Vec::new();
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries.flatten(),
@@ -87,6 +87,12 @@ impl PartList {
             }
         }
         failures
+    }
+
+    /// Returns the number of parts, and their size in bytes.
+    pub(super) fn total(&self) -> (u64, u64) {
+        let sizes = self.parts.values().map(|(_, bytes)| bytes);
+        (self.parts.len() as u64, sizes.sum())
     }
 
     /// Returns the parts by number.

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clock::utc_text;
-use transform::mask::Mask;
-use workload::series::{Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesState};
-use workload::{ArchiveError, DirectoryLock, Provenance, Recipient, StartingPoint};
+use transform::mask::{Mask, Masker};
+use workload::series::{
+    Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection, SeriesState,
+    is_live_traffic,
+};
+use workload::{ArchiveError, CapturedServer, DirectoryLock, Provenance, Recipient, StartingPoint};
 
 use super::OnNote;
 use super::status::SeriesWatch;
@@ -67,6 +70,16 @@ pub enum SeriesError {
         /// Its kind of source.
         found: String,
     },
+    /// It has other encryption or masks. Its new parts would be less protected, or could not be read with the others.
+    #[error("the parts of {} are {}, and this capture would write parts that are {}; {}, or give another name", path.display(), found.description(), given.description(), other_options(found))]
+    OtherProtection {
+        /// The series.
+        path: PathBuf,
+        /// Its protection.
+        found: Box<SeriesProtection>,
+        /// That of the new parts.
+        given: Box<SeriesProtection>,
+    },
     /// The duration of a part is not possible.
     #[error(
         "a part of a series must last whole seconds, and at least one; give --roll such as 15m"
@@ -83,6 +96,33 @@ pub enum SeriesError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+}
+
+fn other_options(found: &SeriesProtection) -> String {
+    match found.options() {
+        options if options.is_empty() => "leave out --encrypt and --mask".to_owned(),
+        options => format!("give {options}"),
+    }
+}
+
+/// Returns the protection that the options give new parts.
+fn protection(options: &SeriesOptions) -> SeriesProtection {
+    let mut recipients: Vec<String> = options.recipients.iter().map(ToString::to_string).collect();
+    recipients.sort();
+    recipients.dedup();
+    let mask = options.mask.clone().map(|mask| Masker::new(mask).note());
+    let Some(mask) = mask else {
+        return SeriesProtection {
+            recipients,
+            ..SeriesProtection::default()
+        };
+    };
+    SeriesProtection {
+        recipients,
+        mask_key: Some(mask.key),
+        keep_values: mask.keep_values,
+        keep_statements: mask.keep_statements,
+    }
 }
 
 /// A series that is ready for new parts.
@@ -118,6 +158,8 @@ pub(super) fn start_series(options: &SeriesOptions) -> Result<StartedSeries, Ser
         true => return Err(SeriesError::Exists(path.clone())),
     };
     let info = &mut started.info;
+    info.protection = Some(protection(options));
+    info.servers.clone_from(&options.provenance.servers);
     info.state = SeriesState::BeingCaptured;
     info.roll_us = roll_us;
     info.wait_us = roll_us.min(WAIT_US_MAX);
@@ -145,20 +187,15 @@ fn create(options: &SeriesOptions, roll_us: i64) -> Result<StartedSeries, Series
 fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     let path = &options.path;
     let lock = lock(path)?;
-    let recovered_to_us = recover_parts(options)?;
+    refuse_other(options, &SeriesInfo::read(path)?)?;
+    let lock = recover_parts(options, lock)?;
     let Series {
         mut info,
         parts,
         unfinished,
         ..
     } = Series::open(path)?;
-    info.recovered_to_us = info.recovered_to_us.max(recovered_to_us);
-    if info.source_kind != options.provenance.source_kind {
-        return Err(SeriesError::OtherSource {
-            path: path.clone(),
-            found: info.source_kind,
-        });
-    }
+    note_changes(options, &info);
     let members = parts.iter().map(|part| &part.member);
     let members = members.chain(unfinished.iter().map(|part| &part.member));
     let newest = members.max_by_key(|member| member.number);
@@ -194,42 +231,88 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     })
 }
 
-/// Whether events of this kind of source happen while they are captured, on this machine's clock, and never come again.
-pub(super) fn is_live_traffic(source_kind: &str) -> bool {
-    matches!(source_kind, "proxy" | "attach")
+/// Refuses a series of another kind of source, or with other encryption or masks.
+fn refuse_other(options: &SeriesOptions, info: &SeriesInfo) -> Result<(), SeriesError> {
+    if info.source_kind != options.provenance.source_kind {
+        return Err(SeriesError::OtherSource {
+            path: options.path.clone(),
+            found: info.source_kind.clone(),
+        });
+    }
+    let given = protection(options);
+    match &info.protection {
+        Some(found) if *found != given => Err(SeriesError::OtherProtection {
+            path: options.path.clone(),
+            found: Box::new(found.clone()),
+            given: Box::new(given),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Reports another server and another duration of parts, which may be intended.
+fn note_changes(options: &SeriesOptions, info: &SeriesInfo) {
+    let path = options.path.display();
+    let servers = &options.provenance.servers;
+    let is_known = !info.servers.is_empty() && !servers.is_empty();
+    if is_known && server_names(&info.servers) != server_names(servers) {
+        (options.on_note)(&format!(
+            "{path} was captured from {}, and now from {}; if these do not have the same data, give another name",
+            server_names(&info.servers),
+            server_names(servers)
+        ));
+    }
+    if info.roll_us.unsigned_abs() != u64::try_from(options.roll.as_micros()).unwrap_or(u64::MAX) {
+        let roll = Duration::from_micros(info.roll_us.unsigned_abs());
+        (options.on_note)(&format!(
+            "{path} has parts of {} s; new ones are of {} s",
+            roll.as_secs(),
+            options.roll.as_secs()
+        ));
+    }
+}
+
+fn server_names(servers: &[CapturedServer]) -> String {
+    let names = servers.iter().map(|server| {
+        let address = server.addresses.first().map(ToString::to_string);
+        let directory = server.data_directory.clone();
+        let name = server.host.clone().or(address).or(directory);
+        format!("{}:{}", name.unwrap_or_default(), server.port)
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Recovers what a killed capture has left of a source that may be read again. Otherwise its events would be captured again,
-/// and be in two parts after a recovery. Returns the time of the last recovered event. Live traffic does not come again,
-/// and its capture must not wait.
-fn recover_parts(options: &SeriesOptions) -> Result<Option<i64>, SeriesError> {
-    let mut recovered_to_us = None;
+/// and be in two parts after a recovery. Live traffic does not come again, and its capture must not wait.
+fn recover_parts(
+    options: &SeriesOptions,
+    mut held: DirectoryLock,
+) -> Result<DirectoryLock, SeriesError> {
     if is_live_traffic(&options.provenance.source_kind) {
-        return Ok(None);
+        return Ok(held);
     }
     for part in Series::open(&options.path)?.unfinished {
-        let (path, info) = match workload::recover(&part.path) {
-            Ok(recovered) => recovered,
+        // The recovery notes in the series what it recovered, under its lock.
+        drop(held);
+        let recovered = workload::recover(&part.path);
+        held = lock(&options.path)?;
+        match recovered {
+            Ok((path, info)) => (options.on_note)(&format!(
+                "recovered {} of a capture that was killed: {} statements",
+                path.display(),
+                info.statements
+            )),
             // No event in it can be read, now or later.
-            Err(ArchiveError::Damaged { .. }) => continue,
+            Err(ArchiveError::Damaged { .. }) => {}
             Err(error) => {
                 return Err(SeriesError::Unrecovered {
                     part: part.path,
                     error,
                 });
             }
-        };
-        (options.on_note)(&format!(
-            "recovered {} of a capture that was killed: {} statements",
-            path.display(),
-            info.statements
-        ));
-        if info.events > 0 {
-            let to_us = info.provenance.start_wall_us + info.span_us;
-            recovered_to_us = recovered_to_us.max(Some(to_us));
         }
     }
-    Ok(recovered_to_us)
+    Ok(held)
 }
 
 fn lock(path: &Path) -> Result<DirectoryLock, SeriesError> {

@@ -16,6 +16,7 @@ use super::*;
 use crate::sink::SessionStart;
 use session_model::SessionModel;
 
+mod continued;
 mod lifecycle;
 mod session_model;
 

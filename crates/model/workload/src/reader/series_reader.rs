@@ -1,9 +1,12 @@
 //! Reads the parts of a series as one workload.
 
+mod gaps;
+mod sums;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use archive::{ArchiveError, DirectoryLock, Keyring, Recipient, SeriesMember};
+use archive::{ArchiveError, DirectoryLock, Keyring, Recipient, SeriesMember, UnfinishedDirectory};
 use clock::utc_text;
 use sql::Fingerprint;
 use xxhash_rust::xxh3::Xxh3;
@@ -13,12 +16,12 @@ use super::archive_reader::ArchiveReader;
 use super::merge::{MergedRows, WaitingPart};
 use crate::contexts::ContextText;
 use crate::event::Event;
-use crate::format::{SourceFile, WorkloadInfo};
-use crate::lineage::MaskNote;
-use crate::series::{Series, SeriesInfo, SessionJoiner, UnfinishedPart, add_account};
+use crate::format::WorkloadInfo;
+use crate::series::{Series, SeriesInfo, SessionJoiner, UnfinishedPart};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 use crate::table::StatementText;
+use sums::sum_parts;
 
 /// Reader of a series, or of consecutive parts of one.
 #[derive(Debug, Clone)]
@@ -30,6 +33,8 @@ pub(super) struct SeriesReader {
     parts: Vec<PartReader>,
     /// Numbers of all complete parts, of which [`Self::within`] may leave out some.
     complete: BTreeSet<u64>,
+    /// Range that [`Self::within`] was called with, in microseconds since 1970-01-01 UTC.
+    range_us: (i64, i64),
     id: String,
     info: WorkloadInfo,
 }
@@ -70,18 +75,23 @@ impl SeriesReader {
             foreign: series.foreign,
             complete: parts.iter().map(|part| part.member.number).collect(),
             parts,
+            range_us: (i64::MIN, i64::MAX),
             id: String::new(),
             info: WorkloadInfo::default(),
         };
-        if let [first, ..] = &unopened.unfinished[..]
-            && unopened.parts.is_empty()
-        {
-            let path = first.path.clone();
-            return Err(ArchiveError::Unfinished(archive::UnfinishedDirectory::at(
-                path,
-            )));
+        let (Some(first), true) = (unopened.unfinished.first(), unopened.parts.is_empty()) else {
+            return unopened.with_sums("it has no complete part yet");
+        };
+        let found = UnfinishedDirectory::at(first.path.clone());
+        if !found.being_written {
+            return Err(ArchiveError::Unfinished(found));
         }
-        unopened.with_sums("it has no complete part yet")
+        let complete_us = first.member.to_us.saturating_add(unopened.series.wait_us);
+        let reason = format!(
+            "it has no complete part yet (the first one at about {})",
+            utc_text(complete_us)
+        );
+        unopened.with_sums(&reason)
     }
 
     /// Keeps the parts that can have events of a time range.
@@ -97,6 +107,7 @@ impl SeriesReader {
         let first = first.into_iter().chain(earliest);
         let first = first.map(|part| part.member.number).min().unwrap_or(0);
         let mut kept = self.clone();
+        kept.range_us = (from_us, to_us);
         kept.parts.retain(|part| {
             // A late event is earlier than the time range of its part.
             let start_us = part.reader.info().provenance.start_wall_us;
@@ -150,70 +161,6 @@ impl SeriesReader {
     pub(super) fn verify(&self) -> Result<(), ArchiveError> {
         self.check_numbers()?;
         self.parts.iter().try_for_each(|part| part.reader.verify())
-    }
-
-    /// Describes what is missing, each as a sentence.
-    pub(super) fn gaps(&self) -> Vec<String> {
-        let path = self.path.display();
-        let mut gaps = Vec::new();
-        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
-            return gaps;
-        };
-        let removed = &self.series.removed;
-        if let Some(end_us) = removed.latest_end_us
-            && removed.parts >= first.member.number.saturating_sub(1)
-            && removed.parts > 0
-        {
-            gaps.push(format!(
-                "{path}: {} parts before {} were removed by its retention",
-                removed.parts,
-                utc_text(end_us)
-            ));
-        }
-        for gap in &self.series.gaps {
-            if first.member.number < gap.before_part && gap.before_part <= last.member.number {
-                // A part that was recovered since then reaches into the gap.
-                let before = self
-                    .parts
-                    .iter()
-                    .filter(|part| part.member.number < gap.before_part);
-                let ends_us = before.map(|part| part.shift_us + part.reader.info().span_us);
-                let recorded_to_us =
-                    self.info.provenance.start_wall_us + ends_us.max().unwrap_or(0);
-                gaps.push(format!(
-                    "{path}: nothing was captured from {} to {}: {}",
-                    utc_text(gap.from_us.max(recorded_to_us).min(gap.to_us)),
-                    utc_text(gap.to_us),
-                    gap.reason
-                ));
-            }
-        }
-        for part in self
-            .parts
-            .iter()
-            .filter(|part| part.reader.info().recovered)
-        {
-            gaps.push(format!(
-                "{}: it was recovered after its capture was killed, and ends early",
-                part.reader.path().display()
-            ));
-        }
-        let range = first.member.number..=last.member.number;
-        for part in &self.unfinished {
-            if range.contains(&part.member.number) {
-                let part = part.path.display();
-                gaps.push(format!(
-                    "{part}: its capture was killed, so it is not read; `rehearse recover {part}` keeps what is complete in it"
-                ));
-            }
-        }
-        for foreign in &self.foreign {
-            gaps.push(format!(
-                "{}: it is no part of this series, so it is not read",
-                foreign.display()
-            ));
-        }
-        gaps
     }
 
     /// Checks that no part between the first and the last is missing. Its session state would be, too.
@@ -410,6 +357,11 @@ impl Iterator for JoinedSessions {
                     end_us: begun.end_us.max(session.end_us),
                     start_seen: begun.start_seen,
                     statements: begun.statements + session.statements,
+                    // A part that was recovered after a kill has no addresses.
+                    client: match session.client.is_empty() {
+                        true => begun.client,
+                        false => session.client,
+                    },
                     ..session
                 },
             };
@@ -422,143 +374,4 @@ impl Iterator for JoinedSessions {
         left.sort_by_key(|session| (session.end_us, session.id));
         self.left.insert(left.into_iter()).next().map(Ok)
     }
-}
-
-/// Computes the sum of the manifests, and the places of the parts in it.
-fn sum_parts(parts: &mut [PartReader]) -> WorkloadInfo {
-    // The start is a client's event; only without one it is a server event.
-    let has_events = parts.iter().any(|part| part.reader.info().events > 0);
-    let starts = parts.iter().map(|part| part.reader.info());
-    let starts = starts.filter(|info| info.events > 0 || !has_events);
-    let start_us = starts
-        .map(|info| info.provenance.start_wall_us)
-        .min()
-        .unwrap_or(0);
-    let first_number = parts.first().map_or(1, |part| part.member.number);
-    let mut sum = WorkloadInfo::default();
-    for (index, part) in parts.iter_mut().enumerate() {
-        let info = part.reader.info();
-        part.shift_us = info.provenance.start_wall_us - start_us;
-        part.sources = add_sources(&mut sum.provenance.sources, &info.provenance.sources);
-        if index == 0 {
-            let (sources, masked) = (
-                std::mem::take(&mut sum.provenance.sources),
-                info.masked.clone(),
-            );
-            sum = WorkloadInfo {
-                masked,
-                ..info.clone()
-            };
-            sum.part = None;
-            // Sessions continue from part to part.
-            sum.logins = None;
-            sum.provenance.sources = sources;
-            sum.provenance.start_wall_us = start_us;
-            if info.events > 0 {
-                sum.span_us += part.shift_us;
-            }
-            if part.member.number > 1 {
-                // It is the state before the first part.
-                sum.provenance.starting_point = None;
-            }
-            sum.sessions_at_once = open_sessions(info);
-            (sum.server_from_us, sum.server_to_us) = (
-                info.server_from_us + part.shift_us,
-                info.server_to_us + part.shift_us,
-            );
-            continue;
-        }
-        add_part(&mut sum, part, first_number);
-    }
-    sum
-}
-
-/// Adds a part other than the first to the sum.
-fn add_part(sum: &mut WorkloadInfo, part: &PartReader, first_number: u64) {
-    let info = part.reader.info();
-    let account = info.part.clone().unwrap_or_default();
-    let left_out = account.left_out_since(first_number);
-    if info.events > 0 {
-        sum.span_us = sum.span_us.max(part.shift_us + info.span_us);
-    }
-    sum.sessions += info.sessions.saturating_sub(left_out.sessions);
-    sum.sessions_at_once = sum.sessions_at_once.max(open_sessions(info));
-    sum.events += info.events.saturating_sub(left_out.events);
-    sum.statements += info.statements.saturating_sub(left_out.statements);
-    sum.writes += info.writes.saturating_sub(left_out.writes);
-    sum.with_duration += info.with_duration.saturating_sub(left_out.with_duration);
-    if info.server_events > 0 {
-        let (from_us, to_us) = (
-            info.server_from_us + part.shift_us,
-            info.server_to_us + part.shift_us,
-        );
-        let is_first = sum.server_events == 0;
-        sum.server_from_us = if is_first {
-            from_us
-        } else {
-            sum.server_from_us.min(from_us)
-        };
-        sum.server_to_us = if is_first {
-            to_us
-        } else {
-            sum.server_to_us.max(to_us)
-        };
-        sum.server_events += info.server_events;
-    }
-    for server in &info.provenance.servers {
-        if !sum.provenance.servers.contains(server) {
-            sum.provenance.servers.push(server.clone());
-        }
-    }
-    let provenance = &info.provenance;
-    add_account(
-        &mut sum.provenance.reconciliation,
-        &provenance.reconciliation,
-    );
-    for (sum, note) in sum.masked.iter_mut().zip(&info.masked) {
-        add_masks(sum, note);
-    }
-    sum.recovered = info.recovered;
-}
-
-/// Returns the maximum number of sessions that were open at the same time in a part, with idle ones.
-fn open_sessions(info: &WorkloadInfo) -> u64 {
-    let in_series = info
-        .part
-        .as_ref()
-        .map_or(0, |account| account.sessions_at_once);
-    info.sessions_at_once.max(in_series)
-}
-
-fn add_masks(sum: &mut MaskNote, note: &MaskNote) {
-    let value = |note: &MaskNote| serde_json::to_value(&note.account).expect("plain data");
-    let mut account = value(sum);
-    add_account(&mut account, &value(note));
-    if let Ok(account) = serde_json::from_value(account) {
-        sum.account = account;
-    }
-}
-
-/// Adds the sources of a part to those of the whole. Returns the index of each in the whole.
-fn add_sources(all: &mut Vec<SourceFile>, sources: &[SourceFile]) -> Vec<u32> {
-    let mut index_of = Vec::with_capacity(sources.len());
-    for source in sources {
-        let is_it = |known: &SourceFile| known.name == source.name;
-        let index = match all.iter().position(is_it) {
-            Some(index) => {
-                all[index].bytes += source.bytes;
-                // The format is known when the source has been read.
-                if all[index].format.is_empty() {
-                    all[index].format.clone_from(&source.format);
-                }
-                index
-            }
-            None => {
-                all.push(source.clone());
-                all.len() - 1
-            }
-        };
-        index_of.push(u32::try_from(index).unwrap_or(u32::MAX));
-    }
-    index_of
 }

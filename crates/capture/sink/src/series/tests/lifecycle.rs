@@ -6,7 +6,7 @@ use workload::DirectoryLock;
 use super::*;
 
 /// A session with a statement at each of these seconds after [`START_US`].
-fn statements_at(seconds: &[i64]) -> Vec<Delivery> {
+pub(super) fn statements_at(seconds: &[i64]) -> Vec<Delivery> {
     let statement = |(sequence, second): (u64, &i64)| {
         let due_us = START_US + second * SECOND_US;
         let kind = match sequence {
@@ -24,13 +24,13 @@ fn statements_at(seconds: &[i64]) -> Vec<Delivery> {
     (0..).zip(seconds).map(statement).collect()
 }
 
-fn part_numbers(path: &Path) -> Vec<u64> {
+pub(super) fn part_numbers(path: &Path) -> Vec<u64> {
     let series = Series::open(path).unwrap();
     series.parts.iter().map(|part| part.member.number).collect()
 }
 
 /// Options with a handle for the notes.
-fn noted(options: SeriesOptions) -> (SeriesOptions, Arc<std::sync::Mutex<Vec<String>>>) {
+pub(super) fn noted(options: SeriesOptions) -> (SeriesOptions, Arc<std::sync::Mutex<Vec<String>>>) {
     let notes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = notes.clone();
     let on_note: OnNote = Arc::new(move |note| noted.lock().unwrap().push(note.to_owned()));
@@ -271,7 +271,7 @@ fn losses_after_the_last_completed_part_are_in_a_part_without_events() {
 }
 
 /// Begins a live capture that is killed after a checkpoint.
-fn kill_after(path: &Path, deliveries: &[Delivery], recipients: Vec<Recipient>) {
+pub(super) fn kill_after(path: &Path, deliveries: &[Delivery], recipients: Vec<Recipient>) {
     let live = SeriesOptions {
         is_live: true,
         recipients,
@@ -332,10 +332,11 @@ fn append_after_a_kill_knows_a_part_that_the_user_has_recovered() {
 fn append_after_a_kill_with_an_encrypted_part_is_refused_until_it_is_recovered() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
-    let recipients = || vec![workload::Identity::generate().to_public()];
+    let recipient = workload::Identity::generate().to_public();
+    let recipients = || vec![recipient.clone()];
     kill_after(&path, &statements_at(&[0, 10]), recipients());
     let mut again = options(&path, 60);
-    again.append = true;
+    (again.append, again.recipients) = (true, recipients());
     let error = SeriesRecorder::create(again).err().unwrap().to_string();
     assert!(error.contains("rehearse recover"), "{error}");
     // Traffic through a proxy does not come again.
@@ -344,6 +345,7 @@ fn append_after_a_kill_with_an_encrypted_part_is_refused_until_it_is_recovered()
     info.write(&path).unwrap();
     let mut proxy = options(&path, 60);
     (proxy.append, proxy.provenance.source_kind) = (true, "proxy".to_owned());
+    proxy.recipients = recipients();
     record_series(proxy, &statements_at(&[20]));
     assert_eq!(part_numbers(&path), [2]);
 }

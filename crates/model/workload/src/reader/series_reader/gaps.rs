@@ -1,0 +1,98 @@
+//! Describes what a series lacks.
+
+use archive::UnfinishedDirectory;
+use clock::utc_text;
+
+use super::SeriesReader;
+use crate::series::UnfinishedPart;
+
+impl SeriesReader {
+    /// Describes what is missing, each as a sentence.
+    pub(in crate::reader) fn gaps(&self) -> Vec<String> {
+        let path = self.path.display();
+        let mut gaps = Vec::new();
+        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
+            return gaps;
+        };
+        let removed = &self.series.removed;
+        if let Some(end_us) = removed.latest_end_us
+            && removed.parts >= first.member.number.saturating_sub(1)
+            && removed.parts > 0
+        {
+            gaps.push(format!(
+                "{path}: {} parts before {} were removed by its retention",
+                removed.parts,
+                utc_text(end_us)
+            ));
+        }
+        for gap in &self.series.gaps {
+            if first.member.number < gap.before_part && gap.before_part <= last.member.number {
+                // A part that was recovered since then reaches into the gap.
+                let before = self
+                    .parts
+                    .iter()
+                    .filter(|part| part.member.number < gap.before_part);
+                let ends_us = before.map(|part| part.shift_us + part.reader.info().span_us);
+                let recorded_to_us =
+                    self.info.provenance.start_wall_us + ends_us.max().unwrap_or(0);
+                gaps.push(format!(
+                    "{path}: nothing was captured from {} to {}: {}",
+                    utc_text(gap.from_us.max(recorded_to_us).min(gap.to_us)),
+                    utc_text(gap.to_us),
+                    gap.reason
+                ));
+            }
+        }
+        for part in self
+            .parts
+            .iter()
+            .filter(|part| part.reader.info().recovered)
+        {
+            gaps.push(format!(
+                "{}: it was recovered after its capture was killed, and ends early",
+                part.reader.path().display()
+            ));
+        }
+        for part in self.killed_parts(first.member.number) {
+            let part = part.path.display();
+            gaps.push(format!(
+                "{part}: its capture was killed, so it is not read; `rehearse recover {part}` keeps what is complete in it"
+            ));
+        }
+        gaps.extend(self.missing_end());
+        for foreign in &self.foreign {
+            gaps.push(format!(
+                "{}: it is no part of this series, so it is not read",
+                foreign.display()
+            ));
+        }
+        gaps
+    }
+
+    /// Returns the parts of the range from this number on that a killed capture has left.
+    fn killed_parts(&self, first: u64) -> impl Iterator<Item = &UnfinishedPart> {
+        let (from_us, to_us) = self.range_us;
+        self.unfinished.iter().filter(move |part| {
+            let member = &part.member;
+            let is_in_range = member.from_us < to_us && member.to_us > from_us;
+            is_in_range
+                && member.number >= first
+                && !UnfinishedDirectory::at(part.path.clone()).being_written
+        })
+    }
+
+    /// Reports that the range ends after what the series has.
+    fn missing_end(&self) -> Option<String> {
+        let (_, to_us) = self.range_us;
+        let captured_us = self.series.recorded_to_us()?;
+        if to_us == i64::MAX || to_us <= captured_us {
+            return None;
+        }
+        Some(format!(
+            "{}: it is complete up to {}, so what is read ends before {}",
+            self.path.display(),
+            utc_text(captured_us),
+            utc_text(to_us)
+        ))
+    }
+}
