@@ -36,6 +36,8 @@ pub struct AttachCounters {
     pub left_out_existing: u64,
     /// Those of them that are left out, since they send a replication stream.
     pub left_out_replication: u64,
+    /// Reads and writes of sessions that could not be tracked, since there were too many. Their bytes are in no other count.
+    pub untracked_calls: u64,
     /// Bytes from clients, and from the server.
     pub bytes: [u64; 2],
 }

@@ -40,7 +40,8 @@ pub enum RecordKind {
     /// End of the server whose postmaster was `pid`. The prober waits for its next start.
     Detached = 5,
     /// Written about once a second. The offset is the number of bytes that were lost in total, as counted by the
-    /// kernel's program.
+    /// kernel's program. The data are the number of calls in processes that it could not track
+    /// ([`Record::untracked_calls`]).
     Progress = 6,
     /// Byte counts of a process, lost bytes included ([`Record::totals`]). All earlier bytes are in earlier records or
     /// lost. Written after losses, and for each process at the end of the capture.
@@ -97,6 +98,18 @@ impl Record<'_> {
                 let (read, rest) = self.data.split_first_chunk()?;
                 let (written, _) = rest.split_first_chunk()?;
                 Some((u64::from_le_bytes(*read), u64::from_le_bytes(*written)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the number of calls whose bytes are in no record and no count, since more processes than the kernel's
+    /// program can track were there, from a record of the kind `Progress`.
+    pub fn untracked_calls(&self) -> Option<u64> {
+        match self.kind {
+            RecordKind::Progress => {
+                let (calls, _) = self.data.split_first_chunk()?;
+                Some(u64::from_le_bytes(*calls))
             }
             _ => None,
         }

@@ -143,7 +143,10 @@ impl Sessions {
                 self.close_all(at_us);
                 self.events.push(AttachEvent::ServerStopped);
             }
-            RecordKind::Progress => self.handle_progress(record.offset, at_us),
+            RecordKind::Progress => {
+                self.counters.untracked_calls = record.untracked_calls().unwrap_or_default();
+                self.handle_progress(record.offset, at_us);
+            }
             RecordKind::Failed => {
                 self.failure = Some(String::from_utf8_lossy(record.data).into_owned());
             }
@@ -211,6 +214,10 @@ impl Sessions {
             SessionState::LeftOut => self.outlet.totals.passed[place] += length,
             SessionState::Open => self.outlet.add_bytes(session, side, at_us, record.data),
             SessionState::Starting(held) => {
+                // A short session may have ended when its next record is read.
+                if session.client.is_empty() {
+                    session.client = ProcessTitle::read(record.pid).client;
+                }
                 let size: usize = held.iter().map(|one| one.bytes.len()).sum();
                 held.push(HeldBytes {
                     side,
@@ -308,7 +315,9 @@ impl Outlet {
         let SessionState::Starting(held) = state else {
             return;
         };
-        session.client = ProcessTitle::read(pid).client;
+        if session.client.is_empty() {
+            session.client = ProcessTitle::read(pid).client;
+        }
         let at_us = held.first().map_or(session.begun_us, |first| first.at_us);
         let (connection, mirrored) = (session.connection, &mut session.mirrored);
         self.queue

@@ -40,6 +40,13 @@ pub fn render_text(status: &AttachStatus, style: &TextStyle) -> String {
         let text = format!("{} {fact}", counted(sessions, "session"));
         lines.extend(wrapped(&text, "  ", "    ", width));
     }
+    if counters.untracked_calls > 0 {
+        let text = format!(
+            "{} of further sessions are not captured: more sessions than the probes can track",
+            counted(counters.untracked_calls, "call")
+        );
+        lines.push(style.paint(Tone::Bad, &format!("  {text}")));
+    }
     let left_out = "of sessions that are left out";
     lines.extend(recording_text::lines(&status.capture, left_out, style));
     if let Some(reason) = &status.prober_failure {

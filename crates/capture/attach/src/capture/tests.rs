@@ -103,7 +103,7 @@ impl Script {
         self.positions[side] += bytes;
         self.lost += bytes;
         let lost = self.lost;
-        self.add(RecordKind::Progress, lost, &[])
+        self.add(RecordKind::Progress, lost, &3_u64.to_le_bytes())
     }
 
     fn totals(&mut self, kind: RecordKind) -> &mut Self {
@@ -308,6 +308,7 @@ fn lost_bytes_are_placed_by_session_and_time_and_the_rest_is_captured() {
     assert_eq!(captured.statements, ["SELECT 1", "SELECT 2"]);
     let account = &captured.recording().account;
     assert_eq!(account.lost_bytes, 57);
+    assert_eq!(captured.status.counters.untracked_calls, 3);
     let range_bytes: u64 = account.incomplete.iter().map(|range| range.bytes).sum();
     assert_eq!(range_bytes, 57);
     let gaps = account.session_gaps.listed();

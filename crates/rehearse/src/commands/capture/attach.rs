@@ -109,7 +109,9 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     }
     export.map(otlp::finish);
     show(&status, options.json);
-    let is_partial = is_incomplete(&status.capture) || status.prober_failure.is_some();
+    let is_partial = is_incomplete(&status.capture)
+        || status.prober_failure.is_some()
+        || status.counters.untracked_calls > 0;
     Ok(match is_partial {
         true => ExitStatus::Findings,
         false => ExitStatus::Success,
