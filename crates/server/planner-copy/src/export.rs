@@ -1,0 +1,345 @@
+//! Export of a database: reads catalogues and index ends in one read-only transaction.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use connect::Target;
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
+use serde::de::DeserializeOwned;
+
+use crate::document::{
+    ColumnStatistics, DatabaseLocale, FORMAT, NotExported, PlannerExport, RelationSize,
+    SchemaObject,
+};
+use crate::error::PlannerCopyError;
+use crate::object_queries::object_queries;
+use crate::statistics_queries;
+
+/// Time limit of all queries.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// Time after which no further ends of indexes are read.
+const RANGES_TIME: Duration = Duration::from_secs(20);
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+     SET LOCAL search_path = ''; SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '60s'; \
+     SET LOCAL extra_float_digits = 3; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = 'postgres'; \
+     SET LOCAL quote_all_identifiers = off";
+
+const SERVER_SQL: &str = "SELECT current_setting('server_version'), current_setting('server_version_num'), \
+     current_database(), to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), \
+     current_setting('block_size'), pg_encoding_to_char(encoding), datcollate, datctype, \
+     coalesce(to_jsonb(d) ->> 'datlocprovider', 'c'), coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') \
+     FROM pg_database d WHERE datname = current_database()";
+
+/// Settings that change plans, or how values in statements and statistics are read. The source `override` and those
+/// of this session are left out.
+const SETTINGS: &str = "(category LIKE 'Query Tuning%' OR name IN ('work_mem', 'hash_mem_multiplier', 'temp_buffers', \
+     'effective_io_concurrency', 'max_parallel_workers', 'max_parallel_workers_per_gather', 'parallel_leader_participation', \
+     'DateStyle', 'IntervalStyle', 'TimeZone', 'bytea_output', 'search_path', 'default_text_search_config', 'array_nulls', \
+     'xmloption', 'standard_conforming_strings', 'backslash_quote', 'transform_null_equals', 'row_security', \
+     'lo_compat_privileges', 'default_with_oids', 'operator_precedence_warning', 'createrole_self_grant'))";
+
+const ROLES_SQL: &str = "SELECT row_to_json(x) FROM (SELECT rolname AS name, rolsuper AS superuser, \
+     rolbypassrls AS bypass_rls, ARRAY(SELECT g.rolname FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid \
+     WHERE m.member = r.oid AND g.rolname !~ '^pg_') AS member_of FROM pg_roles r WHERE rolname !~ '^pg_' ORDER BY 1) x";
+
+/// Reads what the planner reads of the login's database.
+///
+/// # Errors
+/// If the server cannot be reached, or refuses a query for a part without which no plan is right.
+pub fn export(target: &Target, login: &Login) -> Result<PlannerExport, PlannerCopyError> {
+    let dialer =
+        Dialer::new(target).map_err(|error| PlannerCopyError::Failed(error.to_string()))?;
+    let mut connection = dialer.open_query_connection(login).map_err(|error| {
+        PlannerCopyError::Failed(format!(
+            "cannot connect to the database {} of {}: {error}",
+            login.database,
+            target.address()
+        ))
+    })?;
+    connection.limit(TIME_MAX);
+    let mut exporter = Exporter {
+        connection,
+        export: PlannerExport::default(),
+    };
+    exporter.query("transaction", BEGIN)?;
+    exporter.read_server()?;
+    exporter.read_objects()?;
+    exporter.export.relations = exporter.read("sizes", &statistics_queries::sizes())?;
+    exporter.read_metapages()?;
+    exporter.read_columns()?;
+    exporter.read_ranges()?;
+    exporter.read_extended()?;
+    exporter.query("transaction", "ROLLBACK")?;
+    Ok(exporter.export)
+}
+
+struct Exporter<'c> {
+    connection: QueryConnection<'c>,
+    export: PlannerExport,
+}
+
+impl Exporter<'_> {
+    fn query(&mut self, part: &str, sql: &str) -> Result<Vec<Row>, PlannerCopyError> {
+        self.connection.query(sql).map_err(|error| {
+            PlannerCopyError::Failed(format!(
+                "cannot export the {part}: the server refuses the query ({error})"
+            ))
+        })
+    }
+
+    /// Reads rows of JSON.
+    fn read<T: DeserializeOwned>(
+        &mut self,
+        part: &str,
+        sql: &str,
+    ) -> Result<Vec<T>, PlannerCopyError> {
+        let rows = self.query(part, sql)?;
+        parse_rows(part, rows)
+    }
+
+    /// Sends a query whose refusal is no failure of the export.
+    fn attempt(&mut self, sql: &str) -> Result<Result<Vec<Row>, LoginError>, PlannerCopyError> {
+        self.query("transaction", "SAVEPOINT part")?;
+        let answer = self.connection.query(sql);
+        let end = match answer {
+            Ok(_) => "RELEASE SAVEPOINT part",
+            Err(_) => "ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part",
+        };
+        self.query("transaction", end)?;
+        Ok(answer)
+    }
+
+    fn not_exported(&mut self, subject: impl Into<String>, reason: impl Into<String>) {
+        self.export.not_exported.push(NotExported {
+            subject: subject.into(),
+            reason: reason.into(),
+        });
+    }
+
+    fn read_server(&mut self) -> Result<(), PlannerCopyError> {
+        let rows = self.query("version and locale", SERVER_SQL)?;
+        let mut row = rows.into_iter().next().unwrap_or_default().into_iter();
+        let mut text = || row.next().flatten();
+        let export = &mut self.export;
+        export.format = FORMAT.to_owned();
+        export.server_version = text().unwrap_or_default();
+        export.version_number = text().and_then(|text| text.parse().ok()).unwrap_or(0);
+        export.database = text().unwrap_or_default();
+        export.exported_at = text().unwrap_or_default();
+        export.block_size = text().and_then(|text| text.parse().ok()).unwrap_or(8_192);
+        export.locale = DatabaseLocale {
+            encoding: text().unwrap_or_default(),
+            collate: text().unwrap_or_default(),
+            ctype: text().unwrap_or_default(),
+            provider: text().unwrap_or_default(),
+            provider_locale: text(),
+        };
+        // This session's own settings have the source `session`, and those of its role are read below.
+        self.export.settings = self.read(
+            "settings",
+            &format!(
+                "SELECT row_to_json(x) FROM (SELECT name, current_setting(name) AS value FROM pg_settings \
+                 WHERE source IN ('configuration file', 'command line', 'environment variable', 'global') \
+                 AND {SETTINGS} ORDER BY 1) x"
+            ),
+        )?;
+        self.export.role_settings = self.read(
+            "settings of roles",
+            &format!(
+                "SELECT row_to_json(x) FROM (SELECT r.rolname AS role, s.setdatabase <> 0 AS in_database, \
+                 split_part(one, '=', 1) AS name, substring(one FROM position('=' IN one) + 1) AS value \
+                 FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole \
+                 LEFT JOIN pg_database d ON d.oid = s.setdatabase, unnest(s.setconfig) one \
+                 WHERE (s.setdatabase = 0 OR d.datname = current_database()) \
+                 AND split_part(one, '=', 1) IN (SELECT name FROM pg_settings WHERE {SETTINGS}) ORDER BY s.setrole, 2) x"
+            ),
+        )?;
+        self.export.roles = self.read("roles", ROLES_SQL)?;
+        Ok(())
+    }
+
+    fn read_objects(&mut self) -> Result<(), PlannerCopyError> {
+        for query in object_queries(self.export.version_number) {
+            let rows = self.query(&format!("objects ({})", query.kind), &query.sql)?;
+            for row in rows {
+                let mut row = row.into_iter();
+                let name = row.next().flatten().unwrap_or_default();
+                match row.next().flatten() {
+                    Some(sql) => self.export.objects.push(SchemaObject {
+                        kind: query.kind.to_owned(),
+                        name,
+                        sql,
+                    }),
+                    None => self.not_exported(
+                        format!("{} {name}", query.kind),
+                        "no statement that creates it is known to this program, or it is invalid",
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_metapages(&mut self) -> Result<(), PlannerCopyError> {
+        match self.attempt(&statistics_queries::metapages())? {
+            Ok(rows) => {
+                let mut pages: HashMap<(String, String), String> = HashMap::new();
+                for row in rows {
+                    if let [Some(schema), Some(name), Some(page)] = &row[..] {
+                        pages.insert((schema.clone(), name.clone()), page.clone());
+                    }
+                }
+                for relation in &mut self.export.relations {
+                    let key = (relation.schema.clone(), relation.name.clone());
+                    relation.metapage = pages.remove(&key);
+                }
+            }
+            Err(error) => self.not_exported(
+                "heights of indexes",
+                format!(
+                    "they are estimated from sizes and widths, since the role may not read them ({error}); \
+                     a superuser or a member of pg_read_server_files may"
+                ),
+            ),
+        }
+        Ok(())
+    }
+
+    fn read_columns(&mut self) -> Result<(), PlannerCopyError> {
+        let rows = self.attempt(&statistics_queries::columns())?;
+        let rows = rows.map_err(|error| {
+            PlannerCopyError::Failed(format!(
+                "cannot export the statistics of columns: the role may not read pg_statistic ({error}); \
+                 export as a superuser"
+            ))
+        })?;
+        let mut columns: Vec<ColumnStatistics> = parse_rows("statistics", rows)?;
+        for column in &mut columns {
+            column.slots.retain(|slot| slot.kind != 0);
+        }
+        self.export.statistics = columns;
+        let analyzed: HashSet<(&str, &str)> = self
+            .export
+            .statistics
+            .iter()
+            .map(|one| (one.schema.as_str(), one.relation.as_str()))
+            .collect();
+        let missing = |one: &&RelationSize| {
+            matches!(one.kind.as_str(), "r" | "m")
+                && one.pages > 0
+                && !analyzed.contains(&(one.schema.as_str(), one.name.as_str()))
+        };
+        let never: Vec<String> = self
+            .export
+            .relations
+            .iter()
+            .filter(missing)
+            .map(|one| format!("{}.{}", one.schema, one.name))
+            .collect();
+        for name in never {
+            self.not_exported(
+                format!("statistics of {name}"),
+                "the server has none, since the table was never analyzed",
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads the smallest and the largest value of columns that lead an index, as the planner does.
+    fn read_ranges(&mut self) -> Result<(), PlannerCopyError> {
+        let wanted = self.query("leading columns", &statistics_queries::leading_columns())?;
+        let mut places: HashMap<(String, String, String), usize> = HashMap::new();
+        for (place, column) in self.export.statistics.iter().enumerate() {
+            if let Some(name) = &column.column
+                && statistics_queries::has_histogram(column)
+            {
+                let key = (column.schema.clone(), column.relation.clone(), name.clone());
+                places.insert(key, place);
+            }
+        }
+        let begun = Instant::now();
+        let mut unread = 0;
+        self.query("ends of indexes", "SET LOCAL statement_timeout = '2s'")?;
+        for row in wanted {
+            let [Some(schema), Some(table), Some(column)] = &row[..] else {
+                continue;
+            };
+            let key = (schema.clone(), table.clone(), column.clone());
+            let Some(&place) = places.get(&key) else {
+                continue;
+            };
+            if begun.elapsed() > RANGES_TIME {
+                unread += 1;
+                continue;
+            }
+            let [schema, table, column] =
+                [schema, table, column].map(|name| quote_identifier(name));
+            let sql = format!(
+                "SELECT min({column})::text, max({column})::text FROM ONLY {schema}.{table}"
+            );
+            let ends = self.attempt(&sql)?.unwrap_or_default();
+            match ends.into_iter().next().as_deref() {
+                Some([Some(low), Some(high)]) => {
+                    self.export.statistics[place].range = Some((low.clone(), high.clone()));
+                }
+                Some([None, None]) => {}
+                _ => unread += 1,
+            }
+        }
+        if unread > 0 {
+            self.not_exported(
+                format!("smallest and largest values of {unread} indexed columns"),
+                "the server refused the query, or it took too long; the ends of the histograms are used",
+            );
+        }
+        self.query("ends of indexes", "SET LOCAL statement_timeout = '60s'")?;
+        Ok(())
+    }
+
+    fn read_extended(&mut self) -> Result<(), PlannerCopyError> {
+        let sql = statistics_queries::extended(self.export.version_number);
+        match self.attempt(&sql)? {
+            Ok(rows) => self.export.extended_statistics = parse_rows("extended statistics", rows)?,
+            Err(error) => self.not_exported(
+                "data of extended statistics",
+                format!("the role may not read them ({error})"),
+            ),
+        }
+        for row in self.query(
+            "extended statistics",
+            statistics_queries::EXTENDED_EXPRESSIONS,
+        )? {
+            let name = row.into_iter().next().flatten().unwrap_or_default();
+            self.not_exported(
+                format!("data of the extended statistics {name} on expressions"),
+                "their format depends on the version of the server",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn parse_rows<T: DeserializeOwned>(part: &str, rows: Vec<Row>) -> Result<Vec<T>, PlannerCopyError> {
+    let texts = rows.into_iter().filter_map(|row| row.into_iter().next()?);
+    texts
+        .map(|text| {
+            serde_json::from_str(&text).map_err(|error| {
+                PlannerCopyError::Failed(format!(
+                    "cannot export the {part}: the server's answer has an unexpected form ({error})"
+                ))
+            })
+        })
+        .collect()
+}
+
+/// Quotes a name for SQL.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Quotes a text for SQL.
+pub(crate) fn quote_literal(text: &str) -> String {
+    // A backslash is an ordinary character, since standard_conforming_strings is on.
+    format!("'{}'", text.replace('\'', "''"))
+}

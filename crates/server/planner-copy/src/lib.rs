@@ -1,0 +1,35 @@
+//! Copies of the data that a query planner reads, without the rows.
+//!
+//! A planner needs the schema, the sizes of relations, statistics of columns, and settings. [`export`] reads them from
+//! a server into one file ([`PlannerExport`]). [`PlannerServer`] is a private server, of any supported major version,
+//! that plans with them: its relations are empty, but their files have the exported number of blocks.
+//!
+//! ```text
+//! server ─► export ─► NAME.planner ─► PlannerServer (schema, statistics, change, sizes) ─► EXPLAIN
+//! ```
+//!
+//! Sources of what the planner reads: `estimate_rel_size` and `get_relation_info` in `plancat.c`, `selfuncs.c`,
+//! `pg_statistic` (PostgreSQL documentation, 51.51), of the versions 10 to 18.
+
+#![forbid(unsafe_code)]
+
+mod btree_pages;
+mod document;
+mod error;
+mod export;
+mod object_queries;
+mod planner_server;
+mod relation_files;
+mod restore_objects;
+mod restore_ranges;
+mod restore_sizes;
+mod restore_statistics;
+mod statistics_queries;
+
+pub use document::{
+    ColumnStatistics, DatabaseLocale, ExtendedStatistics, FORMAT, NotExported, PlannerExport,
+    RelationSize, RoleFacts, RoleSetting, SchemaObject, ServerSetting, StatisticsSlot,
+};
+pub use error::PlannerCopyError;
+pub use export::export;
+pub use planner_server::{CopyRequest, NotRestored, PlannerServer};

@@ -1,0 +1,241 @@
+//! Private server that plans with an export.
+
+use std::path::Path;
+use std::time::Duration;
+
+use connect::Target;
+use connect::login::{Dialer, Login, LoginError, QueryConnection};
+use sandbox::{Dirs, Installation, Options, Sandbox, Stop};
+
+use crate::document::PlannerExport;
+use crate::error::PlannerCopyError;
+use crate::export::quote_literal;
+use crate::relation_files::RelationFiles;
+use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
+use crate::{restore_objects, restore_ranges, restore_sizes, restore_statistics};
+
+/// Time limit of the queries of one connection.
+const TIME_MAX: Duration = Duration::from_secs(1_800);
+/// First major version in which checksums are on by default. Blocks are written here without.
+const CHECKSUMS_MAJOR: u16 = 18;
+
+/// Settings of the private server itself. Nothing may read or write relations whose blocks are holes.
+const OWN_SETTINGS: [(&str, &str); 5] = [
+    ("autovacuum", "off"),
+    ("fsync", "off"),
+    ("full_page_writes", "off"),
+    // A query may plan over many partitions.
+    ("max_locks_per_transaction", "1024"),
+    ("shared_buffers", "32MB"),
+];
+
+/// Part of an export that the private server does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotRestored {
+    /// Kind and name.
+    pub subject: String,
+    /// Reason.
+    pub reason: String,
+}
+
+/// Request of a private server.
+pub struct CopyRequest<'a> {
+    /// What it plans with.
+    pub export: &'a PlannerExport,
+    /// Programs of the server.
+    pub installation: &'a Installation,
+    /// Directories in which it is created.
+    pub dirs: &'a Dirs,
+    /// Settings in addition to those of the export, which replace them.
+    pub settings: &'a [(String, String)],
+    /// Applies a change to the empty tables, before they get their sizes.
+    pub change: &'a mut dyn FnMut(&Target) -> Result<(), String>,
+}
+
+/// Private server that plans with an export. It is deleted when this is dropped.
+pub struct PlannerServer {
+    sandbox: Sandbox,
+    target: Target,
+    /// Parts of the export that it does not have.
+    pub left_out: Vec<NotRestored>,
+}
+
+impl PlannerServer {
+    /// Creates and starts a server.
+    ///
+    /// # Errors
+    /// If the server cannot be created, the change fails, or a setting of the request is refused.
+    pub fn create(request: CopyRequest<'_>) -> Result<Self, PlannerCopyError> {
+        let (export, major) = (request.export, request.installation.major);
+        let initdb = match major >= CHECKSUMS_MAJOR {
+            true => vec!["--no-data-checksums".to_owned()],
+            false => Vec::new(),
+        };
+        let own = OWN_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options {
+            initdb,
+            settings: own.to_vec(),
+            ..Options::default()
+        };
+        let mut sandbox = Sandbox::create(request.installation, options, request.dirs)?;
+        let mut left_out = Vec::new();
+        let target = start(&mut sandbox, "template1")?;
+        with_connection(&target, "template1", "create the database", |connection| {
+            restore_objects::create_roles(connection, export, &mut left_out);
+            restore_objects::create_database(connection, export, major, &mut left_out)
+        })?;
+        let target = target_of(&sandbox, &export.database)?;
+        let (known, leaves) = with_connection(
+            &target,
+            &export.database,
+            "create the schema",
+            |connection| {
+                restore_objects::create_objects(connection, export, &mut left_out)?;
+                restore_statistics::write_columns(connection, export, major, &mut left_out)?;
+                restore_statistics::write_extended(connection, export, major, &mut left_out)?;
+                restore_objects::apply_settings(connection, export, &mut left_out);
+                let leaves = match major >= INDEX_VALUE_MAJOR {
+                    true => restore_ranges::make_leaves(connection, export)?,
+                    false => Leaves::new(),
+                };
+                Ok((restore_sizes::known_relations(connection, export)?, leaves))
+            },
+        )?;
+        set_all(&target, &export.database, request.settings)?;
+        (request.change)(&target).map_err(PlannerCopyError::Failed)?;
+        let (sized, block_size, segment_bytes) =
+            with_connection(&target, &export.database, "set the sizes", |connection| {
+                let sized = restore_sizes::sized_relations(
+                    connection,
+                    export,
+                    &known,
+                    leaves,
+                    &mut left_out,
+                )?;
+                restore_sizes::write_sizes(connection, &sized)?;
+                Ok((
+                    sized,
+                    number(connection, "block_size")?,
+                    number(connection, "segment_size")?,
+                ))
+            })?;
+        let block_size = u16::try_from(block_size)
+            .ok()
+            .filter(|size| u32::from(*size) == export.block_size)
+            .ok_or_else(|| {
+                PlannerCopyError::Failed(format!(
+                    "cannot copy a server with blocks of {} bytes: PostgreSQL {} here has blocks of {block_size} bytes; \
+                     use an installation with the same size",
+                    export.block_size, request.installation.version
+                ))
+            })?;
+        sandbox.stop(Stop::Fast)?;
+        let files = RelationFiles {
+            data: sandbox.data_dir(),
+            block_size,
+            segment_bytes,
+            major,
+        };
+        for relation in &sized {
+            if let Some(file) = &relation.file {
+                files.extend(file, relation.pages, &relation.first)?;
+                if relation.has_rows && relation.pages > 0 && major >= INDEX_VALUE_MAJOR {
+                    files.write_visibility_map(file)?;
+                }
+            }
+        }
+        let target = start(&mut sandbox, &export.database)?;
+        Ok(PlannerServer {
+            sandbox,
+            target,
+            left_out,
+        })
+    }
+
+    /// Returns the address of the copied database.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Returns the data directory.
+    pub fn data_dir(&self) -> &Path {
+        self.sandbox.data_dir()
+    }
+}
+
+fn start(sandbox: &mut Sandbox, database: &str) -> Result<Target, PlannerCopyError> {
+    sandbox.start()?;
+    target_of(sandbox, database)
+}
+
+/// Returns a database of the server by its socket, which needs no password for any role.
+fn target_of(sandbox: &Sandbox, database: &str) -> Result<Target, PlannerCopyError> {
+    let endpoint = sandbox.endpoint();
+    let url = endpoint
+        .socket_url(database)
+        .unwrap_or_else(|| endpoint.url(database));
+    Target::parse(&url, |_| None).map_err(|error| PlannerCopyError::Failed(error.to_string()))
+}
+
+fn with_connection<T>(
+    target: &Target,
+    database: &str,
+    action: &str,
+    work: impl FnOnce(&mut QueryConnection<'_>) -> Result<T, LoginError>,
+) -> Result<T, PlannerCopyError> {
+    let failed = |reason: &dyn std::fmt::Display| {
+        PlannerCopyError::Failed(format!("the private server could not {action}: {reason}"))
+    };
+    let dialer = Dialer::new(target).map_err(|error| failed(&error))?;
+    let login = Login {
+        user: "postgres".into(),
+        database: database.into(),
+        application: "rehearse".into(),
+        role: None,
+        settings: [].into(),
+    };
+    let mut connection = dialer
+        .open_query_connection(&login)
+        .map_err(|error| failed(&error))?;
+    connection.limit(TIME_MAX);
+    work(&mut connection).map_err(|error| failed(&error))
+}
+
+/// Sets the settings of the request. The next start uses them.
+fn set_all(
+    target: &Target,
+    database: &str,
+    settings: &[(String, String)],
+) -> Result<(), PlannerCopyError> {
+    for (name, value) in settings {
+        let sql = format!(
+            "ALTER SYSTEM SET {} = {}",
+            restore_objects::quote_setting(name),
+            quote_literal(value)
+        );
+        let set = with_connection(
+            target,
+            database,
+            &format!("set {name} to {value}"),
+            |connection| connection.query(&sql),
+        );
+        set.map_err(|error| PlannerCopyError::Usage(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Returns a setting of the server as a number of bytes.
+fn number(connection: &mut QueryConnection<'_>, name: &str) -> Result<u64, LoginError> {
+    let sql = format!(
+        "SELECT setting::bigint * CASE unit WHEN '8kB' THEN current_setting('block_size')::bigint ELSE 1 END \
+         FROM pg_catalog.pg_settings WHERE name = '{name}'"
+    );
+    let rows = connection.query(&sql)?;
+    let text = rows
+        .into_iter()
+        .flatten()
+        .flatten()
+        .next()
+        .unwrap_or_default();
+    Ok(text.parse().unwrap_or(0))
+}

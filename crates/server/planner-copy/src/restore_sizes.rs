@@ -1,0 +1,229 @@
+//! Sizes of the relations of a private server: those of the export, and estimates for indexes that a change creates.
+
+use std::collections::HashMap;
+
+use connect::login::{LoginError, QueryConnection};
+
+use crate::btree_pages;
+use crate::document::{PlannerExport, RelationSize};
+use crate::planner_server::NotRestored;
+use crate::relation_files::FirstBlocks;
+use crate::restore_ranges::{Leaves, from_hex};
+
+/// Fill factor of a new B-tree's leaves (`BTREE_DEFAULT_FILLFACTOR`).
+const LEAF_FILL: f64 = 0.9;
+
+/// Relations of a private server with files, by OID: schema, name, kind.
+const RELATIONS_SQL: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_catalog.pg_class c \
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm', 'i', 'p', 'I') \
+     AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
+
+/// The same with file, access method, whether an index is partial, and for an index its table's tuples and the width
+/// of its keys.
+const FILES_SQL: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_catalog.pg_relation_filepath(c.oid), \
+     am.amname, i.indpred IS NOT NULL, i.indrelid, \
+     (SELECT sum(CASE WHEN t.typlen > 0 THEN t.typlen ELSE coalesce((SELECT max(s.stawidth) FROM pg_catalog.pg_statistic s \
+       WHERE s.starelid = i.indrelid AND s.staattnum = i.indkey[a.attnum - 1]), 32) END) \
+      FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+      WHERE a.attrelid = c.oid AND a.attnum > 0) \
+     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+     LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid \
+     LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam AND c.relkind IN ('i', 'I') \
+     WHERE c.relkind IN ('r', 'm', 'i', 'p', 'I') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
+     ORDER BY c.relkind = 'i', c.oid";
+
+/// Number of a relation's record in the export, by OID before a change.
+pub(crate) type KnownRelations = HashMap<u32, usize>;
+
+/// Relation with the size to give it.
+#[derive(Debug)]
+pub(crate) struct SizedRelation {
+    oid: u32,
+    /// Path of its file in the data directory; `None` if it has none.
+    pub(crate) file: Option<String>,
+    /// Whether it is a table or a materialized view, whose visibility map the planner may read.
+    pub(crate) has_rows: bool,
+    /// Number of blocks.
+    pub(crate) pages: u32,
+    /// First blocks of an index.
+    pub(crate) first: FirstBlocks,
+    relpages: i32,
+    reltuples: f64,
+    relallvisible: i32,
+}
+
+/// Finds the relations of the export before a change, which may rename them.
+pub(crate) fn known_relations(
+    connection: &mut QueryConnection<'_>,
+    export: &PlannerExport,
+) -> Result<KnownRelations, LoginError> {
+    let by_name = by_name(export);
+    let rows = connection.query(RELATIONS_SQL)?;
+    let known = rows.into_iter().filter_map(|row| {
+        let mut row = row.into_iter().map(Option::unwrap_or_default);
+        let oid = row.next()?.parse().ok()?;
+        let key = (row.next()?, row.next()?);
+        Some((oid, *by_name.get(&key)?))
+    });
+    Ok(known.collect())
+}
+
+fn by_name(export: &PlannerExport) -> HashMap<(String, String), usize> {
+    let all = export.relations.iter().enumerate();
+    all.map(|(place, one)| ((one.schema.clone(), one.name.clone()), place))
+        .collect()
+}
+
+/// Returns the sizes of all relations after a change.
+pub(crate) fn sized_relations(
+    connection: &mut QueryConnection<'_>,
+    export: &PlannerExport,
+    known: &KnownRelations,
+    mut leaves: Leaves,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<Vec<SizedRelation>, LoginError> {
+    let by_name = by_name(export);
+    let mut tuples: HashMap<u32, f64> = HashMap::new();
+    let mut sized = Vec::new();
+    for row in connection.query(FILES_SQL)? {
+        let text = |place: usize| row.get(place).cloned().flatten().unwrap_or_default();
+        let Ok(oid) = text(0).parse::<u32>() else {
+            continue;
+        };
+        // An index that a change rebuilds has its name and another number.
+        let key = (text(1), text(2));
+        let record = known.get(&oid).or_else(|| by_name.get(&key));
+        let file = row.get(4).cloned().flatten();
+        let relation = match record.map(|place| &export.relations[*place]) {
+            Some(record) => {
+                tuples.insert(oid, record.reltuples);
+                of_record(oid, file, (record, leaves.remove(&oid)), export.block_size)
+            }
+            None if text(3) == "i" => {
+                let rows = text(7)
+                    .parse()
+                    .ok()
+                    .and_then(|table: u32| tuples.get(&table));
+                let Some(rows) = rows.filter(|rows| **rows >= 1.0) else {
+                    continue;
+                };
+                let name = format!("{}.{}", key.0, key.1);
+                let method = text(5);
+                left_out.extend(uncertainty_of_new_index(&name, &method, text(6) == "t"));
+                let width = text(8).parse().unwrap_or(8.0);
+                of_new_index(oid, file, (&method, *rows, width), export.block_size)
+            }
+            None => continue,
+        };
+        sized.push(relation);
+    }
+    Ok(sized)
+}
+
+fn of_record(
+    oid: u32,
+    file: Option<String>,
+    (record, leaf): (&RelationSize, Option<Vec<u8>>),
+    block_size: u32,
+) -> SizedRelation {
+    let metapage = record.metapage.as_deref().and_then(from_hex);
+    let first = match (record.method.as_deref(), metapage) {
+        (Some("btree"), metapage) if record.pages > 1 => {
+            let height = metapage.and_then(|page| btree_pages::height(&page));
+            let width = record.key_width.unwrap_or(8.0);
+            FirstBlocks::Btree {
+                height: height.unwrap_or_else(|| {
+                    btree_pages::estimate_height(record.pages, width, block_size)
+                }),
+                leaf,
+            }
+        }
+        (Some("gin" | "brin"), Some(page)) => FirstBlocks::Copied(page),
+        _ => FirstBlocks::Unchanged,
+    };
+    SizedRelation {
+        oid,
+        file,
+        has_rows: matches!(record.kind.as_str(), "r" | "m"),
+        pages: record.pages,
+        first,
+        relpages: record.relpages,
+        reltuples: record.reltuples,
+        relallvisible: record.relallvisible,
+    }
+}
+
+/// Estimates the size of an index that a change creates. Other methods than B-tree count as one.
+fn of_new_index(
+    oid: u32,
+    file: Option<String>,
+    (method, rows, width): (&str, f64, f64),
+    block_size: u32,
+) -> SizedRelation {
+    // Tuple header and line pointer; keys are aligned to 8 bytes.
+    let tuple = 8.0 + (width / 8.0).ceil() * 8.0 + 4.0;
+    let block = f64::from(block_size);
+    let leaves = (rows * tuple / ((block - 40.0) * LEAF_FILL)).ceil();
+    let pages = 1.0 + leaves + (leaves * tuple / (block * 0.7)).ceil();
+    let pages = match method {
+        // It has one range of blocks per 128 of the table; the server's own blocks do.
+        "brin" => 3,
+        _ => pages.min(f64::from(u32::MAX - 1)) as u32,
+    };
+    SizedRelation {
+        oid,
+        file,
+        has_rows: false,
+        pages,
+        first: match method {
+            "btree" => FirstBlocks::Btree {
+                height: btree_pages::estimate_height(pages, width, block_size),
+                leaf: None,
+            },
+            _ => FirstBlocks::Unchanged,
+        },
+        relpages: i32::try_from(pages).unwrap_or(i32::MAX),
+        reltuples: rows,
+        relallvisible: 0,
+    }
+}
+
+fn uncertainty_of_new_index(name: &str, method: &str, is_partial: bool) -> Option<NotRestored> {
+    let reason = match (method, is_partial) {
+        ("btree", false) => return None,
+        ("btree", true) => {
+            "the change creates it with a condition; its size is that of an index on all rows"
+        }
+        _ => {
+            "the change creates it, and no size of this kind of index can be computed; it counts as a B-tree"
+        }
+    };
+    Some(NotRestored {
+        subject: format!("size of the index {name}"),
+        reason: reason.to_owned(),
+    })
+}
+
+/// Returns the statements that set the sizes in `pg_class`, which a change may have reset.
+pub(crate) fn write_sizes(
+    connection: &mut QueryConnection<'_>,
+    sized: &[SizedRelation],
+) -> Result<(), LoginError> {
+    for batch in sized.chunks(200) {
+        let values: Vec<String> = batch
+            .iter()
+            .map(|one| {
+                format!(
+                    "({}, {}, {}, {})",
+                    one.oid, one.relpages, one.reltuples, one.relallvisible
+                )
+            })
+            .collect();
+        connection.query(&format!(
+            "UPDATE pg_catalog.pg_class c SET relpages = v.pages, reltuples = v.tuples, relallvisible = v.visible \
+             FROM (VALUES {}) AS v (oid, pages, tuples, visible) WHERE c.oid = v.oid::pg_catalog.oid",
+            values.join(", ")
+        ))?;
+    }
+    Ok(())
+}
