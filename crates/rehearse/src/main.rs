@@ -112,6 +112,7 @@ fn run(command: Command) -> Result<ExitStatus, Failure> {
         Command::Sweep(options) => commands::sweep::run(&options),
         Command::Prove(options) => commands::prove::run(&options),
         Command::Indexes(options) => commands::indexes::run(&options),
+        Command::Plans(options) => commands::plans::run(&options),
         Command::History(options) => commands::history::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::Recover(options) => commands::recover::run(&options),

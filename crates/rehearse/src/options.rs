@@ -16,6 +16,7 @@ pub mod attach;
 mod capture;
 pub mod comparing;
 pub mod context;
+pub mod demo;
 pub mod diagnosing;
 #[cfg(test)]
 mod documented;
@@ -35,6 +36,7 @@ pub mod pace;
 pub mod packaging;
 pub mod pairing;
 pub mod pcap;
+pub mod plans;
 pub mod profiling;
 pub mod prove;
 pub mod proxy;
@@ -53,6 +55,7 @@ mod without_effect;
 pub use capture::{Capture, Source};
 use comparing::Compare;
 use context::context_key;
+pub use demo::Demo;
 use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use export_evidence::ExportEvidence;
@@ -150,6 +153,8 @@ pub enum Command {
     /// Suggest indexes, screen them with the planner, and benchmark the best on the same
     /// traffic.
     Indexes(Box<Indexes>),
+    /// Check the plans of a workload's statements without the data.
+    Plans(plans::Plans),
     /// Keep the numbers of runs of one workload, and show how they developed.
     History(history::History),
     /// Print the JSON schema of a command's --json output.
@@ -646,20 +651,6 @@ impl Server {
             },
         }
     }
-}
-
-/// Options of `rehearse demo`.
-#[derive(Debug, Args)]
-pub struct Demo {
-    /// Write the results to this directory.
-    #[arg(short, long, value_name = "DIR", default_value = "rehearse-demo")]
-    pub output: PathBuf,
-    /// PostgreSQL installation.
-    #[command(flatten)]
-    pub server: Server,
-    /// Run the shop for this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=600))]
-    pub seconds: u64,
 }
 
 #[cfg(test)]

@@ -82,13 +82,14 @@ pub fn render_markdown(view: &Comparison) -> String {
 
 /// Markdown text limited to the size of a comment.
 #[derive(Default)]
-struct Page {
-    text: String,
+pub(crate) struct Page {
+    pub(crate) text: String,
     characters: usize,
 }
 
 impl Page {
-    fn line(&mut self, line: &str) {
+    /// Adds a line.
+    pub(crate) fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
         self.characters += line.chars().count() + 1;
@@ -104,7 +105,7 @@ impl Page {
     }
 
     /// Adds the lines that fit, at most `most`, and the number of those left out.
-    fn list(&mut self, lines: impl ExactSizeIterator<Item = String>, most: usize) {
+    pub(crate) fn list(&mut self, lines: impl ExactSizeIterator<Item = String>, most: usize) {
         let all = lines.len();
         let mut shown = 0;
         for line in lines.take(most) {
@@ -122,12 +123,12 @@ impl Page {
 }
 
 /// Formats an untrusted text as code on one line, with at most `most` characters.
-fn code(text: &str, most: usize) -> String {
+pub(crate) fn code(text: &str, most: usize) -> String {
     format!("<code>{}</code>", escape(&one_line(text, most)))
 }
 
 /// Replaces all characters except letters, digits and harmless punctuation with entities.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for character in text.chars() {
         match character {

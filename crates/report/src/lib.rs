@@ -24,6 +24,7 @@ pub mod junit;
 pub mod metric_families;
 pub mod notification;
 pub mod output_file;
+pub mod plans_markdown;
 pub mod result_files;
 pub mod sarif;
 pub mod schema;
@@ -42,8 +43,9 @@ pub use text::{
     TextStyle, UNLIMITED, attach_text, calibration_text, capture_text, case_text, compare_text,
     conversation_text, diagnose_text, dry_run_text, evidence_text, export_text, fitness_text,
     history_text, host_text, inspect_text, live_text, mask_text, metrics_text, observed_text,
-    pcap_text, phases_text, proof_progress, proof_text, proxy_text, rewrite_text, run_text,
-    settings_text, shadow_text, slice_text, starting_point_text, sweep_progress, sweep_text,
+    pcap_text, phases_text, plans_check_text, proof_progress, proof_text, proxy_text, rewrite_text,
+    run_text, settings_text, shadow_text, slice_text, starting_point_text, sweep_progress,
+    sweep_text,
 };
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 pub use view::dry_run::DryRun;

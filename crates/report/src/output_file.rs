@@ -40,6 +40,12 @@ pub const MARKDOWN: Form = Form {
     start: crate::compare_markdown::MARK,
 };
 
+/// Markdown comment on plans.
+pub const PLANS_MARKDOWN: Form = Form {
+    option: "--markdown",
+    start: crate::plans_markdown::MARK,
+};
+
 /// Comparison or workload as comma-separated values.
 pub const CSV: Form = Form {
     option: "--csv",

@@ -29,6 +29,7 @@ use crate::view::workload::CaptureReport;
 use study::calibration::Calibration;
 use study::diagnosis_report::DiagnosisReport;
 use study::export_evidence::EvidenceReport;
+use study::plan_check::PlanCheck;
 use study::proof::ProofReport;
 use study::run_summary::RunReport;
 use study::sweep::SweepReport;
@@ -55,6 +56,10 @@ impl Document for Inspection {
 
 impl Document for Observation {
     const SCHEMA: &'static str = "rehearse/observe/1";
+}
+
+impl Document for PlanCheck {
+    const SCHEMA: &'static str = "rehearse/plans-check/1";
 }
 
 impl Document for ProxyStatus {
@@ -104,6 +109,8 @@ pub enum SchemaCommand {
     Lab,
     /// `rehearse diagnose --json`
     Diagnose,
+    /// `rehearse plans check --json`
+    PlansCheck,
     /// `rehearse prove --json`
     Prove,
     /// `rehearse history show --json`
@@ -133,6 +140,7 @@ impl SchemaCommand {
         SchemaCommand::Diagnose,
         SchemaCommand::Prove,
         SchemaCommand::History,
+        SchemaCommand::PlansCheck,
         SchemaCommand::Notification,
     ];
 
@@ -157,6 +165,7 @@ impl SchemaCommand {
             SchemaCommand::Diagnose => "diagnose",
             SchemaCommand::Prove => "prove",
             SchemaCommand::History => "history",
+            SchemaCommand::PlansCheck => "plans-check",
             SchemaCommand::Notification => "notification",
         }
     }
@@ -182,6 +191,7 @@ impl SchemaCommand {
             SchemaCommand::Diagnose => of::<DiagnosisReport>(),
             SchemaCommand::Prove => of::<ProofReport>(),
             SchemaCommand::History => document::<History>(),
+            SchemaCommand::PlansCheck => document::<PlanCheck>(),
             SchemaCommand::Notification => of::<Notification>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");

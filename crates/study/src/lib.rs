@@ -3,6 +3,7 @@
 //! - Workloads: [`capture_log`], [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
 //! - Servers: [`observe_server`], [`record_profile`].
+//! - Plans without data: [`plan_export`], [`plan_check`].
 //! - Results: [`observation`], [`run_time`], [`statement_details`], [`compare_runs`], [`diagnosis_inputs`].
 //! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
@@ -63,6 +64,8 @@ mod pair_directory;
 pub mod paired_replay;
 pub mod partial_replay;
 mod pass_note;
+pub mod plan_check;
+pub mod plan_export;
 pub mod preflight;
 pub mod processor_time;
 pub mod profile_samples;

@@ -12,6 +12,7 @@ mod change;
 mod measured;
 mod node;
 mod read;
+mod risk;
 mod statement;
 
 pub use account::{PartKind, TimePart, account_time};
@@ -20,4 +21,5 @@ pub use change::{ESTIMATE_FACTOR, PlanChange, PlanComparison, StepMark, compare_
 pub use measured::{MeasuredTimes, TriggerTime, read_measured_times};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
+pub use risk::{PlanRisk, plan_risks};
 pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

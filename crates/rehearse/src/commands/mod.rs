@@ -18,6 +18,7 @@ pub mod mask;
 pub mod mcp;
 pub mod observe;
 pub mod packaging;
+pub mod plans;
 pub mod profile;
 pub mod prove;
 pub mod recover;

@@ -49,6 +49,8 @@ pub enum SchemaOf {
     Prove,
     /// Output of `history show --json`.
     History,
+    /// Output of `plans check --json`.
+    PlansCheck,
     /// Message of `compare --notify` and `prove --notify` in the format json.
     Notification,
 }
@@ -76,6 +78,7 @@ impl SchemaOf {
             SchemaOf::Diagnose => SchemaCommand::Diagnose,
             SchemaOf::Prove => SchemaCommand::Prove,
             SchemaOf::History => SchemaCommand::History,
+            SchemaOf::PlansCheck => SchemaCommand::PlansCheck,
             SchemaOf::Notification => SchemaCommand::Notification,
         }
     }

@@ -29,6 +29,7 @@ pub mod observed_text;
 pub mod pcap_text;
 pub mod phases_text;
 pub(crate) mod plan_text;
+pub mod plans_check_text;
 pub(crate) mod processor_text;
 pub mod proof_progress;
 pub mod proof_text;

@@ -13,6 +13,17 @@ const SAMPLED_MAX: usize = 15;
 /// Largest size of an example, in bytes. Memory holds several of each statement.
 const EXAMPLE_BYTES_MAX: usize = 1 << 20;
 
+/// Executions of a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatementExamples {
+    /// Number of executions with all their values.
+    pub executions: u64,
+    /// Sum of their captured times in microseconds, as far as known.
+    pub captured_us: u64,
+    /// Up to three of them with different values.
+    pub examples: Vec<Example>,
+}
+
 /// Returns up to three executions of each statement with different values: the one with the least captured
 /// time, the median of a sample, and the one with the most. Without captured times these are the first, one
 /// between, and the last. Reads the workload once.
@@ -22,19 +33,29 @@ const EXAMPLE_BYTES_MAX: usize = 1 << 20;
 pub fn example_sets(
     reader: &WorkloadReader,
     wanted: &HashSet<Fingerprint>,
-) -> Result<HashMap<Fingerprint, Vec<Example>>, ArchiveError> {
+) -> Result<HashMap<Fingerprint, StatementExamples>, ArchiveError> {
     let mut samples: HashMap<Fingerprint, ExampleSample> = HashMap::new();
     if !wanted.is_empty() {
         visit_examples(reader, wanted, &mut |fingerprint, example| {
+            let sample = samples.entry(fingerprint).or_default();
+            sample.executions += 1;
+            sample.captured_us += example.captured_us.unwrap_or(0);
             if size(&example) <= EXAMPLE_BYTES_MAX {
-                samples.entry(fingerprint).or_default().add(example);
+                sample.add(example);
             }
             ControlFlow::Continue(())
         })?;
     }
     let all = samples.into_iter();
     Ok(all
-        .map(|(fingerprint, sample)| (fingerprint, sample.finish()))
+        .map(|(fingerprint, sample)| {
+            let found = StatementExamples {
+                executions: sample.executions,
+                captured_us: sample.captured_us,
+                examples: sample.finish(),
+            };
+            (fingerprint, found)
+        })
         .collect())
 }
 
@@ -50,6 +71,8 @@ fn size(example: &Example) -> usize {
 /// Sample of a statement's executions.
 #[derive(Default)]
 struct ExampleSample {
+    executions: u64,
+    captured_us: u64,
     seen: u64,
     least: Option<Example>,
     most: Option<Example>,

@@ -25,7 +25,7 @@ const TIME: Duration = Duration::from_secs(60);
 /// First version in which `EXPLAIN` accepts a text with parameters.
 const GENERIC_PLAN_VERSION: u32 = 160_000;
 /// First version in which a session can be forced to use generic plans.
-const PLAN_CACHE_MODE_VERSION: u32 = 120_000;
+pub(crate) const PLAN_CACHE_MODE_VERSION: u32 = 120_000;
 const NAME: &str = "rehearse_generic_plan";
 
 /// Queries the generic plans of normal forms one after the other over one connection. The plans are in the
@@ -106,7 +106,7 @@ fn explain(questions: &mut QueryConnection<'_>, version: u32, sql: &str) -> Plan
             let question = format!("EXPLAIN (FORMAT JSON, GENERIC_PLAN, SETTINGS)\n{sql}");
             questions.query(&question)
         }
-        _ => explain_prepared(questions, &sql),
+        _ => explain_prepared(questions, &sql, &[]),
     });
     if !questions.is_closed() {
         // It ends anything that is still open, except prepared statements.
@@ -160,12 +160,16 @@ fn to_plannable_sql(normal: &str) -> String {
     sql.replace(", ...", "")
 }
 
-fn explain_prepared(
+/// Returns the generic plan of a statement with parameters of these types; 0, and types missing at the end, leave the
+/// choice to the server.
+pub(crate) fn explain_prepared(
     questions: &mut QueryConnection<'_>,
     sql: &str,
+    types: &[u32],
 ) -> Result<Vec<connect::login::Row>, LoginError> {
     questions.query("SET LOCAL plan_cache_mode = force_generic_plan")?;
-    questions.query_with(&format!("PREPARE {NAME} AS\n{sql}"), &[], &[])?;
+    let types = type_names(questions, types)?;
+    questions.query_with(&format!("PREPARE {NAME}{types} AS\n{sql}"), &[], &[])?;
     let rows = questions.query(&format!(
         "SELECT coalesce(pg_catalog.array_length(p.parameter_types, 1), 0) \
          FROM pg_catalog.pg_prepared_statements p WHERE p.name = '{NAME}'"
@@ -179,6 +183,25 @@ fn explain_prepared(
     questions.query(&format!(
         "EXPLAIN (FORMAT JSON, SETTINGS) EXECUTE {NAME}{values}"
     ))
+}
+
+/// Returns a list of types for `PREPARE`, in which `unknown` leaves the choice to the server.
+fn type_names(questions: &mut QueryConnection<'_>, types: &[u32]) -> Result<String, LoginError> {
+    if types.is_empty() {
+        return Ok(String::new());
+    }
+    let numbers: Vec<String> = types.iter().map(u32::to_string).collect();
+    let rows = questions.query(&format!(
+        "SELECT '(' || pg_catalog.string_agg(CASE t WHEN 0 THEN 'unknown' ELSE pg_catalog.format_type(t, NULL) END, ', ' \
+         ORDER BY place) || ')' FROM pg_catalog.unnest('{{{}}}'::oid[]) WITH ORDINALITY AS o (t, place)",
+        numbers.join(",")
+    ))?;
+    Ok(rows
+        .into_iter()
+        .flatten()
+        .flatten()
+        .next()
+        .unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod code_facts;
 mod evidence;
 mod example_sets;
 mod examples;
+mod explain_session;
 mod facts;
 mod generic_plans;
 mod monitor;
@@ -27,8 +28,9 @@ mod secrets;
 mod starting_point;
 
 pub use evidence::evidence;
-pub use example_sets::example_sets;
+pub use example_sets::{StatementExamples, example_sets};
 pub use examples::{Example, examples};
+pub use explain_session::ExplainSession;
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_with_limits};
 pub use generic_plans::generic_plans;
 pub use monitor::{DEFAULT_SAMPLE_RATE_HZ, Monitor, MonitorOptions, MonitorScope, ProbeStatus};

@@ -192,7 +192,8 @@ fn explain(connection: &mut QueryConnection<'_>, version: u32, example: &Example
     }
 }
 
-fn query_plan(
+/// Returns the custom plan of an example.
+pub(crate) fn query_plan(
     connection: &mut QueryConnection<'_>,
     version: u32,
     example: &Example,

@@ -14,7 +14,7 @@ pub const FORMAT: &str = "rehearse/planner/1";
 const JSON_BYTES_MAX: u64 = 4 << 30;
 const COMPRESSION_LEVEL: i32 = 6;
 
-/// What the planner reads of one database.
+/// Data of one database that the planner reads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlannerExport {
     /// [`FORMAT`].

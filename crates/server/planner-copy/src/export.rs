@@ -1,7 +1,7 @@
 //! Export of a database: reads catalogues and index ends in one read-only transaction.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
@@ -258,7 +258,7 @@ impl Exporter<'_> {
                 places.insert(key, place);
             }
         }
-        let begun = Instant::now();
+        let begun_ns = clock::monotonic_ns();
         let mut unread = 0;
         self.query("ends of indexes", "SET LOCAL statement_timeout = '2s'")?;
         for row in wanted {
@@ -269,7 +269,7 @@ impl Exporter<'_> {
             let Some(&place) = places.get(&key) else {
                 continue;
             };
-            if begun.elapsed() > RANGES_TIME {
+            if clock::monotonic_ns() - begun_ns > RANGES_TIME.as_nanos() as i64 {
                 unread += 1;
                 continue;
             }

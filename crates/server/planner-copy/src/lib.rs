@@ -17,6 +17,7 @@ mod btree_pages;
 mod document;
 mod error;
 mod export;
+mod not_restored;
 mod object_queries;
 mod planner_server;
 mod relation_files;
@@ -32,4 +33,5 @@ pub use document::{
 };
 pub use error::PlannerCopyError;
 pub use export::export;
-pub use planner_server::{CopyRequest, NotRestored, PlannerServer};
+pub use not_restored::NotRestored;
+pub use planner_server::{CopyRequest, PlannerServer};

@@ -25,7 +25,8 @@ fn is_users(catalogue: &str, alias: &str) -> String {
 
 /// Returns the queries for a server of this version, in an order in which most objects can be created.
 pub(crate) fn object_queries(version: u32) -> Vec<ObjectQuery> {
-    let mut queries = type_queries(version);
+    let mut queries = type_queries();
+    queries.extend(function_queries(version));
     queries.extend(table_queries(version));
     queries.extend(constraint_queries());
     queries.extend(dependent_queries());
@@ -36,19 +37,9 @@ fn query(kind: &'static str, sql: String) -> ObjectQuery {
     ObjectQuery { kind, sql }
 }
 
-/// Schemas, extensions, types, functions and sequences.
-fn type_queries(version: u32) -> Vec<ObjectQuery> {
-    let is_function = match version >= 110_000 {
-        true => "p.prokind <> 'a'",
-        false => "NOT p.proisagg",
-    };
-    let is_aggregate = match version >= 110_000 {
-        true => "p.prokind = 'a'",
-        false => "p.proisagg",
-    };
-    let (types, procs) = (is_users("pg_type", "t"), is_users("pg_proc", "p"));
-    let collations = is_users("pg_collation", "c");
-    let classes = is_users("pg_class", "c");
+/// Schemas, extensions, collations and types.
+fn type_queries() -> Vec<ObjectQuery> {
+    let (types, collations) = (is_users("pg_type", "t"), is_users("pg_collation", "c"));
     vec![
         query(
             "schema",
@@ -101,6 +92,22 @@ fn type_queries(version: u32) -> Vec<ObjectQuery> {
                  ORDER BY position(t.typtype in 'ebrcd'), t.oid"
             ),
         ),
+    ]
+}
+
+/// Functions, sequences, and objects without a statement that creates them.
+fn function_queries(version: u32) -> Vec<ObjectQuery> {
+    let is_function = match version >= 110_000 {
+        true => "p.prokind <> 'a'",
+        false => "NOT p.proisagg",
+    };
+    let is_aggregate = match version >= 110_000 {
+        true => "p.prokind = 'a'",
+        false => "p.proisagg",
+    };
+    let procs = is_users("pg_proc", "p");
+    let classes = is_users("pg_class", "c");
+    vec![
         query(
             "function",
             format!(

@@ -10,6 +10,7 @@ use sandbox::{Dirs, Installation, Options, Sandbox, Stop};
 use crate::document::PlannerExport;
 use crate::error::PlannerCopyError;
 use crate::export::quote_literal;
+use crate::not_restored::NotRestored;
 use crate::relation_files::RelationFiles;
 use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
 use crate::{restore_objects, restore_ranges, restore_sizes, restore_statistics};
@@ -29,18 +30,9 @@ const OWN_SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "32MB"),
 ];
 
-/// Part of an export that the private server does not have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotRestored {
-    /// Kind and name.
-    pub subject: String,
-    /// Reason.
-    pub reason: String,
-}
-
 /// Request of a private server.
 pub struct CopyRequest<'a> {
-    /// What it plans with.
+    /// Data that it plans with.
     pub export: &'a PlannerExport,
     /// Programs of the server.
     pub installation: &'a Installation,

@@ -4,7 +4,7 @@ use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{DatabaseLocale, PlannerExport, SchemaObject};
 use crate::export::{quote_identifier, quote_literal};
-use crate::planner_server::NotRestored;
+use crate::not_restored::NotRestored;
 
 /// First version with ICU as the provider of a database.
 const ICU_DATABASE_MAJOR: u16 = 15;

@@ -6,7 +6,7 @@ use connect::login::{LoginError, QueryConnection};
 
 use crate::btree_pages;
 use crate::document::{PlannerExport, RelationSize};
-use crate::planner_server::NotRestored;
+use crate::not_restored::NotRestored;
 use crate::relation_files::FirstBlocks;
 use crate::restore_ranges::{Leaves, from_hex};
 

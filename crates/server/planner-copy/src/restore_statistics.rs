@@ -8,7 +8,7 @@ use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{ColumnStatistics, ExtendedStatistics, PlannerExport, StatisticsSlot};
 use crate::export::{quote_identifier, quote_literal};
-use crate::planner_server::NotRestored;
+use crate::not_restored::NotRestored;
 use crate::restore_ranges::INDEX_VALUE_MAJOR;
 
 /// First version with collations of statistics.

@@ -186,3 +186,51 @@ fn copy_of_each_version_plans_with_the_costs_of_the_original() {
         );
     }
 }
+
+#[test]
+fn copy_of_a_terabyte_takes_no_space_for_its_tables() {
+    let mut sandbox = test_support::server().major(15).create();
+    let endpoint = sandbox.start().unwrap();
+    connect(&endpoint)
+        .batch_execute(
+            "CREATE TABLE big (id bigint PRIMARY KEY, note text);
+             INSERT INTO big SELECT i, 'x' FROM generate_series(1, 1000) i; ANALYZE big",
+        )
+        .unwrap();
+    let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+    let mut exported = export(&target, &login()).unwrap();
+    let small = copy(&exported, sandbox.installation(), "SELECT 1");
+    let small_bytes = used_bytes(small.data_dir());
+    for relation in &mut exported.relations {
+        // A terabyte for the table, and 80 GiB for its index.
+        let pages = if relation.kind == "r" {
+            1 << 27
+        } else {
+            10 << 20
+        };
+        (relation.pages, relation.relpages, relation.reltuples) = (pages, pages as i32, 1e10);
+        relation.metapage = None;
+    }
+    let server = copy(
+        &exported,
+        sandbox.installation(),
+        "CREATE INDEX big_note ON big (note)",
+    );
+    let bytes = used_bytes(server.data_dir()).saturating_sub(small_bytes);
+    assert!(bytes < 100 << 20, "{bytes} bytes");
+    let mut client = Client::connect(&target_url(server.target()), NoTls).unwrap();
+    let row = client
+        .query_one(
+            "SELECT pg_relation_size('big'), pg_relation_size('big_note') / pg_relation_size('big_pkey')::float8",
+            &[],
+        )
+        .unwrap();
+    assert_eq!(row.get::<_, i64>(0), 1 << 40);
+    // 10^10 rows with tuples of 16 to 20 bytes.
+    assert!((2.0..4.0).contains(&row.get::<_, f64>(1)), "{row:?}");
+    let plan = explain(&mut client, "SELECT * FROM big WHERE id = 7");
+    assert!(
+        plan.starts_with("Index Scan using big_pkey on big  (cost=0.5"),
+        "{plan}"
+    );
+}

@@ -104,7 +104,9 @@ pub fn find_causes(
         .filter(|one| one.class.may_write());
     let writes = writes.take(WRITES_MAX).map(|one| one.fingerprint);
     let wanted: HashSet<Fingerprint> = accounted.iter().copied().chain(writes).collect();
-    let examples = observe::example_sets(workload, &wanted)?;
+    let examples = observe::example_sets(workload, &wanted)?.into_iter();
+    let examples = examples.map(|(fingerprint, found)| (fingerprint, found.examples));
+    let examples: HashMap<Fingerprint, Vec<Example>> = examples.collect();
 
     let place = &request.proof.place;
     let database = baseline_run::choose_database(workload, place.database.as_deref())?;

@@ -1,0 +1,304 @@
+//! Text on an export of what a planner reads, and on a check of plans.
+
+use plans::PlanRisk;
+use study::plan_check::{
+    CheckedSide, CheckedStatement, Coverage, LimitedSide, PlanCheck, PlanPair, PlanValues,
+    PlanVerdict,
+};
+use study::plan_export::PlanExportReport;
+
+use crate::text::line::{one_line, wrapped};
+use crate::text::plan_text;
+use crate::text::style::{TextStyle, Tone, readable};
+use crate::text::units::{bytes, count, counted, duration, percent, ratio};
+
+/// Largest number of entries of the lists of what is not covered.
+const LISTED_MAX: usize = 10;
+
+/// Renders the report on an export, ending with a line feed.
+pub fn render_export(export: &PlanExportReport) -> String {
+    let (tables, indexes) = export.relations;
+    let mut lines = vec![
+        format!(
+            "{}: what the planner of PostgreSQL {} reads of the database {}, {} in {:.1} s",
+            export.path.display(),
+            one_line(&export.server_version, 40),
+            one_line(&export.database, 60),
+            bytes(export.bytes),
+            export.elapsed_ns as f64 / 1e9,
+        ),
+        format!(
+            "  {}, {} ({} on the server), statistics of {}",
+            counted(tables, "table"),
+            match indexes {
+                1 => "1 index".to_owned(),
+                number => format!("{} indexes", count(number)),
+            },
+            bytes(export.relation_bytes),
+            counted(export.columns, "column"),
+        ),
+        "  It has values of columns (most common values, histograms), and no rows.".to_owned(),
+    ];
+    if !export.not_exported.is_empty() {
+        lines.push("Not exported:".to_owned());
+    }
+    for (subject, reason) in &export.not_exported {
+        let text = one_line(&format!("{subject}: {reason}"), 400);
+        lines.extend(wrapped(&text, "  ", "    ", 100));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Renders a check, ending with a line feed.
+pub fn render_text(check: &PlanCheck, style: &TextStyle) -> String {
+    let width = readable(style.columns());
+    let mut lines = wrapped(
+        &style.paint(Tone::Heading, &heading(check)),
+        "",
+        "  ",
+        width,
+    );
+    lines.extend(wrapped(&coverage(&check.coverage), "  ", "  ", width));
+    let differing = check
+        .statements
+        .iter()
+        .filter(|one| one.verdict != PlanVerdict::Same);
+    for (number, statement) in (1..).zip(differing) {
+        lines.push(String::new());
+        lines.extend(changed_statement(
+            number,
+            statement,
+            &check.coverage,
+            *style,
+        ));
+    }
+    let mut rest = Vec::new();
+    rest.extend(conditions(check));
+    rest.extend(unchecked(check, width));
+    rest.extend(limitations(check, width));
+    if !rest.is_empty() {
+        lines.push(String::new());
+        lines.extend(rest);
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Returns what was compared, and the number of changes.
+pub(crate) fn heading(check: &PlanCheck) -> String {
+    let number = |verdict| {
+        let all = check.statements.iter();
+        all.filter(|one| one.verdict == verdict).count() as u64
+    };
+    let errors = match number(PlanVerdict::Error) {
+        0 => String::new(),
+        errors => format!(
+            ", {} refused by the server after",
+            counted(errors, "statement")
+        ),
+    };
+    format!(
+        "{} → {}: {} of {} change{errors}",
+        side(&check.before),
+        side(&check.after),
+        match number(PlanVerdict::Changed) {
+            0 => "no plan".to_owned(),
+            changed => format!("the plans of {}", count(changed)),
+        },
+        counted(check.coverage.statements, "statement"),
+    )
+}
+
+fn side(side: &CheckedSide) -> String {
+    let mut text = format!("PostgreSQL {}", one_line(&side.server_version, 40));
+    if let Some(change) = &side.change {
+        text.push_str(&format!(" with {}", one_line(change, 80)));
+    }
+    if !side.settings.is_empty() {
+        text.push_str(&format!(
+            " with {}",
+            one_line(&side.settings.join(", "), 160)
+        ));
+    }
+    text
+}
+
+/// Returns the share of the workload that was checked.
+pub(crate) fn coverage(coverage: &Coverage) -> String {
+    let all = coverage.executions + coverage.unchecked_executions;
+    let mut text = format!(
+        "{} were compared; the statements have {} of the executions",
+        counted(coverage.plans, "plan"),
+        percent(coverage.executions as f64, all as f64),
+    );
+    let time = coverage.captured_us + coverage.unchecked_captured_us;
+    if time > 0 {
+        let share = percent(coverage.captured_us as f64, time as f64);
+        text.push_str(&format!(" and {share} of the captured time"));
+    }
+    text.push_str(" of those that have a plan.");
+    text
+}
+
+fn changed_statement(
+    number: usize,
+    statement: &CheckedStatement,
+    coverage: &Coverage,
+    style: TextStyle,
+) -> Vec<String> {
+    let share = match coverage.captured_us {
+        0 => String::new(),
+        all => format!(
+            ", {} ({} of the captured time)",
+            duration(statement.captured_us as f64),
+            percent(statement.captured_us as f64, all as f64)
+        ),
+    };
+    let width = readable(style.columns());
+    let mut lines = vec![format!(
+        "{number}. {}",
+        one_line(&statement.sql, width.saturating_sub(4))
+    )];
+    lines.push(style.paint(
+        Tone::Aside,
+        &format!("   {}{share}", counted(statement.executions, "execution")),
+    ));
+    for (values, text) in described_pairs(statement) {
+        lines.extend(wrapped(&format!("{values}: {text}"), "   ", "     ", width));
+    }
+    for risk in statement_risks(statement) {
+        lines.push(style.paint(Tone::Bad, &format!("   ! {risk}")));
+    }
+    lines
+}
+
+/// Returns the values and the change of plans that differ; equal changes once.
+pub(crate) fn described_pairs(statement: &CheckedStatement) -> Vec<(String, String)> {
+    let captured = statement.plans.iter();
+    let sets = captured
+        .filter(|pair| pair.values != PlanValues::Generic)
+        .count();
+    let mut described: Vec<(Vec<String>, String)> = Vec::new();
+    for (number, pair) in (1..).zip(&statement.plans) {
+        if pair.verdict() == PlanVerdict::Same {
+            continue;
+        }
+        let values = match pair.values {
+            PlanValues::Generic => "generic plan".to_owned(),
+            PlanValues::Captured { .. } if sets == 1 => "captured values".to_owned(),
+            PlanValues::Captured { .. } => format!("values {number} of {sets}"),
+        };
+        let text = describe(pair);
+        match described.iter_mut().find(|(_, known)| *known == text) {
+            Some((all, _)) => all.push(values),
+            None => described.push((vec![values], text)),
+        }
+    }
+    let all = described.into_iter();
+    all.map(|(values, text)| (values.join(", "), text))
+        .collect()
+}
+
+fn describe(pair: &PlanPair) -> String {
+    let mut text = one_line(&plan_text::line(&pair.plans), 600);
+    if let (Some(before), Some(after), Some(factor)) =
+        (pair.cost_before, pair.cost_after, pair.cost_ratio)
+    {
+        text.push_str(&format!(
+            "; estimated cost {before:.0} → {after:.0} (× {})",
+            ratio(factor)
+        ));
+    }
+    text
+}
+
+/// Returns the risks of a statement in words, once each.
+pub(crate) fn statement_risks(statement: &CheckedStatement) -> Vec<String> {
+    let mut risks: Vec<String> = Vec::new();
+    for risk in statement.plans.iter().flat_map(|pair| &pair.risks) {
+        let text = risk_text(risk);
+        if !risks.contains(&text) {
+            risks.push(text);
+        }
+    }
+    risks
+}
+
+fn risk_text(risk: &PlanRisk) -> String {
+    match risk {
+        PlanRisk::SequentialScan { relation, .. } => {
+            format!("new sequential scan of {}", one_line(relation, 80))
+        }
+        PlanRisk::LostIndex { index } => format!("{} is not used any more", one_line(index, 80)),
+        PlanRisk::LostPruning { before, after } => {
+            format!("partitions read: {before} → {after}")
+        }
+        PlanRisk::Jit => "it would be JIT-compiled".to_owned(),
+    }
+}
+
+fn conditions(check: &PlanCheck) -> Vec<String> {
+    let all = check.conditions.iter();
+    all.map(|condition| match condition.holds {
+        true => format!(
+            "Condition '{}' holds for {}.",
+            condition.condition,
+            counted(condition.statements.len() as u64, "statement")
+        ),
+        false => format!("Condition '{}' does not hold.", condition.condition),
+    })
+    .collect()
+}
+
+fn unchecked(check: &PlanCheck, width: usize) -> Vec<String> {
+    let lines = check.unchecked.iter().map(|one| {
+        format!(
+            "{} ({}): {}",
+            one_line(&one.sql, 60),
+            counted(one.executions, "execution"),
+            one_line(&one.reason, 200)
+        )
+    });
+    list("Not checked:", lines, width)
+}
+
+fn limitations(check: &PlanCheck, width: usize) -> Vec<String> {
+    list(
+        "Different from the exported server:",
+        limitation_texts(check).into_iter(),
+        width,
+    )
+}
+
+/// Returns the limitations in words.
+pub(crate) fn limitation_texts(check: &PlanCheck) -> Vec<String> {
+    let all = check.limitations.iter();
+    all.map(|one| {
+        let side = match one.side {
+            LimitedSide::Export | LimitedSide::Both => "",
+            LimitedSide::Before => "before: ",
+            LimitedSide::After => "after: ",
+        };
+        one_line(&format!("{side}{}: {}", one.subject, one.reason), 400)
+    })
+    .collect()
+}
+
+fn list(title: &str, texts: impl ExactSizeIterator<Item = String>, width: usize) -> Vec<String> {
+    let all = texts.len();
+    if all == 0 {
+        return Vec::new();
+    }
+    let mut lines = vec![title.to_owned()];
+    for text in texts.take(LISTED_MAX) {
+        lines.extend(wrapped(&text, "  ", "    ", width));
+    }
+    if all > LISTED_MAX {
+        lines.push(format!(
+            "  and {} more (--json lists all)",
+            all - LISTED_MAX
+        ));
+    }
+    lines
+}

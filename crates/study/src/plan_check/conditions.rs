@@ -1,0 +1,125 @@
+//! Conditions of `--fail-on` on checked plans.
+
+use super::result::{CheckedStatement, ConditionHolds, PlanPair, PlanVerdict};
+use plans::PlanRisk;
+
+/// Condition on a statement's plans.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PlanCondition {
+    /// The plan changed.
+    Changed,
+    /// The statement is refused after, and was planned before.
+    Error,
+    /// [`PlanRisk::SequentialScan`]
+    SequentialScan,
+    /// [`PlanRisk::LostIndex`]
+    LostIndex,
+    /// [`PlanRisk::LostPruning`]
+    LostPruning,
+    /// [`PlanRisk::Jit`]
+    Jit,
+    /// The estimated cost grows by more than this factor.
+    CostAbove(f64),
+}
+
+/// Conditions without a number, by name.
+const NAMED: [(&str, PlanCondition); 6] = [
+    ("changed", PlanCondition::Changed),
+    ("error", PlanCondition::Error),
+    ("sequential-scan", PlanCondition::SequentialScan),
+    ("lost-index", PlanCondition::LostIndex),
+    ("lost-pruning", PlanCondition::LostPruning),
+    ("jit", PlanCondition::Jit),
+];
+
+impl std::str::FromStr for PlanCondition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, condition)) = NAMED.iter().find(|(name, _)| *name == text.trim()) {
+            return Ok(*condition);
+        }
+        let factor = text.trim().strip_prefix("cost").and_then(|rest| {
+            let number = rest.trim().strip_prefix('>')?.trim();
+            number
+                .strip_suffix('x')
+                .unwrap_or(number)
+                .trim()
+                .parse::<f64>()
+                .ok()
+        });
+        match factor {
+            Some(factor) if factor.is_finite() && factor > 0.0 => {
+                Ok(PlanCondition::CostAbove(factor))
+            }
+            _ => {
+                let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+                Err(format!(
+                    "'{text}' is no condition on plans; give {}, or 'cost > 2x'",
+                    names.join(", ")
+                ))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for PlanCondition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match NAMED.iter().find(|(_, condition)| condition == self) {
+            Some((name, _)) => f.write_str(name),
+            None => match self {
+                PlanCondition::CostAbove(factor) => write!(f, "cost > {factor}x"),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+impl PlanCondition {
+    /// Finds the statements for which it holds.
+    pub(super) fn check(&self, statements: &[CheckedStatement]) -> ConditionHolds {
+        let holding = statements.iter().filter(|one| self.holds(one));
+        let statements: Vec<String> = holding.map(|one| one.fingerprint.clone()).collect();
+        ConditionHolds {
+            condition: self.to_string(),
+            holds: !statements.is_empty(),
+            statements,
+        }
+    }
+
+    fn holds(&self, statement: &CheckedStatement) -> bool {
+        let any = |test: &dyn Fn(&PlanPair) -> bool| statement.plans.iter().any(test);
+        let risk = |test: &dyn Fn(&PlanRisk) -> bool| any(&|pair| pair.risks.iter().any(test));
+        match self {
+            PlanCondition::Changed => statement.verdict == PlanVerdict::Changed,
+            PlanCondition::Error => statement.verdict == PlanVerdict::Error,
+            PlanCondition::SequentialScan => {
+                risk(&|risk| matches!(risk, PlanRisk::SequentialScan { .. }))
+            }
+            PlanCondition::LostIndex => risk(&|risk| matches!(risk, PlanRisk::LostIndex { .. })),
+            PlanCondition::LostPruning => {
+                risk(&|risk| matches!(risk, PlanRisk::LostPruning { .. }))
+            }
+            PlanCondition::Jit => risk(&|risk| *risk == PlanRisk::Jit),
+            PlanCondition::CostAbove(factor) => {
+                any(&|pair| pair.cost_ratio.is_some_and(|ratio| ratio > *factor))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_back_as_they_are_written() {
+        for text in ["changed", "lost-index", "jit", "cost > 2x", "cost > 1.5x"] {
+            assert_eq!(text.parse::<PlanCondition>().unwrap().to_string(), text);
+        }
+        assert_eq!("cost>3".parse(), Ok(PlanCondition::CostAbove(3.0)));
+        for text in ["", "cost", "cost > 0x", "cost < 2x", "p99 > 2x"] {
+            assert!(text.parse::<PlanCondition>().is_err(), "{text}");
+        }
+    }
+}

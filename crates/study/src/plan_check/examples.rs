@@ -1,0 +1,166 @@
+//! Statements of a workload that have a plan, and the executions whose values are planned.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use observe::{Example, StatementExamples};
+use planner_copy::PlannerExport;
+use sql::{Fingerprint, StatementClass, holds_several};
+use workload::{StatementText, WorkloadReader};
+
+use super::result::{PlanValues, UncheckedStatement};
+use crate::failure::Failure;
+
+/// Statement to check.
+pub(super) struct StatementToCheck {
+    pub(super) fingerprint: Fingerprint,
+    /// Normalised SQL.
+    pub(super) sql: String,
+    pub(super) executions: u64,
+    pub(super) captured_us: u64,
+    pub(super) tasks: Vec<PlanTask>,
+}
+
+/// One plan to ask both servers for.
+pub(super) struct PlanTask {
+    pub(super) example: Example,
+    pub(super) is_generic: bool,
+}
+
+impl PlanTask {
+    pub(super) fn values(&self) -> PlanValues {
+        match self.is_generic {
+            true => PlanValues::Generic,
+            false => PlanValues::Captured {
+                session: self.example.session,
+                sequence: self.example.sequence,
+            },
+        }
+    }
+}
+
+/// Statements of a workload, and those that are not checked.
+pub(super) struct CheckedExamples {
+    pub(super) statements: Vec<StatementToCheck>,
+    pub(super) unchecked: Vec<UncheckedStatement>,
+    /// Number of statements of kinds without a plan.
+    pub(super) without_plan: u64,
+    /// Note for the user on the database.
+    pub(super) note: Option<String>,
+}
+
+impl CheckedExamples {
+    /// Reads the workload once.
+    pub(super) fn read(workload: &WorkloadReader, export: &PlannerExport) -> Result<Self, Failure> {
+        let mut texts: Vec<StatementText> = Vec::new();
+        let mut without_plan = 0;
+        for text in workload.statements()? {
+            let text = text?;
+            match has_plan(text.class) {
+                true => texts.push(text),
+                false => without_plan += 1,
+            }
+        }
+        let wanted: HashSet<Fingerprint> = texts.iter().map(|text| text.fingerprint).collect();
+        let mut found = observe::example_sets(workload, &wanted)?;
+        let (database, note) = choose_database(&found, &export.database);
+        let mut all = CheckedExamples {
+            statements: Vec::new(),
+            unchecked: Vec::new(),
+            without_plan,
+            note,
+        };
+        for text in texts {
+            all.add(text, &mut found, &database);
+        }
+        Ok(all)
+    }
+
+    fn add(
+        &mut self,
+        text: StatementText,
+        found: &mut HashMap<Fingerprint, StatementExamples>,
+        database: &str,
+    ) {
+        let mut found = found.remove(&text.fingerprint).unwrap_or_default();
+        let is_there =
+            |example: &Example| example.database.is_empty() || *example.database == *database;
+        let (here, elsewhere): (Vec<_>, Vec<_>) = std::mem::take(&mut found.examples)
+            .into_iter()
+            .partition(is_there);
+        let several = here.iter().any(|example| holds_several(&example.sql));
+        let reason = match (here.is_empty(), elsewhere.first()) {
+            (true, Some(other)) => {
+                Some(format!("it is executed in the database {}", other.database))
+            }
+            (true, None) => Some("the workload has no execution with all values".to_owned()),
+            (false, _) if several => Some(
+                "it is sent with others in one text, and a server plans one at a time".to_owned(),
+            ),
+            (false, _) => None,
+        };
+        if let Some(reason) = reason {
+            self.unchecked.push(UncheckedStatement {
+                fingerprint: text.fingerprint.to_string(),
+                sql: text.sql,
+                executions: found.executions,
+                captured_us: found.captured_us,
+                reason,
+            });
+            return;
+        }
+        // Only a statement that is prepared by name is executed often enough for a generic plan.
+        let prepared = here
+            .iter()
+            .find(|example| example.is_prepared && !example.parameters.is_empty())
+            .cloned();
+        let mut tasks: Vec<PlanTask> = here
+            .into_iter()
+            .map(|example| PlanTask {
+                example,
+                is_generic: false,
+            })
+            .collect();
+        tasks.extend(prepared.map(|example| PlanTask {
+            example,
+            is_generic: true,
+        }));
+        self.statements.push(StatementToCheck {
+            fingerprint: text.fingerprint,
+            sql: text.sql,
+            executions: found.executions,
+            captured_us: found.captured_us,
+            tasks,
+        });
+    }
+}
+
+/// Returns the captured database whose statements are planned: that of the export, or the only one of the workload.
+fn choose_database(
+    found: &HashMap<Fingerprint, StatementExamples>,
+    exported: &str,
+) -> (String, Option<String>) {
+    let examples = found.values().flat_map(|one| &one.examples);
+    let captured: BTreeSet<&str> = examples.map(|one| &*one.database).collect();
+    let named: Vec<&&str> = captured.iter().filter(|name| !name.is_empty()).collect();
+    match named[..] {
+        [only] if **only != *exported => (
+            (*only).to_string(),
+            Some(format!(
+                "the workload is of the database {only}, and the export of {exported}; they are taken for the same"
+            )),
+        ),
+        _ => (exported.to_owned(), None),
+    }
+}
+
+fn has_plan(class: StatementClass) -> bool {
+    matches!(
+        class,
+        StatementClass::Select
+            | StatementClass::Insert
+            | StatementClass::Update
+            | StatementClass::Delete
+            | StatementClass::Merge
+            | StatementClass::Other
+    )
+}

@@ -1,0 +1,242 @@
+//! Plans without data: compares the plans of a workload's statements on two private servers that plan with an export.
+
+mod conditions;
+mod examples;
+mod result;
+mod side;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ::sandbox::{Dirs, ServerRequirements};
+use planner_copy::{PlannerCopyError, PlannerExport};
+use plans::{PlanSide, StatementPlans, compare_plans, plan_risks};
+use workload::{Literals, WorkloadReader};
+
+use crate::change_script::ChangeScript;
+use crate::environment::FindInstallation;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::notes;
+
+pub use conditions::PlanCondition;
+use examples::CheckedExamples;
+pub use result::{
+    CheckedSide, CheckedStatement, ConditionHolds, Coverage, Limitation, LimitedSide, PlanCheck,
+    PlanPair, PlanValues, PlanVerdict, PlannerSource, UncheckedStatement,
+};
+use side::{SidePlans, plan_side};
+
+/// One side of a check.
+#[derive(Debug, Clone, Default)]
+pub struct SideRequest {
+    /// Major version; `None` for that of the export.
+    pub version: Option<u16>,
+    /// Change of the schema.
+    pub change: Option<ChangeScript>,
+    /// Settings in addition to those of the export.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Parameters of a check.
+pub struct PlanCheckRequest<'a> {
+    /// File of the export.
+    pub planner: &'a Path,
+    /// Side before.
+    pub before: SideRequest,
+    /// Side after.
+    pub after: SideRequest,
+    /// Finds installations.
+    pub find: FindInstallation,
+    /// Whether values are shown.
+    pub literals: Literals,
+    /// Conditions of the user.
+    pub conditions: &'a [PlanCondition],
+}
+
+impl From<PlannerCopyError> for Failure {
+    fn from(error: PlannerCopyError) -> Self {
+        match error {
+            PlannerCopyError::Usage(sentence) => Failure::usage(sentence),
+            PlannerCopyError::Sandbox(error) => error.into(),
+            error => Failure::could_not(error),
+        }
+    }
+}
+
+/// Compares the plans of all statements that have one.
+///
+/// # Errors
+/// If a file cannot be read, a server cannot be created, or the change fails.
+pub fn check_plans(
+    request: &PlanCheckRequest<'_>,
+    workload: &WorkloadReader,
+    interrupt: &Interrupt,
+) -> Result<PlanCheck, Failure> {
+    let export = PlannerExport::read(request.planner)?;
+    let chosen = CheckedExamples::read(workload, &export)?;
+    if chosen.statements.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} has no statement that could be planned in the database {} of the export; give the export of the database \
+             that was captured",
+            workload.path().display(),
+            export.database
+        )));
+    }
+    let dirs = Dirs::from_environment()?;
+    let version = |side: &SideRequest| side.version.unwrap_or_else(|| export.major());
+    let find = |side| (request.find)(&ServerRequirements::major(version(side)), &dirs);
+    let installations = [find(&request.before)?, find(&request.after)?];
+    notes::note(&format!(
+        "Planning {} statements on private servers of PostgreSQL {} and {}.",
+        chosen.statements.len(),
+        installations[0].version,
+        installations[1].version
+    ));
+    let (sides, literals) = ([&request.before, &request.after], request.literals);
+    let [before, after] = std::thread::scope(|scope| {
+        [0, 1]
+            .map(|at| {
+                let (export, chosen, installation) = (&export, &chosen, &installations[at]);
+                let (side, dirs) = (sides[at], &dirs);
+                scope.spawn(move || {
+                    plan_side(
+                        side,
+                        (export, chosen),
+                        (installation, dirs),
+                        (literals, interrupt),
+                    )
+                })
+            })
+            .map(|thread| thread.join().expect("a side does not panic"))
+    });
+    let (before, after) = (before?, after?);
+    if interrupt.is_requested() {
+        return Err(Failure::could_not("the check was stopped"));
+    }
+    Ok(assemble(
+        request,
+        (workload, &export),
+        chosen,
+        before,
+        after,
+    ))
+}
+
+fn assemble(
+    request: &PlanCheckRequest<'_>,
+    (workload, export): (&WorkloadReader, &PlannerExport),
+    chosen: CheckedExamples,
+    before: SidePlans,
+    after: SidePlans,
+) -> PlanCheck {
+    let mut statements = Vec::new();
+    let mut unchecked = chosen.unchecked;
+    let outcomes = before.outcomes.into_iter().zip(after.outcomes);
+    for (statement, (befores, afters)) in chosen.statements.into_iter().zip(outcomes) {
+        let pairs: Vec<PlanPair> = statement
+            .tasks
+            .iter()
+            .zip(befores.into_iter().zip(afters))
+            .filter_map(|(task, (one, other))| {
+                let sides = (one?, other?);
+                Some(pair(task.values(), sides))
+            })
+            .collect();
+        let checked = CheckedStatement::new(&statement, pairs);
+        match checked.unchecked_reason() {
+            Some(reason) => unchecked.push(UncheckedStatement {
+                fingerprint: checked.fingerprint,
+                sql: checked.sql,
+                executions: checked.executions,
+                captured_us: checked.captured_us,
+                reason,
+            }),
+            None => statements.push(checked),
+        }
+    }
+    statements.sort_by_key(|one| std::cmp::Reverse(one.order()));
+    unchecked.sort_by_key(|one| std::cmp::Reverse((one.captured_us, one.executions)));
+    let conditions = request
+        .conditions
+        .iter()
+        .map(|condition| condition.check(&statements))
+        .collect();
+    PlanCheck {
+        workload: workload.path().display().to_string(),
+        planner: PlannerSource::of(request.planner, export),
+        before: CheckedSide::new(&request.before, before.version),
+        after: CheckedSide::new(&request.after, after.version),
+        coverage: Coverage::of(&statements, &unchecked, chosen.without_plan),
+        limitations: limitations(export, &before.left_out, &after.left_out, chosen.note),
+        statements,
+        unchecked,
+        conditions,
+    }
+}
+
+fn pair(values: PlanValues, (before, after): (PlanSide, PlanSide)) -> PlanPair {
+    let both = before.plan().zip(after.plan());
+    let comparison = both.map(|(one, other)| compare_plans(one, other));
+    let risks = match (both, &comparison) {
+        (Some((one, other)), Some(comparison)) => plan_risks(one, other, comparison),
+        _ => Vec::new(),
+    };
+    let cost = |side: &PlanSide| side.plan().map(|plan| plan.root.cost);
+    let (cost_before, cost_after) = (cost(&before), cost(&after));
+    let cost_ratio = cost_before
+        .zip(cost_after)
+        .filter(|(before, _)| *before > 0.0)
+        .map(|(before, after)| after / before);
+    PlanPair {
+        values,
+        cost_before,
+        cost_after,
+        cost_ratio,
+        risks,
+        plans: StatementPlans {
+            before,
+            after,
+            comparison,
+        },
+    }
+}
+
+/// Returns what both sides lack, once each.
+fn limitations(
+    export: &PlannerExport,
+    before: &[planner_copy::NotRestored],
+    after: &[planner_copy::NotRestored],
+    note: Option<String>,
+) -> Vec<Limitation> {
+    let mut known = BTreeSet::new();
+    let exported = export.not_exported.iter();
+    let exported = exported.map(|one| (LimitedSide::Export, &one.subject, &one.reason));
+    let restored = [(LimitedSide::Before, before), (LimitedSide::After, after)];
+    let restored = restored
+        .into_iter()
+        .flat_map(|(side, all)| all.iter().map(move |one| (side, &one.subject, &one.reason)));
+    let mut limits: Vec<Limitation> = note
+        .map(|reason| Limitation {
+            side: LimitedSide::Export,
+            subject: "database".to_owned(),
+            reason,
+        })
+        .into_iter()
+        .collect();
+    for (side, subject, reason) in exported.chain(restored) {
+        if known.insert((subject.clone(), reason.clone())) {
+            limits.push(Limitation {
+                side,
+                subject: subject.clone(),
+                reason: reason.clone(),
+            });
+        } else if let Some(same) = limits
+            .iter_mut()
+            .find(|one| one.subject == *subject && one.reason == *reason)
+        {
+            same.side = LimitedSide::Both;
+        }
+    }
+    limits
+}

@@ -1,0 +1,290 @@
+//! Result of a check.
+
+use std::path::Path;
+
+use planner_copy::PlannerExport;
+use plans::{PlanRisk, PlanSide, StatementPlans};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::SideRequest;
+use super::examples::StatementToCheck;
+use crate::change_script::ChangeScript;
+
+/// Plans of a workload's statements on two servers without data.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PlanCheck {
+    /// Path of the workload.
+    pub workload: String,
+    /// Export that both sides plan with.
+    pub planner: PlannerSource,
+    /// Side before.
+    pub before: CheckedSide,
+    /// Side after.
+    pub after: CheckedSide,
+    /// Part of the workload that was checked.
+    pub coverage: Coverage,
+    /// Parts of the database that the servers do not have as it is.
+    pub limitations: Vec<Limitation>,
+    /// Checked statements: errors first, then changed plans, each by captured time.
+    pub statements: Vec<CheckedStatement>,
+    /// Statements that could not be checked.
+    pub unchecked: Vec<UncheckedStatement>,
+    /// Conditions of the user.
+    pub conditions: Vec<ConditionHolds>,
+}
+
+/// Export that both sides plan with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlannerSource {
+    /// Path of the file.
+    pub path: String,
+    /// Version of the exported server.
+    pub server_version: String,
+    /// Exported database.
+    pub database: String,
+    /// Time of the export, in ISO 8601.
+    pub exported_at: String,
+}
+
+/// One side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CheckedSide {
+    /// Version of its server.
+    pub server_version: String,
+    /// Change of the schema, as a path.
+    pub change: Option<String>,
+    /// Settings in addition to those of the export, as `NAME=VALUE`.
+    pub settings: Vec<String>,
+}
+
+/// Part of the workload that was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Number of checked statements.
+    pub statements: u64,
+    /// Number of plans that were compared.
+    pub plans: u64,
+    /// Executions of the checked statements.
+    pub executions: u64,
+    /// Captured time of the checked statements, in microseconds.
+    pub captured_us: u64,
+    /// Number of statements that could not be checked.
+    pub unchecked_statements: u64,
+    /// Their executions.
+    pub unchecked_executions: u64,
+    /// Their captured time, in microseconds.
+    pub unchecked_captured_us: u64,
+    /// Number of statements of kinds without a plan, such as `BEGIN` and `COPY`.
+    pub without_plan: u64,
+}
+
+/// Part of the database that a server does not have as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Limitation {
+    /// Side that lacks it.
+    pub side: LimitedSide,
+    /// Kind and name.
+    pub subject: String,
+    /// Reason.
+    pub reason: String,
+}
+
+/// Place of a limitation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedSide {
+    /// The export, and so both sides.
+    Export,
+    /// The side before.
+    Before,
+    /// The side after.
+    After,
+    /// Both sides.
+    Both,
+}
+
+/// Checked statement.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CheckedStatement {
+    /// Fingerprint.
+    pub fingerprint: String,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Executions in the workload.
+    pub executions: u64,
+    /// Captured time of all executions, in microseconds.
+    pub captured_us: u64,
+    /// Verdict over all plans.
+    pub verdict: PlanVerdict,
+    /// Plans, one for each set of values, and the generic one of a prepared statement.
+    pub plans: Vec<PlanPair>,
+}
+
+/// Verdict on a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanVerdict {
+    /// All plans have the same shape.
+    Same,
+    /// The server before refuses it, and the one after does not.
+    Accepted,
+    /// A plan has another shape, or newly uses JIT.
+    Changed,
+    /// The server after refuses it, and the one before does not.
+    Error,
+}
+
+/// Plans of a statement for the same values.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PlanPair {
+    /// Values that were planned.
+    pub values: PlanValues,
+    /// Estimated cost before, in the planner's units.
+    pub cost_before: Option<f64>,
+    /// Estimated cost after, in the planner's units.
+    pub cost_after: Option<f64>,
+    /// Cost after divided by cost before. Versions and cost settings differ in their units.
+    pub cost_ratio: Option<f64>,
+    /// Changes that often make a statement slower.
+    pub risks: Vec<PlanRisk>,
+    /// The plans and their differences.
+    pub plans: StatementPlans,
+}
+
+/// Values for which a statement was planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PlanValues {
+    /// Those of an execution.
+    Captured {
+        /// Number of the session.
+        session: u64,
+        /// Sequence of the event in its session.
+        sequence: u64,
+    },
+    /// None: the generic plan of a prepared statement.
+    Generic,
+}
+
+/// Statement that could not be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UncheckedStatement {
+    /// Fingerprint.
+    pub fingerprint: String,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Executions in the workload.
+    pub executions: u64,
+    /// Captured time of all executions, in microseconds.
+    pub captured_us: u64,
+    /// Reason.
+    pub reason: String,
+}
+
+/// Condition of the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ConditionHolds {
+    /// The condition.
+    pub condition: String,
+    /// Whether it holds for any statement.
+    pub holds: bool,
+    /// Fingerprints of the statements for which it holds.
+    pub statements: Vec<String>,
+}
+
+impl PlannerSource {
+    pub(super) fn of(path: &Path, export: &PlannerExport) -> Self {
+        PlannerSource {
+            path: path.display().to_string(),
+            server_version: export.server_version.clone(),
+            database: export.database.clone(),
+            exported_at: export.exported_at.clone(),
+        }
+    }
+}
+
+impl CheckedSide {
+    pub(super) fn new(request: &SideRequest, server_version: String) -> Self {
+        let settings = request.settings.iter();
+        CheckedSide {
+            server_version,
+            change: request.change.as_ref().map(|change| match change {
+                ChangeScript::Statements { path, .. } => path.clone(),
+                ChangeScript::Command(command) => command.clone(),
+            }),
+            settings: settings
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect(),
+        }
+    }
+}
+
+impl Coverage {
+    pub(super) fn of(
+        checked: &[CheckedStatement],
+        unchecked: &[UncheckedStatement],
+        without_plan: u64,
+    ) -> Self {
+        Coverage {
+            statements: checked.len() as u64,
+            plans: checked.iter().map(|one| one.plans.len() as u64).sum(),
+            executions: checked.iter().map(|one| one.executions).sum(),
+            captured_us: checked.iter().map(|one| one.captured_us).sum(),
+            unchecked_statements: unchecked.len() as u64,
+            unchecked_executions: unchecked.iter().map(|one| one.executions).sum(),
+            unchecked_captured_us: unchecked.iter().map(|one| one.captured_us).sum(),
+            without_plan,
+        }
+    }
+}
+
+impl CheckedStatement {
+    pub(super) fn new(statement: &StatementToCheck, plans: Vec<PlanPair>) -> Self {
+        let verdict = plans.iter().map(PlanPair::verdict).max();
+        CheckedStatement {
+            fingerprint: statement.fingerprint.to_string(),
+            sql: statement.sql.clone(),
+            executions: statement.executions,
+            captured_us: statement.captured_us,
+            verdict: verdict.unwrap_or(PlanVerdict::Same),
+            plans,
+        }
+    }
+
+    /// Returns the reason why no plan could be compared.
+    pub(super) fn unchecked_reason(&self) -> Option<String> {
+        let is_compared = |pair: &PlanPair| {
+            pair.plans.before.plan().is_some() || pair.plans.after.plan().is_some()
+        };
+        if self.plans.iter().any(is_compared) {
+            return None;
+        }
+        let pair = self.plans.first();
+        Some(match pair.map(|pair| &pair.plans.before) {
+            Some(PlanSide::Refused { sqlstate, message }) => {
+                format!("both servers refuse it ({sqlstate}: {message})")
+            }
+            _ => "both servers give no plan that can be read".to_owned(),
+        })
+    }
+
+    /// Returns the key of the order, the greatest first.
+    pub(super) fn order(&self) -> (PlanVerdict, u64, u64) {
+        (self.verdict, self.captured_us, self.executions)
+    }
+}
+
+impl PlanPair {
+    /// Returns the verdict on this pair.
+    pub fn verdict(&self) -> PlanVerdict {
+        match (self.plans.before.plan(), self.plans.after.plan()) {
+            (Some(_), None) => PlanVerdict::Error,
+            (None, Some(_)) => PlanVerdict::Accepted,
+            _ if self.plans.is_changed() || self.risks.contains(&PlanRisk::Jit) => {
+                PlanVerdict::Changed
+            }
+            _ => PlanVerdict::Same,
+        }
+    }
+}

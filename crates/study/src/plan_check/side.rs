@@ -1,0 +1,146 @@
+//! Plans of one side: a private server, and `EXPLAIN` over a connection for each login.
+
+use ::sandbox::{Dirs, Installation};
+use connect::Target;
+use connect::login::{Dialer, Login, LoginError};
+use observe::{Example, ExplainSession};
+use planner_copy::{CopyRequest, NotRestored, PlannerExport, PlannerServer};
+use plans::PlanSide;
+use run::{PlanFact, PlanOutcome};
+use workload::{Literals, Sqlstate};
+
+use super::SideRequest;
+use super::examples::{CheckedExamples, PlanTask};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// Plans of one side.
+pub(super) struct SidePlans {
+    /// Version of the server.
+    pub(super) version: String,
+    /// Plans of each statement's tasks; `None` if the version has no such plan.
+    pub(super) outcomes: Vec<Vec<Option<PlanSide>>>,
+    /// Parts of the export that the server does not have.
+    pub(super) left_out: Vec<NotRestored>,
+}
+
+/// Creates the server of a side, and plans all examples on it.
+pub(super) fn plan_side(
+    side: &SideRequest,
+    (export, chosen): (&PlannerExport, &CheckedExamples),
+    (installation, dirs): (&Installation, &Dirs),
+    (literals, interrupt): (Literals, &Interrupt),
+) -> Result<SidePlans, Failure> {
+    let mut change = |target: &Target| match &side.change {
+        Some(script) => script.apply(target).map_err(|error| error.to_string()),
+        None => Ok(()),
+    };
+    let mut server = PlannerServer::create(CopyRequest {
+        export,
+        installation,
+        dirs,
+        settings: &side.settings,
+        change: &mut change,
+    })?;
+    let target = server.target().clone();
+    let dialer = Dialer::new(&target)?;
+    let mut planner = SidePlanner {
+        dialer: &dialer,
+        export,
+        literals,
+        open: Vec::new(),
+    };
+    let mut outcomes = Vec::new();
+    for statement in &chosen.statements {
+        if interrupt.is_requested() {
+            break;
+        }
+        let plans = statement.tasks.iter().map(|task| planner.plan(task));
+        outcomes.push(plans.collect());
+    }
+    Ok(SidePlans {
+        version: installation.version.clone(),
+        outcomes,
+        left_out: std::mem::take(&mut server.left_out),
+    })
+}
+
+struct SidePlanner<'a> {
+    dialer: &'a Dialer,
+    export: &'a PlannerExport,
+    literals: Literals,
+    /// Session of each login.
+    open: Vec<(Login, ExplainSession<'a>)>,
+}
+
+impl<'a> SidePlanner<'a> {
+    fn plan(&mut self, task: &PlanTask) -> Option<PlanSide> {
+        let login = self.login(&task.example);
+        let literals = self.literals;
+        let session = match self.session(&login) {
+            Ok(session) => session,
+            Err(error) => return Some(side_of(&login, task, refused(error), literals)),
+        };
+        let answer = match task.is_generic {
+            true => session.generic_plan(&task.example)?,
+            false => session.custom_plan(&task.example),
+        };
+        let outcome = answer.map_or_else(refused, PlanOutcome::Planned);
+        let mut side = side_of(&login, task, outcome, literals);
+        if let PlanSide::Planned { plan, .. } = &mut side {
+            plan.jit |= session.is_jit_cost(plan.root.cost);
+        }
+        if session.is_closed() {
+            self.open.retain(|(known, _)| *known != login);
+        }
+        Some(side)
+    }
+
+    /// Returns the login of an example: its role, if the export has it, with the settings of its connection.
+    fn login(&self, example: &Example) -> Login {
+        let is_known = |name: &str| self.export.roles.iter().any(|role| role.name == name);
+        let user = match &*example.user {
+            name if is_known(name) => name,
+            _ => "postgres",
+        };
+        Login {
+            user: user.into(),
+            database: self.export.database.as_str().into(),
+            application: "rehearse".into(),
+            role: None,
+            settings: example.settings.clone(),
+        }
+    }
+
+    fn session(&mut self, login: &Login) -> Result<&mut ExplainSession<'a>, LoginError> {
+        let at = match self.open.iter().position(|(open, _)| open == login) {
+            Some(at) => at,
+            None => {
+                let session = ExplainSession::open(self.dialer, login)?;
+                self.open.push((login.clone(), session));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[at].1)
+    }
+}
+
+fn refused(error: LoginError) -> PlanOutcome {
+    PlanOutcome::Refused {
+        sqlstate: Sqlstate(error.sqlstate),
+        message: error.message,
+    }
+}
+
+fn side_of(login: &Login, task: &PlanTask, outcome: PlanOutcome, literals: Literals) -> PlanSide {
+    let fact = PlanFact {
+        fingerprint: sql::Fingerprint(0),
+        service_ns: 0,
+        calls: 0,
+        example: Some((task.example.session, task.example.sequence)),
+        database: login.database.to_string(),
+        user: login.user.to_string(),
+        outcome,
+    };
+    PlanSide::of(Some(&fact), literals)
+}
