@@ -121,7 +121,7 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 19] = [
+    pub const ALL: [SchemaCommand; 20] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,

@@ -13,8 +13,8 @@ use crate::restore_ranges::{Leaves, from_hex};
 /// Fill factor of a new B-tree's leaves (`BTREE_DEFAULT_FILLFACTOR`).
 const LEAF_FILL: f64 = 0.9;
 
-/// Relations of a private server with files, by OID: schema, name, kind.
-const RELATIONS_SQL: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_catalog.pg_class c \
+/// Relations of a private server: OID, schema, name, file.
+const RELATIONS_SQL: &str = "SELECT c.oid, n.nspname, c.relname, pg_catalog.pg_relation_filepath(c.oid) FROM pg_catalog.pg_class c \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm', 'i', 'p', 'I') \
      AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
 
@@ -32,8 +32,16 @@ const FILES_SQL: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_catal
      WHERE c.relkind IN ('r', 'm', 'i', 'p', 'I') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
      ORDER BY c.relkind = 'i', c.oid";
 
-/// Number of a relation's record in the export, by OID before a change.
-pub(crate) type KnownRelations = HashMap<u32, usize>;
+/// Relations by OID before a change.
+pub(crate) type KnownRelations = HashMap<u32, KnownRelation>;
+
+/// Relation before a change.
+pub(crate) struct KnownRelation {
+    /// Number of its record in the export.
+    record: usize,
+    /// Path of its file; empty if it has none.
+    file: String,
+}
 
 /// Relation with the size to give it.
 #[derive(Debug)]
@@ -63,7 +71,8 @@ pub(crate) fn known_relations(
         let mut row = row.into_iter().map(Option::unwrap_or_default);
         let oid = row.next()?.parse().ok()?;
         let key = (row.next()?, row.next()?);
-        Some((oid, *by_name.get(&key)?))
+        let (record, file) = (*by_name.get(&key)?, row.next()?);
+        Some((oid, KnownRelation { record, file }))
     });
     Ok(known.collect())
 }
@@ -92,12 +101,20 @@ pub(crate) fn sized_relations(
         };
         // An index that a change rebuilds has its name and another number.
         let key = (text(1), text(2));
-        let record = known.get(&oid).or_else(|| by_name.get(&key));
+        let before = known.get(&oid);
+        let record = before.map(|one| &one.record).or_else(|| by_name.get(&key));
         let file = row.get(4).cloned().flatten();
         let relation = match record.map(|place| &export.relations[*place]) {
             Some(record) => {
                 tuples.insert(oid, record.reltuples);
-                of_record(oid, file, (record, leaves.remove(&oid)), export.block_size)
+                let is_rewritten = before.is_some_and(|one| file.as_ref() != Some(&one.file));
+                let mut relation =
+                    of_record(oid, file, (record, leaves.remove(&oid)), export.block_size);
+                if is_rewritten {
+                    // Until the next VACUUM.
+                    relation.relallvisible = 0;
+                }
+                relation
             }
             None if text(3) == "i" => {
                 let rows = text(7)
