@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clock::duration_text;
 use replay::WorkloadPass;
 
 /// Time after which a pass is noted.
@@ -18,8 +19,23 @@ pub(crate) struct PassNote {
 #[derive(Debug)]
 struct RunningPass {
     pass: WorkloadPass,
+    begun_ns: i64,
     next_note_ns: i64,
     is_noted: bool,
+}
+
+impl RunningPass {
+    /// Describes the share that is read, and the remaining time at the speed so far.
+    fn describe(&self, read: u64, all: u64, now_ns: i64) -> String {
+        let share = read.max(1) as f64 / all.max(1) as f64;
+        let elapsed_ns = now_ns.saturating_sub(self.begun_ns) as f64;
+        let left_ns = elapsed_ns * (1.0 / share - 1.0).max(0.0);
+        format!(
+            "{} % is read, about {} are left",
+            (share * 100.0) as u64,
+            duration_text(left_ns as i64)
+        )
+    }
 }
 
 impl PassNote {
@@ -35,6 +51,7 @@ impl PassNote {
             Some(running) if running.pass == pass => running,
             running => running.insert(RunningPass {
                 pass,
+                begun_ns: now_ns,
                 next_note_ns: now_ns.saturating_add(nanoseconds(NOTED_AFTER)),
                 is_noted: false,
             }),
@@ -43,9 +60,9 @@ impl PassNote {
             return None;
         }
         running.next_note_ns = now_ns.saturating_add(nanoseconds(NOTED_EVERY));
-        let percent = read.saturating_mul(100) / all.max(1);
+        let progress = running.describe(read, all, now_ns);
         if running.is_noted {
-            return Some(format!("  {percent} % is read"));
+            return Some(format!("  {progress}"));
         }
         running.is_noted = true;
         let reading = format!("Reading all {all} events of the workload");
@@ -53,11 +70,11 @@ impl PassNote {
             WorkloadPass::Inference => "values that the captured server generated",
             WorkloadPass::Origins => "the dependencies between its statements",
             WorkloadPass::Demand => {
-                return Some(format!("{reading} for its peaks ({percent} % is read)."));
+                return Some(format!("{reading} for its peaks ({progress})."));
             }
         };
         Some(format!(
-            "{reading} for {purpose} before the first statement ({percent} % is read). A replay with --order session, and without --remap-generated, starts at once; its statements do not wait for other sessions."
+            "{reading} for {purpose} before the first statement ({progress}). A replay with --order session, and without --remap-generated, starts at once; its statements do not wait for other sessions."
         ))
     }
 }
@@ -87,14 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn note_names_the_share_and_the_option_without_a_pass() {
+    fn note_names_the_share_the_time_left_and_the_option_without_a_pass() {
         let mut note = PassNote::default();
         assert_eq!(note.progress(WorkloadPass::Origins, 1, 200, 0), None);
-        let text = note.progress(WorkloadPass::Origins, 50, 200, i64::MAX);
+        let text = note.progress(WorkloadPass::Origins, 50, 200, 20_000_000_000);
         let text = text.unwrap();
         assert!(
-            text.contains("25 %") && text.contains("--order session"),
+            text.contains("25 % is read, about 1 min 00 s are left"),
             "{text}"
         );
+        assert!(text.contains("--order session"), "{text}");
+        let next = note.progress(WorkloadPass::Origins, 150, 200, 60_000_000_000);
+        let expected = "  75 % is read, about 20.0 s are left";
+        assert_eq!(next.as_deref(), Some(expected));
     }
 }
