@@ -96,6 +96,15 @@ fn writes_are_named_until_the_target_is_restored(major: u16) {
         "{text}"
     );
 
+    // Of several workers, that of shard 0 looks next to their run, not in it.
+    let url = endpoint.url("postgres");
+    let third = directory.path().join("third.run").display().to_string();
+    let output = rehearse(&[
+        "replay", &workload, "--target", &url, "--speed", "max", "-o", &third, "--shard", "0/1",
+    ]);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains(WORDS), "{notes}");
+
     // Each way to restore is followed by a replay that is not accused.
     let ways = [
         (

@@ -16,6 +16,7 @@ use run::{ArchiveError, RunInfo, RunWriter, TargetInfo};
 use sql::UnrestrictedNames;
 use workload::WorkloadReader;
 
+use crate::common_start::{await_start, end_meeting};
 use crate::connect::Dialer;
 use crate::connection_events::ConnectionEvents;
 use crate::connection_limits::{check_limits, sessions_at_once};
@@ -31,7 +32,6 @@ use crate::inbox::{Inbox, WorkerMessage};
 use crate::liveness::LivenessMonitor;
 use crate::load_source::LoadSource;
 use crate::login::Login;
-use crate::meeting::WorkerMeeting;
 use crate::metrics::Metrics;
 use crate::options::{IoMethod, Options, SendOrder};
 use crate::paused_clock::PausedClock;
@@ -89,7 +89,7 @@ pub fn replay(
     };
     let spill_directory = writer.directory().to_owned();
     start_target_clock(reader, options, &*clock)?;
-    let start_ns = match await_start(options, &*clock) {
+    let start_ns = match await_start(options, &*clock, &mut info) {
         Ok(start_ns) => start_ns,
         Err(error) => {
             writer.discard()?;
@@ -155,14 +155,6 @@ pub fn replay(
     Ok(writer.finish(info, undispatched)?)
 }
 
-/// Meets the other workers of a divided replay after the last statement.
-fn end_meeting(options: &Options, observer: &mut dyn Observer) {
-    let running = options.meeting.as_ref().map(WorkerMeeting::end);
-    if let Some(running) = running.filter(|shards| !shards.is_empty()) {
-        observer.on_workers_running(&running);
-    }
-}
-
 /// Returns the login of the workload's first session.
 fn first_login(
     reader: &WorkloadReader,
@@ -173,24 +165,6 @@ fn first_login(
         let (user, database) = (&used.user, &used.database);
         options.logins.login(target, user, database, "")
     }))
-}
-
-/// Returns the start on the clock, in nanoseconds. Waits for the other workers, if there are any.
-///
-/// # Errors
-/// If the workers do not start together.
-fn await_start(options: &Options, clock: &dyn Clock) -> Result<i64, ReplayError> {
-    let lead_ns = match options.speed {
-        Speed::Max => 0,
-        Speed::Times { .. } => LEAD_NS,
-    };
-    match &options.meeting {
-        None => Ok(clock.now_ns() + lead_ns),
-        Some(meeting) => {
-            let start = meeting.await_start(clock, lead_ns);
-            start.map_err(ReplayError::NotStarted)
-        }
-    }
 }
 
 /// Sets the target's clock to the captured time, if the options ask for it.

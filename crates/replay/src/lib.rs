@@ -18,6 +18,7 @@ mod captured_deadlocks;
 mod captured_identifiers;
 mod captured_transactions;
 mod commit_order;
+mod common_start;
 mod connect;
 mod connection_events;
 mod connection_limits;

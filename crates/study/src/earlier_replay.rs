@@ -91,7 +91,11 @@ pub fn find_next_to(
     };
     let paths = std::fs::read_dir(parent).ok()?;
     let paths = paths.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_run = |path: &PathBuf| path.extension().is_some_and(|one| one == "run");
+    // A resumed shard has what other workers wrote in the same run.
+    let is_run = |path: &PathBuf| {
+        let is_own = path.file_name() == output.file_name();
+        !is_own && path.extension().is_some_and(|one| one == "run")
+    };
     let runs: Vec<RunReader> = paths
         .filter(is_run)
         .filter_map(|path| RunReader::open(&path).ok())

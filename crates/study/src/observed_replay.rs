@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clock::{Clock, Factor, SystemClock};
 use cpu_profile::Profiling;
 use replay::{
-    ConnectionEvent, Metrics, Observer, Options, ReplayError, Snapshot, Target, WorkloadPass,
+    ConnectionEvent, Metrics, Observer, Options, ReplayError, ShardSelection, Snapshot, Target,
+    WorkloadPass,
 };
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
@@ -104,12 +105,9 @@ pub fn replay_observed(
     interrupt: &Interrupt,
     display: &mut dyn ReplayDisplay,
 ) -> Result<RunInfo, Failure> {
-    // Of several workers, one checks the target for all.
-    if engine
-        .shard
-        .as_ref()
-        .is_none_or(|shard| shard.number() == 0)
-    {
+    // Of several workers that start together, one checks the target for all.
+    let shard = engine.shard.as_ref().map_or(0, ShardSelection::number);
+    if shard == 0 || engine.meeting.is_none() {
         preflight::check(reader, target, engine, CheckedPart::Beginning)?;
     }
     let target_info =
@@ -148,7 +146,10 @@ pub fn replay_observed(
             clock: clock.clone(),
             earlier_evidence: Vec::new(),
         },
-        output,
+        run: match (&engine.shard, output.parent()) {
+            (Some(_), Some(run)) => run,
+            _ => output,
+        },
         started_wall_us,
         profiling: None,
         machine: None,
@@ -280,8 +281,9 @@ pub fn describe_missing(info: &workload::WorkloadInfo) -> Option<String> {
 /// Observer of a replay that collects data from the target and updates the display.
 struct ReplayObserver<'m> {
     asking: TargetQuestions<'m>,
-    /// Path of the run, and the time at which it starts, in microseconds since 1970-01-01 UTC.
-    output: &'m Path,
+    /// Path of the run, of all workers if there are several.
+    run: &'m Path,
+    /// Time at which it starts, in microseconds since 1970-01-01 UTC.
     started_wall_us: i64,
     profiling: Option<Profiling>,
     machine: Option<MachineWatch>,
@@ -376,7 +378,7 @@ impl Observer for ReplayObserver<'_> {
     fn before_start(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.asking.begin(run)?;
         let evidence = &self.asking.earlier_evidence;
-        if let Some(earlier) = find_next_to(self.output, evidence, self.started_wall_us) {
+        if let Some(earlier) = find_next_to(self.run, evidence, self.started_wall_us) {
             note(&earlier.describe());
         }
         // The profile starts first, so that the watch does not observe its trial.

@@ -19,6 +19,8 @@ pub struct ResumedPart {
     pub previous: Option<PathBuf>,
     /// Path of the new part.
     pub output: PathBuf,
+    /// Name of the worker that began the shard.
+    pub worker: String,
 }
 
 /// Finds what is there of a shard. A part of a worker that was killed is recovered first.
@@ -37,17 +39,13 @@ pub fn find_resumed_part(
         )));
     };
     refuse_other_division(request, &plan, sizes)?;
-    let stored = run::find_last_part(run, number)?;
-    let attempt = stored
-        .as_deref()
-        .and_then(|path| attempt_of(run, number, path));
-    let previous = match find_local_part(run, number)? {
-        // What an earlier attempt has left on this machine lacks what a later one has sent.
-        Some((local_attempt, local)) if attempt.is_none_or(|attempt| attempt < local_attempt) => {
-            Some(local)
-        }
-        _ => stored,
-    };
+    let worker = usize::try_from(number)
+        .ok()
+        .and_then(|at| plan.shards.get(at))
+        .map(|shard| shard.worker.clone())
+        .unwrap_or_default();
+    settle_local_parts(run, number, &worker)?;
+    let previous = run::find_last_part(run, number)?;
     if previous.is_none() {
         note(&format!(
             "Nothing of shard {number} is there: all of its statements are sent, also those that a lost worker has sent before."
@@ -56,6 +54,7 @@ pub fn find_resumed_part(
     Ok(ResumedPart {
         previous,
         output: next_part_path(run, number)?,
+        worker,
     })
 }
 
@@ -90,35 +89,50 @@ fn path_of(run: &Path, number: u64, attempt: u32) -> PathBuf {
     }
 }
 
-/// Returns the attempt that wrote a part; `None` if the path is not that of a part.
-fn attempt_of(run: &Path, number: u64, path: &Path) -> Option<u32> {
-    (0..ATTEMPTS_MAX).find(|attempt| path_of(run, number, *attempt) == path)
-}
-
-/// Returns the last part of a shard on this machine with its attempt; `None` if there is none. One of a worker that was
-/// killed is recovered.
-fn find_local_part(run: &Path, number: u64) -> Result<Option<(u32, PathBuf)>, Failure> {
-    let mut recovered = None;
+/// Recovers what a killed worker has left of a shard on this machine, and uploads it if the run is in an object store.
+///
+/// # Errors
+/// If it is of another replay, is still being written, is damaged, or cannot be uploaded.
+fn settle_local_parts(run: &Path, number: u64, worker: &str) -> Result<(), Failure> {
     for attempt in 0..ATTEMPTS_MAX {
         let path = path_of(run, number, attempt);
         let partial = archive::partial_path(&path);
         if partial.exists() {
-            let (path, info) = run::recover(&partial)?;
+            refuse_other_replay(&partial, run, worker)?;
+            let (_, info) = run::recover(&partial)?;
             note(&format!(
                 "{} was of a worker that was killed: {} of its statements are recovered. Later statements are sent again.",
                 partial.display(),
                 info.statements
             ));
-            recovered = Some((attempt, path));
-            continue;
         }
-        // A part for an object store stays on this machine when it was recovered, and is not uploaded.
-        let local = partial.with_extension("");
-        if local.exists() {
-            recovered = Some((attempt, local));
-        } else if !archive::is_name_taken(&path)? {
-            break;
+        let Some(local) = archive::find_not_uploaded(&path) else {
+            match archive::archive_exists(&path)? {
+                true => continue,
+                false => break,
+            }
+        };
+        refuse_other_replay(&local, run, worker)?;
+        match archive::archive_exists(&path)? {
+            false => archive::upload(&path)?,
+            true => note(&format!(
+                "{} is not used, since another machine has replayed the shard since; it can be removed.",
+                local.display()
+            )),
         }
     }
-    Ok(recovered)
+    Ok(())
+}
+
+/// Refuses a part of another replay whose run has the same name.
+fn refuse_other_replay(local: &Path, run: &Path, worker: &str) -> Result<(), Failure> {
+    let found = run::find_worker(local)?;
+    match found.as_deref() == Some(worker) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} is of another replay than {}; move it away, or set REHEARSE_STAGING to another directory",
+            local.display(),
+            run.display()
+        ))),
+    }
 }

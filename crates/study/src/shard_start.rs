@@ -4,6 +4,8 @@
 //! `ready-I.json` again and again. When all are fresh, the worker of shard 0 creates `shards.json` with a start time on the
 //! target's clock. Each worker measures that clock, since it is the one that all of them can reach.
 
+mod end;
+
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -30,8 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const REFRESH_US: i64 = 2_000_000;
 /// Age at which a worker no longer counts as ready. A request to an object store is repeated for some seconds.
 const FRESH_US: i64 = 15_000_000;
-/// Time for which the worker of shard 0 waits for the others at the end.
-const END_WAIT: Duration = Duration::from_secs(60);
 /// Distance between two workers' readings of the target's clock that is no error, in microseconds.
 const CLOCKS_DIFFER_US: i64 = 1_000_000;
 /// Number of threads that read the files of the other workers.
@@ -181,6 +181,11 @@ impl ShardMeeting {
             sizes,
             interrupt: interrupt.clone(),
         })
+    }
+
+    /// Returns the random name of this process, which its part has.
+    pub fn worker(&self) -> &str {
+        &self.worker
     }
 
     fn measure(&self, clock: &dyn Clock) -> Result<TargetOffset, String> {
@@ -380,19 +385,8 @@ impl Meeting for ShardMeeting {
         self.await_decision(&wait, until_ns)
     }
 
-    /// The worker of shard 0 waits for the others, so that what it then reads of the server includes their statements.
     fn end(&self) -> Vec<u64> {
-        match self.find_running() {
-            Ok(running) => running,
-            Err(error) => {
-                note(&format!(
-                    "This worker could not meet the others at the end: {error}. Its part of the run is complete."
-                ));
-                (0..self.request.count)
-                    .filter(|number| *number != self.request.number)
-                    .collect()
-            }
-        }
+        self.await_end()
     }
 }
 
@@ -433,30 +427,6 @@ impl ShardMeeting {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-    }
-
-    /// Declares that this worker is done. That of shard 0 waits for the others, and returns those that are not.
-    fn find_running(&self) -> Result<Vec<u64>, ArchiveError> {
-        if self.request.number != 0 {
-            write_small_file(&self.path("done", self.request.number), b"{}")?;
-            return Ok(Vec::new());
-        }
-        let polls = END_WAIT.as_millis() / POLL_INTERVAL.as_millis();
-        let mut running: Vec<u64> = (1..self.request.count).collect();
-        for _ in 0..polls {
-            let mut still = Vec::new();
-            for number in running {
-                if find_small_file(&self.path("done", number), READY_BYTES_MAX)?.is_none() {
-                    still.push(number);
-                }
-            }
-            running = still;
-            if running.is_empty() || self.interrupt.is_requested() {
-                break;
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        Ok(running)
     }
 }
 

@@ -50,6 +50,21 @@ pub fn is_name_taken(path: &Path) -> Result<bool, ArchiveError> {
     }
 }
 
+/// Returns the path on this machine of an archive that was completed but not uploaded to `url`; `None` if there is none.
+pub fn find_not_uploaded(url: &Path) -> Option<PathBuf> {
+    let destination = Destination::of(url);
+    let local = destination.local_path();
+    (is_object_url(url) && local.exists()).then(|| local.to_owned())
+}
+
+/// Uploads an archive that [`find_not_uploaded`] returns, and removes it from this machine.
+///
+/// # Errors
+/// If an object cannot be written, or the name is taken. The local directory stays.
+pub fn upload(url: &Path) -> Result<(), ArchiveError> {
+    Destination::of(url).upload()
+}
+
 /// Place of an archive when complete.
 #[derive(Debug)]
 pub(crate) enum Destination {

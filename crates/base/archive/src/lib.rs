@@ -41,7 +41,7 @@ mod table_writer;
 mod values;
 
 pub use column::{Column, ColumnType};
-pub use destination::{archive_exists, is_name_taken, partial_path};
+pub use destination::{archive_exists, find_not_uploaded, is_name_taken, partial_path, upload};
 pub use directory::{ArchiveWriter, OnFailure, sync_parent};
 pub use encoder::{Parts, TableOptions};
 pub use encryption::{

@@ -67,7 +67,7 @@ pub use observed::{
     SampledStatement, StatementStatistics,
 };
 pub use observed_table::ObservedWriter;
-pub use parts::{find_last_part, next_part_path, read_shard_plan};
+pub use parts::{find_last_part, find_worker, next_part_path, read_shard_plan};
 pub use profiled::{
     ProfileInfo, ProfiledBackend, SessionBackend, Stack, StackSample, StatementSpan,
 };
@@ -78,7 +78,7 @@ pub use series_gap::SeriesGap;
 pub use shards::{
     DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, NAMED_SESSIONS_MAX, PartState, SHARD_OPTION,
     SHARDS_FILE, SHARDS_FORMAT, Shard, ShardAccount, ShardDivision, ShardPlan, ShardState,
-    part_path, resumed_part_path,
+    WORKER_OPTION, part_path, resumed_part_path,
 };
 pub use tool_stall::{TOOL_STALL_NS_MIN, ToolStall, is_in_stall, merge_stalls};
 pub use writer::{RunWriter, recover};

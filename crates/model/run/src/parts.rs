@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use archive::{Archive, ArchiveError, find_small_file};
+use archive::{Archive, ArchiveError, find_small_file, unfinished_body};
 
 use crate::execution::{Outcome, SkipReason, StatementKind};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo};
 use crate::merge::archive_executions;
 use crate::shards::{
     DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, PartState, SHARD_OPTION, SHARDS_BYTES_MAX,
-    SHARDS_FILE, SHARDS_FORMAT, ShardAccount, ShardPlan, ShardState, part_path, resumed_part_path,
+    SHARDS_FILE, SHARDS_FORMAT, ShardAccount, ShardPlan, ShardState, WORKER_OPTION, part_path,
+    resumed_part_path,
 };
 use crate::tool_stall::merge_stalls;
 
@@ -113,6 +114,19 @@ pub fn find_last_part(run: &Path, number: u64) -> Result<Option<PathBuf>, Archiv
     })
 }
 
+/// Returns the name of the worker that wrote a part on this machine, complete or not; `None` if it is no part.
+///
+/// # Errors
+/// If it cannot be read, or is still being written.
+pub fn find_worker(path: &Path) -> Result<Option<String>, ArchiveError> {
+    let body = match path.extension().is_some_and(|name| name == "partial") {
+        true => unfinished_body(path, KIND)?,
+        false => Archive::open(path, KIND, FORMAT)?.body()?,
+    };
+    let worker = body["options"][WORKER_OPTION].as_str();
+    Ok(worker.map(str::to_owned))
+}
+
 /// Returns the first path of a shard's part that is not taken.
 ///
 /// # Errors
@@ -175,7 +189,9 @@ impl Parts {
             if let Part::Readable(part) = &part {
                 let shard = part.1.options.get(SHARD_OPTION);
                 let expected = format!("{number}/{count}");
-                if part.1.workload.id != plan.workload.id || shard != Some(&expected) {
+                let worker = part.1.options.get(WORKER_OPTION);
+                let is_other = worker.is_some_and(|worker| *worker != plan.shards[number].worker);
+                if part.1.workload.id != plan.workload.id || shard != Some(&expected) || is_other {
                     return Err(ArchiveError::Damaged {
                         path: part.0.path().to_owned(),
                         reason: format!("it is not shard {expected} of this replay"),
@@ -214,7 +230,11 @@ impl Parts {
                 .insert(INCOMPLETE_SHARDS_OPTION.to_owned(), incomplete);
         }
         all.workload = self.plan.workload.clone();
-        all.options.remove("resumed");
+        // The machines of the workers have clocks of their own.
+        all.started_wall_us = self.plan.start_us;
+        for name in ["resumed", WORKER_OPTION] {
+            all.options.remove(name);
+        }
         all.options.insert(
             SHARD_OPTION.to_owned(),
             format!("all {}", self.plan.shards.len()),
@@ -284,7 +304,6 @@ fn ended_sessions(part: &Archive) -> Result<HashSet<u64>, ArchiveError> {
 
 /// Adds the manifest of a further part.
 fn add(all: &mut RunInfo, part: &RunInfo) {
-    all.started_wall_us = all.started_wall_us.min(part.started_wall_us);
     all.elapsed_ns = all.elapsed_ns.max(part.elapsed_ns);
     all.span_due_ns = all.span_due_ns.max(part.span_due_ns);
     all.span_sent_ns = all.span_sent_ns.max(part.span_sent_ns);

@@ -16,6 +16,8 @@ pub const SHARDS_FILE: &str = "shards.json";
 pub const SHARDS_FORMAT: u32 = 1;
 /// Option of a part: its number and the number of shards, `3/8`.
 pub const SHARD_OPTION: &str = "shard";
+/// Option of a part: the name of the worker in [`Shard`]. It tells the part from one of another replay with the same name.
+pub const WORKER_OPTION: &str = "shard_worker";
 /// Option of a part, and of a run of parts: [`ShardDivision`] in words.
 pub const DIVISION_OPTION: &str = "sharded_by";
 /// Option of a run of parts that is not complete: the shards, and the number of their sessions that are incomplete.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clock::Speed;
 use replay::{Options, PreviousRun, Target, WorkerMeeting};
+use run::WORKER_OPTION;
 use study::shard_resume::find_resumed_part;
 use study::shard_selection::select_shard;
 use study::shard_start::{ShardMeeting, ShardRequest};
@@ -67,6 +68,7 @@ pub fn prepare(
     }
     if options.safety.resume.is_some() {
         let part = find_resumed_part(request, &sizes)?;
+        engine.part.insert(WORKER_OPTION.to_owned(), part.worker);
         if let Some(previous) = &part.previous {
             let previous = PreviousRun::read(previous, reader, engine)?;
             engine.previous_run = Some(Arc::new(previous));
@@ -74,6 +76,8 @@ pub fn prepare(
         return Ok(part.output);
     }
     let meeting = ShardMeeting::prepare(request, reader, target, (engine, sizes), interrupt)?;
+    let worker = meeting.worker().to_owned();
+    engine.part.insert(WORKER_OPTION.to_owned(), worker);
     engine.meeting = Some(WorkerMeeting::new(meeting));
     Ok(run::part_path(&request.run, request.number))
 }

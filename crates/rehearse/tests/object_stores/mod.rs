@@ -2,6 +2,7 @@
 //! takes `-H HOST -p PORT` as `moto_server` does.
 
 mod faults;
+mod sharded;
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -14,6 +15,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use faults::{Fault, FaultyLink};
+
+/// Login with which objects can be read. The server does not check the signature.
+const AUTHORIZATION: &str = "Authorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=00";
 
 /// A running server with the bucket `loads`.
 struct Store {
@@ -65,19 +69,28 @@ impl Store {
 
     /// Sends a request without a body. Returns the answer, or nothing if the server cannot be reached.
     fn request(&self, method: &str, target: &str) -> String {
+        String::from_utf8_lossy(&self.answer(method, target)).into_owned()
+    }
+
+    fn answer(&self, method: &str, target: &str) -> Vec<u8> {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return String::new();
+            return Vec::new();
         };
         let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTHORIZATION}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
         answer
     }
 
     fn run_at(&self, port: u16, arguments: &[&str]) -> Output {
+        let mut command = self.command_at(port, arguments);
+        command.output().unwrap()
+    }
+
+    fn command_at(&self, port: u16, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
         command
             .args(arguments)
@@ -95,7 +108,7 @@ impl Store {
         ] {
             command.env_remove(variable);
         }
-        command.output().unwrap()
+        command
     }
 
     fn done(&self, arguments: &[&str]) -> String {

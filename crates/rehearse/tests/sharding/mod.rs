@@ -103,7 +103,7 @@ impl Room {
 }
 
 /// Writes the log of sessions, in the order of times.
-fn log_of(sessions: &[Vec<(u32, String)>]) -> String {
+pub(super) fn log_of(sessions: &[Vec<(u32, String)>]) -> String {
     let mut lines = Vec::new();
     for (session, statements) in sessions.iter().enumerate() {
         let mut add = |at_ms: u32, message: String| {
@@ -136,7 +136,7 @@ fn log_of(sessions: &[Vec<(u32, String)>]) -> String {
 }
 
 /// Creates sessions with a read each 100 ms, for this long.
-fn readers(sessions: u32, ticks: u32) -> Vec<Vec<(u32, String)>> {
+pub(super) fn readers(sessions: u32, ticks: u32) -> Vec<Vec<(u32, String)>> {
     let of = |session| {
         let statement = |tick| (tick * 100 + session, format!("SELECT {tick}"));
         (0..ticks).map(statement).collect()
@@ -169,6 +169,12 @@ fn workers_write_one_run_that_every_command_reads() {
         .filter_map(|execution| execution.unwrap().done_ns)
         .collect();
     assert!(ends.is_sorted(), "the parts are merged by time");
+    // The time of the start is that of the statements, not of the wait for the others.
+    let start_us = run::read_shard_plan(four.path()).unwrap().unwrap().start_us;
+    assert_eq!(four.info().started_wall_us, start_us);
+    let part = room.open("four.run/part-3");
+    let early_us = start_us - part.info().started_wall_us;
+    assert!(early_us < 1_000_000, "{early_us} µs before the start");
     // Each part has some sessions, and due times are those of the whole.
     assert_eq!(four.info().span_due_ns, one.info().span_due_ns);
     let shown = room.show("four.run");
@@ -206,7 +212,14 @@ fn workers_write_one_run_that_every_command_reads() {
 
 #[test]
 fn killed_worker_leaves_an_incomplete_run_that_its_shard_completes() {
-    let room = Room::new(&readers(24, 80));
+    let mut sessions = readers(24, 80);
+    sessions[0][0].1 = "SELECT count(*) FROM orders".to_owned();
+    let room = Room::new(&sessions);
+    let execute = |sql: &str| {
+        let mut client = test_support::connect(&room.sandbox.endpoint());
+        client.batch_execute(sql).unwrap();
+    };
+    execute("CREATE TABLE orders ()");
     let part = |number: u64| room.directory.path().join(format!("a.run/part-{number}"));
     let options = ["--checkpoint", "1s"];
     let mut workers: Vec<Child> = (0..3)
@@ -248,10 +261,13 @@ fn killed_worker_leaves_an_incomplete_run_that_its_shard_completes() {
         2,
     );
     assert!(message.contains("has 3 shards"), "{message}");
-    room.done(&room.replay(
-        "a.run",
-        &["--shard", "1/3", "--resume", "a.run", "--checkpoint", "1s"],
-    ));
+    // The target is checked again, since it may not be as it was.
+    execute("DROP TABLE orders");
+    let resume = ["--shard", "1/3", "--resume", "a.run", "--checkpoint", "1s"];
+    let output = room.run(&room.replay("a.run", &resume));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("orders"), "{notes}");
     let resumed = room.open("a.run");
     assert_eq!(resumed.info().status, RunStatus::Complete);
     assert_eq!(resumed.info().statements, 24 * 80);
@@ -353,6 +369,10 @@ fn options_that_several_workers_cannot_have_are_refused() {
         ),
         (&["--shard", "0/2", "--restore", "true"], "--restore"),
         (&["--start-timeout", "5s"], "without --shard"),
+        (
+            &["--shard", "0/2", "--calibrate"],
+            "'--calibrate' cannot be used with '--shard",
+        ),
     ] {
         let message = room.failed(&room.replay("a.run", options), 2);
         assert!(message.contains(reason), "{options:?}: {message}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use run::{DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, SHARD_OPTION};
+use run::{DIVISION_OPTION, INCOMPLETE_SHARDS_OPTION, SHARD_OPTION, WORKER_OPTION};
 
 use super::line::one_line;
 use super::units::{count, counted};
@@ -91,7 +91,7 @@ fn in_words(name: &str, value: &str) -> Option<String> {
         }
         // Those of all shards have lines of their own.
         SHARD_OPTION if value.starts_with("all") => None,
-        DIVISION_OPTION | INCOMPLETE_SHARDS_OPTION => None,
+        DIVISION_OPTION | INCOMPLETE_SHARDS_OPTION | WORKER_OPTION => None,
         "otlp" => Some(format!("exported to {value}")),
         _ => Some(match value {
             "true" => name.replace('_', " "),

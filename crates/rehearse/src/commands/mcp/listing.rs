@@ -170,6 +170,10 @@ pub fn kind_of(path: &Path) -> Option<String> {
 /// Returns the kind as [`kind_of`] does. The error describes a manifest that cannot be read.
 fn read_kind(path: &Path) -> Result<Option<String>, String> {
     let manifest = path.join("manifest.json");
+    // A run that several workers wrote is one run, and its parts are no artefacts of their own.
+    if fs::symlink_metadata(path.join(run::SHARDS_FILE)).is_ok_and(|found| found.is_file()) {
+        return Ok(Some("run".to_owned()));
+    }
     // A link may lead out of the roots.
     if !fs::symlink_metadata(&manifest).is_ok_and(|found| found.is_file()) {
         return Ok(None);
@@ -201,6 +205,24 @@ mod tests {
         assert_eq!(listing.found.len(), 1);
         assert_eq!(listing.incomplete.len(), 1);
         assert!(listing.incomplete[0].path.ends_with("a.run"));
+    }
+
+    #[test]
+    fn run_of_several_workers_is_listed_as_one() {
+        let room = tempfile::tempdir().unwrap();
+        let run = room.path().join("a.run");
+        for part in ["part-0", "part-1"] {
+            fs::create_dir_all(run.join(part)).unwrap();
+            fs::write(run.join(part).join("manifest.json"), r#"{"kind":"run"}"#).unwrap();
+        }
+        fs::write(run.join(::run::SHARDS_FILE), "{}").unwrap();
+        let mut listing = Listing::default();
+        listing.add(room.path(), 0);
+        assert_eq!(listing.found.len(), 1);
+        assert_eq!(
+            (&listing.found[0].path, &*listing.found[0].kind),
+            (&run, "run")
+        );
     }
 
     #[test]
