@@ -43,7 +43,11 @@ pub(crate) fn write_columns(
                 }
                 left_out.push(NotRestored {
                     subject: format!("statistics of {}", describe(column)),
-                    reason: error.message,
+                    // Its message may have a value.
+                    reason: format!(
+                        "the server refuses them ({})",
+                        String::from_utf8_lossy(&error.sqlstate)
+                    ),
                 });
             }
         }
