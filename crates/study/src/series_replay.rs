@@ -44,6 +44,12 @@ pub fn begin_following(
     request: &FollowRequest,
     interrupt: &Interrupt,
 ) -> Result<Option<(FollowOptions, PathBuf)>, Failure> {
+    if archive::is_object_url(&request.series) {
+        return Err(Failure::usage(format!(
+            "--follow reads a series from a disk, where its capture writes it, and {} is in an object store; give its path",
+            request.series.display()
+        )));
+    }
     if !Series::is_series(&request.series) {
         return Err(Failure::usage(format!(
             "--follow needs a series, and {} is none; capture one with --roll, or replay without --follow",

@@ -1,19 +1,20 @@
 //! Reads a workload, or a series of workloads as one, in time order, a batch at a time.
 
 mod archive_reader;
+mod joined_events;
 mod merge;
 mod series_reader;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use archive::{ArchiveError, Keyring, Recipient, is_object_url};
+use archive::{ArchiveError, Keyring, Recipient, find_small_file, is_object_url};
 use sql::Fingerprint;
 
 use crate::contexts::ContextText;
 use crate::event::Event;
 use crate::format::WorkloadInfo;
-use crate::series::{SERIES_EXTENSION, Series};
+use crate::series::{SERIES_BYTES_MAX, SERIES_EXTENSION, SERIES_FILE, Series};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 use crate::session_logins::{LoginCounter, SessionLogin};
@@ -48,6 +49,12 @@ enum Source {
     Series(Arc<SeriesReader>),
 }
 
+/// Whether an object store has a series of this URL.
+fn is_stored_series(path: &Path) -> Result<bool, ArchiveError> {
+    let file = path.join(SERIES_FILE);
+    Ok(is_object_url(path) && find_small_file(&file, SERIES_BYTES_MAX)?.is_some())
+}
+
 impl WorkloadReader {
     /// Opens the workload or the series at `path`. The parts of a series are those that are complete now.
     ///
@@ -67,7 +74,16 @@ impl WorkloadReader {
         let is_series = Series::is_series(path) || (is_named_so && path.is_dir());
         let source = match !is_object_url(path) && is_series {
             true => Source::Series(Arc::new(SeriesReader::open(path, keyring)?)),
-            false => Source::Archive(Arc::new(ArchiveReader::open(path, keyring)?)),
+            false => match ArchiveReader::open(path, keyring) {
+                Err(ArchiveError::NotFound { .. }) if is_stored_series(path)? => {
+                    return Err(ArchiveError::WrongKind {
+                        path: path.to_owned(),
+                        kind: "workload".to_owned(),
+                        reason: "it is a series in an object store, and a series is read from a disk only; copy it to a disk, or give one of its parts, NAME.series/YYYYMMDDTHHMMSSZ.workload".to_owned(),
+                    });
+                }
+                opened => Source::Archive(Arc::new(opened?)),
+            },
         };
         Ok(source.into())
     }

@@ -48,7 +48,7 @@ pub const SERIES_EXTENSION: &str = "series";
 /// Version of the format of `series.json` that this build writes. A reader refuses a higher one.
 pub const SERIES_FORMAT: u32 = 1;
 /// Largest `series.json` that is read, in bytes.
-const SERIES_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const SERIES_BYTES_MAX: u64 = 16 << 20;
 /// Maximum number of gaps in `series.json`. The oldest are dropped.
 const GAPS_MAX: usize = 1000;
 /// Distance between the first session numbers of two captures of one series.

@@ -268,6 +268,41 @@ fn failed_upload_leaves_the_complete_workload_on_disk() {
 }
 
 #[test]
+fn series_in_a_store_is_refused_with_what_to_do() {
+    let Some(store) = Store::start() else { return };
+    let put = store.request("PUT", "/loads/a.series/series.json");
+    assert!(put.starts_with("HTTP/1.1 200"), "{put}");
+    let series = "s3://loads/a.series";
+    let replay = [
+        "replay",
+        series,
+        "--target",
+        "postgres://nowhere",
+        "-o",
+        "a.run",
+    ];
+    for (arguments, expected) in [
+        (
+            &["inspect", series][..],
+            "copy it to a disk, or give one of its parts",
+        ),
+        (&replay[..], "copy it to a disk, or give one of its parts"),
+        (
+            &[&replay[..], &["--follow"]].concat(),
+            "is in an object store; give its path",
+        ),
+    ] {
+        let output = store.run_at(store.port, arguments);
+        let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(2 | 3)), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
+    }
+    let absent = store.run_at(store.port, &["inspect", "s3://loads/b.series"]);
+    let reason = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(reason.contains("does not exist"), "{reason}");
+}
+
+#[test]
 fn missing_bucket_and_unreachable_server_are_one_sentence() {
     let Some(store) = Store::start() else { return };
     let output = store.run_at(store.port, &["inspect", "s3://nowhere/a.workload"]);

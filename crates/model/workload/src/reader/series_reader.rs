@@ -13,11 +13,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Rows;
 use super::archive_reader::ArchiveReader;
+use super::joined_events::{JoinedEvents, SessionCut};
 use super::merge::{MergedRows, WaitingPart};
 use crate::contexts::ContextText;
 use crate::event::Event;
 use crate::format::WorkloadInfo;
-use crate::series::{Series, SeriesInfo, SessionJoiner, UnfinishedPart};
+use crate::series::{Series, SeriesInfo, UnfinishedPart};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 use crate::table::StatementText;
@@ -42,12 +43,12 @@ pub(super) struct SeriesReader {
 /// Reader of one part.
 #[derive(Debug, Clone)]
 struct PartReader {
-    reader: ArchiveReader,
-    member: SeriesMember,
+    pub(super) reader: ArchiveReader,
+    pub(super) member: SeriesMember,
     /// Time from the start of the whole to the start of the part, in microseconds.
-    shift_us: i64,
+    pub(super) shift_us: i64,
     /// Index in the whole of each source of the part.
-    sources: Vec<u32>,
+    pub(super) sources: Vec<u32>,
 }
 
 impl SeriesReader {
@@ -208,15 +209,24 @@ impl SeriesReader {
 
     pub(super) fn events(&self) -> Result<Rows<(Event, Option<Fingerprint>)>, ArchiveError> {
         let parts = self.merge(|_| 0, PartReader::events)?;
-        let mut joiner = SessionJoiner::default();
         let merged = MergedRows::new(parts, |(event, _)| (event.due_us, event.session));
-        Ok(Box::new(merged.filter_map(move |item| match item {
-            Ok((number, (event, fingerprint))) => {
-                let event = joiner.join(number, event)?;
-                Some(Ok((event, fingerprint)))
+        Ok(Box::new(JoinedEvents::new(merged, self.cuts())))
+    }
+
+    /// Returns the times at which gaps have cut off all sessions.
+    fn cuts(&self) -> Vec<SessionCut> {
+        let start_us = self.info.provenance.start_wall_us;
+        let cuts = self.series.gaps.iter().map(|gap| {
+            let earlier = self.parts.iter();
+            let earlier = earlier.filter(|part| part.member.number < gap.before_part);
+            let ends_us = earlier.map(|part| part.shift_us + part.reader.info().span_us);
+            SessionCut {
+                before_part: gap.before_part,
+                recorded_to_us: ends_us.max().unwrap_or(i64::MIN),
+                gap_from_us: gap.from_us - start_us,
             }
-            Err(error) => Some(Err(error)),
-        })))
+        });
+        cuts.collect()
     }
 
     pub(super) fn server_events(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, Outcome};
 
 /// Joins the events of several parts of a series into those of one workload: leaves out the preludes of sessions that
 /// were read before, and numbers the events of each session from 0 without gaps. Memory is bounded by the open sessions.
@@ -45,6 +45,26 @@ impl SessionJoiner {
         Some(event)
     }
 
+    /// Ends the sessions before `first`, which were cut off by a gap. Returns their ends, in ascending order of sessions.
+    pub(crate) fn disconnect_sessions_before(&mut self, first: u64, due_us: i64) -> Vec<Event> {
+        let cut_off = self.sessions.extract_if(|session, _| *session < first);
+        let ends = cut_off.map(|(session, joined)| Event {
+            session,
+            sequence: joined.next_sequence,
+            due_us,
+            kind: EventKind::Disconnect,
+            outcome: Outcome::default(),
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+            wire_details: None,
+        });
+        let mut ends: Vec<Event> = ends.collect();
+        ends.sort_unstable_by_key(|event| event.session);
+        ends
+    }
+
     /// Returns the number of open sessions.
     pub fn open_sessions(&self) -> usize {
         self.sessions.len()
@@ -62,7 +82,6 @@ impl SessionJoiner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Outcome;
 
     fn event(session: u64, prelude: bool, kind: EventKind) -> Event {
         Event {

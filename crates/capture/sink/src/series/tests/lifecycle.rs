@@ -56,6 +56,14 @@ fn series_stopped_within_a_part_and_continued_has_the_gap_since_the_stop() {
         ranges,
         [(START_US + 300 * SECOND_US, START_US + 420 * SECOND_US)]
     );
+    // The gap has cut off the session, so its connection ends there.
+    let events = events(&WorkloadReader::open(&path).unwrap());
+    let (end, at) = (&events[2], events.len());
+    assert_eq!((end.session, end.sequence, at), (0, 2, 5));
+    assert_eq!(end.kind, EventKind::Disconnect);
+    let second = |event: &Event| (event.due_us - START_US) as f64 / SECOND_US as f64;
+    let times: Vec<f64> = events.iter().map(second).collect();
+    assert_eq!(times, [0.0, 300.0, 300.000_001, 420.0, 430.0]);
 }
 
 #[test]
@@ -195,6 +203,11 @@ fn retention_with_a_part_in_the_future_compares_ages_with_the_clock() {
     assert_eq!((status.parts_written, status.parts_removed), (3, 0));
 }
 
+/// Whether an event is neither a prelude nor the end that a gap makes.
+fn is_recorded(event: &&Event) -> bool {
+    !event.prelude && event.kind != EventKind::Disconnect
+}
+
 #[test]
 fn append_of_a_log_that_is_read_again_leaves_out_what_the_series_has() {
     let room = tempfile::tempdir().unwrap();
@@ -206,7 +219,7 @@ fn append_of_a_log_that_is_read_again_leaves_out_what_the_series_has() {
     assert_eq!(status.repeated_events, 3);
     let series = WorkloadReader::open(&path).unwrap();
     let texts = events(&series);
-    let own = texts.iter().filter(|event| !event.prelude);
+    let own = texts.iter().filter(is_recorded);
     assert_eq!(own.count(), 5);
     let continued = texts.iter().filter(|event| event.session > 0);
     let kinds: Vec<_> = continued.map(|event| &event.kind).collect();
@@ -299,7 +312,8 @@ fn append_after_a_kill_recovers_the_part_and_repeats_none_of_its_events() {
     let status = record_series(again, &read_again);
     assert_eq!(status.repeated_events, 3);
     let series = WorkloadReader::open(&path).unwrap();
-    let own = events(&series).into_iter().filter(|event| !event.prelude);
+    let read = events(&series);
+    let own = read.iter().filter(is_recorded);
     let times: Vec<i64> = own
         .map(|event| (event.due_us - START_US) / SECOND_US)
         .collect();
