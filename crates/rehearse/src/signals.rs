@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +13,7 @@ use signal_hook::{flag, low_level};
 
 use crate::terminal;
 use study::Interrupt;
+use workload::series::Series;
 
 /// Exit code of a command that a second signal ended without a result.
 const ENDED_AT_ONCE: i32 = 3;
@@ -58,14 +59,27 @@ pub fn survive_file_size_limit() -> io::Result<()> {
 
 fn end_at_once(interrupt: &Interrupt) {
     let partial = interrupt.take_partial();
-    let exit_code = match partial.as_deref().filter(|partial| partial.exists()) {
-        Some(partial) => {
-            terminal::note(&partial_note(partial));
-            STOPPED
-        }
-        None => ENDED_AT_ONCE,
-    };
-    low_level::exit(exit_code);
+    let partials = partial.map_or_else(Vec::new, unfinished);
+    for partial in &partials {
+        terminal::note(&partial_note(partial));
+    }
+    low_level::exit(match partials.is_empty() {
+        true => ENDED_AT_ONCE,
+        false => STOPPED,
+    });
+}
+
+/// Returns the unfinished directories: the given one if it exists, or those of the parts of a series.
+fn unfinished(partial: PathBuf) -> Vec<PathBuf> {
+    if Series::is_series(&partial) {
+        let series = Series::open(&partial);
+        let parts = series.map_or_else(|_| Vec::new(), |series| series.unfinished);
+        return parts.into_iter().map(|part| part.path).collect();
+    }
+    match partial.exists() {
+        true => vec![partial],
+        false => Vec::new(),
+    }
 }
 
 fn partial_note(partial: &Path) -> String {

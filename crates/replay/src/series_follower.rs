@@ -330,7 +330,12 @@ impl<'f> SeriesFollower<'f> {
         };
         let captured = (series.info.gaps.iter())
             .find(|gap| last.number < gap.before_part && gap.before_part <= member.number);
+        let killed = (series.unfinished.iter()).find(|part| part.member.number < member.number);
         let reason = match captured {
+            Some(_) if let Some(part) = killed => format!(
+                "the capture was killed; `rehearse recover {}` keeps what it captured, for a later replay",
+                part.path.display()
+            ),
             Some(gap) => format!("nothing was captured then ({})", gap.reason),
             None if member.number > expected => {
                 format!(

@@ -64,7 +64,7 @@ pub fn open_workload(path: &Path) -> Result<WorkloadReader, Failure> {
 }
 
 /// Reports the gaps of a series that were not reported before.
-fn note_gaps(reader: &WorkloadReader) {
+pub(crate) fn note_gaps(reader: &WorkloadReader) {
     let gaps = reader.gaps();
     let mut noted = NOTED_GAPS.lock().unwrap_or_else(PoisonError::into_inner);
     let new: Vec<String> = gaps
@@ -76,8 +76,9 @@ fn note_gaps(reader: &WorkloadReader) {
     }
     if new.len() > GAPS_SHOWN_MAX {
         let more = new.len() - GAPS_SHOWN_MAX;
+        let gaps = if more == 1 { "gap" } else { "gaps" };
         note(&format!(
-            "{}: {more} more such gaps",
+            "{}: {more} more such {gaps}",
             reader.path().display()
         ));
     }

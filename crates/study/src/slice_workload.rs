@@ -13,6 +13,7 @@ use workload::{
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::keys::note_gaps;
 
 /// Writes the part of a workload that a slice keeps to `output`, encrypted to its recipients, if any. `given` has the
 /// slice's options, for the manifest.
@@ -49,6 +50,7 @@ pub fn write_masked_slice(
     // Of a series, only the parts that the slice needs are read. If it has none, the slicer describes the available events.
     let within = reader.within(from_us.unwrap_or(i64::MIN), to_us.unwrap_or(i64::MAX));
     let reader = &within.unwrap_or_else(|_| reader.clone());
+    note_gaps(reader);
     let start_us = reader.info().provenance.start_wall_us;
     let writer = WorkloadWriter::create_for(
         output,

@@ -32,6 +32,7 @@ use study::Interrupt;
 use study::capture_log;
 use study::capture_log::{CapturedLog, LogCapture};
 use study::keys;
+use workload::series::SERIES_EXTENSION;
 
 /// Captures from the requested source.
 pub fn run(options: Capture) -> Result<ExitStatus, Failure> {
@@ -56,7 +57,15 @@ fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     if options.follow && captured.report.reconciliation.lines == 0 {
         terminal::note("nothing was written to the log while it was followed");
     }
-    let is_empty = captured.statements == 0 && captured.slice.is_none() && !options.follow;
+    let repeated = captured.written_series.as_ref();
+    let repeated = repeated.map_or(0, |series| series.repeated_events);
+    let has_none = captured.statements == 0 && captured.slice.is_none() && !options.follow;
+    let is_empty = has_none && repeated == 0;
+    if has_none && repeated > 0 {
+        terminal::note(&format!(
+            "nothing new: all {repeated} events are in the series"
+        ));
+    }
     if is_empty {
         terminal::note(NO_STATEMENT);
     }
@@ -105,6 +114,9 @@ fn capture(
     let starting_point = StartingPointTaker::new(given, None, options.output.as_deref())?;
     if given.is_some() {
         starting_point.take();
+    }
+    if let (Some(output), Some(_), Some(_)) = (&options.output, options.roll.roll, &follow) {
+        interrupt.set_partial(output.clone());
     }
     // A log that is followed ends in order where the user stops it.
     let interrupt = follow.is_none().then_some(interrupt);
@@ -245,6 +257,16 @@ fn show_progress(bar: &ProgressBar, progress: &log::Progress) {
 fn check_output_name(output: &Path, roll: &RollArgs) -> Result<(), Failure> {
     match roll.roll {
         Some(_) => roll.check_series_name(output),
+        None if output
+            .extension()
+            .is_some_and(|end| end == SERIES_EXTENSION) =>
+        {
+            Err(Failure::usage(format!(
+                "{} is the name of a series; give --roll 15m to write a series, or -o {} to write one workload",
+                output.display(),
+                output.with_extension("workload").display()
+            )))
+        }
         None => check_workload_name(output),
     }
 }

@@ -1,13 +1,14 @@
 //! Inputs of `capture log`: compressed files, pipes, directories, patterns, series with
 //! gaps and overlaps, and logs of real servers that are still being written.
 
+mod continued;
 mod following;
 mod series;
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 

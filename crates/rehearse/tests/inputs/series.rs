@@ -1,13 +1,11 @@
 //! Captures of logs into a series of workloads, and commands that read one.
 
-use std::path::Path;
-
 use super::*;
 use workload::WorkloadReader;
 use workload::series::{Series, SeriesState};
 
 /// Ten minutes from 09:00:01 on, with a setting per session, and a statement that is logged three minutes after its start.
-fn log() -> String {
+pub(super) fn log() -> String {
     let mut log = String::new();
     for session in 0..8 {
         writeln!(
@@ -27,12 +25,12 @@ fn log() -> String {
     log
 }
 
-fn rehearse(arguments: &[&str]) -> Output {
+pub(super) fn rehearse(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
     command.args(arguments).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -112,7 +112,8 @@ impl ProtocolSteps {
     pub(super) fn of(info: &WorkloadInfo) -> Option<Self> {
         let tallies = &info.provenance.reconciliation["tallies"];
         let steps = Self::deserialize(tallies).ok()?;
-        let is_whole = info.provenance.slices.is_empty();
+        let is_repeated = &info.provenance.reconciliation["repeated_events"];
+        let is_whole = info.provenance.slices.is_empty() && is_repeated.is_null();
         (is_whole && steps != Self::default()).then_some(steps)
     }
 }

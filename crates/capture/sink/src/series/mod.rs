@@ -230,6 +230,12 @@ impl SeriesRecorder {
     /// If a part cannot be written.
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
         self.note_provenance(provenance);
+        if let Value::Object(account) = &mut self.account
+            && self.left_out > 0
+        {
+            // The account has them, the parts do not.
+            account.insert("repeated_events".to_owned(), self.left_out.into());
+        }
         if self.has_unwritten() && has_rest(&self.account, &self.accounted) {
             // A part without events has what was counted or lost after the last event.
             let at_us = match self.delivered_to_us {

@@ -64,6 +64,7 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
         &options.masking,
         &options.encryption,
     )?;
+    interrupt.set_partial(output.partial());
     let export = options.otlp.settings()?;
     let starting_point = Arc::new(StartingPointTaker::new(
         options.starting_point.starting_point.as_deref(),

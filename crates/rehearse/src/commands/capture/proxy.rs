@@ -52,6 +52,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         &options.masking,
         &options.encryption,
     )?;
+    interrupt.set_partial(output.partial());
     let export = options.otlp.settings()?;
     let upstream = upstream(options)?;
     let by_socket = upstream

@@ -55,6 +55,14 @@ impl RecordingOutput {
         })
     }
 
+    /// Returns the unfinished directory, or the series that has it, if the capture is killed now.
+    pub(super) fn partial(&self) -> PathBuf {
+        match self.roll.roll {
+            Some(_) => self.path.clone(),
+            None => archive::partial_path(&self.path),
+        }
+    }
+
     /// Opens recordings: workloads, or parts of a series.
     pub(super) fn open(self, starting_point: Arc<StartingPointTaker>) -> OpenRecording {
         match self.roll.roll {

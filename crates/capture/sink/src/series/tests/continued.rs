@@ -85,6 +85,8 @@ fn append_of_a_log_with_nothing_new_adds_no_part_and_counts_those_of_the_series(
     let path = room.path().join("all.series");
     let all = statements_lasting(&[(0, 1), (58, 5)]);
     record_series(options(&path, 60), &all);
+    let sum = || WorkloadReader::open(&path).unwrap().info().clone();
+    let before = sum();
     let mut recorder = SeriesRecorder::create(continued(&path, 60)).unwrap();
     deliver(&mut recorder, &all);
     let account = Provenance {
@@ -96,6 +98,17 @@ fn append_of_a_log_with_nothing_new_adds_no_part_and_counts_those_of_the_series(
     assert_eq!((status.parts_written, status.parts_kept), (0, 1));
     assert!(status.bytes_kept > 0);
     assert_eq!(part_numbers(&path), [1]);
+    assert_eq!(sum(), before);
+    // The account of a log with one new statement is that of all its lines.
+    let mut recorder = SeriesRecorder::create(continued(&path, 60)).unwrap();
+    deliver(&mut recorder, &all);
+    deliver(&mut recorder, &statements_lasting(&[(70, 1)]));
+    let account = Provenance {
+        reconciliation: serde_json::json!({ "lines": 9 }),
+        ..Provenance::default()
+    };
+    recorder.finish(account).unwrap();
+    assert_eq!(sum().provenance.reconciliation["repeated_events"], 2);
 }
 
 #[test]
