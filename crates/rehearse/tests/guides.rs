@@ -280,17 +280,22 @@ export PGPASSFILE=${PGPASSFILE//%2F//}
 "#;
 
 #[test]
-fn commands_of_the_guides_run() {
+fn commands_of_the_guides_run_first_third() {
     run_guides(0);
 }
 
 #[test]
-fn commands_of_the_other_guides_run() {
+fn commands_of_the_guides_run_second_third() {
     run_guides(1);
 }
 
+#[test]
+fn commands_of_the_guides_run_last_third() {
+    run_guides(2);
+}
+
 /// Number of tests that share the guides. Each has its own servers, so that they run at the same time.
-const TESTS: usize = 2;
+const TESTS: usize = 3;
 
 /// Runs every guide whose position in the list has this remainder.
 fn run_guides(remainder: usize) {
