@@ -111,8 +111,10 @@ pub struct RecordingStatus {
     pub from_us: i64,
     /// Number of bytes whose copies were dropped.
     pub lost_bytes: u64,
-    /// Time ranges in which copies were dropped.
+    /// Time ranges in which copies were dropped. At most 1,000, the last ones.
     pub incomplete: Vec<IncompleteRange>,
+    /// Number of earlier time ranges that are not listed.
+    pub incomplete_left_out: u64,
     /// Account of what was read so far.
     #[serde(rename = "conversation")]
     pub account: DecoderAccount,

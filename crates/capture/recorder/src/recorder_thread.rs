@@ -5,6 +5,9 @@
 //! and the command runs when all marks have arrived. So a statement sent before the stop of a
 //! recording is in it, and later ones are not.
 
+mod account;
+mod failure;
+
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -13,14 +16,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use workload::{Provenance, SourceFile};
 
 use super::capture_event::CaptureEvent;
-use super::capture_status::{CaptureStatus, FinishedRecording, RecordingState, RecordingStatus};
+use super::capture_status::{CaptureStatus, FinishedRecording, RecordingState};
 use super::mirror::{Chunk, MirrorState, Record, Totals, records};
 use super::recording::{
-    IncompleteRange, OpenRecording, Recording, RecordingAccount, SessionGaps, account_difference,
-    add_time_range,
+    IncompleteRange, IncompleteRanges, OpenRecording, Recording, RecordingAccount, SessionGaps,
 };
 use super::wall_clock::WallClock;
 use super::{MirrorSource, OnCaptureEvent, RecordingOrigin};
@@ -129,7 +130,7 @@ struct CurrentRecording {
     from_us: i64,
     from: Vec<SourceMark>,
     account: DecoderAccount,
-    incomplete: Vec<IncompleteRange>,
+    incomplete: IncompleteRanges,
     session_gaps: SessionGaps,
     secured_us: i64,
 }
@@ -242,32 +243,6 @@ impl RecorderThread {
         }
     }
 
-    /// Updates the status for other threads.
-    fn publish_status(&self) {
-        let recording = self.current.as_ref().map(|current| {
-            let lost: u64 = current.incomplete.iter().map(|stretch| stretch.bytes).sum();
-            RecordingStatus {
-                name: current.name.clone(),
-                from_us: current.from_us,
-                lost_bytes: lost,
-                incomplete: current.incomplete.clone(),
-                account: account_difference(&current.account, self.conversations.account()),
-            }
-        });
-        self.update_status(|status| status.recording = recording);
-    }
-
-    /// Tells a recording in several parts the account so far.
-    fn note_provenance(&mut self, now_us: i64) {
-        if let Some(mut current) = self.current.take() {
-            if current.recording.series().is_some() {
-                let account = self.account(&current, now_us, &self.from, None);
-                current.recording.note_provenance(self.provenance(&account));
-            }
-            self.current = Some(current);
-        }
-    }
-
     fn update_status(&self, change: impl FnOnce(&mut CaptureStatus)) {
         let status = &self.parts.status;
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
@@ -344,7 +319,7 @@ impl RecorderThread {
                         to_us: gap.to_us,
                         bytes: gap.bytes,
                     };
-                    add_time_range(&mut current.incomplete, stretch);
+                    current.incomplete.add(stretch);
                 }
                 Ok(())
             }
@@ -368,30 +343,6 @@ impl RecorderThread {
                 self.handle_mark(source, command, at_us);
                 Ok(())
             }
-        }
-    }
-
-    /// Notes lost bytes in the account of the recording.
-    fn note_session_gap(&mut self, record: Record<'_>) {
-        let Record::Lost {
-            connection,
-            side,
-            at_us,
-            from_us,
-            bytes,
-        } = record
-        else {
-            return;
-        };
-        if let Some(current) = &mut self.current {
-            let at_us = at_us.max(current.from_us);
-            let range = IncompleteRange {
-                from_us: from_us.clamp(current.from_us, at_us),
-                to_us: at_us,
-                bytes,
-            };
-            let session = self.conversations.recorded_session(connection);
-            current.session_gaps.add(session, side, range);
         }
     }
 
@@ -455,7 +406,7 @@ impl RecorderThread {
             from_us: at_us,
             from,
             account,
-            incomplete: Vec::new(),
+            incomplete: IncompleteRanges::default(),
             session_gaps: SessionGaps::default(),
             secured_us: at_us,
         });
@@ -530,101 +481,6 @@ impl RecorderThread {
         // If no thread can be created, the recording is dropped as by a crash.
         if let Ok(thread) = thread.spawn(complete) {
             self.finishing.push(thread);
-        }
-    }
-
-    /// Ends a recording that failed; connections are still tracked.
-    fn fail_recording(&mut self, error: &SinkError, at_us: i64) {
-        let Some(current) = self.current.take() else {
-            return;
-        };
-        let _ = self
-            .conversations
-            .stop_recording(at_us, &mut EventCounter::default());
-        let reason = error.to_string();
-        (self.parts.on_event)(CaptureEvent::RecordingFailed {
-            name: current.name.clone(),
-            reason: reason.clone(),
-        });
-        self.update_status(|status| status.recording = None);
-        self.own_commands += 1;
-        let number = self.own_commands;
-        let sources = self.from.len();
-        let command = Command {
-            number,
-            action: Action::Account,
-            // Nothing waits for the reply.
-            reply: crossbeam_channel::bounded(1).0,
-        };
-        let waiting = PendingCommand {
-            command,
-            marks: 0,
-            at_us: i64::MIN,
-            from: vec![SourceMark::default(); sources],
-        };
-        self.waiting.insert(number, waiting);
-        let failed = FailedRecording {
-            current,
-            at_us,
-            reason,
-        };
-        self.failed.insert(number, failed);
-        for source in &self.parts.sources {
-            source.request_mark(number);
-        }
-    }
-
-    fn close_failed(&mut self, number: u64, from: &[SourceMark]) {
-        let Some(failed) = self.failed.remove(&number) else {
-            return;
-        };
-        let (current, reason) = (&failed.current, failed.reason);
-        let account = self.account(current, failed.at_us, from, Some(reason));
-        let provenance = self.provenance(&account);
-        let name = current.name.clone();
-        let finished = FinishedRecording::new(name, RecordingState::Partial, account, provenance);
-        self.update_status(|status| status.finished.push(finished));
-    }
-
-    fn account(
-        &self,
-        current: &CurrentRecording,
-        to_us: i64,
-        from: &[SourceMark],
-        failure: Option<String>,
-    ) -> RecordingAccount {
-        let sum = |number: &dyn Fn(&SourceMark) -> u64| -> u64 {
-            let pairs = from.iter().zip(&current.from);
-            pairs
-                .map(|(after, before)| number(after).saturating_sub(number(before)))
-                .sum()
-        };
-        RecordingAccount {
-            from_us: current.from_us,
-            to_us,
-            forwarded_bytes: sum(&|from| from.totals.bytes.iter().sum()),
-            read_bytes: sum(&|from| from.read),
-            lost_bytes: sum(&|from| from.lost),
-            passed_bytes: sum(&|from| from.totals.passed.iter().sum()),
-            incomplete: current.incomplete.clone(),
-            session_gaps: current.session_gaps.clone(),
-            failure,
-            conversation: account_difference(&current.account, self.conversations.account()),
-        }
-    }
-
-    fn provenance(&self, account: &RecordingAccount) -> Provenance {
-        Provenance {
-            source_kind: self.parts.origin.kind.to_owned(),
-            sources: vec![SourceFile {
-                name: self.parts.origin.name.clone(),
-                format: "wire".to_owned(),
-                bytes: account.read_bytes,
-            }],
-            options: self.parts.origin.options.clone(),
-            servers: self.parts.origin.servers.clone(),
-            reconciliation: serde_json::to_value(account).expect("plain data"),
-            ..Provenance::default()
         }
     }
 }

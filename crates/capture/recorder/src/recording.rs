@@ -125,8 +125,11 @@ pub struct RecordingAccount {
     /// Number of bytes of connections that are left out: those of replication, and those that
     /// existed before if only new ones are captured.
     pub passed_bytes: u64,
-    /// Time ranges in which bytes were dropped; those with a small distance are merged.
+    /// Time ranges in which bytes were dropped; those with a small distance are merged. At most 1,000, the last ones.
     pub incomplete: Vec<IncompleteRange>,
+    /// Number of earlier time ranges that are not listed. Their bytes are in `lost_bytes`.
+    #[serde(default)]
+    pub incomplete_left_out: u64,
     /// The lost bytes by session.
     #[serde(flatten)]
     pub session_gaps: SessionGaps,
@@ -147,15 +150,41 @@ impl RecordingAccount {
 /// Maximum distance of time ranges that are merged, in microseconds.
 const MERGE_DISTANCE_US: i64 = 1_000_000;
 
-/// Adds a time range to earlier ones.
-pub(crate) fn add_time_range(all: &mut Vec<IncompleteRange>, stretch: IncompleteRange) {
-    match all.last_mut() {
-        Some(last) if stretch.from_us <= last.to_us + MERGE_DISTANCE_US => {
-            last.from_us = last.from_us.min(stretch.from_us);
-            last.to_us = last.to_us.max(stretch.to_us);
-            last.bytes += stretch.bytes;
+/// Maximum number of time ranges that are kept.
+const RANGES_MAX: usize = 1_000;
+
+/// Time ranges in which bytes were dropped. Their number is bounded, since a recording may have no end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IncompleteRanges {
+    /// The last ones, the earliest first.
+    pub(crate) last: Vec<IncompleteRange>,
+    /// Number of earlier ones.
+    pub(crate) left_out: u64,
+    /// Number of bytes of all.
+    pub(crate) bytes: u64,
+}
+
+impl IncompleteRanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, range: IncompleteRange) {
+        self.bytes += range.bytes;
+        match self.last.last_mut() {
+            Some(last) if range.from_us <= last.to_us + MERGE_DISTANCE_US => {
+                last.from_us = last.from_us.min(range.from_us);
+                last.to_us = last.to_us.max(range.to_us);
+                last.bytes += range.bytes;
+                return;
+            }
+            _ => {}
         }
-        _ => all.push(stretch),
+        if self.last.len() == RANGES_MAX {
+            self.last.remove(0);
+            self.left_out += 1;
+        }
+        self.last.push(range);
     }
 }
 
@@ -234,17 +263,32 @@ mod tests {
             to_us,
             bytes,
         };
-        let mut all = Vec::new();
+        let mut all = IncompleteRanges::default();
         for one in [
             stretch(10, 20, 1),
             stretch(900_000, 900_001, 2),
             stretch(5_000_000, 5_000_001, 4),
         ] {
-            add_time_range(&mut all, one);
+            all.add(one);
         }
         assert_eq!(
-            all,
+            all.last,
             [stretch(10, 900_001, 3), stretch(5_000_000, 5_000_001, 4)]
         );
+    }
+
+    #[test]
+    fn time_ranges_beyond_the_limit_are_counted() {
+        let mut ranges = IncompleteRanges::default();
+        let range = |second: i64| IncompleteRange {
+            from_us: second * 1_000_000,
+            to_us: second * 1_000_000 + 10,
+            bytes: 2,
+        };
+        for second in 0..1_500 {
+            ranges.add(range(2 * second));
+        }
+        assert_eq!((ranges.last.len(), ranges.left_out), (1_000, 500));
+        assert_eq!((ranges.bytes, ranges.last[0]), (3_000, range(1_000)));
     }
 }

@@ -82,9 +82,10 @@ fn recorded(finished: &FinishedRecording, left_out: &str, style: &TextStyle) -> 
         );
         lines.extend(wrapped(&text, "  ", "    ", width));
     }
-    let more = account.incomplete.len().saturating_sub(INCOMPLETE_MAX);
+    let listed = account.incomplete.len().saturating_sub(INCOMPLETE_MAX) as u64;
+    let more = listed + account.incomplete_left_out;
     if more > 0 {
-        lines.push(format!("  and {} more such stretches", count(more as u64)));
+        lines.push(format!("  and {} more such stretches", count(more)));
     }
     lines.extend(session_gaps(account, width));
     lines.extend(conversation_text::lines(&account.conversation, width));

@@ -1,6 +1,8 @@
 //! Account of a part of a capture: the difference of two accounts of the whole.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
 
 /// Time range of a part, in microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +55,20 @@ fn has_content(rest: &Value, accounted: &Value) -> bool {
 fn subtract(from: &mut Value, accounted: &mut Value, before: &Value, part: PartRange) {
     match (from, accounted) {
         (Value::Object(from), Value::Object(accounted)) => {
+            let left_out = count_left_out(from, before);
             for ((name, value), accounted) in from.iter_mut().zip(accounted.values_mut()) {
-                subtract(value, accounted, &before[name], part);
+                match left_out.get(name) {
+                    // The lists have the same range at different places.
+                    Some((gone, _)) => {
+                        let kept = before[name].as_array().and_then(|all| all.get(*gone..));
+                        let kept = kept.unwrap_or_default().to_vec();
+                        subtract(value, accounted, &kept.into(), part);
+                    }
+                    None => subtract(value, accounted, &before[name], part),
+                }
+            }
+            for (name, (_, in_no_part)) in left_out {
+                from.insert(left_out_name(&name), in_no_part.into());
             }
         }
         (Value::Array(from), Value::Array(accounted)) => {
@@ -76,6 +90,27 @@ fn subtract(from: &mut Value, accounted: &mut Value, before: &Value, part: PartR
         }
         _ => {}
     }
+}
+
+/// Returns the name of the number of ranges that a list no longer has at its beginning.
+fn left_out_name(list: &str) -> String {
+    format!("{list}_left_out")
+}
+
+/// Returns, for each list with a limit, the number of ranges that it has left out since `before`, and the number of those
+/// that are in no part.
+fn count_left_out(after: &Map<String, Value>, before: &Value) -> BTreeMap<String, (usize, usize)> {
+    let lists = after.iter().filter(|(_, value)| value.is_array());
+    let counts = lists.filter_map(|(name, _)| {
+        let counter = left_out_name(name);
+        let gone = after.get(&counter)?.as_u64()? - before[&counter].as_u64().unwrap_or(0);
+        let gone = usize::try_from(gone).unwrap_or(usize::MAX);
+        let accounted = before[name].as_array();
+        let accounted = accounted.into_iter().flatten().take(gone);
+        let in_parts = accounted.filter(|written| !written.is_null()).count();
+        Some((name.clone(), (gone, gone - in_parts)))
+    });
+    counts.collect()
 }
 
 /// Returns the piece of a time range that belongs to a part, and what of the range is in parts by then. `written` is what
@@ -157,6 +192,20 @@ mod tests {
         assert!(with("failure", "full".into()));
         assert!(with("incomplete", json!([range(6, 7, 3), range(8, 9, 1)])));
         assert!(!has_rest(&Value::Null, &Value::Null));
+    }
+
+    #[test]
+    fn time_ranges_that_a_full_list_has_left_out_are_counted_only_if_they_are_in_no_part() {
+        let account = |left_out: u64, ranges: Value| json!({"incomplete": ranges, "incomplete_left_out": left_out});
+        let known = account(0, json!([range(1, 2, 5), range(11, 12, 5)]));
+        let (first, accounted) = account_of_part(&known, &Value::Null, part(0, 10));
+        assert_eq!(first, account(0, json!([range(1, 2, 5)])));
+        // The list has room for two. Of the first three ranges, one is in a part.
+        let known = account(3, json!([range(15, 16, 5), range(18, 19, 5)]));
+        let (second, accounted) = account_of_part(&known, &accounted, part(10, 17));
+        assert_eq!(second, account(2, json!([range(15, 16, 5)])));
+        let (third, _) = account_of_part(&known, &accounted, part(17, 20));
+        assert_eq!(third, account(0, json!([range(18, 19, 5)])));
     }
 
     #[test]
