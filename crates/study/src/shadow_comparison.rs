@@ -129,7 +129,7 @@ pub fn follow_run(
     info.series_gaps.clear();
     let mut losses = KnownLosses::default();
     refuse_other_workload(request, &info)?;
-    let mut shadow = Shadow::new(request.options.clone());
+    let mut shadow = Shadow::of_replay(request.options.clone(), &info.options);
     let started_ns = monotonic_ns();
     let mut reported_ns: Option<i64> = None;
     loop {

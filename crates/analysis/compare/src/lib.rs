@@ -28,6 +28,7 @@ mod example_row;
 mod judgement;
 mod over_time;
 pub mod proof;
+mod read_only_refusals;
 mod root_error;
 mod row_checksums;
 mod rows_change;

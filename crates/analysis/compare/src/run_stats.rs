@@ -10,6 +10,7 @@ use sql::Fingerprint;
 use workload::{Sqlstate, StatementText};
 
 use crate::over_time::TimesByStretch;
+use crate::read_only_refusals::ReadOnlyRefusals;
 use crate::root_error::{ErrorKey, RootFinder};
 use crate::statement_stats::{FailureCount, StatementStats};
 use crate::work::{WorkPerCall, describes};
@@ -42,6 +43,8 @@ pub struct RunStats {
     pub(crate) no_connection: u64,
     /// Statements that ended otherwise than in the capture.
     pub(crate) diverged: u64,
+    /// Statements that failed only because the replay was read-only. They count as skipped.
+    pub(crate) refused_read_only: u64,
     pub(crate) last_done_ns: i64,
     /// Response time (due → done) of the statements that succeeded.
     pub(crate) response: Series,
@@ -122,6 +125,7 @@ impl RunStats {
             statements: HashMap::new(),
             no_connection: 0,
             diverged: 0,
+            refused_read_only: 0,
             last_done_ns: 0,
             response: Series::new(SEED_RESPONSE),
             tool_lag: Histogram::new(),
@@ -139,10 +143,19 @@ impl RunStats {
             profile.texts.insert(text.fingerprint, text);
         }
         let mut roots = RootFinder::new(profile.texts.values());
+        let mut refusals = ReadOnlyRefusals::of(&profile.info.options);
         for execution in executions {
-            let execution = execution?;
+            let mut execution = execution?;
+            let root = roots.add(&execution);
+            let code = root.map(|(_, code)| code);
+            if refusals.add(&execution) || refusals.explains(code, &execution) {
+                // What the server refuses is as little compared as what the replay itself withholds.
+                profile.refused_read_only += 1;
+                execution.outcome = Outcome::Skipped(SkipReason::ReadOnly);
+                execution.sent_ns = None;
+            }
             profile.add(&execution);
-            if let Some(root) = roots.add(&execution) {
+            if let Some(root) = root {
                 profile.count_consequence(&execution, root);
             }
         }

@@ -142,6 +142,13 @@ pub enum Warning {
         /// Delay, in nanoseconds.
         by_ns: i64,
     },
+    /// Statements failed only because the replay was read-only. They are not compared.
+    RefusedReadOnly {
+        /// The run.
+        run: WhichRun,
+        /// Number of statements: writes, and what failed after them. They count as skipped.
+        statements: u64,
+    },
     /// One run skipped more statements than the other.
     SkippedDiffer {
         /// Skipped statements before.
@@ -365,6 +372,12 @@ fn of_one(which: WhichRun, run: &RunStats, found: &mut Vec<Warning>) {
         && has_caught_up
     {
         found.push(Warning::FellBehind { run: which, by_ns });
+    }
+    if run.refused_read_only > 0 {
+        found.push(Warning::RefusedReadOnly {
+            run: which,
+            statements: run.refused_read_only,
+        });
     }
     if run.no_connection > 0 {
         found.push(Warning::NoConnection {

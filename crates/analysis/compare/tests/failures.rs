@@ -5,7 +5,7 @@ mod made_up;
 use compare::targets::{IndexDifference, ObjectDifference, Presence, TargetsComparison};
 use compare::{
     CompareOptions, Comparison, ErrorDirection, ErrorOrigin, InconclusiveReason, RunStats, Runs,
-    Verdict, compare,
+    Verdict, Warning, compare,
 };
 use made_up::{done, failed, info, text};
 use run::Execution;
@@ -291,4 +291,51 @@ fn error_of_the_capture_is_not_new() {
         vec![run(executions, &[])]
     };
     assert_eq!(summary(&compared(before(), known("23503"))), []);
+}
+
+#[test]
+fn refused_writes_of_a_read_only_run_are_skipped_and_counted() {
+    let texts = [
+        text(1, "select 1"),
+        text(2, "update items set n = n + $1"),
+        text(3, "select n from items where id = $1"),
+    ];
+    let executions = |codes: [Option<&str>; 3]| -> Vec<Execution> {
+        (0..3 * CALLS)
+            .map(|number| {
+                let at = (number % 3) as usize;
+                let one = done(at as u64 + 1, number, number as i64 * 5_000_000, 1e6);
+                let one = Execution { session: 1, ..one };
+                codes[at].map_or_else(|| one.clone(), |code| failed(&one, code, 1e5))
+            })
+            .collect()
+    };
+    let compared_with = |codes, is_read_only: bool| {
+        let before = run(executions([None; 3]), &texts);
+        let mut info = info();
+        if is_read_only {
+            info.options
+                .insert("read_only".to_owned(), "true".to_owned());
+        }
+        let texts = texts.iter().cloned().map(Ok);
+        let after = executions(codes).into_iter().map(Ok);
+        let after = RunStats::collect::<()>(info, after, texts).unwrap();
+        compared(vec![before], vec![after])
+    };
+    let refused = [None, Some("25006"), Some("25P02")];
+    let comparison = compared_with(refused, true);
+    assert_eq!(summary(&comparison), []);
+    assert!(!comparison.has_regression());
+    assert_eq!(comparison.after.failed, 0);
+    assert_eq!(
+        (comparison.after.skipped, comparison.after.diverged),
+        (2 * CALLS, 0)
+    );
+    let counted = comparison.warnings.iter().any(|warning| {
+        matches!(warning, Warning::RefusedReadOnly { statements, .. } if *statements == 2 * CALLS)
+    });
+    assert!(counted, "{:?}", comparison.warnings);
+    // Without --read-only, a server that refuses writes is a regression. So are other errors with it.
+    assert!(compared_with(refused, false).has_regression());
+    assert!(compared_with([None, Some("42501"), Some("25P02")], true).has_regression());
 }

@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use run::{Execution, Outcome, RunInfo, RunStatus, RunWriter};
 use serde_json::Value;
+use sql::Fingerprint;
+use workload::Sqlstate;
 
 use crate::made_up::{Chance, done, info, text};
 
@@ -48,10 +50,15 @@ impl Room {
         }
     }
 
-    fn begin_run(&self) -> (RunWriter, RunInfo) {
+    fn info(&self) -> RunInfo {
         let mut info = info();
         let reader = workload::WorkloadReader::open(&self.workload).unwrap();
         info.workload.id = reader.id().to_owned();
+        info
+    }
+
+    fn begin_run(&self) -> (RunWriter, RunInfo) {
+        let info = self.info();
         let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t"))));
         (RunWriter::create(&self.run, &info, texts).unwrap(), info)
     }
@@ -370,4 +377,40 @@ fn compare_follow_reports_a_gap_of_the_series_when_the_replay_comes_to_it() {
     let (text, _) = follow_to_end(&room);
     assert!(text.starts_with(sentence), "{text}");
     assert!(text.contains("The series has 1 gap, the last:"), "{text}");
+}
+
+#[test]
+fn compare_follow_of_a_read_only_replay_reports_refused_writes_as_not_compared() {
+    let follow = |option: Option<&str>| {
+        let room = Room::new();
+        let mut info = room.info();
+        if let Some(option) = option {
+            info.options.insert(option.to_owned(), "true".to_owned());
+        }
+        let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t"))));
+        let mut writer = RunWriter::create(&room.run, &info, texts).unwrap();
+        for mut execution in minute(0, 1.0) {
+            let code = match execution.fingerprint {
+                Some(Fingerprint(2)) => Some(b"25006"),
+                Some(Fingerprint(3)) => Some(b"25P02"),
+                _ => None,
+            };
+            if let Some(code) = code {
+                execution.outcome = Outcome::Failed(Sqlstate(*code));
+            }
+            execution.session = 1;
+            writer.execution(&execution).unwrap();
+        }
+        writer.finish(info, 0).unwrap();
+        let (code, text, complaint) = room
+            .follow(&["--window", "2s", "--fail-on", "regression"])
+            .end();
+        assert_eq!(complaint, "");
+        (code, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (code, text) = follow(Some("read_only"));
+    assert_eq!(code, Some(0), "{text}");
+    let expected = "4,000 of them failed only because of --read-only, and are not compared.";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(follow(None).0, Some(1));
 }

@@ -264,8 +264,12 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
             "the server did not keep up in the run {run}: it ended {} late",
             duration_ns(*by_ns as f64)
         ),
+        Warning::RefusedReadOnly { run, statements } => format!(
+            "{} of the run {run} failed only because of --read-only, and are not compared: they count as skipped",
+            counted(*statements, "statement")
+        ),
         Warning::SkippedDiffer { before, after } => format!(
-            "{} before and {} after were never sent",
+            "{} before and {} after were skipped",
             counted(*before, "statement"),
             count(*after)
         ),

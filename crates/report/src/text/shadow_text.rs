@@ -193,15 +193,22 @@ pub(crate) fn statements_text(report: &ShadowReport) -> String {
         true => "all of them were sent".to_owned(),
         false => format!("not replayed: {}", skipped.join(", ")),
     };
+    let refused = match report.refused_read_only {
+        0 => String::new(),
+        number => format!(
+            " {} of them failed only because of --read-only, and are not compared.",
+            count(number)
+        ),
+    };
     let without = match report.without_duration {
         0 => String::new(),
         number => format!(
-            " {} of them have no captured duration, so that only errors and rows are compared.",
+            " {} have no captured duration, so that only errors and rows are compared.",
             count(number)
         ),
     };
     format!(
-        "Statements: {} replayed; {skipped}.{without}",
+        "Statements: {} replayed; {skipped}.{refused}{without}",
         count(report.replayed)
     )
 }

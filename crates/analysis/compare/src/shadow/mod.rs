@@ -20,6 +20,8 @@ use run::{ConnectionLosses, Execution, Outcome, SkipReason};
 use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 
+use crate::read_only_refusals::ReadOnlyRefusals;
+
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use measure_test::LAST_WINDOWS;
 pub use report::{
@@ -55,6 +57,8 @@ pub struct Shadow {
     replayed: u64,
     not_replayed: BTreeMap<&'static str, u64>,
     without_duration: u64,
+    refusals: ReadOnlyRefusals,
+    refused_read_only: u64,
     gaps: VecDeque<ShadowGap>,
     gap_count: u64,
     changes: Vec<ShadowChange>,
@@ -74,7 +78,15 @@ struct WindowState {
 }
 
 impl Shadow {
-    /// Creates a comparison without executions.
+    /// Creates a comparison of a run that was replayed with these options, as its manifest has them, without executions.
+    pub fn of_replay(options: ShadowOptions, replay: &BTreeMap<String, String>) -> Self {
+        Shadow {
+            refusals: ReadOnlyRefusals::of(replay),
+            ..Shadow::new(options)
+        }
+    }
+
+    /// Creates a comparison of a run that was replayed without options, without executions.
     pub fn new(options: ShadowOptions) -> Self {
         Shadow {
             options,
@@ -90,6 +102,8 @@ impl Shadow {
             replayed: 0,
             not_replayed: BTreeMap::new(),
             without_duration: 0,
+            refusals: ReadOnlyRefusals::default(),
+            refused_read_only: 0,
             gaps: VecDeque::new(),
             gap_count: 0,
             changes: Vec::new(),
@@ -116,6 +130,7 @@ impl Shadow {
         if number > self.window.number {
             self.end_windows(number);
         }
+        let is_refused = self.refusals.add(execution);
         if let Outcome::Skipped(reason) = execution.outcome {
             self.add_skipped(execution, reason);
             return;
@@ -134,6 +149,10 @@ impl Shadow {
         };
         self.replayed += 1;
         self.window.executions += 1;
+        if is_refused {
+            self.refused_read_only += 1;
+            return;
+        }
         if execution.stalled_ns > 0 {
             self.window.stalled += 1;
             return;
@@ -324,6 +343,7 @@ impl Shadow {
             replayed: self.replayed,
             not_replayed: self.not_replayed.clone(),
             without_duration: self.without_duration,
+            refused_read_only: self.refused_read_only,
             gaps: self.gaps.iter().copied().collect(),
             gap_count: self.gap_count,
             tests: self.family.tests(),

@@ -332,3 +332,44 @@ fn shadow_with_a_baseline_reports_only_what_changes_after_it() {
     let reference = shadow.report(10).statements[0].reference.unwrap();
     assert!((1.99..2.01).contains(&reference), "{reference}");
 }
+
+/// The run knows that it was read-only. Nothing is wrong with its candidate.
+#[test]
+fn shadow_of_a_read_only_replay_counts_refused_writes_and_what_failed_after_them() {
+    let shadow_with = |replay: &[(&str, &str)]| {
+        let replay = replay.iter();
+        let replay = replay.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut shadow = Shadow::of_replay(ShadowOptions::default(), &replay.collect());
+        for second in 0..900 {
+            // A transaction: BEGIN, UPDATE, SELECT and COMMIT, and another one that a missing function breaks.
+            for (at, code) in [None, Some(b"25006"), Some(b"25P02"), None]
+                .into_iter()
+                .chain([None, Some(b"42883"), Some(b"25P02"), None])
+                .enumerate()
+            {
+                let mut one = execution(at as u64, second * SECOND_NS, 1.0);
+                if let Some(code) = code {
+                    one.outcome = Outcome::Failed(Sqlstate(*code));
+                }
+                shadow.add(&one);
+            }
+        }
+        shadow.finish();
+        let changes = shadow.take_changes().into_iter();
+        let changed: Vec<_> = changes
+            .map(|change| (change.statement.fingerprint.0, change.measure))
+            .collect();
+        let report = shadow.report(10);
+        (changed, report.replayed, report.refused_read_only)
+    };
+    let errors = |statements: &[u64]| -> Vec<_> {
+        let statements = statements.iter();
+        statements
+            .map(|statement| (*statement, ShadowMeasure::Errors))
+            .collect()
+    };
+    let found = shadow_with(&[("read_only", "true")]);
+    assert_eq!(found, (errors(&[5, 6]), 7_200, 1_800));
+    let found = shadow_with(&[("speed", "1")]);
+    assert_eq!(found, (errors(&[1, 2, 5, 6]), 7_200, 0));
+}
