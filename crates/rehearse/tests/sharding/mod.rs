@@ -371,7 +371,7 @@ fn options_that_several_workers_cannot_have_are_refused() {
         (&["--start-timeout", "5s"], "without --shard"),
         (
             &["--shard", "0/2", "--calibrate"],
-            "'--calibrate' cannot be used with '--shard",
+            "cannot be used with '--calibrate'",
         ),
     ] {
         let message = room.failed(&room.replay("a.run", options), 2);
