@@ -245,6 +245,28 @@ fn assert_runs_are_those_of_compare(results: &Value, comparison: &Value) {
     assert_eq!(errors[0]["runs"], 3);
 }
 
+/// Makes the last run one of a worker that was killed and resumed, and the last workload a part of a series. Adds a
+/// workload that is unfinished.
+fn divide_recordings(recordings: &Path) {
+    let at = |name: &str| recordings.join(name);
+    let shard = at("3.run.shard");
+    std::fs::rename(at("3.run"), &shard).unwrap();
+    std::fs::create_dir(at("3.run")).unwrap();
+    std::fs::rename(&shard, at("3.run/part-0-resumed-1")).unwrap();
+    copy_directory(&at("1.run"), &at("3.run/part-0"));
+    std::fs::create_dir(at("shop.series")).unwrap();
+    std::fs::rename(at("2.workload"), at("shop.series/2.workload")).unwrap();
+    copy_directory(&at("1.workload"), &at("shop.series/3.workload.partial"));
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
 #[test]
 fn recipes_of_the_guide_give_the_numbers_of_inspect_and_compare_in_both_engines() {
     if !test_support::is_set("REHEARSE_TEST_RECIPES") {
@@ -267,6 +289,7 @@ fn recipes_of_the_guide_give_the_numbers_of_inspect_and_compare_in_both_engines(
         .collect();
     let comparison = json(&["compare", &path("2.run"), &path("3.run"), "--json"]);
 
+    divide_recordings(room.path());
     let found = ["DuckDB", "Spark"].map(|engine| run_recipes(engine, room.path()));
     for results in &found {
         assert_eq!(results.as_object().unwrap().len(), 6);
