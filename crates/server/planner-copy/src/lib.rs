@@ -1,6 +1,6 @@
 //! Copies of the data that a query planner reads, without the rows.
 //!
-//! A planner needs the schema, the sizes of relations, statistics of columns, and settings. [`export`] reads them from
+//! A planner needs the schema, the sizes of relations, statistics of columns, and settings. [`export()`] reads them from
 //! a server into one file ([`PlannerExport`]). [`PlannerServer`] is a private server, of any supported major version,
 //! that plans with them: its relations are empty, but their files have the exported number of blocks.
 //!
