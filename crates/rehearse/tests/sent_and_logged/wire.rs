@@ -208,7 +208,8 @@ fn all_sources(major: u16, has_tls: bool) {
     if has_packets {
         let port = endpoint.port.to_string();
         let (file, output) = (file.to_str().unwrap(), packets.to_str().unwrap());
-        rehearse(&["capture", "pcap", file, "--port", &port, "-o", output]);
+        let capture = ["capture", "pcap", "--checksum-results", "rows", file];
+        rehearse(&[&capture[..], &["--port", &port, "-o", output]].concat());
         let (mut apart_us, raced) = same_on_the_wire(&proxied, &sessions(&packets));
         assert!(raced * 20 < apart_us.len() as u64, "{raced}");
         // A thread that waits for a processor is late: nearly all are as near as they must be.
