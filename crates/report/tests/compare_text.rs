@@ -186,7 +186,7 @@ const REGRESSED: &str = r#"REGRESSION: 1 statement got slower independently; 1 e
 
 Read with care:
   ! the run after is partial: it was stopped before its end
-  ! 0 statements before and 1 after were never sent
+  ! 0 statements before and 1 after were skipped
 
 Service time (sent → done), before → after; what adds most time first
 finding          ratio [95 %]        statement
