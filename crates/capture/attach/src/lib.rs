@@ -24,4 +24,4 @@ pub use attach_status::{AttachCounters, AttachEvent, AttachStatus};
 pub use capture::{Attach, AttachError, AttachOptions, AttachStatusReader, ProberProcess};
 #[cfg(target_os = "linux")]
 pub use privileges::{RemainingIdentity, drop_privileges};
-pub use sessions::{SessionIdentities, SessionIdentity};
+pub use sessions::{SessionIdentities, SessionIdentity, SessionKind};

@@ -23,8 +23,20 @@ pub struct SessionIdentity {
     pub user: String,
     /// `application_name`.
     pub application: String,
-    /// Whether it sends a replication stream.
-    pub is_walsender: bool,
+    /// Purpose of the session.
+    pub kind: SessionKind,
+}
+
+/// Purpose of a session that the server knew before the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionKind {
+    /// Session of a client.
+    #[default]
+    Client,
+    /// Replication stream.
+    Replication,
+    /// Session in which this program asked for the others.
+    Own,
 }
 
 /// Sessions that existed before, by the numbers of their processes as the server has them.
@@ -248,7 +260,13 @@ impl Sessions {
         let number = self.next_connection;
         let mut session = BackendSession::new(number, record.backend_started, state, at_us);
         self.next_connection += 1;
-        if record.existing {
+        let process = own_process_id(record.pid).unwrap_or(record.pid);
+        let kind = self.identities.get(&process).map(|identity| identity.kind);
+        if kind == Some(SessionKind::Own) {
+            // A later session can have the same number.
+            self.identities.remove(&process);
+            session.state = SessionState::LeftOut;
+        } else if record.existing {
             self.begin_existing(&mut session, record.pid, at_us);
         }
         self.backends.insert(record.pid, session);
@@ -261,7 +279,9 @@ impl Sessions {
         session.client.clone_from(&title.client);
         self.counters.existing += 1;
         session.state = SessionState::LeftOut;
-        if title.is_walsender || identity.is_some_and(|identity| identity.is_walsender) {
+        if title.is_walsender
+            || identity.is_some_and(|identity| identity.kind == SessionKind::Replication)
+        {
             self.counters.left_out_replication += 1;
         } else if self.new_only {
             self.counters.left_out_existing += 1;

@@ -102,6 +102,8 @@ fn sessions_that_exist_are_captured_with_their_identity_or_left_out() {
     let account = json(&account);
     assert_eq!(account["existing"], 1, "{account}");
     let recording = &account["recordings"][0];
+    // The session that asked for the existing ones is not captured.
+    assert_eq!(recording["conversation"]["connections"], 2, "{account}");
     assert_eq!(
         recording["conversation"]["statements_unknown"], 1,
         "{account}"

@@ -245,8 +245,8 @@ fn assert_runs_are_those_of_compare(results: &Value, comparison: &Value) {
     assert_eq!(errors[0]["runs"], 3);
 }
 
-/// Makes the last run one of a worker that was killed and resumed, and the last workload a part of a series. Adds a
-/// workload that is unfinished.
+/// Makes the last run one of a worker that was killed and resumed, and the last workload a part of a series. Adds
+/// directories that are unfinished.
 fn divide_recordings(recordings: &Path) {
     let at = |name: &str| recordings.join(name);
     let shard = at("3.run.shard");
@@ -256,7 +256,25 @@ fn divide_recordings(recordings: &Path) {
     copy_directory(&at("1.run"), &at("3.run/part-0"));
     std::fs::create_dir(at("shop.series")).unwrap();
     std::fs::rename(at("2.workload"), at("shop.series/2.workload")).unwrap();
-    copy_directory(&at("1.workload"), &at("shop.series/3.workload.partial"));
+    for (whole, unfinished) in [
+        ("1.workload", "shop.series/3.workload.partial"),
+        ("1.run", "3.run/part-1.partial"),
+        ("1.run", "4.run.partial"),
+    ] {
+        copy_directory(&at(whole), &at(unfinished));
+        remove_footers(&at(unfinished));
+    }
+}
+
+/// Cuts off the end of each table, as in a directory that is still written.
+fn remove_footers(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|name| name == "parquet") {
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
+        }
+    }
 }
 
 fn copy_directory(from: &Path, to: &Path) {

@@ -1,6 +1,5 @@
 //! Run of a replay: created with what is known before the start, and completed with what is known after the end.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +44,6 @@ pub(super) fn initial_info(
 ) -> RunInfo {
     let name = reader.path().display().to_string();
     let mut info = RunInfo {
-        status: RunStatus::Complete,
         workload: WorkloadRef {
             name: options.workload_name.clone().unwrap_or(name),
             id: match &options.follow {
@@ -56,24 +54,7 @@ pub(super) fn initial_info(
             sources: source_names(reader),
             failures_named: reader.info().provenance.source_kind == "log",
         },
-        target: target_info,
-        options: options.to_manifest(),
-        started_wall_us: now_wall_us,
-        elapsed_ns: 0,
-        span_due_ns: 0,
-        span_sent_ns: 0,
-        statements: 0,
-        done: 0,
-        failed: BTreeMap::new(),
-        skipped: BTreeMap::new(),
-        connections_failed: BTreeMap::new(),
-        connections_lost: BTreeMap::new(),
-        connections_reopened: 0,
-        given_up: None,
-        tool_stalls: Vec::new(),
-        connection_losses: Vec::new(),
-        series_gaps: Vec::new(),
-        machine: None,
+        ..RunInfo::observation(target_info, options.to_manifest(), now_wall_us)
     };
     if let Some(previous) = &options.previous_run {
         info.started_wall_us = previous.info().started_wall_us;

@@ -4,13 +4,16 @@ use super::attachment::{Attachment, Counters, RecordedProcess};
 use super::error::ProbeError;
 use super::{ProberOptions, host};
 use crate::record::{FLAG_EXISTING, HEADER_BYTES, Record, RecordKind};
-use crate::server_process::{self, ServerProcess, ServerSelection, working_directory};
+use crate::server_process::{
+    self, ServerProcess, ServerSelection, read_foreign, working_directory,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 /// Pause after which the ring buffer is read again, in nanoseconds.
 const PAUSE_NS: i64 = 10_000_000;
@@ -278,7 +281,8 @@ impl Recording {
     /// Reads the server's `postmaster.pid` without its last lines, which change while the server runs.
     fn lock_file(&self) -> Option<String> {
         let directory = self.data_directory.as_raw_fd();
-        let text = fs::read_to_string(format!("/proc/self/fd/{directory}/postmaster.pid")).ok()?;
+        let path = format!("/proc/self/fd/{directory}/postmaster.pid");
+        let text = read_foreign(Path::new(&path)).ok()?;
         Some(text.lines().take(3).collect::<Vec<_>>().join("\n"))
     }
 

@@ -8,8 +8,12 @@
 pub(crate) mod functions;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// Bytes that are read of a file in another user's directory. `postmaster.pid` has eight short lines.
+const FOREIGN_FILE_MAX: u64 = 64 << 10;
 
 /// Way in which the user names a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,13 +141,31 @@ fn list() -> (Vec<ServerProcess>, bool) {
         else {
             continue;
         };
-        match fs::read_to_string(lock_file(pid)) {
+        match read_foreign(&lock_file(pid)) {
             Ok(text) => servers.extend(server_of(pid, &text)),
             Err(_) => is_incomplete |= is_hidden(pid),
         }
     }
     servers.sort_by_key(|server| server.pid);
     (servers, is_incomplete)
+}
+
+/// Reads a file of another user's directory. Links and special files are refused, since a pipe would block this
+/// process and a device has no end. More than [`FOREIGN_FILE_MAX`] is not read.
+///
+/// # Errors
+/// `InvalidInput` if it is not a regular file; others of the system, `ELOOP` for a link among them.
+pub(crate) fn read_foreign(path: &Path) -> io::Result<String> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    file.take(FOREIGN_FILE_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Whether the links of a process cannot be read, since it is another user's.
@@ -159,7 +181,7 @@ fn server_of(pid: u32, text: &str) -> Option<ServerProcess> {
         return None;
     }
     let directory = working_directory(pid);
-    let version = fs::read_to_string(directory.join("PG_VERSION")).ok()?;
+    let version = read_foreign(&directory.join("PG_VERSION")).ok()?;
     Some(ServerProcess {
         pid,
         data_directory: fs::read_link(&directory).ok()?,
@@ -213,4 +235,30 @@ fn status_field(pid: u32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_pipe_link_and_device_are_refused_and_long_file_is_cut() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |name: &str| room.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", at("link")).unwrap();
+        fs::write(at("long"), vec![b'a'; 2 * FOREIGN_FILE_MAX as usize]).unwrap();
+
+        let kind = |path: &Path| read_foreign(path).unwrap_err().kind();
+        assert_eq!(kind(&at("pipe")), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(Path::new("/dev/zero")), io::ErrorKind::InvalidInput);
+        assert!(read_foreign(&at("link")).is_err());
+        assert_eq!(
+            read_foreign(&at("long")).unwrap().len() as u64,
+            FOREIGN_FILE_MAX
+        );
+    }
 }

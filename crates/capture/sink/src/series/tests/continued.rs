@@ -206,11 +206,11 @@ fn recovery_of_a_part_whose_events_were_captured_again_is_refused() {
     info.captured_to_us = None;
     info.write(&path).unwrap();
     // The number of the part that is away must not be used again.
-    let beside = path.join("20260101T000000Z.workload.partial");
-    std::fs::create_dir(&beside).unwrap();
+    let foreign = path.join("20260101T000000Z.workload.partial");
+    std::fs::create_dir(&foreign).unwrap();
     let mut manifest = std::fs::read_to_string(away.join("manifest.json")).unwrap();
     manifest = manifest.replace("\"kind\": \"workload\"", "\"kind\": \"other\"");
-    std::fs::write(beside.join("manifest.json"), manifest).unwrap();
+    std::fs::write(foreign.join("manifest.json"), manifest).unwrap();
     let mut proxy = Series::open(&path).unwrap().info;
     proxy.source_kind = "proxy".to_owned();
     proxy.write(&path).unwrap();

@@ -1,17 +1,17 @@
 //! Asks a server for the sessions that exist before a capture attaches to it.
 
-use capture_attach::{SessionIdentities, SessionIdentity};
+use capture_attach::{SessionIdentities, SessionIdentity, SessionKind};
 use connect::login::Dialer;
 use replay::{LoginMap, Target};
 use study::Failure;
 
 use crate::terminal;
 
-/// Queries the sessions of clients and of replication. A role without `pg_read_all_stats` does not see the kinds of others.
-const SESSIONS_SQL: &str = "SELECT pid, datname, usename, application_name, backend_type \
+/// Queries the sessions of clients, of replication, and this one, which the capture leaves out. A role without `pg_read_all_stats` does not see the kinds of others.
+const SESSIONS_SQL: &str = "SELECT pid, datname, usename, application_name, \
+       CASE WHEN pid = pg_catalog.pg_backend_pid() THEN 'own' ELSE backend_type END \
      FROM pg_catalog.pg_stat_activity \
-     WHERE pid <> pg_backend_pid() \
-       AND coalesce(backend_type, 'client backend') IN ('client backend', 'walsender')";
+     WHERE coalesce(backend_type, 'client backend') IN ('client backend', 'walsender')";
 
 /// Returns the sessions of a server, or none without a server. If it does not answer, the titles of its processes are used.
 ///
@@ -44,7 +44,11 @@ fn query(target: &Target) -> Result<SessionIdentities, String> {
             database: take(1).unwrap_or_default(),
             user: take(2).unwrap_or_default(),
             application: take(3).unwrap_or_default(),
-            is_walsender: take(4).as_deref() == Some("walsender"),
+            kind: match take(4).as_deref() {
+                Some("own") => SessionKind::Own,
+                Some("walsender") => SessionKind::Replication,
+                _ => SessionKind::Client,
+            },
         };
         Some((pid, identity))
     });
