@@ -8,9 +8,7 @@ use clock::monotonic_ns;
 use compare::shadow::{
     Shadow, ShadowChange, ShadowCondition, ShadowConditionOutcome, ShadowOptions, ShadowReport,
 };
-use run::{
-    ConnectionLosses, FollowedState, RunFollower, RunInfo, RunStatus, SeriesGap, StatementKind,
-};
+use run::{ConnectionLosses, FollowedState, RunFollower, RunInfo, RunStatus, SeriesGap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -145,10 +143,7 @@ pub fn follow_run(
         follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
         follower.new_executions(|execution| {
             statements += u64::from(execution.is_statement());
-            // The time of preparing a statement is in no capture of a log.
-            if execution.kind != StatementKind::Prepare {
-                shadow.add(execution);
-            }
+            shadow.add(execution);
         })?;
         let end = match state {
             FollowedState::Complete => {

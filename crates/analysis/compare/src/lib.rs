@@ -18,6 +18,7 @@ mod cause;
 mod compare;
 pub mod condition;
 mod contexts;
+mod created_object;
 mod details;
 mod differing_columns;
 mod differing_executions;

@@ -1,72 +1,88 @@
-//! Failures that `replay --read-only` causes. They are no difference between servers, and are not compared.
+//! Failures that `replay --read-only` or `--read-only-role` causes. They are no difference between servers, and are not
+//! compared.
 
 use std::collections::{BTreeMap, HashSet};
 
-use run::{Execution, Outcome, StatementKind};
+use run::{Execution, Outcome};
+use sql::{Fingerprint, statement_texts};
 use workload::Sqlstate;
 
+use crate::root_error::{ErrorKey, RootFinder};
+
 /// SQLSTATE of a write in a read-only transaction (`read_only_sql_transaction`).
-const REFUSED_WRITE: Sqlstate = Sqlstate(*b"25006");
-/// SQLSTATE of a statement in a failed transaction (`in_failed_sql_transaction`).
-const IN_FAILED_TRANSACTION: Sqlstate = Sqlstate(*b"25P02");
+pub(crate) const REFUSED_WRITE: Sqlstate = Sqlstate(*b"25006");
+/// SQLSTATE of a text with several statements in the extended protocol (`syntax_error`), in which a read-only replay sends
+/// every text.
+const SYNTAX_ERROR: Sqlstate = Sqlstate(*b"42601");
+/// SQLSTATE of a right that the role lacks (`insufficient_privilege`).
+const INSUFFICIENT_PRIVILEGE: Sqlstate = Sqlstate(*b"42501");
+/// SQLSTATE of `currval` and `lastval` before a value was taken (`object_not_in_prerequisite_state`).
+const NOT_READY: Sqlstate = Sqlstate(*b"55000");
 /// Option of the manifest of a run that was replayed with `--read-only` or `--read-only-role`.
 const OPTION: &str = "read_only";
+/// Value of the option for `--read-only-role`.
+const BY_ROLE: &str = "role";
 
-/// Finds the writes that a read-only replay made the server refuse, and the statements of their transactions that failed
+/// Read-only mode of a replay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ReadOnlyMode {
+    #[default]
+    Off,
+    /// Every session has `default_transaction_read_only`.
+    Sessions,
+    /// Every session also has a role without rights to write.
+    Role,
+}
+
+/// Finds failures that happened only because the replay was read-only: writes that the server refused, and what failed
 /// after them. Executions of a session must come in order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadOnlyRefusals {
-    is_read_only: bool,
-    /// Sessions whose last failure, since their last success, is a refused write.
-    sessions: HashSet<u64>,
+    mode: ReadOnlyMode,
+    /// Texts with several statements.
+    several_statements: HashSet<Fingerprint>,
 }
 
 impl ReadOnlyRefusals {
     /// Creates a finder for a run that was replayed with these options. It finds nothing if the run is not read-only.
     pub(crate) fn of(options: &BTreeMap<String, String>) -> Self {
+        let mode = match options.get(OPTION).map(String::as_str) {
+            None => ReadOnlyMode::Off,
+            Some(BY_ROLE) => ReadOnlyMode::Role,
+            Some(_) => ReadOnlyMode::Sessions,
+        };
         Self {
-            is_read_only: options.contains_key(OPTION),
-            sessions: HashSet::new(),
+            mode,
+            several_statements: HashSet::new(),
         }
     }
 
-    /// Adds an execution, and returns whether it failed only because the replay was read-only.
-    pub(crate) fn add(&mut self, execution: &Execution) -> bool {
-        if !self.is_read_only {
+    /// Sets the text of a statement, before its executions.
+    pub(crate) fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
+        if self.mode != ReadOnlyMode::Off && statement_texts(sql).len() > 1 {
+            self.several_statements.insert(fingerprint);
+        }
+    }
+
+    /// Whether an execution failed only because the replay was read-only. `root` is the failure from which it follows
+    /// ([`RootFinder`]).
+    pub(crate) fn cause(&self, execution: &Execution, root: Option<ErrorKey>) -> bool {
+        let (Outcome::Failed(code), Some(fingerprint)) = (execution.outcome, execution.fingerprint)
+        else {
+            return false;
+        };
+        if self.mode == ReadOnlyMode::Off || execution.captured.sqlstate == Some(code) {
             return false;
         }
-        let session = execution.session;
-        let ends_session = matches!(
-            execution.kind,
-            StatementKind::Connect | StatementKind::Disconnect
-        );
-        match execution.outcome {
-            _ if ends_session => {}
-            Outcome::Skipped(_) => return false,
-            Outcome::Failed(REFUSED_WRITE) if fails_otherwise(execution) => {
-                self.sessions.insert(session);
-                return true;
-            }
-            Outcome::Failed(IN_FAILED_TRANSACTION) => {
-                return fails_otherwise(execution) && self.sessions.contains(&session);
-            }
-            Outcome::Done | Outcome::Failed(_) => {}
-        }
-        self.sessions.remove(&session);
-        false
+        self.is_refusal(root.unwrap_or((fingerprint, code)))
+            || code == NOT_READY && RootFinder::needs_value(execution)
     }
 
-    /// Whether an execution failed because an earlier failure, with the code `root`, was a refused write. A table is
-    /// missing, for example, whose creation was refused.
-    pub(crate) fn explains(&self, root: Option<Sqlstate>, execution: &Execution) -> bool {
-        self.is_read_only && root == Some(REFUSED_WRITE) && fails_otherwise(execution)
-    }
-}
-
-/// Whether an execution failed, and not with this code in the capture.
-fn fails_otherwise(execution: &Execution) -> bool {
-    match execution.outcome {
-        Outcome::Failed(code) => execution.captured.sqlstate != Some(code),
-        Outcome::Done | Outcome::Skipped(_) => false,
+    /// Whether a read-only replay causes a failure with this code of this statement.
+    pub(crate) fn is_refusal(&self, (fingerprint, code): ErrorKey) -> bool {
+        let is_of_role = self.mode == ReadOnlyMode::Role && code == INSUFFICIENT_PRIVILEGE;
+        let is_refused = code == REFUSED_WRITE
+            || code == SYNTAX_ERROR && self.several_statements.contains(&fingerprint);
+        self.mode != ReadOnlyMode::Off && (is_of_role || is_refused)
     }
 }

@@ -5,12 +5,17 @@
 //!   savepoint or prepared statement.
 //! - `currval` fails in a session whose insert failed. Temporary tables, cursors, savepoints and prepared statements are
 //!   missing in their session only.
+//!
+//! A statement that a read-only replay withholds has the effects of one that the server refuses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use run::{Execution, Outcome, StatementKind};
-use sql::{Fingerprint, Lexeme, split_statements};
-use workload::{Sqlstate, StatementText};
+use run::{Execution, Outcome, SkipReason, StatementKind};
+use sql::Fingerprint;
+use workload::Sqlstate;
+
+use crate::created_object::{CreatedObject, StatementEffects};
+use crate::read_only_refusals::REFUSED_WRITE;
 
 /// Statement and code of an error.
 pub(crate) type ErrorKey = (Fingerprint, Sqlstate);
@@ -26,8 +31,10 @@ const EXISTS: [&str; 7] = [
     "42P07", "42P06", "42723", "42701", "42P03", "42P05", "42710",
 ];
 
-/// Maximum number of objects that are remembered as missing.
-const MISSING_MAX: usize = 1_000;
+/// Maximum number of objects that are remembered as missing. Of more, the oldest are forgotten.
+const MISSING_MAX: usize = 10_000;
+/// Maximum number of failures that are remembered of a session.
+const FAILED_MAX: usize = 1_000;
 
 /// Finds the roots of failures. Executions of a session must come in order.
 #[derive(Debug, Default)]
@@ -37,45 +44,64 @@ pub(crate) struct RootFinder {
     /// Last failed statement of each session that takes a value of a sequence, and the root of its failure, until the
     /// statement succeeds.
     no_value: HashMap<u64, (Fingerprint, ErrorKey)>,
-    /// Objects that were not created, by their session if only it sees them, and lower-case name, with the failure that
-    /// prevented it.
-    missing: HashMap<(Option<u64>, String), ErrorKey>,
-    /// Failures of each session by statement, for statements that were not prepared.
-    failed: HashMap<u64, HashSet<ErrorKey>>,
-    /// Objects that statements create.
-    created: HashMap<Fingerprint, CreatedObject>,
-    /// Statements that take a value of a sequence.
-    takes_value: HashSet<Fingerprint>,
+    /// Objects that were not created.
+    missing: MissingObjects,
+    /// Failures of each session by statement, with their roots, for statements that were not prepared.
+    failed: HashMap<u64, HashMap<ErrorKey, ErrorKey>>,
+    /// Statements that create objects or take a value of a sequence.
+    effects: HashMap<Fingerprint, StatementEffects>,
 }
 
-/// Object that a statement creates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct CreatedObject {
-    /// Lower-case name, without its schema.
-    name: String,
-    /// Whether only its session sees it.
-    is_of_session: bool,
+/// Objects that were not created, by their session if only it sees them, and lower-case name.
+#[derive(Debug, Default)]
+struct MissingObjects {
+    /// For each object, the failure that prevented it, and its number in the order of additions.
+    objects: BTreeMap<(Option<u64>, String), (ErrorKey, u64)>,
+    added: u64,
 }
 
-impl CreatedObject {
-    fn key(&self, session: u64) -> (Option<u64>, String) {
-        (self.is_of_session.then_some(session), self.name.clone())
+impl MissingObjects {
+    fn add(&mut self, key: (Option<u64>, String), cause: ErrorKey) {
+        if self.objects.contains_key(&key) {
+            return;
+        }
+        if self.objects.len() >= MISSING_MAX {
+            let oldest = self.objects.iter().min_by_key(|(_, (_, number))| *number);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.and_then(|key| self.objects.remove(&key));
+        }
+        self.objects.insert(key, (cause, self.added));
+        self.added += 1;
+    }
+
+    fn remove(&mut self, key: &(Option<u64>, String)) {
+        self.objects.remove(key);
+    }
+
+    fn end_session(&mut self, session: u64) {
+        let first = (Some(session), String::new());
+        let own = self.objects.range(first..);
+        let own = own.take_while(|((owner, _), _)| *owner == Some(session));
+        let own: Vec<_> = own.map(|(key, _)| key.clone()).collect();
+        own.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Returns the failure that prevented an object which a session would see under this name.
+    fn cause(&self, session: u64, name: String) -> Option<ErrorKey> {
+        let of_session = (Some(session), name);
+        let found = self.objects.get(&of_session);
+        let found = found.or_else(|| self.objects.get(&(None, of_session.1)));
+        found.map(|(cause, _)| *cause)
     }
 }
 
 impl RootFinder {
-    /// Creates a finder for a run with these statement texts.
-    pub(crate) fn new<'t>(texts: impl IntoIterator<Item = &'t StatementText>) -> Self {
-        let mut finder = Self::default();
-        for text in texts {
-            if let Some(created) = created_object(&text.sql) {
-                finder.created.insert(text.fingerprint, created);
-            }
-            if takes_value(&text.sql) {
-                finder.takes_value.insert(text.fingerprint);
-            }
+    /// Sets the text of a statement, before its executions.
+    pub(crate) fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
+        let effects = StatementEffects::of(sql);
+        if effects != StatementEffects::default() {
+            self.effects.insert(fingerprint, effects);
         }
-        finder
     }
 
     /// Adds an execution, and returns the failure that it follows from.
@@ -87,46 +113,61 @@ impl RootFinder {
             self.last.remove(&execution.session);
             self.no_value.remove(&execution.session);
             self.failed.remove(&execution.session);
-            self.missing
-                .retain(|(session, _), _| *session != Some(execution.session));
+            self.missing.end_session(execution.session);
             return None;
         }
         let fingerprint = execution.fingerprint?;
-        let Outcome::Failed(sqlstate) = execution.outcome else {
-            if execution.outcome == Outcome::Done {
+        let sqlstate = match execution.outcome {
+            Outcome::Failed(sqlstate) => sqlstate,
+            Outcome::Done => {
                 self.forget(execution.session, fingerprint);
+                return None;
             }
-            return None;
+            Outcome::Skipped(SkipReason::ReadOnly) => {
+                let cause = (fingerprint, REFUSED_WRITE);
+                self.miss_effects(execution.session, fingerprint, cause);
+                return None;
+            }
+            Outcome::Skipped(_) => return None,
         };
         let root = self.find_root(execution, (fingerprint, sqlstate));
-        if root.is_none() {
-            let failed = self.failed.entry(execution.session).or_default();
-            if failed.len() < MISSING_MAX {
-                failed.insert((fingerprint, sqlstate));
-            }
-        }
         let cause = root.unwrap_or((fingerprint, sqlstate));
-        self.last.insert(execution.session, cause);
-        if self.takes_value.contains(&fingerprint) {
-            self.no_value
-                .insert(execution.session, (fingerprint, cause));
+        let failed = self.failed.entry(execution.session).or_default();
+        if failed.len() < FAILED_MAX {
+            failed.insert((fingerprint, sqlstate), cause);
         }
-        if !EXISTS.contains(&sqlstate.as_str())
-            && self.missing.len() < MISSING_MAX
-            && let Some(created) = self.created.get(&fingerprint)
-        {
-            let key = created.key(execution.session);
-            self.missing.entry(key).or_insert(cause);
+        self.last.insert(execution.session, cause);
+        if !EXISTS.contains(&sqlstate.as_str()) {
+            self.miss_effects(execution.session, fingerprint, cause);
         }
         root
     }
 
+    /// Remembers that a statement had no effect, with the failure that prevented it.
+    fn miss_effects(&mut self, session: u64, fingerprint: Fingerprint, cause: ErrorKey) {
+        let Some(effects) = self.effects.get(&fingerprint) else {
+            return;
+        };
+        if effects.takes_value {
+            self.no_value.insert(session, (fingerprint, cause));
+        }
+        for created in &effects.created {
+            self.missing.add(key(created, session), cause);
+        }
+    }
+
+    /// Whether the message of a failure is that of `currval` or `lastval` in a session without a value of a sequence.
+    pub(crate) fn needs_value(execution: &Execution) -> bool {
+        let message = execution.message.as_deref().unwrap_or_default();
+        message.contains("currval") || message.contains("lastval")
+    }
+
     /// Forgets the failures of a statement that succeeded.
     fn forget(&mut self, session: u64, fingerprint: Fingerprint) {
-        if let Some(created) = self.created.get(&fingerprint)
-            && !self.missing.is_empty()
-        {
-            self.missing.remove(&created.key(session));
+        if let Some(effects) = self.effects.get(&fingerprint) {
+            for created in &effects.created {
+                self.missing.remove(&key(created, session));
+            }
         }
         if self
             .no_value
@@ -141,26 +182,20 @@ impl RootFinder {
         if code.as_str() == "25P02" {
             return self.last.get(&execution.session).copied();
         }
-        let message = execution.message.as_deref().unwrap_or_default();
-        if code.as_str() == "55000" && (message.contains("currval") || message.contains("lastval"))
-        {
+        if code.as_str() == "55000" && Self::needs_value(execution) {
             let no_value = self.no_value.get(&execution.session);
             return no_value.map(|(_, root)| *root);
         }
         if !MISSING.contains(&code.as_str()) {
             return None;
         }
-        let of_words = words(message).find_map(|word| {
-            let of_session = (Some(execution.session), word);
-            let found = self.missing.get(&of_session);
-            found
-                .or_else(|| self.missing.get(&(None, of_session.1)))
-                .copied()
-        });
+        let mut names = words(execution.message.as_deref().unwrap_or_default());
+        let of_words = names.find_map(|word| self.missing.cause(execution.session, word));
         let not_prepared = || {
             let failed = self.failed.get(&execution.session)?;
-            let mut same = failed.iter().filter(|one| one.0 == fingerprint);
-            same.find(|one| one.1 != code).copied()
+            let mut same = failed.iter().filter(|(one, _)| one.0 == fingerprint);
+            let other = same.find(|(one, _)| one.1 != code)?;
+            Some(*other.1)
         };
         let root = match code.as_str() {
             "26000" | "34000" => of_words.or_else(not_prepared),
@@ -178,144 +213,19 @@ fn words(message: &str) -> impl Iterator<Item = String> + '_ {
     words.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// Whether a text inserts rows or calls `nextval`.
-fn takes_value(sql: &str) -> bool {
-    split_statements(sql).iter().any(|statement| {
-        let mut words = statement.words.iter();
-        words.any(|word| word.is("insert") || word.is("nextval"))
-    })
-}
-
-/// Returns the object that the first statement of a text creates.
-fn created_object(sql: &str) -> Option<CreatedObject> {
-    let statements = split_statements(sql);
-    let words = &statements.first()?.words;
-    let (verb, mut rest) = words.split_first()?;
-    let is_any = |word: &Lexeme<'_>, of: &[&str]| of.iter().any(|one| word.is(one));
-    if is_any(verb, &["declare", "prepare", "savepoint"]) {
-        return name_at(rest).map(|name| CreatedObject {
-            name,
-            is_of_session: true,
-        });
-    }
-    if verb.is("alter") {
-        let add = rest.iter().position(|word| word.is("add"))?;
-        rest = &rest[add + 1..];
-        if !rest.first().is_some_and(|word| word.is("column")) {
-            return None;
-        }
-    } else if !verb.is("create") {
-        return None;
-    }
-    const MODIFIERS: [&str; 14] = [
-        "or",
-        "replace",
-        "temp",
-        "temporary",
-        "global",
-        "local",
-        "unlogged",
-        "unique",
-        "materialized",
-        "recursive",
-        "trusted",
-        "procedural",
-        "constraint",
-        "foreign",
-    ];
-    let mut is_of_session = false;
-    while let Some(word) = rest.first().filter(|word| is_any(word, &MODIFIERS)) {
-        is_of_session |= is_any(word, &["temp", "temporary"]);
-        rest = &rest[1..];
-    }
-    const KINDS: [&str; 14] = [
-        "table",
-        "view",
-        "index",
-        "sequence",
-        "function",
-        "procedure",
-        "aggregate",
-        "type",
-        "domain",
-        "schema",
-        "extension",
-        "collation",
-        "operator",
-        "column",
-    ];
-    let (kind, mut rest) = rest.split_first()?;
-    if !is_any(kind, &KINDS) {
-        return None;
-    }
-    while rest
-        .first()
-        .is_some_and(|word| is_any(word, &["concurrently", "if", "not", "exists"]))
-    {
-        rest = &rest[1..];
-    }
-    is_of_session |= rest.first().is_some_and(|word| word.is("pg_temp"));
-    name_at(rest).map(|name| CreatedObject {
-        name,
-        is_of_session,
-    })
-}
-
-/// Returns the name at the beginning, without its schema.
-fn name_at(mut words: &[Lexeme<'_>]) -> Option<String> {
-    while words.get(1).is_some_and(|word| word.is_symbol(".")) {
-        words = &words[2..];
-    }
-    words.first()?.name().map(|name| name.to_lowercase())
+/// Returns the name under which an object is looked up, with its session if only it sees the object.
+fn key(created: &CreatedObject, session: u64) -> (Option<u64>, String) {
+    let owner = created.is_of_session.then_some(session);
+    (owner, created.name.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use run::Captured;
-    use sql::StatementClass;
 
     use super::*;
 
-    #[test]
-    fn created_object_is_named_without_schema_and_options() {
-        for (sql, name, is_of_session) in [
-            (
-                "create temp table if not exists s.work (a int)",
-                Some("work"),
-                true,
-            ),
-            (
-                "CREATE OR REPLACE FUNCTION f(a int) returns int",
-                Some("f"),
-                false,
-            ),
-            (
-                "create unique index concurrently \"My Index\" on t (a)",
-                Some("my index"),
-                false,
-            ),
-            (
-                "alter table only t add column if not exists c int",
-                Some("c"),
-                false,
-            ),
-            ("alter table t add constraint c check (a > $1)", None, false),
-            ("declare cur cursor for select $1", Some("cur"), true),
-            ("savepoint one", Some("one"), true),
-            ("prepare p as select $1", Some("p"), true),
-            ("create table pg_temp.work (a int)", Some("work"), true),
-            ("create view public.v as select $1", Some("v"), false),
-            ("insert into work values ($1)", None, false),
-        ] {
-            let wanted = name.map(|name| CreatedObject {
-                name: name.to_owned(),
-                is_of_session,
-            });
-            assert_eq!(created_object(sql), wanted, "{sql}");
-        }
-    }
-
-    fn key(fingerprint: u64, code: &str) -> ErrorKey {
+    fn failure(fingerprint: u64, code: &str) -> ErrorKey {
         (Fingerprint(fingerprint), Sqlstate::parse(code).unwrap())
     }
 
@@ -342,13 +252,10 @@ mod tests {
 
     /// Adds executions of session, statement and code, of which an empty one is a success, and returns the roots.
     fn roots(sqls: &[&str], executions: &[(u64, u64, &str, &str)]) -> Vec<Option<ErrorKey>> {
-        let texts = (0..).zip(sqls).map(|(number, sql)| StatementText {
-            fingerprint: Fingerprint(number),
-            sql: (*sql).to_owned(),
-            class: StatementClass::Select,
-        });
-        let texts: Vec<StatementText> = texts.collect();
-        let mut finder = RootFinder::new(&texts);
+        let mut finder = RootFinder::default();
+        (0..)
+            .zip(sqls)
+            .for_each(|(number, sql)| finder.set_text(Fingerprint(number), sql));
         let executions = executions.iter().map(|&(session, number, code, message)| {
             let outcome = Sqlstate::parse(code).map_or(Outcome::Done, Outcome::Failed);
             finder.add(&execution(session, number, outcome, message))
@@ -366,7 +273,7 @@ mod tests {
         let message = "currval of sequence \"s\" is not yet defined in this session";
         let (insert, currval) = ((1, 0, "42501", ""), (1, 1, "55000", message));
         let select = (1, 2, "42501", "");
-        let root = Some(key(0, "42501"));
+        let root = Some(failure(0, "42501"));
         assert_eq!(roots(&sqls, &[insert, currval]), [None, root]);
         assert_eq!(roots(&sqls, &[insert, select, currval]), [None, None, root]);
         assert_eq!(roots(&sqls, &[select, currval]), [None, None]);
@@ -396,7 +303,7 @@ mod tests {
                 (2, 2, "25P02", ""),
             ],
         );
-        let root = Some(key(0, "42501"));
+        let root = Some(failure(0, "42501"));
         assert_eq!(found, [None, None, root, root]);
     }
 
@@ -427,7 +334,7 @@ mod tests {
                 (2, 0, "", ""),
                 (1, 1, code, message),
             ];
-            let root = Some(key(0, "42501"));
+            let root = Some(failure(0, "42501"));
             assert_eq!(roots(&sqls, &executions), [None, None, None, root], "{sql}");
         }
     }

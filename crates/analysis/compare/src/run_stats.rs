@@ -138,24 +138,25 @@ impl RunStats {
             work: HashMap::new(),
             stalls,
         };
+        let mut roots = RootFinder::default();
+        let mut refusals = ReadOnlyRefusals::of(&profile.info.options);
         for text in statements {
             let text = text?;
+            roots.set_text(text.fingerprint, &text.sql);
+            refusals.set_text(text.fingerprint, &text.sql);
             profile.texts.insert(text.fingerprint, text);
         }
-        let mut roots = RootFinder::new(profile.texts.values());
-        let mut refusals = ReadOnlyRefusals::of(&profile.info.options);
         for execution in executions {
             let mut execution = execution?;
             let root = roots.add(&execution);
-            let code = root.map(|(_, code)| code);
-            if refusals.add(&execution) || refusals.explains(code, &execution) {
+            if refusals.cause(&execution, root) {
                 // What the server refuses is as little compared as what the replay itself withholds.
                 profile.refused_read_only += 1;
                 execution.outcome = Outcome::Skipped(SkipReason::ReadOnly);
                 execution.sent_ns = None;
             }
             profile.add(&execution);
-            if let Some(root) = root {
+            if let Some(root) = root.filter(|root| !refusals.is_refusal(*root)) {
                 profile.count_consequence(&execution, root);
             }
         }

@@ -146,7 +146,8 @@ pub enum Warning {
     RefusedReadOnly {
         /// The run.
         run: WhichRun,
-        /// Number of statements: writes, and what failed after them. They count as skipped.
+        /// Number of statements: writes, what the role of `--read-only-role` lacks the right for, and what failed after them.
+        /// They count as skipped.
         statements: u64,
     },
     /// One run skipped more statements than the other.

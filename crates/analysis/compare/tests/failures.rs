@@ -310,20 +310,18 @@ fn refused_writes_of_a_read_only_run_are_skipped_and_counted() {
             })
             .collect()
     };
-    let compared_with = |codes, is_read_only: bool| {
+    let compared_with = |codes, mode: Option<&str>| {
         let before = run(executions([None; 3]), &texts);
         let mut info = info();
-        if is_read_only {
-            info.options
-                .insert("read_only".to_owned(), "true".to_owned());
-        }
+        let mode = mode.map(|mode| ("read_only".to_owned(), mode.to_owned()));
+        info.options.extend(mode);
         let texts = texts.iter().cloned().map(Ok);
         let after = executions(codes).into_iter().map(Ok);
         let after = RunStats::collect::<()>(info, after, texts).unwrap();
         compared(vec![before], vec![after])
     };
     let refused = [None, Some("25006"), Some("25P02")];
-    let comparison = compared_with(refused, true);
+    let comparison = compared_with(refused, Some("true"));
     assert_eq!(summary(&comparison), []);
     assert!(!comparison.has_regression());
     assert_eq!(comparison.after.failed, 0);
@@ -336,6 +334,10 @@ fn refused_writes_of_a_read_only_run_are_skipped_and_counted() {
     });
     assert!(counted, "{:?}", comparison.warnings);
     // Without --read-only, a server that refuses writes is a regression. So are other errors with it.
-    assert!(compared_with(refused, false).has_regression());
-    assert!(compared_with([None, Some("42501"), Some("25P02")], true).has_regression());
+    assert!(compared_with(refused, None).has_regression());
+    let lacks_right = [None, Some("42501"), Some("25P02")];
+    assert!(compared_with(lacks_right, Some("true")).has_regression());
+    // A role without rights to write lacks them.
+    let by_role = compared_with(lacks_right, Some("role"));
+    assert!(!by_role.has_regression() && by_role.after.failed == 0);
 }

@@ -196,7 +196,7 @@ pub(crate) fn statements_text(report: &ShadowReport) -> String {
     let refused = match report.refused_read_only {
         0 => String::new(),
         number => format!(
-            " {} of them failed only because of --read-only, and are not compared.",
+            " {} of them failed only because of --read-only, and are not compared. Statements that read what these would have written may return other rows.",
             count(number)
         ),
     };

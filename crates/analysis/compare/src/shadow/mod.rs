@@ -14,13 +14,15 @@ mod report;
 mod statement;
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use run::{ConnectionLosses, Execution, Outcome, SkipReason};
+use run::{ConnectionLosses, Execution, Outcome, SkipReason, StatementKind};
 use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 
 use crate::read_only_refusals::ReadOnlyRefusals;
+use crate::root_error::RootFinder;
 
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use measure_test::LAST_WINDOWS;
@@ -57,6 +59,7 @@ pub struct Shadow {
     replayed: u64,
     not_replayed: BTreeMap<&'static str, u64>,
     without_duration: u64,
+    roots: RootFinder,
     refusals: ReadOnlyRefusals,
     refused_read_only: u64,
     gaps: VecDeque<ShadowGap>,
@@ -102,6 +105,7 @@ impl Shadow {
             replayed: 0,
             not_replayed: BTreeMap::new(),
             without_duration: 0,
+            roots: RootFinder::default(),
             refusals: ReadOnlyRefusals::default(),
             refused_read_only: 0,
             gaps: VecDeque::new(),
@@ -110,15 +114,22 @@ impl Shadow {
         }
     }
 
-    /// Sets the text of a statement.
+    /// Sets the text of a statement, before its executions.
     pub fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
-        self.texts
-            .entry(fingerprint)
-            .or_insert_with(|| sql.to_owned());
+        if let Entry::Vacant(text) = self.texts.entry(fingerprint) {
+            text.insert(sql.to_owned());
+            self.roots.set_text(fingerprint, sql);
+            self.refusals.set_text(fingerprint, sql);
+        }
     }
 
     /// Takes the next execution.
     pub fn add(&mut self, execution: &Execution) {
+        let root = self.roots.add(execution);
+        if execution.kind == StatementKind::Prepare {
+            // The time of preparing a statement is in no capture of a log.
+            return;
+        }
         if execution.outcome == Outcome::Skipped(SkipReason::Stopped) {
             // A stop skips queued statements before they are due, so their times were not replayed.
             self.add_skipped(execution, SkipReason::Stopped);
@@ -130,7 +141,6 @@ impl Shadow {
         if number > self.window.number {
             self.end_windows(number);
         }
-        let is_refused = self.refusals.add(execution);
         if let Outcome::Skipped(reason) = execution.outcome {
             self.add_skipped(execution, reason);
             return;
@@ -149,7 +159,7 @@ impl Shadow {
         };
         self.replayed += 1;
         self.window.executions += 1;
-        if is_refused {
+        if self.refusals.cause(execution, root) {
             self.refused_read_only += 1;
             return;
         }

@@ -248,8 +248,8 @@ pub struct ShadowReport {
     pub not_replayed: BTreeMap<&'static str, u64>,
     /// Number of replayed statements without a captured duration, whose times are not compared.
     pub without_duration: u64,
-    /// Number of replayed statements that are not compared, since they failed only because the replay was read-only: with
-    /// 25006, or with 25P02 after it.
+    /// Number of replayed statements that are not compared, since they failed only because the replay was read-only: writes
+    /// that the server refused, what the role of `--read-only-role` lacks the right for, and what failed after them.
     pub refused_read_only: u64,
     /// The last gaps, at most 100.
     pub gaps: Vec<ShadowGap>,

@@ -373,3 +373,104 @@ fn shadow_of_a_read_only_replay_counts_refused_writes_and_what_failed_after_them
     let found = shadow_with(&[("speed", "1")]);
     assert_eq!(found, (errors(&[1, 2, 5, 6]), 7_200, 0));
 }
+
+/// Statements that follow from what a read-only replay refused or withheld, and the same failures of other causes.
+#[test]
+fn shadow_of_a_read_only_replay_accuses_no_statement_that_follows_from_a_refusal() {
+    let statements: [(&str, Option<&str>, &str); 12] = [
+        ("create temp table work (a int)", Some("25006"), ""),
+        (
+            "select a from work",
+            Some("42P01"),
+            "relation \"work\" does not exist",
+        ),
+        ("select nextval($1)", Some("25006"), ""),
+        (
+            "select currval($1)",
+            Some("55000"),
+            "currval of sequence \"s\" is not yet defined",
+        ),
+        ("select a into temp copied from items", Some("25006"), ""),
+        (
+            "select a from copied",
+            Some("42P01"),
+            "relation \"copied\" does not exist",
+        ),
+        (
+            "select a from items; select b from items",
+            Some("42601"),
+            "several statements",
+        ),
+        // It is withheld.
+        ("create temp table remote as select dblink($1)", None, ""),
+        (
+            "select a from remote",
+            Some("42P01"),
+            "relation \"remote\" does not exist",
+        ),
+        (
+            "select a from missing",
+            Some("42P01"),
+            "relation \"missing\" does not exist",
+        ),
+        ("select a frm items", Some("42601"), "syntax error"),
+        (
+            "select a from secrets",
+            Some("42501"),
+            "permission denied for table secrets",
+        ),
+    ];
+    let changed = |mode: &str| {
+        let replay = [("read_only".to_owned(), mode.to_owned())];
+        let mut shadow = Shadow::of_replay(ShadowOptions::default(), &replay.into());
+        for (number, (sql, ..)) in (0..).zip(&statements) {
+            shadow.set_text(Fingerprint(number), sql);
+        }
+        for second in 0..900 {
+            for (number, (_, code, message)) in (0..).zip(&statements) {
+                let mut one = execution(number, second * SECOND_NS, 1.0);
+                one.message = Some((*message).to_owned());
+                one.outcome = match code {
+                    Some(code) => Outcome::Failed(Sqlstate::parse(code).unwrap()),
+                    None => Outcome::Skipped(SkipReason::ReadOnly),
+                };
+                shadow.add(&one);
+            }
+        }
+        shadow.finish();
+        let mut changed: Vec<_> = (shadow.take_changes().into_iter())
+            .map(|change| change.statement.fingerprint.0)
+            .collect();
+        changed.sort_unstable();
+        (changed, shadow.report(10).refused_read_only)
+    };
+    assert_eq!(changed("true"), (vec![9, 10, 11], 8 * 900));
+    assert_eq!(changed("role"), (vec![9, 10], 9 * 900));
+}
+
+/// The preparation of a statement fails with its table, and then the statement with its preparation.
+#[test]
+fn shadow_of_a_read_only_replay_follows_failures_through_preparations() {
+    let replay = [("read_only".to_owned(), "true".to_owned())];
+    let mut shadow = Shadow::of_replay(ShadowOptions::default(), &replay.into());
+    shadow.set_text(Fingerprint(1), "create temp table work (a int)");
+    shadow.set_text(Fingerprint(2), "select a from work");
+    let relation = "relation \"work\" does not exist";
+    let name = "prepared statement \"s1\" does not exist";
+    for second in 0..900 {
+        for (statement, kind, code, message) in [
+            (1, StatementKind::Simple, "25006", ""),
+            (2, StatementKind::Prepare, "42P01", relation),
+            (2, StatementKind::Execute, "26000", name),
+        ] {
+            let mut one = execution(statement, second * SECOND_NS, 1.0);
+            one.kind = kind;
+            one.outcome = Outcome::Failed(Sqlstate::parse(code).unwrap());
+            one.message = Some(message.to_owned());
+            shadow.add(&one);
+        }
+    }
+    shadow.finish();
+    assert_eq!(shadow.take_changes(), []);
+    assert_eq!(shadow.report(10).refused_read_only, 1_800);
+}
