@@ -51,7 +51,11 @@ impl Unwrap for CloudWatch {
                 text = text.get(name + 1..).unwrap_or_default();
             }
             if text.is_empty() {
-                return Some((RecordContent::Skipped(SkipReason::Blank), end));
+                let content = match bytes[..end].ends_with(b"\n") {
+                    true => RecordContent::Skipped(SkipReason::Blank),
+                    false => RecordContent::Unreadable(UnreadableReason::CutAtEnd),
+                };
+                return Some((content, end));
             }
             let mut part = Part::new(PartKind::Line { loose: false }, text);
             part.wall_us = Some(wall_us);

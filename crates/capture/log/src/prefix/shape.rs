@@ -64,6 +64,8 @@ pub(super) fn list_shapes(lines: &[LabelledLine<'_>], facts: &[LineFacts<'_>]) -
     let shapes = shapes.iter().take(SHAPES_TRIED);
     let texts: Vec<String> = shapes
         .flat_map(|(shape, lines)| describe(shape, lines))
+        .flat_map(|text| [with_spaces_in_name(&text), Some(text)])
+        .flatten()
         .collect();
     // If one is the beginning of another, the server's own processes stop there.
     let mut with_quit = Vec::new();
@@ -80,6 +82,15 @@ pub(super) fn list_shapes(lines: &[LabelledLine<'_>], facts: &[LineFacts<'_>]) -
     // A line within a JSON object is no line of the server's.
     let texts = texts.into_iter().chain(with_quit);
     texts.filter(|text| !text.contains("\":")).collect()
+}
+
+/// Returns the prefix that reads the words at its end as a part of the application's name before
+/// them: `%a ` for `%a JDBC Driver `. It also fits the lines of sessions with other names.
+fn with_spaces_in_name(prefix: &str) -> Option<String> {
+    let (before, words) = prefix.rsplit_once("%a")?;
+    let last = words.strip_suffix(' ')?.bytes().next_back()?;
+    let are_words = words.starts_with(' ') && !words.contains('%') && is_word_byte(last);
+    are_words.then(|| format!("{before}%a "))
 }
 
 fn split_parts(text: &[u8]) -> (Vec<Part>, Vec<String>) {
@@ -439,9 +450,11 @@ fn settle_words(shape: &[Part], lines: &ShapeLines<'_>, choices: &mut [Vec<char>
     let time = choices
         .iter()
         .position(|letters| matches!(letters[..], ['m' | 't' | 'n']));
+    let mut has_application = choices.iter().any(|letters| letters[..] == ['a']);
     for (index, letters) in choices.iter_mut().enumerate() {
         if letters[..] == ['a', LITERAL] {
-            let is_text = time.is_some_and(|time| index < time);
+            let is_text = has_application || time.is_some_and(|time| index < time);
+            has_application |= !is_text;
             *letters = vec![if is_text { LITERAL } else { 'a' }];
         }
         if letters.is_empty() {

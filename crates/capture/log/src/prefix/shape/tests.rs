@@ -116,3 +116,11 @@ fn prefix_of_a_line_of_many_words_is_inferred_quickly() {
         );
     }
 }
+
+#[test]
+fn constant_words_after_an_application_name_are_read_as_its_part() {
+    for name in ["PostgreSQL JDBC Driver", "raw | client"] {
+        let start = format!("2026-03-01 09:30:05.123 UTC [7] bob@shop {name} ");
+        assert_eq!(inferred(&start, &STATEMENTS), ["%m [%p] %u@%d %a "]);
+    }
+}
