@@ -120,15 +120,16 @@ struct Counts {
 }
 
 impl ConnectionEvents {
-    /// Counts a connection that was lost, `at_ns` after the replay's start.
-    pub(crate) fn lost(&self, sqlstate: Sqlstate, at_ns: i64) {
+    /// Counts a connection that was lost, `at_ns` after the replay's start, of `open` that were open.
+    pub(crate) fn lost(&self, sqlstate: Sqlstate, at_ns: i64, open: u64) {
         let mut counts = self.counts();
         *counts.lost.entry(sqlstate).or_default() += 1;
         let loss = ConnectionLosses {
             from_ns: at_ns,
             until_ns: at_ns,
-            sqlstate: sqlstate.to_string(),
+            sqlstate,
             connections: 1,
+            connections_open: open,
         };
         loss.add_to(&mut counts.new_losses);
         drop(counts);

@@ -97,8 +97,8 @@ pub(crate) fn record(
         }
         // They are on disk before the executions after them.
         let losses = events.take_losses();
-        if !losses.is_empty() {
-            writer.interruptions([], losses)?;
+        for losses in &losses {
+            writer.connection_losses(losses)?;
         }
         while let Some(execution) = order.next() {
             writer.execution(&execution)?;
@@ -123,7 +123,7 @@ fn write_texts(writer: &mut RunWriter, new_texts: &NewTexts) -> Result<(), Archi
     writer.add_texts(&added.statements, &added.contexts)?;
     match added.gaps.is_empty() {
         true => Ok(()),
-        false => writer.interruptions(added.gaps, []),
+        false => writer.series_gaps(added.gaps),
     }
 }
 

@@ -238,7 +238,6 @@ mod tests {
             connections_reopened: Default::default(),
             given_up: None,
             tool_stalls: Vec::new(),
-            connection_losses: Vec::new(),
             series_gaps: Vec::new(),
             machine: None,
         };

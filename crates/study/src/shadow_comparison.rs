@@ -8,7 +8,7 @@ use clock::monotonic_ns;
 use compare::shadow::{
     Shadow, ShadowChange, ShadowCondition, ShadowConditionOutcome, ShadowOptions, ShadowReport,
 };
-use run::{ConnectionLosses, FollowedState, RunFollower, RunInfo, RunStatus, SeriesGap};
+use run::{FollowedResult, FollowedState, RunFollower, RunInfo, RunStatus, SeriesGap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -125,7 +125,6 @@ pub fn follow_run(
     let mut info = follower.info().clone();
     let mut statements = 0;
     info.series_gaps.clear();
-    let mut losses = KnownLosses::default();
     refuse_other_workload(request, &info)?;
     let mut shadow = Shadow::of_replay(request.options.clone(), &info.options);
     let started_ns = monotonic_ns();
@@ -133,17 +132,18 @@ pub fn follow_run(
     loop {
         // The state is read first, so that no row is missed if it is complete.
         let state = follower.state();
-        // Losses of connections come before the executions after them.
         let current = follower.current_info()?;
         for gap in current.series_gaps.iter().skip(info.series_gaps.len()) {
             observer.on_series_gap(gap);
         }
-        losses.add_new(&current.connection_losses, &mut shadow);
         info = current;
         follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
-        follower.new_executions(|execution| {
-            statements += u64::from(execution.is_statement());
-            shadow.add(execution);
+        follower.new_results(|result| match result {
+            FollowedResult::Execution(execution) => {
+                statements += u64::from(execution.is_statement());
+                shadow.add(execution);
+            }
+            FollowedResult::Losses(losses) => shadow.add_losses(losses),
         })?;
         let end = match state {
             FollowedState::Complete => {
@@ -178,30 +178,6 @@ pub fn follow_run(
         while since(waits_ns) < READ_INTERVAL && !interrupt.is_requested() {
             thread::sleep(STOP_STEP);
         }
-    }
-}
-
-/// Losses of connections that the comparison has, by the position of their range in the run.
-#[derive(Default)]
-struct KnownLosses(Vec<ConnectionLosses>);
-
-impl KnownLosses {
-    /// Adds what was lost since the last call. A range may have grown.
-    fn add_new(&mut self, ranges: &[ConnectionLosses], shadow: &mut Shadow) {
-        for (at, range) in ranges.iter().enumerate() {
-            let known = self.0.get(at);
-            let earlier = known.map_or(0, |known| known.connections);
-            let connections = range.connections.saturating_sub(earlier);
-            if connections > 0 {
-                let from_ns = known.map_or(range.from_ns, |known| known.until_ns);
-                shadow.add_losses(ConnectionLosses {
-                    from_ns,
-                    connections,
-                    ..range.clone()
-                });
-            }
-        }
-        self.0 = ranges.to_vec();
     }
 }
 

@@ -82,7 +82,6 @@ fn write(path: &Path, count: u64, fingerprints: u64, seed: u64) -> Result<(), Ar
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
-        connection_losses: Vec::new(),
         series_gaps: Vec::new(),
         machine: None,
     };

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use archive::{Batch, Column, ColumnType};
 use workload::{ContextText, StatementText};
 
+use crate::connection_losses::{ConnectionLosses, TABLE as CONNECTION_LOSSES};
 use crate::evidence::{Artefact, TABLES as EVIDENCE};
 use crate::facts_table::Row;
 use crate::generated_value::{GeneratedValue, TABLE as GENERATED_VALUES};
@@ -17,6 +18,7 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         "executions" => Some(EXECUTION),
         RESULT_COLUMNS => Some(ResultColumns::COLUMNS),
+        CONNECTION_LOSSES => Some(ConnectionLosses::COLUMNS),
         GENERATED_VALUES => Some(GeneratedValue::COLUMNS),
         "statements" => Some(StatementText::COLUMNS),
         ContextText::TABLE => Some(ContextText::COLUMNS),

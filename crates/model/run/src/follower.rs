@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use archive::{ArchiveError, Batch, GrowingTable, growing_body, is_growing, partial_path};
 use workload::StatementText;
 
+use crate::connection_losses::{self, ConnectionLosses};
 use crate::execution::Execution;
+use crate::facts_table::Row;
 use crate::format::{KIND, RunInfo};
 use crate::reader::RunReader;
 use crate::table::{EXECUTION, read_execution};
@@ -22,12 +24,22 @@ pub enum FollowedState {
     Abandoned,
 }
 
+/// Row of a run that is followed.
+#[derive(Debug)]
+pub enum FollowedResult<'r> {
+    /// Execution.
+    Execution(&'r Execution),
+    /// Losses of connections.
+    Losses(ConnectionLosses),
+}
+
 /// Reader of a run that may still be written.
 pub struct RunFollower {
     path: PathBuf,
     partial: PathBuf,
     info: RunInfo,
     executions: GrowingTable,
+    losses: GrowingTable,
     statements: GrowingTable,
 }
 
@@ -58,6 +70,11 @@ impl RunFollower {
             partial,
             info,
             executions: GrowingTable::new("executions", EXECUTION, PARTS.parts),
+            losses: GrowingTable::new(
+                connection_losses::TABLE,
+                ConnectionLosses::COLUMNS,
+                PARTS.parts,
+            ),
             statements: GrowingTable::new("statements", StatementText::COLUMNS, ONE_FILE.parts),
         })
     }
@@ -125,24 +142,44 @@ impl RunFollower {
         Ok(())
     }
 
-    /// Calls `take` with each execution that was written since the last call, in the order in which they ended. Holds one
-    /// batch in memory.
+    /// Calls `take` with each execution that was written since the last call, in the order in which they ended, and with the
+    /// losses of connections before the executions that ended after them. Holds one batch in memory.
     ///
     /// # Errors
-    /// If the table cannot be read, or has a row that is no execution.
-    pub fn new_executions(&mut self, mut take: impl FnMut(&Execution)) -> Result<(), ArchiveError> {
+    /// If a table cannot be read, or has a damaged row.
+    pub fn new_results(
+        &mut self,
+        mut take: impl FnMut(FollowedResult<'_>),
+    ) -> Result<(), ArchiveError> {
         while let Some(batch) = self.executions.next_batch(&self.directory())? {
+            // They were on disk before these executions.
+            self.new_losses(&mut take)?;
             for row in 0..batch.rows() {
-                take(&self.execution(&batch, row)?);
+                take(FollowedResult::Execution(&self.execution(&batch, row)?));
+            }
+        }
+        self.new_losses(&mut take)
+    }
+
+    fn new_losses(&mut self, mut take: impl FnMut(FollowedResult<'_>)) -> Result<(), ArchiveError> {
+        while let Some(batch) = self.losses.next_batch(&self.directory())? {
+            for row in 0..batch.rows() {
+                let losses = ConnectionLosses::read(&batch, row);
+                let losses = losses.map_err(|reason| self.damaged(reason))?;
+                take(FollowedResult::Losses(losses));
             }
         }
         Ok(())
     }
 
     fn execution(&self, batch: &Batch, row: usize) -> Result<Execution, ArchiveError> {
-        read_execution(batch, row).map_err(|reason| ArchiveError::Damaged {
+        read_execution(batch, row).map_err(|reason| self.damaged(reason))
+    }
+
+    fn damaged(&self, reason: String) -> ArchiveError {
+        ArchiveError::Damaged {
             path: self.directory(),
             reason,
-        })
+        }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::connection_losses::ConnectionLosses;
 use crate::machine_load::MachineLoad;
 use crate::series_gap::SeriesGap;
 use crate::tool_stall::ToolStall;
@@ -23,7 +22,7 @@ pub const KIND: &str = "run";
 /// - 6: executions have the column `stalled_ns`, and the manifest has the stalls of the tool.
 /// - 7: executions have the columns `context` and `traceparent`, and there may be tables of contexts
 ///   and of generated values.
-/// - 8: executions may be skipped for `lag_limit`.
+/// - 8: executions may be skipped for `lag_limit`, and there may be a table of lost connections.
 pub const FORMAT: u32 = 8;
 
 /// A run's part of the manifest.
@@ -68,9 +67,6 @@ pub struct RunInfo {
     /// Stalls of the tool, ordered and disjoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_stalls: Vec<ToolStall>,
-    /// Ranges of time in which connections were lost, for each reason in the order of time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub connection_losses: Vec<ConnectionLosses>,
     /// Gaps of the series that was followed, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series_gaps: Vec<SeriesGap>,
@@ -105,7 +101,6 @@ impl RunInfo {
             connections_reopened: 0,
             given_up: None,
             tool_stalls: Vec::new(),
-            connection_losses: Vec::new(),
             series_gaps: Vec::new(),
             machine: None,
         }

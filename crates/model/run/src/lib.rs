@@ -55,7 +55,7 @@ pub use facts::{
     BuildFact, DatabaseFact, ExtensionFact, FactNote, Facts, FunctionFact, IndexFact, IndexKey,
     NoPlan, PlanFact, PlanOutcome, RelationFact, SettingFact, TriggerFact,
 };
-pub use follower::{FollowedState, RunFollower};
+pub use follower::{FollowedResult, FollowedState, RunFollower};
 pub use format::{
     FORMAT, KIND, PAIR_OPTION, PAIR_SEED_OPTION, PAIR_SIDE_OPTION, RunInfo, RunStatus, TargetInfo,
     WorkloadRef,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use archive::{Archive, ArchiveError, TableReader};
 use workload::{ContextText, StatementText};
 
+use crate::connection_losses::{self, ConnectionLosses};
 use crate::csv::{columns_of, write_head, write_rows};
 use crate::evidence::{Artefact, Moment, read_evidence};
 use crate::execution::Execution;
@@ -178,6 +179,14 @@ impl RunReader {
     /// As [`Self::probes`].
     pub fn generated_values(&self) -> Result<Stream<GeneratedValue>, ArchiveError> {
         self.read_stream(generated_value::TABLE)
+    }
+
+    /// Returns the losses of connections, in about the order of time.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn connection_losses(&self) -> Result<Stream<ConnectionLosses>, ArchiveError> {
+        self.read_stream(connection_losses::TABLE)
     }
 
     /// Returns all statements of the workload, in the order of first appearance.

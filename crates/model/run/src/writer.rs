@@ -9,7 +9,7 @@ use archive::{
 };
 use workload::{ContextText, StatementText};
 
-use crate::connection_losses::ConnectionLosses;
+use crate::connection_losses::{self, ConnectionLosses};
 use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
 use crate::execution_counts::{ExecutionCounts, ServiceTime};
@@ -43,6 +43,8 @@ pub struct RunWriter {
     executions: TableWriter,
     /// Columns of results, from the first on.
     result_columns: Option<TableWriter>,
+    /// Losses of connections, from the first on.
+    connection_losses: Option<TableWriter>,
     /// Generated values, from the first on.
     generated_values: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
@@ -116,6 +118,7 @@ impl RunWriter {
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
             result_columns: None,
+            connection_losses: None,
             generated_values: None,
             growing: Some(GrowingTexts {
                 statements: table,
@@ -157,20 +160,26 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Adds gaps of the series that is followed, and losses of connections. A reader of the unfinished run and a recovery find
-    /// them at once.
+    /// Adds gaps of the series that is followed. A reader of the unfinished run and a recovery find them at once.
     ///
     /// # Errors
     /// If writing fails.
-    pub fn interruptions(
+    pub fn series_gaps(
         &mut self,
         gaps: impl IntoIterator<Item = SeriesGap>,
-        losses: impl IntoIterator<Item = ConnectionLosses>,
     ) -> Result<(), ArchiveError> {
         let info = &mut self.unfinished;
         info.series_gaps.extend(gaps);
-        (losses.into_iter()).for_each(|losses| losses.add_to(&mut info.connection_losses));
         (self.archive).note(serde_json::to_value(info).expect("plain data"))
+    }
+
+    /// Writes losses of connections, before the executions that ended after them.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn connection_losses(&mut self, losses: &ConnectionLosses) -> Result<(), ArchiveError> {
+        let table = &mut self.connection_losses;
+        add_row(&self.archive, connection_losses::TABLE, table, losses)
     }
 
     /// Writes the workload's contexts, at most once. They survive a kill of this process.
@@ -326,8 +335,13 @@ impl RunWriter {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
-        // Executions come last: a replay that resumes the run takes them as done, with everything that belongs to them.
-        let tables = [&mut self.result_columns, &mut self.generated_values];
+        // Executions come last: a replay that resumes the run takes them as done, with everything that belongs to them. A
+        // reader of the unfinished run finds the losses of connections before them.
+        let tables = [
+            &mut self.result_columns,
+            &mut self.connection_losses,
+            &mut self.generated_values,
+        ];
         for table in tables.into_iter().flatten() {
             table.flush()?;
         }
@@ -370,7 +384,6 @@ impl RunWriter {
         info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
         info.options.append(&mut self.options);
         info.series_gaps = self.unfinished.series_gaps;
-        info.connection_losses = self.unfinished.connection_losses;
         if unreached > 0 {
             info.statements += unreached;
             *info
@@ -379,7 +392,11 @@ impl RunWriter {
                 .or_default() += unreached;
         }
         let mut files = self.executions.finish()?;
-        let mut tables = vec![self.result_columns, self.generated_values];
+        let mut tables = vec![
+            self.result_columns,
+            self.connection_losses,
+            self.generated_values,
+        ];
         if let Some(growing) = self.growing {
             tables.extend([Some(growing.statements), growing.contexts]);
         }
@@ -431,7 +448,11 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
     let tables = [
         &["executions", "statements", ContextText::TABLE][..],
-        &[result_columns::TABLE, generated_value::TABLE],
+        &[
+            result_columns::TABLE,
+            connection_losses::TABLE,
+            generated_value::TABLE,
+        ],
         &TABLES[..],
         &PROFILE_TABLES[..],
         &OBSERVED_TABLES[..],

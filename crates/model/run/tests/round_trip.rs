@@ -2,6 +2,8 @@
 
 #[path = "round_trip/evidence.rs"]
 mod evidence;
+#[path = "round_trip/losses.rs"]
+mod losses;
 #[path = "round_trip/observed.rs"]
 mod observed;
 #[path = "round_trip/profiled.rs"]

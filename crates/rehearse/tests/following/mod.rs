@@ -359,7 +359,7 @@ fn compare_follow_reports_a_gap_of_the_series_when_the_replay_comes_to_it() {
         to_us: 1_772_355_660_000_000,
         reason: "nothing was captured then (the capture was stopped)".to_owned(),
     };
-    writer.interruptions([gap.clone()], []).unwrap();
+    writer.series_gaps([gap.clone()]).unwrap();
     let mut events = std::iter::repeat_with(|| follower.event());
     let reported = events.find(|event| event["event"] != "progress").unwrap();
     assert_eq!(reported["event"], "series_gap");

@@ -184,7 +184,7 @@ fn event_queue_counts_events_beyond_its_limit() {
     let (happenings, left_out) = events.queue.take();
     assert_eq!((happenings.len(), left_out), (QUEUED_EVENTS_MAX, 10));
     assert_eq!(happenings[0], ConnectionEvent::CancelFailed);
-    events.lost(Sqlstate(*b"57P01"), 0);
+    events.lost(Sqlstate(*b"57P01"), 0, 1);
     let lost = ConnectionEvent::ConnectionLost {
         sqlstate: Sqlstate(*b"57P01"),
     };

@@ -378,7 +378,8 @@ impl Worker {
             session.server_state.ready(TransactionStatus::Idle);
         }
         session.server_state.lost(begun);
-        self.context.events.lost(error.0, now_ns);
+        let open = self.context.counters.sessions_open.load(Ordering::Relaxed);
+        self.context.events.lost(error.0, now_ns, open);
         self.close(slot, false);
         let session = &mut self.slots[slot].session;
         if self.context.patience_ns > 0 && self.stopped_ns.is_none() {

@@ -177,9 +177,25 @@ pub(crate) fn windows_text(report: &ShadowReport) -> String {
         true => String::new(),
         false => format!("; not compared: {}", excluded.join(", ")),
     };
+    let mostly = match report.is_mostly_excluded() {
+        true => {
+            " More than half of the windows with statements are not compared: differences may be hidden in them."
+        }
+        false => "",
+    };
+    let lost = match report.connections_lost {
+        0 => String::new(),
+        number => format!(
+            " {} lost without an outage, which excludes no window.",
+            match number {
+                1 => "1 connection was".to_owned(),
+                _ => format!("{} connections were", count(number)),
+            }
+        ),
+    };
     let length = duration_ns(report.options.window_ns as f64);
     format!(
-        "Windows of {length}: {} compared{excluded}.",
+        "Windows of {length}: {} compared{excluded}.{mostly}{lost}",
         count(report.windows)
     )
 }

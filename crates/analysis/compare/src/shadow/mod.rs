@@ -5,11 +5,12 @@
 //! the capture, whether more returned fewer rows. A sequential test of these signs ([`statistics::sequential`]) may be read
 //! at any time.
 //!
-//! A window with an outage of the candidate, the windows after it, and those in which the replay lagged are not compared,
+//! A window with an outage of the candidate ([`outage`]), the windows after it, and those in which the replay lagged are not compared,
 //! and counted.
 
 mod condition;
 mod measure_test;
+mod outage;
 mod report;
 mod statement;
 
@@ -26,6 +27,7 @@ use crate::root_error::RootFinder;
 
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use measure_test::LAST_WINDOWS;
+use outage::{OutageSigns, PendingLosses};
 pub use report::{
     ShadowChange, ShadowGap, ShadowMeasure, ShadowOptions, ShadowReport, ShadowStatement,
     ShadowTest, ShadowVerdict, WindowExclusion,
@@ -36,8 +38,6 @@ use statement::{Differences, StatementShadow};
 pub const SETTLING_WINDOWS: u32 = 3;
 /// Most gaps that are kept.
 const GAPS_MAX: usize = 100;
-/// Inverse of the ratio of statements without a connection to executed ones, above which a window is an outage.
-const WITHOUT_CONNECTION_INVERSE: u64 = 2;
 /// Share of a window's executions from which those that the tool delayed exclude the window, as its inverse.
 const STALLED_SHARE_INVERSE: u64 = 10;
 
@@ -51,8 +51,8 @@ pub struct Shadow {
     window: WindowState,
     /// Windows that are still excluded after an outage.
     settling: u32,
-    /// Losses of connections in windows that have not ended.
-    losses: Vec<ConnectionLosses>,
+    losses: PendingLosses,
+    connections_lost: u64,
     until_ns: i64,
     windows: u64,
     windows_excluded: BTreeMap<WindowExclusion, u64>,
@@ -74,9 +74,7 @@ struct WindowState {
     number: i64,
     executions: u64,
     stalled: u64,
-    has_outage: bool,
-    /// Number of statements that were skipped because their session had no connection.
-    without_connection: u64,
+    outage: OutageSigns,
     lags: bool,
 }
 
@@ -98,7 +96,8 @@ impl Shadow {
             family: TestFamily::default(),
             window: WindowState::default(),
             settling: 0,
-            losses: Vec::new(),
+            losses: PendingLosses::default(),
+            connections_lost: 0,
             until_ns: 0,
             windows: 0,
             windows_excluded: BTreeMap::new(),
@@ -145,8 +144,7 @@ impl Shadow {
             self.add_skipped(execution, reason);
             return;
         }
-        if is_outage(execution) {
-            self.window.has_outage = true;
+        if self.window.outage.add_failure(execution) {
             let not_replayed = u64::from(execution.is_statement());
             self.note_gap(execution.due_ns, not_replayed);
             if execution.is_statement() {
@@ -179,29 +177,27 @@ impl Shadow {
     /// Takes connections that were lost, before the executions that ended later. A restart of an idle candidate fails no
     /// statement, and makes its caches cold nevertheless.
     pub fn add_losses(&mut self, losses: ConnectionLosses) {
-        let mut outages = OUTAGES.iter();
-        if outages.any(|code| code.as_slice() == losses.sqlstate.as_bytes()) {
-            self.losses.push(losses);
-        }
+        self.losses.add(losses);
     }
 
-    /// Whether connections were lost in a window, or in an earlier one without their having been known. Adds them to the
-    /// gaps.
-    fn take_losses(&mut self, window: i64) -> bool {
-        let until_ns = (window + 1) * self.options.window_ns;
-        let mut has_losses = false;
-        for mut losses in std::mem::take(&mut self.losses) {
-            if losses.from_ns < until_ns {
-                has_losses = true;
-                let gap = self.note_gap(losses.from_ns, 0);
-                gap.until_ns = gap.until_ns.max(losses.until_ns.min(until_ns));
-                gap.connections_lost += std::mem::take(&mut losses.connections);
-            }
-            if losses.until_ns >= until_ns {
-                self.losses.push(losses);
-            }
+    /// Whether a window has an outage. Adds its losses of connections to the gaps.
+    fn ends_with_outage(&mut self, window: &WindowState) -> bool {
+        let until_ns = (window.number + 1) * self.options.window_ns;
+        let losses = self.losses.take_until(until_ns);
+        let lost = losses
+            .iter()
+            .map(|losses| losses.new_connections)
+            .sum::<u64>();
+        if !window.outage.are_outage(window.executions, &losses) {
+            self.connections_lost += lost;
+            return false;
         }
-        has_losses
+        for losses in losses {
+            let gap = self.note_gap(losses.from_ns, 0);
+            gap.until_ns = gap.until_ns.max(losses.until_ns.min(until_ns));
+            gap.connections_lost += losses.new_connections;
+        }
+        true
     }
 
     fn add_skipped(&mut self, execution: &Execution, reason: SkipReason) {
@@ -210,12 +206,12 @@ impl Shadow {
         }
         *self.not_replayed.entry(reason.name()).or_default() += 1;
         match reason {
+            // It follows from a lost connection, which is known, or from a lag.
             SkipReason::TransactionLost => {
-                self.window.has_outage = true;
                 self.note_gap(execution.due_ns, 1);
             }
             SkipReason::NoConnection => {
-                self.window.without_connection += 1;
+                self.window.outage.without_connection += 1;
                 self.note_gap(execution.due_ns, 1);
             }
             SkipReason::LagLimit => {
@@ -268,11 +264,7 @@ impl Shadow {
     fn end_window(&mut self, window: &WindowState) {
         // If sessions skip statements because the candidate is slow, what it executed meanwhile is evidence.
         let is_idle = window.lags && window.executions == 0;
-        // A login may be refused to a few sessions only. The others are evidence.
-        let lacks_connections =
-            window.without_connection * WITHOUT_CONNECTION_INVERSE > window.executions;
-        let has_losses = self.take_losses(window.number);
-        let has_outage = window.has_outage || lacks_connections || has_losses;
+        let has_outage = self.ends_with_outage(window);
         if has_outage || is_idle {
             self.settling = SETTLING_WINDOWS;
         }
@@ -356,27 +348,13 @@ impl Shadow {
             refused_read_only: self.refused_read_only,
             gaps: self.gaps.iter().copied().collect(),
             gap_count: self.gap_count,
+            connections_lost: self.connections_lost,
             tests: self.family.tests(),
             statements: statements
                 .into_iter()
                 .map(|(fingerprint, statement)| statement.report(self.text(*fingerprint)))
                 .collect(),
         }
-    }
-}
-
-/// SQLSTATEs of a connection that was lost: `connection_does_not_exist`, `connection_failure`, `admin_shutdown`,
-/// `crash_shutdown`, `cannot_connect_now`, `too_many_connections`. Other codes of class 08 are errors of a statement: 08P01
-/// of a Bind message, 08001 of a foreign server.
-const OUTAGES: [&[u8; 5]; 6] = [b"08003", b"08006", b"57P01", b"57P02", b"57P03", b"53300"];
-
-/// Whether an execution failed because the connection was lost, unless it failed so in the capture.
-fn is_outage(execution: &Execution) -> bool {
-    match execution.outcome {
-        Outcome::Failed(code) => {
-            OUTAGES.contains(&&code.0) && execution.captured.sqlstate != Some(code)
-        }
-        _ => false,
     }
 }
 

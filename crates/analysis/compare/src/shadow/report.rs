@@ -255,6 +255,8 @@ pub struct ShadowReport {
     pub gaps: Vec<ShadowGap>,
     /// Number of gaps.
     pub gap_count: u64,
+    /// Number of connections that were lost outside of outages. They exclude no window.
+    pub connections_lost: u64,
     /// Number of tests that have begun.
     pub tests: u64,
     /// Statements: those with findings first, then by their total replayed time.
@@ -275,6 +277,13 @@ impl ShadowReport {
     /// Returns the number of statements with a proven difference of this measure that is present, or has returned.
     pub fn present(&self, measure: ShadowMeasure) -> usize {
         self.count(|test| test.measure == measure && test.verdict.is_present())
+    }
+
+    /// Whether more windows with statements were excluded than compared, so that a difference may be hidden.
+    pub fn is_mostly_excluded(&self) -> bool {
+        let with_statements = self.windows_excluded.iter();
+        let with_statements = with_statements.filter(|(why, _)| **why != WindowExclusion::Empty);
+        with_statements.map(|(_, number)| number).sum::<u64>() > self.windows
     }
 
     fn count(&self, applies: impl Fn(&ShadowTest) -> bool) -> usize {

@@ -195,8 +195,9 @@ fn shadow_excludes_the_windows_after_a_restart_that_cut_idle_connections_only() 
                 shadow.add_losses(ConnectionLosses {
                     from_ns: 304 * SECOND_NS,
                     until_ns: 304 * SECOND_NS + length,
-                    sqlstate: sqlstate.to_owned(),
+                    sqlstate: Sqlstate::parse(sqlstate).unwrap(),
                     connections: 7,
+                    connections_open: 10,
                 });
             }
             let mut one = execution(1, second * SECOND_NS, 1.0);
@@ -233,6 +234,90 @@ fn shadow_excludes_the_windows_after_a_restart_that_cut_idle_connections_only() 
     // A timeout of idle sessions is no outage.
     let report = shadow_with("57P05", SECOND_NS);
     assert!(report.windows_excluded.is_empty() && report.gap_count == 1);
+}
+
+/// One of 20 connections, which is lost at a time.
+fn loss(at_ns: i64, code: &[u8; 5]) -> ConnectionLosses {
+    ConnectionLosses {
+        from_ns: at_ns,
+        until_ns: at_ns,
+        sqlstate: Sqlstate(*code),
+        connections: 1,
+        connections_open: 20,
+    }
+}
+
+/// A pooler in front of the candidate closes an idle connection every 15 s.
+#[test]
+fn shadow_that_loses_single_connections_compares_all_windows() {
+    let mut shadow = Shadow::new(ShadowOptions::default());
+    for second in 0..900 {
+        if second % 15 == 0 {
+            shadow.add_losses(loss(second * SECOND_NS, b"08006"));
+        }
+        let mut one = execution(1, second * SECOND_NS, 1.0);
+        slow(&mut one, 2.0);
+        // One of the sessions was in a transaction.
+        if second % 150 == 0 {
+            one.outcome = Outcome::Failed(Sqlstate(*b"08006"));
+        } else if second % 150 == 1 {
+            one.outcome = Outcome::Skipped(SkipReason::TransactionLost);
+        }
+        shadow.add(&one);
+    }
+    shadow.finish();
+    assert_eq!(shadow.take_changes().len(), 1);
+    let report = shadow.report(10);
+    assert!(report.windows_excluded.is_empty(), "{report:?}");
+    assert_eq!((report.windows, report.connections_lost), (90, 60));
+    assert!(!report.is_mostly_excluded());
+}
+
+/// A shutdown of one connection may be that of the server.
+#[test]
+fn shadow_that_is_mostly_excluded_says_so() {
+    let mut shadow = Shadow::new(ShadowOptions::default());
+    for second in 0..900 {
+        if second % 60 == 0 {
+            shadow.add_losses(loss(second * SECOND_NS, b"57P01"));
+        }
+        shadow.add(&execution(1, second * SECOND_NS, 1.0));
+    }
+    shadow.finish();
+    let report = shadow.report(10);
+    assert_eq!(report.windows_excluded[&WindowExclusion::Outage], 15);
+    assert_eq!((report.windows, report.connections_lost), (30, 0));
+    assert!(report.is_mostly_excluded());
+}
+
+/// A reader of a complete run has all losses at once, a follower those before the executions it has.
+#[test]
+fn shadow_of_a_complete_run_is_judged_as_while_it_was_written() {
+    let report = |is_complete: bool| {
+        let mut shadow = Shadow::new(ShadowOptions::default());
+        let codes = [b"08006", b"08006", b"57P01", b"08006"];
+        let losses = (0..6_000).map(|number| {
+            let code = codes[number as usize % 7 % 4];
+            let code = if number % 97 == 0 { code } else { b"08006" };
+            loss(number * 3 * SECOND_NS, code)
+        });
+        let mut losses = losses.peekable();
+        for second in 0..18_000 {
+            let at_ns = second * SECOND_NS;
+            while let Some(losses) = losses.next_if(|losses| is_complete || losses.from_ns <= at_ns)
+            {
+                shadow.add_losses(losses);
+            }
+            shadow.add(&execution(1, at_ns, 1.0));
+        }
+        shadow.finish();
+        shadow.report(10)
+    };
+    let complete = report(true);
+    assert_eq!(complete, report(false));
+    assert!(complete.windows_excluded[&WindowExclusion::Outage] > 5);
+    let in_gaps: u64 = complete.gaps.iter().map(|gap| gap.connections_lost).sum();
+    assert_eq!(complete.connections_lost + in_gaps, 6_000);
 }
 
 #[test]
@@ -301,6 +386,11 @@ fn shadow_with_skipped_statements_names_the_slower_statement() {
             match second % 2 {
                 0 if statement == 2 => slow(one, 20.0),
                 0 => {}
+                // The lag cut a transaction.
+                _ if statement == 3 => {
+                    one.outcome = Outcome::Skipped(SkipReason::TransactionLost);
+                    (one.sent_ns, one.done_ns) = (None, None);
+                }
                 _ => {
                     one.outcome = Outcome::Skipped(SkipReason::LagLimit);
                     (one.sent_ns, one.done_ns) = (None, None);

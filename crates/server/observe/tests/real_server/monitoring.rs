@@ -59,7 +59,6 @@ fn watched(
         connections_reopened: 0,
         given_up: None,
         tool_stalls: Vec::new(),
-        connection_losses: Vec::new(),
         series_gaps: Vec::new(),
         machine: None,
     };
