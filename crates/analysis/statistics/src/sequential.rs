@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// 400 shadows of 20 statements and 500 looks, each with fair signs, so that the null hypothesis holds with equality.
-    /// More than 5 % + 3.3 standard errors with a false alarm would be a defect.
+    /// Those with a false alarm confirm the computed rate, within 3 standard errors.
     #[test]
     fn family_of_fair_signs_keeps_the_error_rate() {
         let (shadows, statements, looks) = (400, 20, 500);
@@ -152,27 +152,74 @@ mod tests {
                     > 0
             })
             .count();
-        assert!(alarms <= 34, "{alarms} of {shadows}");
+        let expected = error_rate(500) * f64::from(shadows);
+        let from_expected = (alarms as f64 - expected).abs();
+        assert!(
+            from_expected < 3.0 * expected.sqrt(),
+            "{alarms}, {expected}"
+        );
     }
 
-    /// A day of windows of 10 s. In 2,000 such shadows, 4.4 % had a false alarm (docs/explanation/comparison-statistics.md).
-    /// More than 5 % + 3.3 standard errors would be a defect.
+    /// Returns a number above 0, up to 1.
+    fn uniform(random: &mut SplitMix64) -> f64 {
+        (random.below(1 << 53) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns the probability that a test of fair signs rejects within a number of looks, with a standard error of about 1 %
+    /// of it.
+    ///
+    /// Fair signs reject too rarely to count it. So signs are drawn that one of the strategies would win with, and each
+    /// rejection has the inverse of its likelihood ratio as weight (importance sampling of a sequential test; Siegmund,
+    /// Annals of Statistics 4, 1976). The ratio is computed here, from the strategies' probabilities alone.
+    fn rejection_probability(threshold: f64, looks: u64, random: &mut SplitMix64) -> f64 {
+        let samples = 2_000;
+        let weights = (0..samples).map(|_| {
+            // Strategy t has the share 1/(t (t + 1)) = 1/t - 1/(t + 1).
+            let begin = (1.0 / uniform(random)) as u64;
+            let stake = random.below(STAKES as u64) as usize;
+            let mut ratios = [0.0; STAKES];
+            let mut test = SignTest::new();
+            for look in 1..=looks {
+                let yes_share = match look >= begin {
+                    true => 0.5 + (stake + 1) as f64 / STAKES as f64 / 2.0,
+                    false => 0.5,
+                };
+                let yes = uniform(random) <= yes_share;
+                test.observe(yes);
+                let (now, all) = (look as f64, STAKES as f64);
+                for (ratio, number) in ratios.iter_mut().zip(1..) {
+                    let edge = f64::from(number) / all;
+                    let likelihood = if yes { 1.0 + edge } else { 1.0 - edge };
+                    *ratio = (*ratio + 1.0 / (now * (now + 1.0) * all)) * likelihood;
+                }
+                if test.e_value() >= threshold {
+                    return 1.0 / (ratios.iter().sum::<f64>() + 1.0 / (now + 1.0));
+                }
+            }
+            0.0
+        });
+        weights.sum::<f64>() / f64::from(samples)
+    }
+
+    /// Returns the probability that any of 20 statements with fair signs has a false alarm.
+    fn error_rate(looks: u64) -> f64 {
+        let mut random = SplitMix64::new(looks);
+        let mut family = TestFamily::default();
+        let mut is_silent = 1.0;
+        for _ in 0..20 {
+            let threshold = family.threshold(0.05);
+            is_silent *= 1.0 - rejection_probability(threshold, looks, &mut random);
+        }
+        1.0 - is_silent
+    }
+
+    /// A day of windows of 10 s. The rate is 3.9 %, here with a standard error of about 0.02 %: below the stated 5 %, and far
+    /// from 7.7 %, which is twice as high. The 88 of 2,000 simulated shadows in docs/explanation/comparison-statistics.md are
+    /// 1.1 standard errors above it.
     #[test]
     fn family_of_fair_signs_keeps_the_error_rate_for_a_day() {
-        let (shadows, statements, looks) = (40, 20, 8_640);
-        let mut random = SplitMix64::new(8_640);
-        let mut has_alarm = || {
-            let mut family = TestFamily::default();
-            let mut alarm = false;
-            for _ in 0..statements {
-                let threshold = family.threshold(0.05);
-                let signs = (0..looks).map(|_| random.below(2) == 1);
-                alarm |= rejects_after(threshold, signs).is_some();
-            }
-            alarm
-        };
-        let alarms = (0..shadows).filter(|_| has_alarm()).count();
-        assert!(alarms <= 6, "{alarms} of {shadows}");
+        let rate = error_rate(8_640);
+        assert!((0.038..0.041).contains(&rate), "{rate}");
     }
 
     /// A and A: medians of both sides drift separately with autocorrelation, as on machines with neighbours. The sign is
