@@ -12,10 +12,13 @@ fn status() -> AttachStatus {
             existing: 12,
             left_out_existing: 1,
             left_out_replication: 2,
+            left_out_own: 1,
+            lost_beginnings: 3,
             untracked_calls: 40,
             bytes: [2_000_000, 9_000_000],
             ..AttachCounters::default()
         },
+        probe_warning: Some("no traffic was seen for 10 s".to_owned()),
         prober_failure: Some("it ended early (signal: 9 (SIGKILL))".to_owned()),
         ..AttachStatus::default()
     }
@@ -34,7 +37,10 @@ server at port 5432, attached 2 times; 1.91 MiB of clients and 8.58 MiB of the s
   9 sessions existed before: captured from the second request on
   1 session existed before and left out (--wait-for-new-sessions)
   2 sessions existed before and left out: replication
+  1 session of this command itself left out
+  3 sessions of which the beginning was not seen: captured from a later request on
   40 calls of further sessions are not captured: more sessions than the probes can track
 nothing was recorded
+warning: no traffic was seen for 10 s
 the prober ended, and with it the capture: it ended early (signal: 9 (SIGKILL))
 ";

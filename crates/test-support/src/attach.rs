@@ -14,12 +14,13 @@ const VARIABLE: &str = "REHEARSE_TEST_ATTACH";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parts of the messages by which the program reports that this host does not let it attach.
-const HOST_REASONS: [&str; 6] = [
+const HOST_REASONS: [&str; 7] = [
     "attaching to a server needs",
     "this host forbids",
     "is too old to attach",
     "does not publish its types",
     "process numbers of this container",
+    "this process is in a user namespace",
     "capture attach needs Linux",
 ];
 

@@ -16,6 +16,8 @@ pub struct AttachStatus {
     pub lost_bytes: u64,
     /// Reason why the prober ended before the user ended the capture.
     pub prober_failure: Option<String>,
+    /// Reason to doubt that the probes see the server's traffic.
+    pub probe_warning: Option<String>,
     /// State of the capture.
     #[serde(flatten)]
     pub capture: CaptureStatus,
@@ -36,6 +38,11 @@ pub struct AttachCounters {
     pub left_out_existing: u64,
     /// Those of them that are left out, since they send a replication stream.
     pub left_out_replication: u64,
+    /// Sessions that this program opened itself, and that are left out.
+    pub left_out_own: u64,
+    /// Sessions that began after the attach, and whose first bytes were not recorded. They are read from their first
+    /// request whose beginning is recognised.
+    pub lost_beginnings: u64,
     /// Reads and writes of sessions that could not be tracked, since there were too many. Their bytes are in no other count.
     pub untracked_calls: u64,
     /// Bytes from clients, and from the server.

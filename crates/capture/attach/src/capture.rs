@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use crossbeam_channel::{Receiver, bounded};
 use workload::CapturedServer;
 
 use crate::attach_status::{AttachCounters, AttachEvent, AttachStatus};
-use crate::reader::{Reader, ReaderInbox, ReaderMessage, ReaderParts, descriptor};
-use crate::record::{RecordKind, RecordReader};
+use crate::prober_process::{AttachedProber, ProberProcess};
+use crate::reader::{Reader, ReaderInbox, ReaderMessage, ReaderParts};
 use crate::sessions::{SessionIdentities, Sessions};
 
 /// Maximum number of unread events. Further ones are dropped; the important ones are in the status as well.
 const UNREAD_MAX: usize = 1024;
-/// Maximum time for the prober to write its last records.
+/// Maximum time at the end in which no record arrives.
 const PROBER_END_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval of looking whether it has.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Interval of polling for the prober's end.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Options of a capture by probes.
 #[derive(Debug, Clone, Default)]
@@ -40,8 +39,8 @@ pub struct AttachOptions {
     pub conversation: DecoderOptions,
     /// Leaves out the sessions that existed before the probes were attached.
     pub new_sessions_only: bool,
-    /// Logins of sessions that existed before.
-    pub identities: SessionIdentities,
+    /// `application_name` of this program's own sessions, which are left out.
+    pub own_application: String,
     /// Options of the capture that recordings list in their manifest.
     pub options: BTreeMap<String, String>,
 }
@@ -53,33 +52,11 @@ pub enum AttachError {
     #[error("{0}")]
     Prober(String),
     /// The prober has ended without a reason.
-    #[error("the prober has ended ({0}) before it was attached; see its message above")]
+    #[error("the prober has ended without a reason ({0}) before it was attached; was it killed?")]
     ProberEnded(String),
     /// The system refuses a resource.
     #[error("the capture cannot start: {0}")]
     System(#[from] io::Error),
-}
-
-/// The process that holds the privileges. It ends when this is dropped, since its standard input then ends.
-#[derive(Debug)]
-pub struct ProberProcess(Child);
-
-impl ProberProcess {
-    /// Starts a prober by a command that calls [`crate::prober::run`] with its standard input and output. Its messages go to
-    /// the standard error.
-    ///
-    /// # Errors
-    /// If the command cannot be started.
-    pub fn start(command: &mut Command) -> io::Result<Self> {
-        use std::os::unix::process::CommandExt;
-        // Ctrl-C is for the parent, which then ends the prober.
-        let command = command.process_group(0);
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        Ok(ProberProcess(child))
-    }
 }
 
 /// A running capture by probes.
@@ -111,27 +88,24 @@ impl AttachStatusReader {
             counters: *self.counters.lock().unwrap_or_else(PoisonError::into_inner),
             lost_bytes: self.capture.lost_bytes(),
             prober_failure: failure.clone(),
+            probe_warning: None,
             capture: self.capture.status(),
         }
     }
 }
 
 impl Attach {
-    /// Waits until the prober is attached. Nothing is read until [`Self::begin_reading`], and a recording that is started before
-    /// has everything since the attach.
+    /// Starts to read the prober's records into memory. None is handled until [`Self::begin_reading`], and a recording that
+    /// is started before has everything since the attach.
     ///
     /// # Errors
-    /// If the prober cannot attach, or the system has no thread.
+    /// If the system has no thread.
     pub fn start(
-        mut prober: ProberProcess,
+        prober: AttachedProber,
         options: AttachOptions,
         open: OpenRecording,
     ) -> Result<Self, AttachError> {
         let clock = Arc::new(WallClock::start());
-        let output = prober.0.stdout.take();
-        let output = output.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        let pipe = descriptor(&output);
-        let mut records = RecordReader::new(output);
         let (inbox, messages) = ReaderInbox::new()?;
         let (event_sender, events) = bounded(UNREAD_MAX);
         let on_event: Arc<dyn Fn(AttachEvent) + Send + Sync> = Arc::new(move |event| {
@@ -156,34 +130,20 @@ impl Attach {
             on_event: Arc::new(move |event| on_capture_event(AttachEvent::Capture(event))),
         })?;
         let queue = queues.remove(0);
-        let identities = options.identities;
-        let mut sessions =
-            Sessions::new(clock.clone(), queue, identities, options.new_sessions_only);
-        let attached_ns = match records.next()? {
-            Some(record) if record.kind == RecordKind::Failed => {
-                let reason = String::from_utf8_lossy(record.data).into_owned();
-                return Err(AttachError::Prober(reason));
-            }
-            Some(record) => {
-                sessions.handle(&record);
-                record.time_ns
-            }
-            None => {
-                let status = prober.0.wait()?;
-                return Err(AttachError::ProberEnded(status.to_string()));
-            }
-        };
+        let (new_only, own) = (options.new_sessions_only, options.own_application);
+        let mut sessions = Sessions::new(clock.clone(), queue, new_only, own);
+        sessions.note_attached(prober.server().postmaster);
         let counters = Arc::new(Mutex::new(sessions.counters));
         let reader = Reader::new(ReaderParts {
-            attached_us: clock.at_monotonic_ns(attached_ns as i64),
+            attached_us: clock.at_monotonic_ns(prober.attached_ns as i64),
             clock,
-            pipe,
-            records,
+            records: prober.records,
             inbox: inbox.clone(),
             messages,
             sessions,
             counters: counters.clone(),
             on_event: on_event.clone(),
+            held_bytes_max: options.buffer_bytes,
         })?;
         let reader = std::thread::Builder::new()
             .name("records".to_owned())
@@ -195,7 +155,7 @@ impl Attach {
                 failure: Arc::default(),
                 capture: recorder.status_reader(),
             },
-            prober,
+            prober: prober.process,
             recorder,
             reader,
             inbox,
@@ -204,9 +164,9 @@ impl Attach {
         })
     }
 
-    /// Starts to read the prober's records.
-    pub fn begin_reading(&self) {
-        self.inbox.send(ReaderMessage::Read);
+    /// Starts to handle the prober's records, with the logins of sessions that existed before.
+    pub fn begin_reading(&self, identities: SessionIdentities) {
+        self.inbox.send(ReaderMessage::Read(identities));
     }
 
     /// Returns a handle for starting and stopping recordings.
@@ -232,30 +192,29 @@ impl Attach {
     /// Ends the prober, reads its last records, and completes the recording. Returns the final status and the last events.
     pub fn end(mut self) -> (AttachStatus, Vec<AttachEvent>) {
         let was_broken = self.is_broken();
-        drop(self.prober.0.stdin.take());
-        self.inbox.send(ReaderMessage::Read);
-        let attempts = PROBER_END_TIMEOUT.as_millis() / LOOK_EVERY.as_millis();
-        for _ in 0..attempts {
-            if self.reader.is_finished() {
-                break;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        let is_late = !self.reader.is_finished();
+        drop(self.prober.request_end());
+        self.inbox
+            .send(ReaderMessage::Read(SessionIdentities::default()));
+        let is_late = !self.wait_for_reader();
         self.inbox.send(ReaderMessage::Abandon);
         let failure = match self.reader.join() {
             Ok(failure) => failure,
             Err(_) => Some("the thread that reads it has broken down".to_owned()),
         };
         let failure = failure.or_else(|| {
-            was_broken.then(|| match self.prober.0.wait() {
+            was_broken.then(|| match self.prober.wait() {
                 Ok(status) => format!("it ended early ({status})"),
                 Err(error) => format!("it ended early: {error}"),
             })
         });
         let failure = failure.or_else(|| {
-            let limit = PROBER_END_TIMEOUT.as_secs();
-            is_late.then(|| format!("it did not end within {limit} s"))
+            is_late.then(|| {
+                format!(
+                    "it wrote nothing for {} s at the end, so its last records are missing; end its process {} to remove the probes",
+                    PROBER_END_TIMEOUT.as_secs(),
+                    self.prober.id()
+                )
+            })
         });
         if let Some(reason) = failure {
             *self
@@ -266,9 +225,24 @@ impl Attach {
             (self.on_event)(AttachEvent::ProberEnded { reason });
         }
         self.recorder.join();
-        // A prober that has ended must not stay as a zombie; one that has not is another user's.
-        let _ = self.prober.0.try_wait();
+        // A prober that has not ended is another user's, and cannot be killed.
+        self.prober.reap();
         (self.status.status(), self.events.try_iter().collect())
+    }
+
+    /// Waits until the reader has ended. Returns whether it has; if not, nothing arrived for the permitted time.
+    fn wait_for_reader(&self) -> bool {
+        let attempts = PROBER_END_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
+        let (mut handled, mut left) = (self.inbox.handled_records(), attempts);
+        while left > 0 && !self.reader.is_finished() {
+            std::thread::sleep(POLL_INTERVAL);
+            left -= 1;
+            let now_handled = self.inbox.handled_records();
+            if now_handled != handled {
+                (handled, left) = (now_handled, attempts);
+            }
+        }
+        self.reader.is_finished()
     }
 }
 

@@ -8,11 +8,14 @@
 //! [`Attach`] reads the records, translates them into the traffic of connections, and passes that to the recorder, which
 //! the proxy uses, too. [`drop_privileges`] is for its process.
 
+mod activity;
 mod attach_status;
+mod attached_server;
 mod capture;
 #[cfg(target_os = "linux")]
 mod privileges;
 pub mod prober;
+mod prober_process;
 mod process_title;
 mod reader;
 pub mod record;
@@ -20,8 +23,11 @@ pub mod server_process;
 mod session;
 mod sessions;
 
+pub use activity::{SessionWaits, session_waits};
 pub use attach_status::{AttachCounters, AttachEvent, AttachStatus};
-pub use capture::{Attach, AttachError, AttachOptions, AttachStatusReader, ProberProcess};
+pub use attached_server::AttachedServer;
+pub use capture::{Attach, AttachError, AttachOptions, AttachStatusReader};
 #[cfg(target_os = "linux")]
-pub use privileges::{RemainingIdentity, drop_privileges};
+pub use privileges::{UserIdentity, drop_privileges, is_root, limit_prober_privileges};
+pub use prober_process::{AttachedProber, ProberProcess};
 pub use sessions::{SessionIdentities, SessionIdentity, SessionKind};

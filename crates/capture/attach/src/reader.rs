@@ -1,8 +1,9 @@
 //! Reads the pipe of a prober on a thread of its own.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::process::ChildStdout;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use event_loop::{Interest, Poller, Waker};
 
 use crate::attach_status::{AttachCounters, AttachEvent};
-use crate::record::RecordReader;
-use crate::sessions::Sessions;
+use crate::record::{PipeState, RecordReader};
+use crate::sessions::{SessionIdentities, Sessions};
 
 /// Tokens of the descriptors.
 const WAKER: u64 = 0;
@@ -23,8 +24,6 @@ const PIPE: u64 = 1;
 const WAIT_NS: i64 = 250_000_000;
 /// Maximum wait while the mark of a command is due.
 const MARK_WAIT_NS: i64 = 10_000_000;
-/// Time after which an idle pipe has everything that was sent before a command. The prober reads the ring buffer more often.
-const IDLE_NS: i64 = 60_000_000;
 /// Pause while the recorder does not keep up.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// Number of attempts to pass on the last copies, and the pause between them.
@@ -37,8 +36,9 @@ pub(crate) enum ReaderMessage {
     Flush,
     /// Position of a command to the capture in the traffic.
     Mark(u64),
-    /// Starts to read. Commands before it have the time of the attach.
-    Read,
+    /// Starts to handle records, with the logins of sessions that existed before. Commands before it have the time of the
+    /// attach.
+    Read(SessionIdentities),
     /// Ends, although the prober has not.
     Abandon,
 }
@@ -47,13 +47,24 @@ pub(crate) enum ReaderMessage {
 pub(crate) struct ReaderInbox {
     waker: Waker,
     messages: Sender<ReaderMessage>,
+    records: AtomicU64,
 }
 
 impl ReaderInbox {
     pub(crate) fn new() -> io::Result<(Arc<Self>, Receiver<ReaderMessage>)> {
         let (messages, received) = unbounded();
         let waker = Waker::new()?;
-        Ok((Arc::new(ReaderInbox { waker, messages }), received))
+        let inbox = ReaderInbox {
+            waker,
+            messages,
+            records: AtomicU64::new(0),
+        };
+        Ok((Arc::new(inbox), received))
+    }
+
+    /// Returns the number of records that the reader has handled.
+    pub(crate) fn handled_records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
     }
 
     pub(crate) fn send(&self, message: ReaderMessage) {
@@ -76,19 +87,21 @@ impl MirrorSource for ReaderInbox {
 /// State of a reader.
 #[derive(Debug, PartialEq, Eq)]
 enum ReaderState {
-    /// It waits for [`ReaderMessage::Read`].
+    /// It waits for [`ReaderMessage::Read`], and keeps what the pipe has in memory.
     Waiting {
         /// Time of the attach.
         attached_us: i64,
     },
     Reading,
-    Ended,
+    /// The prober has closed the pipe.
+    PipeEnded,
+    /// It is to end, although the prober has not.
+    Abandoned,
 }
 
 /// Resources of a reader.
 pub(crate) struct ReaderParts {
     pub(crate) clock: Arc<WallClock>,
-    pub(crate) pipe: RawFd,
     pub(crate) records: RecordReader<ChildStdout>,
     pub(crate) inbox: Arc<ReaderInbox>,
     pub(crate) messages: Receiver<ReaderMessage>,
@@ -96,6 +109,8 @@ pub(crate) struct ReaderParts {
     pub(crate) counters: Arc<Mutex<AttachCounters>>,
     pub(crate) on_event: Arc<dyn Fn(AttachEvent) + Send + Sync>,
     pub(crate) attached_us: i64,
+    /// Bytes that are kept in memory before [`ReaderMessage::Read`].
+    pub(crate) held_bytes_max: usize,
 }
 
 /// Reads until the prober ends.
@@ -103,6 +118,8 @@ pub(crate) struct Reader {
     parts: ReaderParts,
     poller: Poller,
     state: ReaderState,
+    /// Whether the poller watches the pipe.
+    watches_pipe: bool,
     /// Commands whose marks are due, with the times of their requests.
     marks: Vec<(u64, i64)>,
 }
@@ -111,26 +128,49 @@ impl Reader {
     pub(crate) fn new(parts: ReaderParts) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(parts.inbox.waker.fd(), WAKER, Interest::Read)?;
-        Ok(Reader {
+        let mut reader = Reader {
             poller,
             state: ReaderState::Waiting {
                 attached_us: parts.attached_us,
             },
+            watches_pipe: false,
             marks: Vec::new(),
             parts,
-        })
+        };
+        reader.watch_pipe(true)?;
+        Ok(reader)
+    }
+
+    fn watch_pipe(&mut self, watches: bool) -> io::Result<()> {
+        if watches != self.watches_pipe {
+            self.watches_pipe = watches;
+            let pipe = self.parts.records.input().as_raw_fd();
+            match watches {
+                true => self.poller.add(pipe, PIPE, Interest::Read)?,
+                false => self.poller.remove(pipe)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, ReaderState::PipeEnded | ReaderState::Abandoned)
     }
 
     /// Reads until the pipe ends. Returns why the prober ended, if it or the pipe failed.
     pub(crate) fn run(mut self) -> Option<String> {
         let failure = loop {
             match self.run_once() {
-                Ok(()) if self.state == ReaderState::Ended => break None,
+                Ok(()) if self.has_ended() => break None,
                 Ok(()) => (),
                 Err(error) => break Some(format!("its records cannot be read: {error}")),
             }
         };
         let now_us = self.parts.clock.now_us();
+        let unread = match self.parts.records.has_record() {
+            true => self.parts.records.unread_bytes(),
+            false => 0,
+        };
         let sessions = &mut self.parts.sessions;
         for (command, _) in self.marks.drain(..) {
             sessions.mark(command, now_us);
@@ -143,7 +183,14 @@ impl Reader {
             std::thread::sleep(LAST_PAUSE);
             sessions.flush();
         }
-        let failure = failure.or(sessions.failure.take());
+        let mut failure = failure.or(sessions.failure.take());
+        if sessions.has_unsent_reports() || unread > 0 {
+            failure.get_or_insert_with(|| {
+                format!(
+                    "the recorder did not take the last bytes in time, {unread} of the prober's among them; they are not recorded"
+                )
+            });
+        }
         self.publish();
         failure
     }
@@ -154,17 +201,17 @@ impl Reader {
             false => MARK_WAIT_NS,
         })?;
         let ready: Vec<u64> = (0..self.poller.ready_count())
-            .map(|place| self.poller.ready(place).token)
+            .map(|index| self.poller.ready(index).token)
             .collect();
         if ready.contains(&WAKER) {
             self.read_messages()?;
         }
-        // What was read together with the first record is not in the pipe.
-        let is_readable = ready.contains(&PIPE) || self.parts.records.has_buffered();
-        if is_readable && self.state == ReaderState::Reading {
-            self.read_records()?;
+        match &self.state {
+            ReaderState::Waiting { .. } if ready.contains(&PIPE) => self.hold_records()?,
+            ReaderState::Reading => self.read_records(ready.contains(&PIPE))?,
+            _ => (),
         }
-        self.release_marks(!is_readable);
+        self.release_marks();
         self.publish();
         Ok(())
     }
@@ -178,51 +225,72 @@ impl Reader {
                     self.parts.sessions.mark(command, *attached_us);
                 }
                 (ReaderMessage::Mark(command), _) => self.marks.push((command, monotonic_ns())),
-                (ReaderMessage::Read, ReaderState::Waiting { .. }) => {
-                    self.poller.add(self.parts.pipe, PIPE, Interest::Read)?;
+                (ReaderMessage::Read(identities), ReaderState::Waiting { .. }) => {
+                    self.parts.sessions.set_identities(identities);
+                    self.watch_pipe(true)?;
                     self.state = ReaderState::Reading;
                 }
-                (ReaderMessage::Read, _) => (),
-                (ReaderMessage::Abandon, _) => self.state = ReaderState::Ended,
+                (ReaderMessage::Read(_), _) => (),
+                (ReaderMessage::Abandon, _) => self.state = ReaderState::Abandoned,
             }
         }
         Ok(())
     }
 
-    /// Reads the records that one read of the pipe returns.
-    fn read_records(&mut self) -> io::Result<()> {
+    /// Keeps in memory what the pipe has. Beyond the limit, the pipe fills, then the ring buffer, and the kernel counts what it
+    /// drops.
+    fn hold_records(&mut self) -> io::Result<()> {
+        match self.parts.records.fill(self.parts.held_bytes_max)? {
+            PipeState::Open => Ok(()),
+            PipeState::BufferFull | PipeState::Ended => self.watch_pipe(false),
+        }
+    }
+
+    /// Reads the pipe once, and handles all complete records.
+    fn read_records(&mut self, is_ready: bool) -> io::Result<()> {
+        // What was read before the recording began is older than what the pipe has.
+        self.handle_records()?;
+        if !is_ready || self.has_ended() {
+            return Ok(());
+        }
+        let pipe = self.parts.records.fill(0)?;
+        self.handle_records()?;
+        if pipe == PipeState::Ended && !self.has_ended() {
+            self.state = ReaderState::PipeEnded;
+            self.parts.records.check_end()?;
+        }
+        Ok(())
+    }
+
+    fn handle_records(&mut self) -> io::Result<()> {
         loop {
             while self.parts.sessions.must_wait() {
                 self.read_messages()?;
-                if self.state == ReaderState::Ended {
+                if self.has_ended() {
                     return Ok(());
                 }
                 std::thread::sleep(FULL_PAUSE);
             }
-            match self.parts.records.next()? {
-                Some(record) => self.parts.sessions.handle(&record),
-                None => self.state = ReaderState::Ended,
-            }
-            if self.state == ReaderState::Ended || !self.parts.records.has_buffered() {
+            let Some(record) = self.parts.records.next_buffered()? else {
                 return Ok(());
-            }
+            };
+            self.parts.sessions.handle(&record);
+            self.parts.inbox.records.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Writes the marks of commands before which everything was read.
-    fn release_marks(&mut self, is_idle: bool) {
-        let now_ns = monotonic_ns();
-        let latest_ns = self.parts.sessions.latest_ns as i64;
-        let (parts, mut kept) = (&mut self.parts, Vec::new());
-        for (command, asked_ns) in self.marks.drain(..) {
-            if latest_ns >= asked_ns || is_idle && now_ns - asked_ns >= IDLE_NS {
-                let at_us = parts.clock.at_monotonic_ns(asked_ns);
-                parts.sessions.mark(command, at_us);
-            } else {
-                kept.push((command, asked_ns));
+    fn release_marks(&mut self) {
+        let parts = &mut self.parts;
+        let complete_to_ns = parts.sessions.complete_to_ns as i64;
+        self.marks.retain(|(command, asked_ns)| {
+            let is_due = complete_to_ns >= *asked_ns;
+            if is_due {
+                let at_us = parts.clock.at_monotonic_ns(*asked_ns);
+                parts.sessions.mark(*command, at_us);
             }
-        }
-        self.marks = kept;
+            !is_due
+        });
     }
 
     fn publish(&mut self) {
@@ -235,9 +303,4 @@ impl Reader {
             (parts.on_event)(event);
         }
     }
-}
-
-/// Returns the descriptor of a prober's output, which the reader keeps open.
-pub(crate) fn descriptor(output: &ChildStdout) -> RawFd {
-    output.as_raw_fd()
 }

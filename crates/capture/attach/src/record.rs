@@ -35,11 +35,13 @@ pub enum RecordKind {
     /// End of the process. The data are its byte counts, as in [`RecordKind::Position`]; the offset is that of
     /// `FromClient`.
     Closed = 3,
-    /// Probes record the server whose postmaster is `pid`: at the beginning, and after each restart of the server.
+    /// Probes record the server whose postmaster is `pid`: at the beginning, and after each restart of the server. The data
+    /// describe the server.
     Attached = 4,
-    /// End of the server whose postmaster was `pid`. The prober waits for its next start.
+    /// End of the server whose postmaster was `pid`. The prober waits for its next start. Processes that outlive the
+    /// postmaster are recorded to their end.
     Detached = 5,
-    /// Written about once a second. The offset is the number of bytes that were lost in total, as counted by the
+    /// Written about ten times a second. All records that were complete at its time precede it. The offset is the number of bytes that were lost in total, as counted by the
     /// kernel's program. The data are the number of calls in processes that it could not track
     /// ([`Record::untracked_calls`]).
     Progress = 6,
@@ -167,6 +169,17 @@ impl Record<'_> {
 /// Bytes that one call of `read` asks for.
 const READ_BYTES: usize = 256 * 1024;
 
+/// Result of one read of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipeState {
+    /// It may have more.
+    Open,
+    /// The buffer has the permitted size, and was not read from.
+    BufferFull,
+    /// The writer has ended.
+    Ended,
+}
+
 /// Reads the records of a prober from its pipe.
 pub struct RecordReader<R> {
     input: R,
@@ -186,37 +199,87 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
-    /// Whether the next call of [`RecordReader::next`] returns without reading the pipe.
-    pub fn has_buffered(&self) -> bool {
-        !matches!(Record::decode(&self.buffer[self.start..self.end]), Ok(None))
+    /// Returns the pipe.
+    pub fn input(&self) -> &R {
+        &self.input
     }
 
-    /// Returns the next record, or `None` at the end of the pipe.
+    /// Returns the length of what was read and not returned as a record.
+    pub fn unread_bytes(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Returns whether a complete record was read and not returned.
+    pub fn has_record(&self) -> bool {
+        matches!(
+            Record::decode(&self.buffer[self.start..self.end]),
+            Ok(Some(_))
+        )
+    }
+
+    /// Reads the pipe once. The buffer grows up to `limit` bytes, at least to 256 KiB.
+    ///
+    /// # Errors
+    /// If reading fails. A pipe in non-blocking mode that has nothing is no error.
+    pub fn fill(&mut self, limit: usize) -> io::Result<PipeState> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == 0 && self.buffer.len() > READ_BYTES {
+            self.buffer = vec![0; READ_BYTES];
+        }
+        if self.end == self.buffer.len() {
+            if self.end >= limit {
+                return Ok(PipeState::BufferFull);
+            }
+            self.buffer.resize((2 * self.end).min(limit), 0);
+        }
+        match self.input.read(&mut self.buffer[self.end..]) {
+            Ok(0) => return Ok(PipeState::Ended),
+            Ok(count) => self.end += count,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(PipeState::Open)
+    }
+
+    /// Returns the next record that was read completely.
+    ///
+    /// # Errors
+    /// If it is invalid.
+    pub fn next_buffered(&mut self) -> io::Result<Option<Record<'_>>> {
+        let unread = &self.buffer[self.start..self.end];
+        let decoded = Record::decode(unread)?;
+        self.start += decoded.map_or(0, |(_, length)| length);
+        Ok(decoded.map(|(record, _)| record))
+    }
+
+    /// Returns the next record, or `None` at the end of the pipe. A pipe in non-blocking mode is polled without a pause.
     ///
     /// # Errors
     /// If reading fails, a record is invalid, or the pipe ends within a record.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the buffer")]
     pub fn next(&mut self) -> io::Result<Option<Record<'_>>> {
-        loop {
-            // The borrow checker needs the second decoding, which happens once per record.
-            let unread = &self.buffer[self.start..self.end];
-            if let Some((_, length)) = Record::decode(unread)? {
-                let start = self.start;
-                self.start += length;
-                return Ok(
-                    Record::decode(&self.buffer[start..start + length])?.map(|(record, _)| record)
-                );
+        while Record::decode(&self.buffer[self.start..self.end])?.is_none() {
+            if self.fill(READ_BYTES)? == PipeState::Ended {
+                return self.check_end().map(|()| None);
             }
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(0) if self.end == 0 => return Ok(None),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.end += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        }
+        self.next_buffered()
+    }
+
+    /// Checks that the pipe did not end within a record.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if it did.
+    pub fn check_end(&self) -> io::Result<()> {
+        match self.unread_bytes() {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }

@@ -65,6 +65,11 @@ impl BackendSession {
         }
     }
 
+    /// Returns whether none of its bytes was seen, although it began after the attach.
+    pub(crate) fn has_no_bytes(&self) -> bool {
+        matches!(&self.state, SessionState::Starting(held) if held.is_empty())
+    }
+
     /// Notes that bytes of a side end at a position. Returns the bytes that are missing between the previous ones and their
     /// beginning at `offset`.
     pub(crate) fn advance(
@@ -74,13 +79,13 @@ impl BackendSession {
         length: u64,
         at_us: i64,
     ) -> Option<MissingBytes> {
-        let place = usize::from(side == Side::Server);
+        let index = usize::from(side == Side::Server);
         let missing = MissingBytes {
-            bytes: offset.saturating_sub(self.positions[place]),
-            from_us: self.last_us[place],
+            bytes: offset.saturating_sub(self.positions[index]),
+            from_us: self.last_us[index],
         };
-        self.positions[place] = self.positions[place].max(offset + length);
-        self.last_us[place] = self.last_us[place].max(at_us);
+        self.positions[index] = self.positions[index].max(offset + length);
+        self.last_us[index] = self.last_us[index].max(at_us);
         (missing.bytes > 0).then_some(missing)
     }
 }
@@ -88,6 +93,45 @@ impl BackendSession {
 /// Returns whether bytes of the server answer a request for encryption, not a StartupMessage.
 pub(crate) fn is_encryption_reply(bytes: &[u8]) -> bool {
     matches!(bytes, b"S" | b"G" | b"N")
+}
+
+/// Returns whether bytes are a whole StartupMessage, or a whole request for encryption, with a length of at most 10,000
+/// (`ProcessStartupPacket` in `src/backend/tcop/backend_startup.c`).
+pub(crate) fn is_whole_start(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return false;
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    length == bytes.len()
+        && (8..=10_000).contains(&length)
+        && matches!(rest, [0, 3, ..] | [0x04, 0xd2, 0x16, 0x2f | 0x30])
+}
+
+/// Returns whether bytes cannot be the first ones of a session, since they are a message within it. Other bytes may be of
+/// a client that speaks another protocol.
+pub(crate) fn is_message_of_session(side: Side, bytes: &[u8]) -> bool {
+    /// Types of the messages that a client sends (PostgreSQL documentation, "Message Formats").
+    const CLIENT_TYPES: &[u8] = b"BCDEFHPQSXcdfp";
+    const LENGTH_MAX: u32 = 1 << 30;
+    if side == Side::Server {
+        return !is_encryption_reply(bytes);
+    }
+    match bytes {
+        [kind, a, b, c, d, ..] => {
+            let length = u32::from_be_bytes([*a, *b, *c, *d]);
+            CLIENT_TYPES.contains(kind) && (4..LENGTH_MAX).contains(&length)
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether bytes are a StartupMessage with this `application_name`.
+pub(crate) fn names_application(bytes: &[u8], application: &str) -> bool {
+    if application.is_empty() || !is_whole_start(bytes) {
+        return false;
+    }
+    let setting = ["application_name", application, ""].join("\0");
+    memchr::memmem::find(&bytes[8..], setting.as_bytes()).is_some()
 }
 
 /// Returns whether bytes of a client are a CancelRequest (PostgreSQL documentation, "Message Formats").

@@ -11,7 +11,7 @@ use crate::process_title::{ProcessTitle, own_process_id};
 use crate::record::{Record, RecordKind};
 use crate::session::{
     BackendSession, HELD_BYTES_MAX, HeldBytes, MissingBytes, SessionState, is_cancel_request,
-    is_encryption_reply,
+    is_encryption_reply, is_message_of_session, is_whole_start, names_application,
 };
 
 /// Facts about a session that existed before the capture, as the server has them.
@@ -35,8 +35,6 @@ pub enum SessionKind {
     Client,
     /// Replication stream.
     Replication,
-    /// Session in which this program asked for the others.
-    Own,
 }
 
 /// Sessions that existed before, by the numbers of their processes as the server has them.
@@ -49,10 +47,12 @@ pub(crate) struct Sessions {
     identities: SessionIdentities,
     /// Leaves out the sessions that existed before.
     new_only: bool,
+    /// `application_name` of this program's own sessions, which are left out.
+    own_application: String,
     next_connection: u64,
     progress: LossProgress,
-    /// Latest time of a record.
-    pub(crate) latest_ns: u64,
+    /// Time up to which all records were handled.
+    pub(crate) complete_to_ns: u64,
     pub(crate) counters: AttachCounters,
     /// Events since they were taken last.
     pub(crate) events: Vec<AttachEvent>,
@@ -78,8 +78,8 @@ impl Sessions {
     pub(crate) fn new(
         clock: Arc<WallClock>,
         queue: MirrorQueue,
-        identities: SessionIdentities,
         new_only: bool,
+        own_application: String,
     ) -> Self {
         Sessions {
             backends: HashMap::new(),
@@ -92,14 +92,20 @@ impl Sessions {
                 queue,
                 totals: Totals::default(),
             },
-            identities,
+            identities: SessionIdentities::default(),
             new_only,
+            own_application,
             next_connection: 1,
-            latest_ns: 0,
+            complete_to_ns: 0,
             counters: AttachCounters::default(),
             events: Vec::new(),
             failure: None,
         }
+    }
+
+    /// Sets the logins of sessions that existed before.
+    pub(crate) fn set_identities(&mut self, identities: SessionIdentities) {
+        self.identities = identities;
     }
 
     /// Returns whether the recorder does not keep up. Then the pipe is not read, the ring buffer fills, and the kernel counts
@@ -129,9 +135,19 @@ impl Sessions {
         self.outlet.queue.has_unsent_reports()
     }
 
+    /// Notes that the probes record a server.
+    pub(crate) fn note_attached(&mut self, postmaster: u32) {
+        let is_again = self.counters.attached > 0;
+        self.counters.attached += 1;
+        self.counters.postmaster = Some(postmaster);
+        self.events.push(AttachEvent::Attached {
+            postmaster,
+            is_again,
+        });
+    }
+
     /// Handles a record.
     pub(crate) fn handle(&mut self, record: &Record<'_>) {
-        self.latest_ns = self.latest_ns.max(record.time_ns);
         let at_us = self.outlet.clock.at_monotonic_ns(record.time_ns as i64);
         match record.kind {
             RecordKind::FromClient => self.handle_bytes(record, Side::Client, at_us),
@@ -139,23 +155,20 @@ impl Sessions {
             RecordKind::Position => self.handle_position(record, at_us),
             RecordKind::Closed => {
                 self.handle_position(record, at_us);
-                self.close(record.pid, at_us);
+                if self.is_known(record) {
+                    self.close(record.pid, at_us);
+                }
             }
-            RecordKind::Attached => {
-                let is_again = self.counters.attached > 0;
-                self.counters.attached += 1;
-                self.counters.postmaster = Some(record.pid);
-                self.events.push(AttachEvent::Attached {
-                    postmaster: record.pid,
-                    is_again,
-                });
-            }
+            RecordKind::Attached => self.note_attached(record.pid),
             RecordKind::Detached => {
                 self.counters.postmaster = None;
-                self.close_all(at_us);
+                // The sessions of the next server can have the same numbers. Those of this one end with their processes,
+                // which may outlive the postmaster.
+                self.identities.clear();
                 self.events.push(AttachEvent::ServerStopped);
             }
             RecordKind::Progress => {
+                self.complete_to_ns = self.complete_to_ns.max(record.time_ns);
                 self.counters.untracked_calls = record.untracked_calls().unwrap_or_default();
                 self.handle_progress(record.offset, at_us);
             }
@@ -166,13 +179,10 @@ impl Sessions {
         self.counters.sessions = self.backends.len();
     }
 
-    /// Ends all sessions, since the server has ended.
-    fn close_all(&mut self, at_us: i64) {
-        let mut pids: Vec<u32> = self.backends.keys().copied().collect();
-        pids.sort_unstable();
-        for pid in pids {
-            self.close(pid, at_us);
-        }
+    /// Returns whether the process of a record has a session.
+    fn is_known(&self, record: &Record<'_>) -> bool {
+        let session = self.backends.get(&record.pid);
+        session.is_some_and(|session| session.started == record.backend_started)
     }
 
     fn handle_progress(&mut self, lost_bytes: u64, at_us: i64) {
@@ -189,48 +199,72 @@ impl Sessions {
         };
     }
 
-    /// Accounts for bytes that were lost after the last ones of a backend.
+    /// Accounts for bytes that were lost after the last ones of a backend, or all of whose bytes were lost.
     fn handle_position(&mut self, record: &Record<'_>, at_us: i64) {
         let Some((read, written)) = record.totals() else {
             return;
         };
-        let Some(session) = self.backends.get_mut(&record.pid) else {
-            return;
-        };
-        if session.started != record.backend_started {
-            return;
+        if !self.is_known(record) {
+            let newer = self.backends.get(&record.pid);
+            let is_of_earlier =
+                newer.is_some_and(|session| session.started > record.backend_started);
+            if is_of_earlier || read + written == 0 {
+                return;
+            }
+            self.find_or_begin(record, at_us);
         }
         for (side, total) in [(Side::Client, read), (Side::Server, written)] {
-            if let Some(missing) = session.advance(side, total, 0, at_us) {
-                self.outlet
-                    .add_missing(session, record.pid, side, at_us, missing);
+            self.advance(record.pid, side, (total, 0), at_us);
+        }
+    }
+
+    /// Notes the position of a side of a session, and reports the bytes that are missing before it.
+    fn advance(&mut self, pid: u32, side: Side, (offset, length): (u64, u64), at_us: i64) {
+        let Some(session) = self.backends.get_mut(&pid) else {
+            return;
+        };
+        if let Some(missing) = session.advance(side, offset, length, at_us) {
+            if session.has_no_bytes() {
+                self.counters.lost_beginnings += 1;
             }
+            self.outlet.add_missing(session, pid, side, at_us, missing);
         }
     }
 
     fn handle_bytes(&mut self, record: &Record<'_>, side: Side, at_us: i64) {
-        let place = usize::from(side == Side::Server);
+        let index = usize::from(side == Side::Server);
         let length = record.data.len() as u64;
-        self.counters.bytes[place] += length;
-        self.outlet.totals.bytes[place] += length;
+        self.counters.bytes[index] += length;
+        self.outlet.totals.bytes[index] += length;
         self.find_or_begin(record, at_us);
+        self.advance(record.pid, side, (record.offset, length), at_us);
         let Some(session) = self.backends.get_mut(&record.pid) else {
             return;
         };
-        let missing = session.advance(side, record.offset, length, at_us);
-        if let Some(missing) = missing {
-            self.outlet
-                .add_missing(session, record.pid, side, at_us, missing);
+        // The first calls of a process are in no count if there was no space for one more.
+        if session.has_no_bytes() && is_message_of_session(side, record.data) {
+            self.counters.lost_beginnings += 1;
+            self.outlet.open_late(session, record.pid, at_us);
         }
         match &mut session.state {
-            SessionState::LeftOut => self.outlet.totals.passed[place] += length,
+            SessionState::LeftOut => self.outlet.totals.passed[index] += length,
             SessionState::Open => self.outlet.add_bytes(session, side, at_us, record.data),
             SessionState::Starting(held) => {
+                let size: usize = held.iter().map(|one| one.bytes.len()).sum();
+                if side == Side::Client && names_application(record.data, &self.own_application) {
+                    self.counters.left_out_own += 1;
+                    for one in held {
+                        let index = usize::from(one.side == Side::Server);
+                        self.outlet.totals.passed[index] += one.bytes.len() as u64;
+                    }
+                    self.outlet.totals.passed[index] += length;
+                    session.state = SessionState::LeftOut;
+                    return;
+                }
                 // A short session may have ended when its next record is read.
                 if session.client.is_empty() {
                     session.client = ProcessTitle::read(record.pid).client;
                 }
-                let size: usize = held.iter().map(|one| one.bytes.len()).sum();
                 held.push(HeldBytes {
                     side,
                     at_us,
@@ -260,13 +294,11 @@ impl Sessions {
         let number = self.next_connection;
         let mut session = BackendSession::new(number, record.backend_started, state, at_us);
         self.next_connection += 1;
-        let process = own_process_id(record.pid).unwrap_or(record.pid);
-        let kind = self.identities.get(&process).map(|identity| identity.kind);
-        if kind == Some(SessionKind::Own) {
-            // A later session can have the same number.
-            self.identities.remove(&process);
-            session.state = SessionState::LeftOut;
-        } else if record.existing {
+        // A process may be older than the probes, and its session not.
+        let is_whole = record.kind == RecordKind::FromClient
+            && record.offset == 0
+            && is_whole_start(record.data);
+        if record.existing && !is_whole {
             self.begin_existing(&mut session, record.pid, at_us);
         }
         self.backends.insert(record.pid, session);
@@ -347,6 +379,22 @@ impl Outlet {
         }
     }
 
+    /// Passes on a session whose beginning was not seen.
+    fn open_late(&mut self, session: &mut BackendSession, pid: u32, at_us: i64) {
+        let title = ProcessTitle::read(pid);
+        session.state = SessionState::Open;
+        session.client = title.client;
+        let login = Login {
+            database: &title.database,
+            user: &title.user,
+            application: "",
+        };
+        let which = (session.connection, session.client.as_str());
+        let mirrored = &mut session.mirrored;
+        self.queue
+            .add_opened_before(mirrored, which, at_us, Some(login));
+    }
+
     /// Reports missing bytes of a session.
     fn add_missing(
         &mut self,
@@ -360,18 +408,7 @@ impl Outlet {
             SessionState::LeftOut => return,
             SessionState::Open => (),
             SessionState::Starting(held) if held.is_empty() => {
-                let title = ProcessTitle::read(pid);
-                session.state = SessionState::Open;
-                session.client = title.client;
-                let login = Login {
-                    database: &title.database,
-                    user: &title.user,
-                    application: "",
-                };
-                let which = (session.connection, session.client.as_str());
-                let mirrored = &mut session.mirrored;
-                self.queue
-                    .add_opened_before(mirrored, which, at_us, Some(login));
+                self.open_late(session, pid, at_us);
             }
             SessionState::Starting(_) => self.open(session, pid),
         }

@@ -95,6 +95,9 @@ pub struct CaptureAttach {
     /// Capture only sessions that begin after the attach. Of earlier ones, settings and prepared statements are unknown.
     #[arg(long, conflicts_with = "server")]
     pub wait_for_new_sessions: bool,
+    /// Decode and write as this user, if root starts the command [default: the user of sudo, or the owner of the output's directory].
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Start recording only on SIGUSR1, or on POST /start at --admin-listen.
     #[arg(long)]
     pub paused: bool,

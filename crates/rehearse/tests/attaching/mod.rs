@@ -1,8 +1,8 @@
-//! `rehearse capture attach` as a program: sessions that exist already, signals, kills, restarts of the server, full disks and
-//! missing privileges. Hosts that do not allow eBPF skip these tests; with `REHEARSE_TEST_ATTACH=1` they fail there.
+//! `rehearse capture attach` as a program: sessions that exist already, signals, kills, restarts of the server and full disks. Hosts that do not allow eBPF skip these tests; with `REHEARSE_TEST_ATTACH=1` they fail there.
+
+mod privileges;
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -72,6 +72,19 @@ fn recover(partial: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// Returns the process number of the prober that a capture has started.
+fn prober_of(pid: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.trim().parse().unwrap()
+}
+
+fn send_signal(signal: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
 #[test]
 fn sessions_that_exist_are_captured_with_their_identity_or_left_out() {
     let (_server, endpoint) = server();
@@ -80,7 +93,8 @@ fn sessions_that_exist_are_captured_with_their_identity_or_left_out() {
     let mut existing = client(&endpoint, "existing");
     let prepared = existing.prepare("SELECT 'prepared before'").unwrap();
     let mut command_of_all = command(&endpoint, &all, "");
-    command_of_all.args(["--server", &endpoint.url("postgres")]);
+    let url = endpoint.url("postgres");
+    command_of_all.args(["--server", &url, "--starting-point", &url]);
     let Some(attach_all) = CaptureAttach::start(&mut command_of_all) else {
         return;
     };
@@ -102,13 +116,15 @@ fn sessions_that_exist_are_captured_with_their_identity_or_left_out() {
     let account = json(&account);
     assert_eq!(account["existing"], 1, "{account}");
     let recording = &account["recordings"][0];
-    // The session that asked for the existing ones is not captured.
+    // The sessions of the command itself are not captured.
+    assert!(account["left_out_own"].as_u64() >= Some(2), "{account}");
     assert_eq!(recording["conversation"]["connections"], 2, "{account}");
     assert_eq!(
         recording["conversation"]["statements_unknown"], 1,
         "{account}"
     );
     let found = statements(&all);
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["existing", "later"]);
     assert_eq!(found["existing"], ["SELECT 'second'", ""]);
     assert_eq!(found["later"], ["SELECT 'later'"]);
     let (code, account) = attach_new.interrupt();
@@ -178,6 +194,32 @@ fn restarted_server_is_attached_again() {
 }
 
 #[test]
+fn session_between_a_restart_and_the_next_attach_is_one_that_existed() {
+    let (mut server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let Some(mut attach) = CaptureAttach::start(&mut command(&endpoint, &workload, "")) else {
+        return;
+    };
+    server.stop(Stop::Fast).unwrap();
+    attach.wait_for("the server has stopped");
+    let prober = prober_of(attach.child.id());
+    send_signal("-STOP", prober);
+    let endpoint = server.start().unwrap();
+    let mut session = client(&endpoint, "session");
+    session.simple_query("SELECT 'before the attach'").unwrap();
+    send_signal("-CONT", prober);
+    attach.wait_for("attached again");
+    session.simple_query("SELECT 'not seen'").unwrap();
+    session.simple_query("SELECT 'seen'").unwrap();
+    drop(session);
+    let (code, account) = attach.interrupt();
+    assert_eq!(code, Some(0), "{account}");
+    assert_eq!(json(&account)["existing"], 1, "{account}");
+    assert_eq!(statements(&workload)[""], ["SELECT 'seen'"]);
+}
+
+#[test]
 fn capture_ends_after_its_duration_into_a_series() {
     let (_server, endpoint) = server();
     let directory = tempfile::tempdir().unwrap();
@@ -223,7 +265,8 @@ fn full_disk_ends_the_recording_and_not_the_server() {
         session.simple_query(&sent[number]).unwrap();
     }
     drop(session);
-    let (code, account) = attach.interrupt();
+    // It ends without a signal, so that its probes do not stay.
+    let (code, account) = attach.wait();
     assert_eq!(code, Some(1), "{account}");
     let account = json(&account);
     let recording = &account["recordings"][0];
@@ -240,85 +283,6 @@ fn full_disk_ends_the_recording_and_not_the_server() {
     assert_eq!(found, sent[..found.len()].iter().collect::<Vec<_>>());
 }
 
-/// Copies the program to a place where every user can run it.
-fn program_for_all(directory: &Path) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    let program = directory.join("rehearse");
-    std::fs::copy(env!("CARGO_BIN_EXE_rehearse"), &program).unwrap();
-    for path in [directory, &program] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    program
-}
-
-#[test]
-fn user_without_privileges_gets_one_clear_sentence_and_nothing_is_written() {
-    if !is_root() {
-        return test_support::report_skipped("only root can become another user");
-    }
-    let (_server, endpoint) = server();
-    let directory = tempfile::tempdir().unwrap();
-    let program = program_for_all(directory.path());
-    let output = directory.path().join("written");
-    std::fs::create_dir(&output).unwrap();
-    std::os::unix::fs::chown(&output, Some(65_534), Some(65_534)).unwrap();
-    let refused = Command::new(program)
-        .args(["capture", "attach", "-o", "a.workload", "--port"])
-        .arg(endpoint.port.to_string())
-        .current_dir(&output)
-        .uid(65_534)
-        .gid(65_534)
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(3), "{message}");
-    assert_eq!(message.lines().count(), 1, "{message}");
-    assert!(message.contains("run the command as root"), "{message}");
-    assert_eq!(std::fs::read_dir(&output).unwrap().count(), 0);
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output().unwrap();
-    id.stdout == b"0\n"
-}
-
-/// Returns a line of a process's status, such as its capabilities.
-fn status_of(pid: u32, name: &str) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.unwrap_or_default()
-        .trim_start_matches(':')
-        .trim()
-        .to_owned()
-}
-
-#[test]
-fn decoding_process_has_no_privileges_and_is_the_user_of_sudo() {
-    let (_server, endpoint) = server();
-    let directory = tempfile::tempdir().unwrap();
-    std::os::unix::fs::chown(directory.path(), Some(65_534), Some(65_534)).unwrap_or_default();
-    let workload = directory.path().join("a.workload");
-    let mut command = command(&endpoint, &workload, "");
-    if is_root() {
-        command.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
-    }
-    let Some(attach) = CaptureAttach::start(&mut command) else {
-        return;
-    };
-    let pid = attach.child.id();
-    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-        assert_eq!(status_of(pid, set), "0000000000000000", "{set}");
-    }
-    assert_eq!(status_of(pid, "NoNewPrivs"), "1");
-    if is_root() {
-        assert_eq!(status_of(pid, "Uid"), "65534\t65534\t65534\t65534");
-        assert_eq!(status_of(pid, "Groups"), "65534");
-    }
-    let (code, account) = attach.interrupt();
-    assert_eq!(code, Some(0), "{account}");
-    assert!(workload.exists());
-}
-
 #[test]
 fn prober_ends_with_the_capture_that_is_killed() {
     let (_server, endpoint) = server();
@@ -328,9 +292,7 @@ fn prober_ends_with_the_capture_that_is_killed() {
         return;
     };
     let pid = attach.child.id();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let prober = PathBuf::from(format!("/proc/{}", children.trim()));
-    assert!(prober.exists(), "{children}");
+    let prober = PathBuf::from(format!("/proc/{}", prober_of(pid)));
     attach.child.kill().unwrap();
     attach.child.wait().unwrap();
     let begun = Instant::now();

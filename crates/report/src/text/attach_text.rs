@@ -36,9 +36,19 @@ pub fn render_text(status: &AttachStatus, style: &TextStyle) -> String {
             "existed before and left out: replication",
         ),
     ];
-    for (sessions, fact) in facts.into_iter().filter(|(sessions, _)| *sessions > 0) {
+    let facts = facts
+        .into_iter()
+        .chain([(counters.left_out_own, "of this command itself left out")]);
+    for (sessions, fact) in facts.filter(|(sessions, _)| *sessions > 0) {
         let text = format!("{} {fact}", counted(sessions, "session"));
         lines.extend(wrapped(&text, "  ", "    ", width));
+    }
+    if counters.lost_beginnings > 0 {
+        let text = format!(
+            "{} of which the beginning was not seen: captured from a later request on",
+            counted(counters.lost_beginnings, "session")
+        );
+        lines.push(style.paint(Tone::Bad, &format!("  {text}")));
     }
     if counters.untracked_calls > 0 {
         let text = format!(
@@ -49,6 +59,11 @@ pub fn render_text(status: &AttachStatus, style: &TextStyle) -> String {
     }
     let left_out = "of sessions that are left out";
     lines.extend(recording_text::lines(&status.capture, left_out, style));
+    if let Some(warning) = &status.probe_warning {
+        for line in wrapped(&format!("warning: {warning}"), "", "  ", width) {
+            lines.push(style.paint(Tone::Bad, &line));
+        }
+    }
     if let Some(reason) = &status.prober_failure {
         let text = format!(
             "the prober ended, and with it the capture: {}",

@@ -219,6 +219,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), Creation> {
     Err(Creation::Refused(format!("{program}: {}", said.trim())))
 }
 
+/// Returns the numbers of a system user and of its group; `None` for root, and if there is no such user.
+pub fn user_and_group(name: &str) -> Option<(u32, u32)> {
+    look_up(name).map(|user| (user.uid, user.gid))
+}
+
 fn look_up(name: &str) -> Option<User> {
     let c_name = CString::new(name).ok()?;
     let mut buffer = vec![0; 16 * 1024];

@@ -6,8 +6,11 @@ use capture_recorder::{FinishedRecording, Recording};
 use capture_sink::{EventCollector, EventSink, SinkError};
 use workload::{EventRef, Provenance, ServerEvent, Session, WorkloadInfo};
 
+mod incomplete;
+
 use super::*;
-use crate::record::Record;
+use crate::record::{Record, RecordKind};
+use std::process::Command;
 
 /// Time limit of a step, so that a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -187,6 +190,14 @@ fn prober(bytes: &[u8], end: &str) -> (ProberProcess, tempfile::NamedTempFile) {
 const UNTIL_INPUT_ENDS: &str = "cat > /dev/null";
 
 fn capture_with(script: &Script, options: AttachOptions, end: &str) -> Captured {
+    capture_until(script, options, end, end != UNTIL_INPUT_ENDS)
+}
+
+fn capture_until_end(script: &Script, end: &str) -> Captured {
+    capture_until(script, AttachOptions::default(), end, false)
+}
+
+fn capture_until(script: &Script, options: AttachOptions, end: &str, is_broken: bool) -> Captured {
     let store = Store::default();
     let open = {
         let store = store.clone();
@@ -197,14 +208,15 @@ fn capture_with(script: &Script, options: AttachOptions, end: &str) -> Captured 
         buffer_bytes: 1 << 20,
         ..options
     };
+    let prober = prober.wait_until_attached().unwrap();
     let attach = Attach::start(prober, options, open).unwrap();
     attach.control().start_recording().unwrap();
-    attach.begin_reading();
-    if end != UNTIL_INPUT_ENDS {
+    attach.begin_reading(SessionIdentities::default());
+    if is_broken {
         let mut waited = Duration::ZERO;
         while !attach.is_broken() && waited < PATIENCE {
-            std::thread::sleep(LOOK_EVERY);
-            waited += LOOK_EVERY;
+            std::thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
         }
         assert!(attach.is_broken());
     }
@@ -349,15 +361,14 @@ fn reused_process_number_and_restart_of_the_server_end_the_sessions() {
 
 #[test]
 fn prober_that_refuses_or_dies_is_reported() {
-    let open = || -> OpenRecording { Box::new(|_, _| Err(SinkError::new("must not be opened"))) };
     let mut script = Script::new();
     script.bytes.clear();
     script.add(RecordKind::Failed, 0, b"no right to load programs");
     let (refusing, _file) = prober(&script.bytes, "exit 3");
-    let refused = Attach::start(refusing, AttachOptions::default(), open());
+    let refused = refusing.wait_until_attached();
     assert!(matches!(refused, Err(AttachError::Prober(reason)) if reason.contains("no right")));
     let (silent, _file) = prober(b"", "exit 3");
-    let refused = Attach::start(silent, AttachOptions::default(), open());
+    let refused = silent.wait_until_attached();
     assert!(matches!(refused, Err(AttachError::ProberEnded(status)) if status.contains('3')));
 
     let mut script = Script::new();

@@ -2,7 +2,7 @@
 
 use super::bpf::{self, Map, MapType, ProgramType};
 use super::error::ProbeError;
-use super::host::{refusal, ring_refusal};
+use super::host::{probe_refusal, refusal, ring_refusal};
 use super::programs::{self, Direction, MapDescriptors, Programs, counter, process_field};
 use super::ring_buffer::RingBuffer;
 use super::type_information::TaskOffsets;
@@ -131,13 +131,14 @@ impl Attachment {
         let offsets = functions::find(&path, &roots)?;
         let path = CString::new(path).expect("a path without NUL");
         let mut probes = Vec::new();
-        for (direction, place, program) in &self.programs {
+        // Those of `secure_write` first: a session whose first read is seen is then seen completely.
+        for (direction, place, program) in self.programs.iter().rev() {
             let offset = match direction {
                 Direction::Read => offsets.secure_read,
                 Direction::Write => offsets.secure_write,
             };
             let probe = self.source.attach(&path, offset, *place, program.as_fd());
-            probes.push(probe.map_err(|error| refusal("attach a probe to the server", error))?);
+            probes.push(probe.map_err(probe_refusal)?);
         }
         self.probes = Some((current.unwrap_or_default(), probes));
         Ok(true)
@@ -160,30 +161,45 @@ impl Attachment {
         })
     }
 
-    /// Returns the recorded processes.
-    pub fn processes(&self) -> Result<Vec<RecordedProcess>, ProbeError> {
+    /// Returns the recorded processes, or `None` if the map changed too often during the walk.
+    pub fn processes(&self) -> Result<Option<Vec<RecordedProcess>>, ProbeError> {
         let mut found = Vec::new();
         let mut key = self.processes.next_key(None).map_err(unreadable)?;
+        let mut steps = 0;
         // A process that ends during the walk restarts it, so that some are found twice.
         while let Some(current) = key {
-            match self.processes.get(&current) {
-                Ok(bytes) => found.push(process(&current, &bytes)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(unreadable(error)),
+            steps += 1;
+            if steps > 2 * PROCESSES_MAX {
+                return Ok(None);
             }
+            found.extend(self.process(&current)?);
             key = self
                 .processes
                 .next_key(Some(&current))
                 .map_err(unreadable)?;
         }
+        // The last count of a process is the latest.
+        found.reverse();
         found.sort_by_key(|process| process.pid);
         found.dedup_by_key(|process| process.pid);
-        Ok(found)
+        Ok(Some(found))
     }
 
-    /// Forgets a process that ended without a record.
+    fn process(&self, key: &[u8]) -> Result<Option<RecordedProcess>, ProbeError> {
+        match self.processes.get(key) {
+            Ok(bytes) => Ok(Some(process(key, &bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unreadable(error)),
+        }
+    }
+
+    /// Forgets a process that ended without a record, unless a new process has its number.
     pub fn forget(&self, process: &RecordedProcess) -> Result<(), ProbeError> {
-        match self.processes.remove(&process.pid.to_ne_bytes()) {
+        let key = process.pid.to_ne_bytes();
+        if self.process(&key)?.as_ref() != Some(process) {
+            return Ok(());
+        }
+        match self.processes.remove(&key) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(error)),
             _ => Ok(()),
         }

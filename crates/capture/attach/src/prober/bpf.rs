@@ -136,6 +136,11 @@ impl Map {
         })
     }
 
+    /// Returns the descriptor, for access by memory.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.fd
+    }
+
     fn element(&self, key: Option<&[u8]>, value_or_next_key: u64) -> MapElement {
         if let Some(key) = key {
             assert_eq!(key.len(), self.key_bytes);

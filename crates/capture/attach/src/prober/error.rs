@@ -34,6 +34,12 @@ pub enum ProbeError {
          recognised: run the command on the host, or in a container that shares the host's (--pid=host)"
     )]
     OwnProcessNumbers,
+    /// The process is in a namespace of users.
+    #[error(
+        "this process is in a user namespace, and the kernel does not accept its capabilities for eBPF: run the command on \
+         the host as root, or in a container without user namespaces"
+    )]
+    UserNamespace,
     /// The kernel is too old.
     #[error(
         "this kernel ({release}) is too old to attach to a server: Linux 5.8 or later is needed; capture with a proxy or a log"
@@ -64,6 +70,14 @@ pub enum ProbeError {
         action: &'static str,
         /// Error of the system.
         source: io::Error,
+    },
+    /// Records of the last calls were not complete in time.
+    #[error(
+        "up to {bytes} bytes of the last records were not complete when the capture ended, and are not recorded"
+    )]
+    Incomplete {
+        /// Size of what was not read in the kernel's buffer.
+        bytes: u64,
     },
     /// The records cannot be written.
     #[error("cannot write records to the process that decodes them: {0}")]

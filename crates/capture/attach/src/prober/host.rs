@@ -24,11 +24,20 @@ pub(super) fn check() -> Result<(), ProbeError> {
             missing: missing.join(" and "),
         });
     }
+    if is_in_user_namespace(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+        return Err(ProbeError::UserNamespace);
+    }
     let namespace = fs::metadata("/proc/self/ns/pid").map(|file| file.ino());
     if namespace.is_ok_and(|number| number != FIRST_NAMESPACE) {
         return Err(ProbeError::OwnProcessNumbers);
     }
     Ok(())
+}
+
+/// Returns whether users are not all mapped to themselves, from the text of `uid_map` (user_namespaces(7)).
+fn is_in_user_namespace(map: &str) -> bool {
+    let numbers: Vec<&str> = map.split_whitespace().collect();
+    !numbers.is_empty() && numbers != ["0", "0", "4294967295"]
 }
 
 /// Returns the error for a ring buffer that is refused, which is the first feature that old kernels lack.
@@ -41,14 +50,25 @@ pub(super) fn ring_refusal(source: io::Error) -> ProbeError {
     refusal("create the ring buffer of an eBPF program", source)
 }
 
+/// Returns the error for a probe that is refused.
+pub(super) fn probe_refusal(source: io::Error) -> ProbeError {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_admin = effective(&status).is_none_or(|set| set >> SYS_ADMIN & 1 == 1);
+    if source.kind() == io::ErrorKind::PermissionDenied && !is_admin {
+        return ProbeError::NoCapabilities {
+            missing: "CAP_SYS_ADMIN on this kernel, for probes in programs".to_owned(),
+        };
+    }
+    refusal("attach a probe to the server", source)
+}
+
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn missing_capabilities(status: &str) -> Vec<&'static str> {
-    let Some(set) = field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok())
-    else {
+    let Some(set) = effective(status) else {
         return Vec::new();
     };
     let has = |number: u32| set >> number & 1 == 1;
@@ -56,6 +76,10 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
         .iter()
         .filter(|(number, _)| !has(*number) && !has(SYS_ADMIN));
     missing.map(|(_, name)| *name).collect()
+}
+
+fn effective(status: &str) -> Option<u64> {
+    field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok())
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -100,6 +124,13 @@ mod tests {
         assert_eq!(missing_capabilities(&status(1 << 38)), ["CAP_BPF"]);
         assert!(missing_capabilities(&status(3 << 38)).is_empty());
         assert!(missing_capabilities(&status(1 << 21)).is_empty());
+    }
+
+    #[test]
+    fn user_namespace_is_recognised_by_its_map() {
+        assert!(!is_in_user_namespace("         0          0 4294967295\n"));
+        assert!(is_in_user_namespace("0 1000 1\n1 100000 65536\n"));
+        assert!(!is_in_user_namespace(""));
     }
 
     #[test]

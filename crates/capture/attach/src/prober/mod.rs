@@ -25,6 +25,12 @@ mod type_information;
 #[cfg(target_os = "linux")]
 mod user_probe;
 
+/// Returns whether the kernel refuses probes in programs to this process, with its effective capabilities.
+#[cfg(target_os = "linux")]
+pub(crate) fn are_probes_refused() -> bool {
+    user_probe::ProbeSource::find().is_ok_and(user_probe::ProbeSource::is_refused)
+}
+
 pub use error::ProbeError;
 
 use crate::server_process::ServerSelection;

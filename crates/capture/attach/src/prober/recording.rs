@@ -2,8 +2,10 @@
 
 use super::attachment::{Attachment, Counters, RecordedProcess};
 use super::error::ProbeError;
+use super::ring_buffer::Drained;
 use super::{ProberOptions, host};
-use crate::record::{FLAG_EXISTING, HEADER_BYTES, Record, RecordKind};
+use crate::attached_server::AttachedServer;
+use crate::record::{DATA_BYTES_MAX, FLAG_EXISTING, HEADER_BYTES, Record, RecordKind};
 use crate::server_process::{
     self, ServerProcess, ServerSelection, read_foreign, working_directory,
 };
@@ -14,10 +16,17 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// Pause after which the ring buffer is read again, in nanoseconds.
 const PAUSE_NS: i64 = 10_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Interval of the records that report progress, in nanoseconds.
+const PROGRESS_NS: u64 = SECOND_NS / 10;
+/// Time between the clock's value of a record and its end, in nanoseconds, with a large reserve.
+const RECORDING_NS: u64 = 1_000_000;
+/// Maximum number of pauses at the end, while a record is not complete.
+const END_ROUNDS: u32 = 300;
 /// Bytes of records that are written at once.
 const WRITE_BYTES: usize = 256 * 1024;
 
@@ -44,6 +53,23 @@ impl RecordWriter {
         self.pipe.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes why the recording ends, as far as the pipe takes it.
+    fn write_failure(&mut self, error: &ProbeError) {
+        let mut message = error.to_string();
+        message.truncate(message.floor_char_boundary(DATA_BYTES_MAX));
+        self.write(&Record {
+            kind: RecordKind::Failed,
+            pid: 0,
+            backend_started: 0,
+            time_ns: now_ns(ClockId::Monotonic),
+            offset: 0,
+            existing: false,
+            data: message.as_bytes(),
+        });
+        // The reader may be the reason of the failure.
+        let _ = self.flush();
     }
 
     /// Writes a sample of the ring buffer, whose layout is that of a record with unused space at its end.
@@ -84,12 +110,16 @@ struct Recording {
     output: RecordWriter,
     ring_bytes: u64,
     server: ServerState,
+    /// User of the server's process. The server of another one is not attached after a restart.
+    user: u32,
     /// Data directory of the server, which stays open when the server ends.
     data_directory: File,
-    /// Time of `CLOCK_BOOTTIME` at which the probes were attached, in nanoseconds.
+    /// Time of `CLOCK_BOOTTIME` at which the probes recorded this server, in nanoseconds.
     attached: u64,
-    reported: Counters,
+    /// Counters when the positions of processes were written last.
+    placed: Counters,
     next_progress_ns: u64,
+    next_positions_ns: u64,
 }
 
 /// Records until `input` is readable, and reports a failure as a record, too.
@@ -98,22 +128,21 @@ pub(super) fn run(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
 ) -> Result<(), ProbeError> {
-    let mut writer = RecordWriter::new(output)?;
-    let recording = Recording::start(options, output);
-    let result = recording.and_then(|mut recording| recording.run(input));
-    if let Err(error) = &result {
-        let message = error.to_string();
-        writer.write(&Record {
-            kind: RecordKind::Failed,
-            pid: 0,
-            backend_started: 0,
-            time_ns: now_ns(ClockId::Monotonic),
-            offset: 0,
-            existing: false,
-            data: message.as_bytes(),
-        });
-        // The reader may be the reason of the failure.
-        let _ = writer.flush();
+    let mut recording = match Recording::start(options, output) {
+        Ok(recording) => recording,
+        Err(error) => {
+            RecordWriter::new(output)?.write_failure(&error);
+            return Err(error);
+        }
+    };
+    let result = recording.run(input);
+    if let Err(error) = &result
+        && !matches!(error, ProbeError::Output(_))
+    {
+        recording.kernel.detach();
+        // The reason of the end is the first error.
+        let _ = recording.drain();
+        recording.output.write_failure(error);
     }
     result
 }
@@ -137,11 +166,13 @@ impl Recording {
             selection: options.server.clone(),
             output: RecordWriter::new(output)?,
             ring_bytes: u64::from(options.ring_bytes),
+            user: process.user,
             server: ServerState::Running { process, end },
             data_directory,
             attached: now_ns(ClockId::Boottime),
-            reported: Counters::default(),
+            placed: Counters::default(),
             next_progress_ns: 0,
+            next_positions_ns: 0,
         };
         recording.write_server(RecordKind::Attached);
         Ok(recording)
@@ -149,15 +180,19 @@ impl Recording {
 
     fn run(&mut self, input: BorrowedFd<'_>) -> Result<(), ProbeError> {
         loop {
-            let drained = self.drain()?;
             let now = now_ns(ClockId::Monotonic);
-            if now >= self.next_progress_ns {
-                self.write_progress()?;
-                self.next_progress_ns = now + SECOND_NS;
+            let drained = self.drain()?;
+            if drained.is_complete && now >= self.next_progress_ns {
+                self.write_progress(now - RECORDING_NS)?;
+                self.next_progress_ns = now + PROGRESS_NS;
+            }
+            if now >= self.next_positions_ns {
+                self.next_positions_ns = now + SECOND_NS;
+                self.place_losses()?;
             }
             self.follow_server(now)?;
             self.output.flush().map_err(ProbeError::Output)?;
-            let is_busy = drained > self.ring_bytes / 4;
+            let is_busy = drained.bytes > self.ring_bytes / 4;
             if self.wait(input, if is_busy { 0 } else { PAUSE_NS })? {
                 return self.finish();
             }
@@ -181,7 +216,7 @@ impl Recording {
         }
     }
 
-    fn drain(&mut self) -> Result<u64, ProbeError> {
+    fn drain(&mut self) -> Result<Drained, ProbeError> {
         let (output, attached) = (&mut self.output, self.attached);
         let drained = self
             .kernel
@@ -190,18 +225,14 @@ impl Recording {
         drained.map_err(ProbeError::Output)
     }
 
-    /// Writes the loss so far, and if there is a new one, the positions of the processes that lost bytes.
-    fn write_progress(&mut self) -> Result<(), ProbeError> {
+    /// Writes the loss so far, and that all records before a time are written.
+    fn write_progress(&mut self, time_ns: u64) -> Result<(), ProbeError> {
         let counters = self.kernel.counters()?;
-        if counters != self.reported {
-            self.write_positions(|process| process.lost > 0)?;
-            self.reported = counters;
-        }
         self.output.write(&Record {
             kind: RecordKind::Progress,
             pid: 0,
             backend_started: 0,
-            time_ns: now_ns(ClockId::Monotonic),
+            time_ns,
             offset: counters.lost_bytes,
             existing: false,
             data: &counters.untracked_calls.to_le_bytes(),
@@ -209,14 +240,29 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the byte counts of processes, and the ends that had no record.
+    /// Writes the positions of the processes that lost bytes, if there is a new loss.
+    fn place_losses(&mut self) -> Result<(), ProbeError> {
+        let counters = self.kernel.counters()?;
+        if counters != self.placed && self.write_positions(|process| process.lost > 0)? {
+            self.placed = counters;
+        }
+        Ok(())
+    }
+
+    /// Writes the byte counts of processes, and the ends that had no record. Returns false, and writes nothing, if the
+    /// records that the counts include are not all complete.
     fn write_positions(
         &mut self,
         selects: impl Fn(&RecordedProcess) -> bool,
-    ) -> Result<(), ProbeError> {
-        // In this order: what the counts include is in the ring buffer or lost.
-        let processes = self.kernel.processes()?;
-        self.drain()?;
+    ) -> Result<bool, ProbeError> {
+        // In this order: what the counts include is in the ring buffer or lost. A record of another process that is not
+        // complete can be before it.
+        let Some(processes) = self.kernel.processes()? else {
+            return Ok(false);
+        };
+        if !self.drain()?.is_complete {
+            return Ok(false);
+        }
         for process in processes {
             let kind = match process.ended {
                 Some(_) => RecordKind::Closed,
@@ -237,21 +283,26 @@ impl Recording {
                 self.kernel.forget(&process)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn write_server(&mut self, kind: RecordKind) {
-        if let ServerState::Running { process, .. } = &self.server {
-            self.output.write(&Record {
-                kind,
-                pid: process.pid,
-                backend_started: self.attached,
-                time_ns: now_ns(ClockId::Monotonic),
-                offset: 0,
-                existing: false,
-                data: &[],
-            });
-        }
+        let ServerState::Running { process, .. } = &self.server else {
+            return;
+        };
+        let description = match kind {
+            RecordKind::Attached => describe(process).encode(),
+            _ => Vec::new(),
+        };
+        self.output.write(&Record {
+            kind,
+            pid: process.pid,
+            backend_started: self.attached,
+            time_ns: now_ns(ClockId::Monotonic),
+            offset: 0,
+            existing: false,
+            data: &description,
+        });
     }
 
     /// Notices the end of the server and its next start.
@@ -305,13 +356,16 @@ impl Recording {
         true
     }
 
-    /// Searches the server in the same directory, and if that fails, as the user named it.
+    /// Searches the server in the same directory, and if that fails, as the user named it. Another user's process could
+    /// pretend to be the server, so it must be of the same user.
     fn find_again(&self) -> Option<ServerProcess> {
         let directory = format!("/proc/self/fd/{}", self.data_directory.as_raw_fd());
         let same = ServerSelection::DataDirectory(directory.into());
-        server_process::find(&same)
-            .or_else(|_| server_process::find(&self.selection))
-            .ok()
+        let of_user = |selection| {
+            let found = server_process::find(selection).ok();
+            found.filter(|process| process.user == self.user)
+        };
+        of_user(&same).or_else(|| of_user(&self.selection))
     }
 
     fn attach_again(&mut self, process: ServerProcess) -> Result<(), ProbeError> {
@@ -322,9 +376,12 @@ impl Recording {
         if let Ok(directory) = File::open(working_directory(process.pid)) {
             self.data_directory = directory;
         }
-        if self.kernel.attach(process.pid)? {
-            self.attached = now_ns(ClockId::Boottime);
+        if let Err(error) = self.kernel.attach(process.pid) {
+            // It may have ended meanwhile, as in a failed start.
+            return if is_ended(&end)? { Ok(()) } else { Err(error) };
         }
+        // Also without new probes, the earlier sessions of this server are not recorded from their first byte.
+        self.attached = now_ns(ClockId::Boottime);
         self.server = ServerState::Running { process, end };
         self.write_server(RecordKind::Attached);
         Ok(())
@@ -333,9 +390,29 @@ impl Recording {
     /// Ends the recording: removes the probes, and writes what the ring buffer still has.
     fn finish(&mut self) -> Result<(), ProbeError> {
         self.kernel.detach();
-        self.write_positions(|_| true)?;
-        self.write_progress()?;
+        let mut rounds = 0;
+        while !self.write_positions(|_| true)? {
+            rounds += 1;
+            if rounds == END_ROUNDS {
+                return Err(ProbeError::Incomplete {
+                    bytes: self.kernel.ring.unread_bytes(),
+                });
+            }
+            std::thread::sleep(Duration::from_nanos(PAUSE_NS as u64));
+        }
+        self.write_progress(now_ns(ClockId::Monotonic))?;
         self.output.flush().map_err(ProbeError::Output)
+    }
+}
+
+/// Describes a server to the process that decodes.
+fn describe(process: &ServerProcess) -> AttachedServer {
+    let mount_namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    AttachedServer {
+        postmaster: process.pid,
+        port: process.port,
+        is_of_this_host: mount_namespace("self") == mount_namespace(&process.pid.to_string()),
+        data_directory: process.data_directory.clone(),
     }
 }
 

@@ -61,6 +61,14 @@ impl ProbeSource {
         })
     }
 
+    /// Returns whether the kernel refuses probes to this process since it lacks CAP_SYS_ADMIN. Linux 6.16 and later updates of earlier
+    /// versions require it, in place of CAP_PERFMON (`perf_uprobe_event_init`).
+    pub fn is_refused(self) -> bool {
+        // The check of capabilities comes first. A directory can have no probe.
+        let opened = self.open(c"/", 0, ProbePlace::Call);
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Runs a program at each call of a function or each return from it, until the result is closed. `offset` is the
     /// place of the function in the file.
     pub fn attach(
@@ -70,6 +78,13 @@ impl ProbeSource {
         place: ProbePlace,
         program: BorrowedFd<'_>,
     ) -> io::Result<OwnedFd> {
+        let event = self.open(file, offset, place)?;
+        request(&event, SET_PROGRAM, libc::c_long::from(program.as_raw_fd()))?;
+        request(&event, ENABLE, 0)?;
+        Ok(event)
+    }
+
+    fn open(self, file: &CStr, offset: u64, place: ProbePlace) -> io::Result<OwnedFd> {
         let attributes = EventAttributes {
             source: self.number,
             size: size_of::<EventAttributes>() as u32,
@@ -99,10 +114,7 @@ impl ProbeSource {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel just made the descriptor, and it has no other owner.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        request(&event, SET_PROGRAM, libc::c_long::from(program.as_raw_fd()))?;
-        request(&event, ENABLE, 0)?;
-        Ok(event)
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }
 

@@ -2,9 +2,13 @@
 
 use object::read::ReadCache;
 use object::{File, Object, ObjectSegment, ObjectSymbol, ReadRef};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Maximum size of a file with debug symbols. Those of a PostgreSQL server have about 20 MB.
+const DEBUG_BYTES_MAX: u64 = 1 << 30;
 
 /// Positions of the probed functions in the executable file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +56,7 @@ pub(crate) fn find(path: &str, roots: &[PathBuf]) -> Result<FunctionOffsets, Fun
     let offset = |function: &'static str| {
         let address = address(&file, function).or_else(|| {
             roots.iter().find_map(|root| {
-                let cache = open(&root.join(debug_path.as_ref()?)).ok()?;
+                let cache = open_in_root(root, debug_path.as_ref()?).ok()?;
                 address(&File::parse(&cache).ok()?, function)
             })
         });
@@ -72,6 +76,20 @@ pub(crate) fn find(path: &str, roots: &[PathBuf]) -> Result<FunctionOffsets, Fun
 
 fn open(path: &Path) -> io::Result<ReadCache<fs::File>> {
     fs::File::open(path).map(ReadCache::new)
+}
+
+/// Opens a file of a container. Its links lead into the container only, although this process sees more. Special files are
+/// refused, since a pipe would block this process and a device has no end; and files of more than [`DEBUG_BYTES_MAX`].
+fn open_in_root(root: &Path, path: &Path) -> io::Result<ReadCache<fs::File>> {
+    let root = fs::File::open(root)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = fs::File::from(openat2(&root, path, flags, Mode::empty(), resolve)?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > DEBUG_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(ReadCache::new(file))
 }
 
 /// Returns the path of debug symbols, relative to a root, as distributions install them
@@ -122,6 +140,38 @@ mod tests {
         assert!(text.contains("no symbol `secure_read`"), "{text}");
         let error = find("/etc/passwd", &[]).unwrap_err();
         assert!(matches!(error, FunctionError::Unreadable { .. }));
+    }
+
+    #[test]
+    fn link_in_a_container_leads_into_the_container_and_pipe_is_refused() {
+        use std::io::Read;
+        use std::os::unix::fs::symlink;
+        let room = tempfile::tempdir().unwrap();
+        let outside = room.path().join("debug");
+        fs::write(&outside, "outside").unwrap();
+        let root = room.path().join("root");
+        fs::create_dir(&root).unwrap();
+        symlink("/debug", root.join("absolute")).unwrap();
+        symlink("../debug", root.join("relative")).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(root.join("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        for name in ["absolute", "relative", "pipe", "."] {
+            assert!(open_in_root(&root, Path::new(name)).is_err(), "{name}");
+        }
+        fs::write(root.join("debug"), "inside").unwrap();
+        for name in ["absolute", "relative", "debug", "../debug"] {
+            let mut text = String::new();
+            let file = open_in_root(&root, Path::new(name)).unwrap();
+            file.into_inner().read_to_string(&mut text).unwrap();
+            assert_eq!(text, "inside", "{name}");
+        }
+        fs::File::create(root.join("large"))
+            .unwrap()
+            .set_len(DEBUG_BYTES_MAX + 1)
+            .unwrap();
+        assert!(open_in_root(&root, Path::new("large")).is_err());
     }
 
     #[test]

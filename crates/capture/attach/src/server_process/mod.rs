@@ -39,6 +39,8 @@ pub struct ServerProcess {
     pub socket_directory: Option<PathBuf>,
     /// Major version, from the data directory's `PG_VERSION`.
     pub major: u32,
+    /// Effective user of the process.
+    pub user: u32,
 }
 
 /// Reason for which a server is not found.
@@ -191,6 +193,11 @@ fn server_of(pid: u32, text: &str) -> Option<ServerProcess> {
             .filter(|line| !line.is_empty())
             .map(PathBuf::from),
         major: version.trim().split('.').next()?.parse().ok()?,
+        user: status_field(pid, "Uid:")?
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()?,
     })
 }
 
@@ -227,11 +234,11 @@ fn own_number(pid: u32) -> Option<u32> {
         .ok()
 }
 
-fn parent(pid: u32) -> Option<u32> {
+pub(crate) fn parent(pid: u32) -> Option<u32> {
     status_field(pid, "PPid:")?.trim().parse().ok()
 }
 
-fn status_field(pid: u32, name: &str) -> Option<String> {
+pub(crate) fn status_field(pid: u32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.to_owned())

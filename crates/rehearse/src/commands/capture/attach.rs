@@ -4,6 +4,9 @@
 //! own privileges, before it reads anything that comes from outside.
 
 mod identities;
+mod probe_check;
+#[cfg(target_os = "linux")]
+mod unprivileged_user;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,19 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capture_attach::server_process::{self, ServerProcess};
 use capture_attach::{
     Attach, AttachError, AttachEvent, AttachOptions, AttachStatus, AttachStatusReader,
-    ProberProcess, prober,
+    AttachedServer, ProberProcess, prober,
 };
 use capture_recorder::CaptureEvent;
-use capture_wire::conversation::DecoderOptions;
+use capture_wire::conversation::{DecoderOptions, UnreadableReason};
 use clock::{Clock, SystemClock};
 use report::{attach_text, to_document};
 use signal_hook::consts::SIGUSR1;
 use study::{Failure, Interrupt};
 use workload::CapturedServer;
 
+use self::probe_check::ProbeCheck;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
 use super::recording::{RecordingOutput, is_incomplete, recover, toggle};
@@ -36,10 +39,14 @@ use crate::otlp;
 use crate::terminal;
 
 /// Interval of polling the capture's events.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Copies the traffic to the standard output. The process that started it reports its errors.
 pub(super) fn run_prober(options: &AttachProber) -> Result<ExitStatus, Failure> {
+    #[cfg(target_os = "linux")]
+    capture_attach::limit_prober_privileges().map_err(|error| {
+        Failure::could_not(format!("cannot limit the prober's privileges: {error}"))
+    })?;
     let (input, output) = (std::io::stdin(), std::io::stdout());
     let options = options.attached.prober_options();
     Ok(match prober::run(&options, input.as_fd(), output.as_fd()) {
@@ -50,9 +57,8 @@ pub(super) fn run_prober(options: &AttachProber) -> Result<ExitStatus, Failure> 
 
 /// Captures until the user interrupts it, or the duration is over.
 pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
-    let servers = identify_server(options);
     let prober = start_prober(options)?;
-    give_up_privileges()?;
+    give_up_privileges(options)?;
     // From here on, this process has no privileges.
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let toggled = Arc::new(AtomicBool::new(false));
@@ -66,26 +72,31 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     )?;
     interrupt.set_partial(output.partial());
     let export = options.otlp.settings()?;
-    let starting_point = Arc::new(StartingPointTaker::new(
+    let own_application = own_application()?;
+    let starting_point = StartingPointTaker::new(
         options.starting_point.starting_point.as_deref(),
         options.export.export_snapshot,
         Some(&options.output),
-    )?);
-    let identities = identities::read(options.server.as_deref())?;
+    )?;
+    let starting_point = Arc::new(starting_point.with_application(&own_application));
+    let prober = prober.wait_until_attached().map_err(failure)?;
+    let server = captured_server(prober.server());
     let attach = Attach::start(
         prober,
-        attach_options(options, servers, identities),
+        attach_options(options, server, own_application.clone()),
         output.open(starting_point.clone()),
     )
     .map_err(failure)?;
+    // What passes meanwhile is kept in memory, and in the recording.
+    let identities = identities::read(options.server.as_deref(), &own_application)?;
+    let mut has_own_session = identities.is_some();
     let switch = RecordingSwitch {
         control: attach.control(),
         starting_point: starting_point.clone(),
     };
     let control = start_control(options, &attach, &switch)?;
     if !options.paused {
-        // What passes meanwhile is in the ring buffer, and in the recording.
-        starting_point.take();
+        has_own_session |= starting_point.take();
         attach
             .control()
             .start_recording()
@@ -94,9 +105,10 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     let export = export
         .map(|settings| otlp::export_attach(settings, attach.status_reader()))
         .transpose()?;
-    attach.begin_reading();
+    attach.begin_reading(identities.unwrap_or_default());
     announce(options);
-    wait_for_end(options, &attach, &interrupt, || {
+    let mut check = ProbeCheck::new(has_own_session);
+    wait_for_end(options, &attach, &interrupt, &mut check, || {
         if toggled.swap(false, Ordering::Relaxed) {
             let is_recording = attach.status_reader().status().capture.recording.is_some();
             toggle(is_recording, switch.clone());
@@ -104,19 +116,40 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     });
     drop(control);
     let (mut status, events) = attach.end();
-    tell(events);
+    report_events(events);
     for finished in &mut status.capture.finished {
         recover(finished);
     }
+    status.probe_warning = check.warning(&status);
     export.map(otlp::finish);
-    show(&status, options.json);
-    let is_partial = is_incomplete(&status.capture)
-        || status.prober_failure.is_some()
-        || status.counters.untracked_calls > 0;
-    Ok(match is_partial {
+    print_account(&status, options.json);
+    Ok(match is_partial(&status) {
         true => ExitStatus::Findings,
         false => ExitStatus::Success,
     })
+}
+
+/// Returns whether traffic of the capture may be missing.
+fn is_partial(status: &AttachStatus) -> bool {
+    let unreadable = status.capture.finished.iter().any(|finished| {
+        let reasons = &finished.account.conversation.unreadable;
+        reasons
+            .keys()
+            .any(|reason| *reason != UnreadableReason::Replication)
+    });
+    is_incomplete(&status.capture)
+        || unreadable
+        || status.prober_failure.is_some()
+        || status.probe_warning.is_some()
+        || status.counters.untracked_calls > 0
+        || status.counters.lost_beginnings > 0
+}
+
+/// Returns an `application_name` for the sessions that this command opens, by which the capture recognises and leaves them out.
+/// It is random, so that no other client is left out.
+fn own_application() -> Result<String, Failure> {
+    let number = http_server::random_hex::<8>().map_err(Failure::could_not)?;
+    Ok(format!("rehearse capture {number}"))
 }
 
 /// Starts the process that holds the privileges.
@@ -131,57 +164,35 @@ fn start_prober(options: &CaptureAttach) -> Result<ProberProcess, Failure> {
 }
 
 #[cfg(target_os = "linux")]
-fn give_up_privileges() -> Result<(), Failure> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let sudo = number("SUDO_UID").zip(number("SUDO_GID"));
-    let remaining = capture_attach::drop_privileges(sudo).map_err(|error| {
-        Failure::could_not(format!(
-            "cannot give up the privileges of the process that decodes: {error}; run the command as root or by sudo, without limits of a sandbox"
-        ))
-    })?;
-    if remaining.is_of_sudo {
-        terminal::note(&format!(
-            "the capture runs as user {} of SUDO_UID; only its prober holds privileges",
-            remaining.user
-        ));
-    }
-    Ok(())
-}
+use unprivileged_user::give_up_privileges;
 
 #[cfg(not(target_os = "linux"))]
-fn give_up_privileges() -> Result<(), Failure> {
+fn give_up_privileges(_options: &CaptureAttach) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns what identifies the server, for the check that a replay does not go to it. The prober reports errors.
-fn identify_server(options: &CaptureAttach) -> Vec<CapturedServer> {
-    let selection = options.attached.prober_options().server;
-    let found = server_process::find(&selection).ok();
-    found.map(captured_server).into_iter().collect()
-}
-
-fn captured_server(process: ServerProcess) -> CapturedServer {
-    let mount_namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-    // In a container, its port and its paths are not those of this host.
-    let is_here = mount_namespace("self") == mount_namespace(&process.pid.to_string());
+/// Returns what identifies the server, for the check that a replay does not go to it.
+fn captured_server(server: &AttachedServer) -> CapturedServer {
     let loopback = [
         IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::LOCALHOST),
     ];
-    let port = process.port.filter(|_| is_here);
+    // In a container, its port and its paths are not those of this host.
+    let is_here = server.is_of_this_host;
+    let port = server.port.filter(|_| is_here);
     CapturedServer {
         addresses: port.map(|_| loopback.into()).unwrap_or_default(),
         port: port.unwrap_or_default(),
         machine: connect::machine_name(),
-        data_directory: is_here.then(|| process.data_directory.display().to_string()),
+        data_directory: is_here.then(|| server.data_directory.display().to_string()),
         ..CapturedServer::default()
     }
 }
 
 fn attach_options(
     options: &CaptureAttach,
-    servers: Vec<CapturedServer>,
-    identities: capture_attach::SessionIdentities,
+    server: CapturedServer,
+    own_application: String,
 ) -> AttachOptions {
     let digest = options.checksum_results.is_some();
     let mut shaping = BTreeMap::new();
@@ -193,14 +204,14 @@ fn attach_options(
     }
     AttachOptions {
         server: options.attached.name(),
-        servers,
+        servers: vec![server],
         buffer_bytes: (options.buffer as usize) << 20,
         conversation: DecoderOptions {
             digest,
             ..DecoderOptions::default()
         },
         new_sessions_only: options.wait_for_new_sessions,
-        identities,
+        own_application,
         options: shaping,
     }
 }
@@ -258,6 +269,7 @@ fn wait_for_end(
     options: &CaptureAttach,
     attach: &Attach,
     interrupt: &Interrupt,
+    check: &mut ProbeCheck,
     mut each_time: impl FnMut(),
 ) {
     let clock = SystemClock::start();
@@ -266,15 +278,28 @@ fn wait_for_end(
         .map(|limit| i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX));
     let is_over = || limit_ns.is_some_and(|limit_ns| clock.now_ns() >= limit_ns);
     while !interrupt.is_requested() && !attach.is_broken() && !is_over() {
-        std::thread::sleep(LOOK_EVERY);
-        tell(attach.take_events());
+        std::thread::sleep(POLL_INTERVAL);
+        if report_events(attach.take_events()) {
+            // The probes would cost the server time for nothing.
+            return;
+        }
+        if let Some(warning) = check.check(&attach.status_reader().status(), clock.now_ns()) {
+            terminal::note(&format!("warning: {warning}"));
+        }
         each_time();
     }
 }
 
-/// Reports the capture's events.
-fn tell(events: Vec<AttachEvent>) {
+/// Reports the capture's events. Returns whether it cannot record any more.
+fn report_events(events: Vec<AttachEvent>) -> bool {
+    let mut has_failed = false;
     for event in events {
+        has_failed |= matches!(
+            event,
+            AttachEvent::Capture(
+                CaptureEvent::RecordingFailed { .. } | CaptureEvent::CapturePanicked { .. }
+            )
+        );
         terminal::note(&match event {
             AttachEvent::Attached {
                 postmaster,
@@ -292,6 +317,7 @@ fn tell(events: Vec<AttachEvent>) {
             AttachEvent::Capture(event) => describe_event(&event),
         });
     }
+    has_failed
 }
 
 fn describe_event(event: &CaptureEvent) -> String {
@@ -306,7 +332,7 @@ fn describe_event(event: &CaptureEvent) -> String {
                 .to_owned()
         }
         CaptureEvent::RecordingFailed { name, reason } => format!(
-            "recording {name} has failed: {reason}; the server is not affected, and what is left of it is completed when the capture ends"
+            "recording {name} has failed: {reason}; the capture ends and completes what is left of it, and the server is not affected"
         ),
         CaptureEvent::CapturePanicked { reason } => format!(
             "the capture has broken down: {reason}; nothing is recorded; this is an error of ours, please report it"
@@ -314,7 +340,7 @@ fn describe_event(event: &CaptureEvent) -> String {
     }
 }
 
-fn show(status: &AttachStatus, json: bool) {
+fn print_account(status: &AttachStatus, json: bool) {
     match json {
         true => terminal::say_line(&to_document(status)),
         false => terminal::say(&attach_text::render_text(status, &terminal::style())),

@@ -17,8 +17,10 @@ use crate::options::starting_point::CaptureStartingPoint;
 use crate::terminal;
 use study::Failure;
 
-/// Interval of looking for Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval of polling for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// `application_name` of a session that asks for a starting point.
+const APPLICATION: &str = "rehearse";
 
 /// Source of a starting point.
 enum Source {
@@ -33,6 +35,8 @@ pub(super) struct StartingPointTaker {
     source: Option<Source>,
     export: Option<Duration>,
     workload: String,
+    /// `application_name` of the sessions that ask the server.
+    application: String,
     taken: Mutex<Option<StartingPoint>>,
     hold: Mutex<Option<SnapshotHold>>,
 }
@@ -51,34 +55,47 @@ impl StartingPointTaker {
             source: given.map(parse).transpose()?,
             export,
             workload: workload.map_or_else(String::new, |path| path.display().to_string()),
+            application: APPLICATION.to_owned(),
             taken: Mutex::default(),
             hold: Mutex::default(),
         })
     }
 
-    /// Notes the starting point now, and prints it with the commands for a copy. What is missing fails nothing.
-    pub(super) fn take(&self) {
+    /// Names the sessions that ask the server, by which a capture recognises them.
+    pub(super) fn with_application(self, application: &str) -> Self {
+        StartingPointTaker {
+            application: application.to_owned(),
+            ..self
+        }
+    }
+
+    /// Notes the starting point now, and prints it with the commands for a copy. What is missing fails nothing. Returns whether
+    /// a server was asked.
+    pub(super) fn take(&self) -> bool {
         let point = match &self.source {
             None => {
-                return terminal::note(
+                terminal::note(
                     "no starting point is noted: with --starting-point URL, a role that may log in, the commands that bring a copy to this moment are printed",
                 );
+                return false;
             }
             Some(Source::Noted(point)) => (**point).clone(),
-            Some(Source::Server(target)) => match ask(target, self.export) {
+            Some(Source::Server(target)) => match ask(target, &self.application, self.export) {
                 Ok((point, hold)) => {
                     *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = hold;
                     point
                 }
                 Err(error) => {
-                    return terminal::note(&format!(
+                    terminal::note(&format!(
                         "no starting point is noted, and the capture continues: {error}"
                     ));
+                    return false;
                 }
             },
         };
-        tell(&point, &self.workload);
+        report(&point, &self.workload);
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
+        matches!(self.source, Some(Source::Server(_)))
     }
 
     /// Returns what was noted since the last call.
@@ -112,10 +129,11 @@ impl RecordingSwitch {
 pub(super) fn run(options: &CaptureStartingPoint) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let target = Target::parse(&options.server, |name| std::env::var(name).ok())?;
-    let (point, hold) = ask(&target, options.export.export_snapshot).map_err(Failure::could_not)?;
+    let (point, hold) =
+        ask(&target, APPLICATION, options.export.export_snapshot).map_err(Failure::could_not)?;
     let file = output_file::STARTING_POINT;
     output_file::write(file, &options.output, &to_json(&point))?;
-    tell(&point, "NAME.workload");
+    report(&point, "NAME.workload");
     terminal::note(&format!(
         "A capture takes it with --starting-point {}; leave out what was sent before it: --from {}",
         options.output.display(),
@@ -125,7 +143,7 @@ pub(super) fn run(options: &CaptureStartingPoint) -> Result<ExitStatus, Failure>
         terminal::note("The snapshot is held until its time is over, or until Ctrl-C.");
         let until = Instant::now() + time;
         while !interrupt.is_requested() && Instant::now() < until {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(ExitStatus::Success)
@@ -151,13 +169,14 @@ fn parse(given: &str) -> Result<Source, Failure> {
 
 fn ask(
     target: &Target,
+    application: &str,
     export: Option<Duration>,
 ) -> Result<(StartingPoint, Option<SnapshotHold>), String> {
-    let login = LoginMap::default().login(target, "", "", "rehearse");
+    let login = LoginMap::default().login(target, "", "", application);
     observe::starting_point(target, &login, export)
 }
 
-fn tell(point: &StartingPoint, workload: &str) {
+fn report(point: &StartingPoint, workload: &str) {
     let text = render_text(point, workload, Recipes::Fitting, &terminal::style());
     for line in text.lines() {
         terminal::note(line);

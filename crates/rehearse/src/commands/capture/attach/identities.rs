@@ -7,31 +7,34 @@ use study::Failure;
 
 use crate::terminal;
 
-/// Queries the sessions of clients, of replication, and this one, which the capture leaves out. A role without `pg_read_all_stats` does not see the kinds of others.
-const SESSIONS_SQL: &str = "SELECT pid, datname, usename, application_name, \
-       CASE WHEN pid = pg_catalog.pg_backend_pid() THEN 'own' ELSE backend_type END \
+/// Queries the sessions of clients and of replication. A role without `pg_read_all_stats` does not see the kinds of others.
+const SESSIONS_SQL: &str = "SELECT pid, datname, usename, application_name, backend_type \
      FROM pg_catalog.pg_stat_activity \
      WHERE coalesce(backend_type, 'client backend') IN ('client backend', 'walsender')";
 
-/// Returns the sessions of a server, or none without a server. If it does not answer, the titles of its processes are used.
+/// Returns the sessions of a server, or `None` without a server. If it does not answer, the titles of its processes are used.
+/// This program's session has the name `application`.
 ///
 /// # Errors
 /// If the URL is invalid.
-pub(super) fn read(server: Option<&str>) -> Result<SessionIdentities, Failure> {
+pub(super) fn read(
+    server: Option<&str>,
+    application: &str,
+) -> Result<Option<SessionIdentities>, Failure> {
     let Some(server) = server else {
-        return Ok(SessionIdentities::default());
+        return Ok(None);
     };
     let target = Target::parse(server, |name| std::env::var(name).ok())?;
-    Ok(query(&target).unwrap_or_else(|error| {
+    let sessions = query(&target, application).map_err(|error| {
         terminal::note(&format!(
             "the sessions that exist already are not asked for, and the capture continues: {error}"
         ));
-        SessionIdentities::default()
-    }))
+    });
+    Ok(sessions.ok())
 }
 
-fn query(target: &Target) -> Result<SessionIdentities, String> {
-    let login = LoginMap::default().login(target, "", "", "rehearse");
+fn query(target: &Target, application: &str) -> Result<SessionIdentities, String> {
+    let login = LoginMap::default().login(target, "", "", application);
     let dialer = Dialer::new(target).map_err(|error| error.to_string())?;
     let rows = dialer
         .open_query_connection(&login)
@@ -45,7 +48,6 @@ fn query(target: &Target) -> Result<SessionIdentities, String> {
             user: take(2).unwrap_or_default(),
             application: take(3).unwrap_or_default(),
             kind: match take(4).as_deref() {
-                Some("own") => SessionKind::Own,
                 Some("walsender") => SessionKind::Replication,
                 _ => SessionKind::Client,
             },
