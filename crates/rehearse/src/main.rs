@@ -113,6 +113,7 @@ fn run(command: Command) -> Result<ExitStatus, Failure> {
         Command::Prove(options) => commands::prove::run(&options),
         Command::Indexes(options) => commands::indexes::run(&options),
         Command::Plans(options) => commands::plans::run(&options),
+        Command::Upgrade(options) => commands::upgrade::run(&options),
         Command::History(options) => commands::history::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::Recover(options) => commands::recover::run(&options),

@@ -49,6 +49,7 @@ pub mod sharding;
 pub mod slice;
 pub mod starting_point;
 pub mod sweep;
+pub mod upgrade;
 pub mod watching;
 mod without_effect;
 
@@ -155,6 +156,8 @@ pub enum Command {
     Indexes(Box<Indexes>),
     /// Check the plans of a workload's statements without the data.
     Plans(plans::Plans),
+    /// Check what a major upgrade refuses or forgets.
+    Upgrade(upgrade::Upgrade),
     /// Keep the numbers of runs of one workload, and show how they developed.
     History(history::History),
     /// Print the JSON schema of a command's --json output.

@@ -5,6 +5,8 @@
 mod bundled;
 #[path = "targets_and_plans/observed.rs"]
 mod observed;
+#[path = "targets_and_plans/upgrading.rs"]
+mod upgrading;
 #[path = "targets_and_plans/without_data.rs"]
 mod without_data;
 

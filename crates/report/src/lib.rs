@@ -30,6 +30,7 @@ pub mod sarif;
 pub mod schema;
 mod sqlstate;
 mod text;
+pub mod upgrade_inspect_markdown;
 mod view;
 
 pub use html::{
@@ -45,7 +46,7 @@ pub use text::{
     history_text, host_text, inspect_text, live_text, mask_text, metrics_text, observed_text,
     pcap_text, phases_text, plans_check_text, proof_progress, proof_text, proxy_text, rewrite_text,
     run_text, settings_text, shadow_text, slice_text, starting_point_text, sweep_progress,
-    sweep_text,
+    sweep_text, upgrade_inspect_text,
 };
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 pub use view::dry_run::DryRun;

@@ -46,6 +46,12 @@ pub const PLANS_MARKDOWN: Form = Form {
     start: crate::plans_markdown::MARK,
 };
 
+/// Markdown on an upgrade.
+pub const UPGRADE_MARKDOWN: Form = Form {
+    option: "--markdown",
+    start: crate::upgrade_inspect_markdown::MARK,
+};
+
 /// Comparison or workload as comma-separated values.
 pub const CSV: Form = Form {
     option: "--csv",

@@ -33,6 +33,7 @@ use study::plan_check::PlanCheck;
 use study::proof::ProofReport;
 use study::run_summary::RunReport;
 use study::sweep::SweepReport;
+use study::upgrade_inspect::UpgradeInspection;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/3";
@@ -60,6 +61,10 @@ impl Document for Observation {
 
 impl Document for PlanCheck {
     const SCHEMA: &'static str = "rehearse/plans-check/1";
+}
+
+impl Document for UpgradeInspection {
+    const SCHEMA: &'static str = "rehearse/upgrade-inspect/1";
 }
 
 impl Document for ProxyStatus {
@@ -111,6 +116,8 @@ pub enum SchemaCommand {
     Diagnose,
     /// `rehearse plans check --json`
     PlansCheck,
+    /// `rehearse upgrade inspect --json`
+    UpgradeInspect,
     /// `rehearse prove --json`
     Prove,
     /// `rehearse history show --json`
@@ -121,7 +128,7 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 20] = [
+    pub const ALL: [SchemaCommand; 21] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -141,6 +148,7 @@ impl SchemaCommand {
         SchemaCommand::Prove,
         SchemaCommand::History,
         SchemaCommand::PlansCheck,
+        SchemaCommand::UpgradeInspect,
         SchemaCommand::Notification,
     ];
 
@@ -166,6 +174,7 @@ impl SchemaCommand {
             SchemaCommand::Prove => "prove",
             SchemaCommand::History => "history",
             SchemaCommand::PlansCheck => "plans-check",
+            SchemaCommand::UpgradeInspect => "upgrade-inspect",
             SchemaCommand::Notification => "notification",
         }
     }
@@ -192,6 +201,7 @@ impl SchemaCommand {
             SchemaCommand::Prove => of::<ProofReport>(),
             SchemaCommand::History => document::<History>(),
             SchemaCommand::PlansCheck => document::<PlanCheck>(),
+            SchemaCommand::UpgradeInspect => document::<UpgradeInspection>(),
             SchemaCommand::Notification => of::<Notification>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");

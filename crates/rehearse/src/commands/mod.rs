@@ -33,3 +33,4 @@ pub mod show;
 pub mod slice;
 pub mod sources;
 pub mod sweep;
+pub mod upgrade;

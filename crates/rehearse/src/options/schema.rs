@@ -51,6 +51,8 @@ pub enum SchemaOf {
     History,
     /// Output of `plans check --json`.
     PlansCheck,
+    /// Output of `upgrade inspect --json`.
+    UpgradeInspect,
     /// Message of `compare --notify` and `prove --notify` in the format json.
     Notification,
 }
@@ -79,6 +81,7 @@ impl SchemaOf {
             SchemaOf::Prove => SchemaCommand::Prove,
             SchemaOf::History => SchemaCommand::History,
             SchemaOf::PlansCheck => SchemaCommand::PlansCheck,
+            SchemaOf::UpgradeInspect => SchemaCommand::UpgradeInspect,
             SchemaOf::Notification => SchemaCommand::Notification,
         }
     }

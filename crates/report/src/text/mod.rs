@@ -55,5 +55,6 @@ pub(crate) mod time_text;
 pub(crate) mod times_text;
 pub(crate) mod units;
 mod unrepeatable_text;
+pub mod upgrade_inspect_text;
 
 pub use style::{TextStyle, UNLIMITED};

@@ -1,0 +1,69 @@
+//! `rehearse upgrade`: checks what a major upgrade refuses or forgets.
+
+use std::path::Path;
+
+use replay::Target;
+use report::output_file::{self, UPGRADE_MARKDOWN};
+use report::{to_document, upgrade_inspect_markdown, upgrade_inspect_text};
+use study::Failure;
+use study::upgrade_inspect::{NewServer, UpgradeInspectRequest, inspect_upgrade};
+
+use crate::commands::sandbox::find;
+use crate::exit_status::ExitStatus;
+use crate::options::upgrade::{Upgrade, UpgradeAction, UpgradeInspect};
+use crate::terminal;
+
+/// Value of `--markdown` that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Carries out the action.
+pub fn run(options: &Upgrade) -> Result<ExitStatus, Failure> {
+    match &options.action {
+        UpgradeAction::Inspect(options) => inspect(options),
+    }
+}
+
+fn inspect(options: &UpgradeInspect) -> Result<ExitStatus, Failure> {
+    let is_markdown = options.markdown.as_deref() == Some(Path::new(STANDARD_OUTPUT));
+    if options.json && is_markdown {
+        return Err(Failure::usage(
+            "--json and --markdown - both print to standard output; give --markdown a file",
+        ));
+    }
+    let parse = |url: &str| Target::parse(url, |name| std::env::var(name).ok());
+    let from = parse(&options.from)?;
+    let target = options.target.as_deref().map(parse).transpose()?;
+    let request = UpgradeInspectRequest {
+        from: &from,
+        to: match (&target, options.to) {
+            (Some(target), major) => NewServer::Upgraded { target, major },
+            (None, Some(major)) => NewServer::Private(major),
+            (None, None) => {
+                return Err(Failure::usage(
+                    "the new version is missing; give --to MAJOR, or --target URL",
+                ));
+            }
+        },
+        method: options.method.method(),
+        find,
+    };
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let result = inspect_upgrade(&request, &interrupt)?;
+    if let Some(path) = options.markdown.as_deref().filter(|_| !is_markdown) {
+        let text = upgrade_inspect_markdown::render_markdown(&result);
+        output_file::write(UPGRADE_MARKDOWN, path, &text)?;
+    }
+    terminal::say(&match (options.json, is_markdown) {
+        (true, _) => to_document(&result),
+        (false, true) => upgrade_inspect_markdown::render_markdown(&result),
+        (false, false) => upgrade_inspect_text::render_text(&result, &terminal::style()),
+    });
+    let is_failure = options.fail_on.is_some_and(|limit| {
+        let mut severities = result.findings.iter().map(|one| one.severity);
+        severities.any(|severity| severity <= limit.severity())
+    });
+    Ok(match is_failure {
+        true => ExitStatus::Findings,
+        false => ExitStatus::Success,
+    })
+}

@@ -1,0 +1,253 @@
+//! Checks of databases and of the objects in them.
+
+use std::collections::HashSet;
+
+use super::super::facts::DatabaseFacts;
+use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
+use super::collations::reindex;
+use super::{Sides, finding, object, server_object};
+use crate::environment::{quote_identifier, quote_literal};
+
+pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
+    vec![
+        closed_databases(sides),
+        missing_databases(sides),
+        missing_objects(sides),
+        invalid_before(sides),
+        invalid_after(sides),
+        unvalidated(sides),
+        prepared(sides),
+        unlogged(sides),
+        large_objects(sides),
+        md5_passwords(sides),
+    ]
+}
+
+fn closed_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if !sides.is_pg_upgrade() {
+        return None;
+    }
+    let wrong = sides.old.databases.iter();
+    let wrong = wrong.filter(|one| one.allows_connections == (one.name == "template0"));
+    let objects = wrong.map(|one| {
+        let wanted = one.name != "template0";
+        server_object(&one.name)
+            .detail(match wanted {
+                true => "allows no connections",
+                false => "allows connections",
+            })
+            .statement(format!(
+                "ALTER DATABASE {} ALLOW_CONNECTIONS {wanted}",
+                quote_identifier(&one.name)
+            ))
+    });
+    finding(
+        (UpgradeCheck::Databases, UpgradeSeverity::Blocks),
+        objects.collect(),
+        "Databases do not allow connections as pg_upgrade needs",
+        "pg_upgrade connects to each database except template0, and refuses others that allow no connections.",
+        "Change them, or drop databases that are not needed.",
+    )
+}
+
+fn missing_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if !sides.is_upgraded() {
+        return None;
+    }
+    let is_there = |name: &str| {
+        sides.new.databases.iter().any(|one| one.name == name)
+            || sides.pairs.iter().any(|(old, _)| old == name)
+    };
+    let missing = sides.old.databases.iter();
+    let missing = missing.filter(|one| one.allows_connections && !is_there(&one.name));
+    finding(
+        (UpgradeCheck::Databases, UpgradeSeverity::MendAfter),
+        missing.map(|one| server_object(&one.name)).collect(),
+        "Databases are missing on the new server",
+        "Their contents were not compared.",
+        "Restore them, or ignore them if the copy has a part only.",
+    )
+}
+
+/// Names of the kinds of relations in `pg_class`.
+const KINDS: [(&str, &str); 6] = [
+    ("r", "table"),
+    ("p", "partitioned table"),
+    ("m", "materialized view"),
+    ("f", "foreign table"),
+    ("v", "view"),
+    ("S", "sequence"),
+];
+
+fn missing_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for (old, new) in sides.both() {
+        let known = names(new);
+        let kind = |kind: &str| {
+            KINDS
+                .iter()
+                .find(|(short, _)| *short == kind)
+                .map_or("relation", |(_, name)| name)
+        };
+        let relations = old.relations.iter().map(|one| (&one.name, kind(&one.kind)));
+        // A dump has no invalid index.
+        let indexes = old.indexes.iter().filter(|one| one.valid);
+        let indexes = indexes.map(|one| (&one.name, "index"));
+        let statistics = old
+            .statistics
+            .iter()
+            .map(|one| (&one.name, "extended statistics"));
+        let all = relations.chain(indexes).chain(statistics);
+        let missing = all.filter(|(name, _)| !known.contains(name.as_str()));
+        objects.extend(missing.map(|(name, kind)| object(new, name).detail(kind)));
+    }
+    finding(
+        (UpgradeCheck::MissingObjects, UpgradeSeverity::MendAfter),
+        objects,
+        "Objects of the old server are missing on the new one",
+        "Statements that name them fail, and those that use a missing index or extended statistics get other plans.",
+        "Create them from the schema of the old server: `pg_dump --schema-only` has their definitions.",
+    )
+}
+
+fn names(database: &DatabaseFacts) -> HashSet<&str> {
+    let relations = database.relations.iter().map(|one| one.name.as_str());
+    let indexes = database.indexes.iter().map(|one| one.name.as_str());
+    let statistics = database.statistics.iter().map(|one| one.name.as_str());
+    relations.chain(indexes).chain(statistics).collect()
+}
+
+fn invalid_before(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for database in &sides.old.contents {
+        let invalid = database.indexes.iter().filter(|one| !one.valid);
+        objects
+            .extend(invalid.map(|one| invalid_index(database, one, reindex(sides.old, &one.name))));
+    }
+    finding(
+        (UpgradeCheck::InvalidIndexes, UpgradeSeverity::Note),
+        objects,
+        "Indexes of the old server are invalid",
+        "No plan uses them, and neither pg_dump nor pg_upgrade takes them to the new server.",
+        "Rebuild or drop them before the upgrade.",
+    )
+}
+
+fn invalid_after(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for (_, new) in sides.both() {
+        let invalid = new.indexes.iter().filter(|one| !one.valid);
+        objects.extend(invalid.map(|one| invalid_index(new, one, reindex(sides.new, &one.name))));
+    }
+    finding(
+        (UpgradeCheck::InvalidIndexes, UpgradeSeverity::MendAfter),
+        objects,
+        "Indexes of the new server are invalid",
+        "No plan uses them, while each write maintains them. pg_upgrade marks indexes invalid that have to be rebuilt.",
+        "Rebuild them.",
+    )
+}
+
+fn invalid_index(
+    database: &DatabaseFacts,
+    index: &super::super::facts::Index,
+    statement: String,
+) -> UpgradeObject {
+    let object = object(database, &index.name).detail(format!("on {}", index.table));
+    match index.partitioned {
+        // It becomes valid when each partition has an index that is attached.
+        true => object,
+        false => object.statement(statement),
+    }
+}
+
+fn unvalidated(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for database in &sides.old.contents {
+        objects.extend(database.constraints.iter().map(|one| {
+            object(database, &one.name)
+                .detail(format!("on {}", one.table))
+                .statement(format!(
+                    "ALTER TABLE {} VALIDATE CONSTRAINT {}",
+                    one.table, one.name
+                ))
+        }));
+    }
+    finding(
+        (UpgradeCheck::UnvalidatedConstraints, UpgradeSeverity::Note),
+        objects,
+        "Constraints were never validated",
+        "Rows may breach them. They stay NOT VALID on the new server, and a restore does not check them.",
+        "Validate them before the upgrade, to learn of such rows in time.",
+    )
+}
+
+fn prepared(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let objects = sides.old.prepared.iter().map(|one| UpgradeObject {
+        database: Some(one.database.clone()),
+        name: one.gid.clone(),
+        detail: Some(format!("prepared {}", one.prepared)),
+        statement: Some(format!("ROLLBACK PREPARED {}", quote_literal(&one.gid))),
+    });
+    finding(
+        (UpgradeCheck::PreparedTransactions, UpgradeSeverity::Blocks),
+        objects.collect(),
+        "The old server has prepared transactions",
+        "pg_upgrade refuses them, and a dump does not have their changes.",
+        "Commit or roll back each one, as its coordinator decides.",
+    )
+}
+
+fn unlogged(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for database in &sides.old.contents {
+        let tables = database.relations.iter();
+        let tables =
+            tables.filter(|one| one.persistence == "u" && matches!(one.kind.as_str(), "r" | "m"));
+        objects.extend(tables.map(|one| object(database, &one.name)));
+    }
+    finding(
+        (UpgradeCheck::UnloggedTables, UpgradeSeverity::Note),
+        objects,
+        "Tables are unlogged",
+        "Standbys, base backups and replication have no rows of theirs, so they are empty after an upgrade by one of these. \
+         pg_upgrade and dumps of the primary have the rows.",
+        "If the rows matter, copy them from the primary.",
+    )
+}
+
+fn large_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let with = sides
+        .old
+        .contents
+        .iter()
+        .filter(|one| one.large_objects > 0);
+    let objects = with
+        .map(|one| object(one, "large objects").detail(format!("number: {}", one.large_objects)));
+    finding(
+        (UpgradeCheck::LargeObjects, UpgradeSeverity::Note),
+        objects.collect(),
+        "Databases have large objects",
+        "Logical replication does not copy them. A dump of chosen tables or schemas leaves them out unless pg_dump is called \
+         with --large-objects (--blobs before 16). Millions of them make an upgrade long.",
+        "Remove those that nothing refers to with vacuumlo, and measure the duration on a copy.",
+    )
+}
+
+fn md5_passwords(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if !sides.passes(18) {
+        return None;
+    }
+    let objects = sides
+        .old
+        .md5_roles
+        .iter()
+        .map(|name| server_object(name).detail("MD5 password"));
+    finding(
+        (UpgradeCheck::Md5Passwords, UpgradeSeverity::Note),
+        objects.collect(),
+        "Roles have MD5 passwords, which version 18 deprecates",
+        "They work in version 18, with a warning when they are set. A later version will refuse them.",
+        "Set password_encryption to scram-sha-256, and have each role set its password again (\\password in psql).",
+    )
+}

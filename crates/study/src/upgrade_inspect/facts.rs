@@ -1,0 +1,230 @@
+//! Facts of a server and of its databases, as the queries of [`super::queries`] return them.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+
+/// Facts of one server.
+#[derive(Debug, Default)]
+pub(super) struct ServerFacts {
+    pub(super) identity: Identity,
+    pub(super) settings: HashMap<String, Setting>,
+    pub(super) role_settings: Vec<RoleSetting>,
+    pub(super) databases: Vec<DatabaseEntry>,
+    pub(super) prepared: Vec<PreparedTransaction>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) md5_roles: Vec<String>,
+    /// Names of types in `pg_catalog`.
+    pub(super) types: HashSet<String>,
+    /// Columns of the relations in `pg_catalog`, as `relation.column`, and the relations.
+    pub(super) system_columns: HashSet<String>,
+    /// Default versions of the extensions that the server offers.
+    pub(super) offered: HashMap<String, String>,
+    /// Names of the other server's settings that this one accepts although it does not list them.
+    pub(super) aliases: HashSet<String>,
+    /// Facts of the databases that were read.
+    pub(super) contents: Vec<DatabaseFacts>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Identity {
+    pub(super) version: String,
+    pub(super) number: u32,
+    pub(super) database: String,
+}
+
+impl Identity {
+    /// Returns the major version.
+    pub(super) fn major(&self) -> u32 {
+        self.number / 10_000
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) setting: Option<String>,
+    pub(super) unit: Option<String>,
+    pub(super) source: String,
+    pub(super) boot_val: Option<String>,
+    pub(super) category: String,
+    pub(super) context: String,
+    pub(super) vartype: String,
+    pub(super) min_val: Option<String>,
+    pub(super) max_val: Option<String>,
+    pub(super) enumvals: Option<Vec<String>>,
+}
+
+impl Setting {
+    /// Whether a configuration sets it: a file, the command line or the environment.
+    pub(super) fn is_configured(&self) -> bool {
+        matches!(
+            self.source.as_str(),
+            "configuration file" | "command line" | "environment variable" | "global"
+        )
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct RoleSetting {
+    pub(super) role: Option<String>,
+    pub(super) database: Option<String>,
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct DatabaseEntry {
+    pub(super) name: String,
+    pub(super) allows_connections: bool,
+    pub(super) encoding: String,
+    pub(super) collate: Option<String>,
+    pub(super) ctype: Option<String>,
+    /// `c` for libc, `i` for ICU, `b` for the builtin provider.
+    pub(super) provider: String,
+    pub(super) locale: Option<String>,
+    /// Version of the collation at the creation of the database.
+    pub(super) recorded: Option<String>,
+}
+
+impl DatabaseEntry {
+    /// Whether its default collation has no version: the order of bytes or of code points.
+    pub(super) fn is_stable(&self) -> bool {
+        self.provider == "b"
+            || self.provider == "c"
+                && self
+                    .collate
+                    .as_deref()
+                    .is_some_and(|name| matches!(name, "C" | "POSIX"))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PreparedTransaction {
+    pub(super) gid: String,
+    pub(super) database: String,
+    pub(super) prepared: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Slot {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) database: Option<String>,
+    /// Reason why it cannot be used any more.
+    pub(super) lost: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Subscription {
+    pub(super) name: String,
+    pub(super) database: Option<String>,
+}
+
+/// Facts of one database.
+#[derive(Debug, Default)]
+pub(super) struct DatabaseFacts {
+    pub(super) name: String,
+    /// Version of the default collation that the host offers.
+    pub(super) actual: Option<String>,
+    pub(super) relations: Vec<Relation>,
+    pub(super) indexes: Vec<Index>,
+    pub(super) collations: Vec<Collation>,
+    pub(super) constraints: Vec<Constraint>,
+    pub(super) statistics: Vec<StatisticsObject>,
+    pub(super) extensions: Vec<Extension>,
+    pub(super) libraries: Vec<String>,
+    pub(super) view_columns: Vec<ViewColumn>,
+    pub(super) typed_columns: Vec<TypedColumn>,
+    pub(super) refused: Vec<RefusedObject>,
+    pub(super) no_identity: Vec<PublishedTable>,
+    pub(super) unsynchronised: Vec<String>,
+    pub(super) large_objects: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Relation {
+    /// Name with its schema, quoted.
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) persistence: String,
+    pub(super) has_rows: bool,
+    /// `None` if the role may not see the statistics.
+    pub(super) has_statistics: Option<bool>,
+    pub(super) has_oids: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Index {
+    pub(super) name: String,
+    pub(super) table: String,
+    pub(super) valid: bool,
+    /// Whether it is the index of a partitioned table.
+    pub(super) partitioned: bool,
+    pub(super) classes: Vec<String>,
+    /// OIDs of its collations.
+    pub(super) collations: Vec<u32>,
+}
+
+/// OID of the default collation (`DEFAULT_COLLATION_OID`).
+pub(super) const DEFAULT_COLLATION: u32 = 100;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Collation {
+    pub(super) oid: u32,
+    pub(super) name: String,
+    pub(super) recorded: Option<String>,
+    pub(super) actual: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Constraint {
+    pub(super) name: String,
+    pub(super) table: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StatisticsObject {
+    pub(super) name: String,
+    pub(super) table: String,
+    /// `None` if the role may not see its data.
+    pub(super) has_data: Option<bool>,
+    pub(super) table_has_rows: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Extension {
+    pub(super) name: String,
+    pub(super) version: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ViewColumn {
+    pub(super) view: String,
+    /// Relation in `pg_catalog`.
+    pub(super) relation: String,
+    /// `None` for the relation itself.
+    pub(super) column: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TypedColumn {
+    /// Type in `pg_catalog`.
+    pub(super) type_name: String,
+    pub(super) table: String,
+    pub(super) column: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RefusedObject {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) statement: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PublishedTable {
+    pub(super) name: String,
+    pub(super) publications: String,
+}

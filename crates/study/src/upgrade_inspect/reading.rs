@@ -1,0 +1,247 @@
+//! Reads the facts of a server. Each query is a read-only transaction. One that the server refuses becomes an unchecked
+//! part.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use connect::Target;
+use connect::login::{Dialer, Login, QueryConnection};
+use replay::LoginMap;
+use serde::de::DeserializeOwned;
+
+use super::facts::{DatabaseFacts, Extension, Identity, ServerFacts, Setting};
+use super::queries;
+use super::result::UncheckedPart;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// Time limit of the queries of one connection.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// Settings of each session: it does not write, wait for locks, or run long queries.
+const SESSION: [(&str, &str); 5] = [
+    ("default_transaction_read_only", "on"),
+    ("statement_timeout", "120s"),
+    ("lock_timeout", "2s"),
+    ("search_path", "pg_catalog"),
+    ("quote_all_identifiers", "off"),
+];
+
+/// Reader of one server.
+pub(super) struct Reader<'a> {
+    dialer: Dialer,
+    login: Login,
+    address: String,
+    is_new: bool,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Reader<'a> {
+    /// Prepares a reader. `is_new` names the side in reports.
+    ///
+    /// # Errors
+    /// If a file that the target names cannot be used.
+    pub(super) fn new(
+        target: &Target,
+        is_new: bool,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, Failure> {
+        let login = LoginMap::default().login(target, "", "", "rehearse upgrade");
+        let own = SESSION.map(|(name, value)| (name.into(), value.into()));
+        Ok(Reader {
+            dialer: Dialer::new(target)?,
+            login: Login {
+                settings: [&own[..], &login.settings].concat().into(),
+                ..login
+            },
+            address: target.address(),
+            is_new,
+            interrupt,
+        })
+    }
+
+    fn open(&self, database: Option<&str>) -> Result<Session<'_>, Failure> {
+        let login = Login {
+            database: database.map_or_else(|| self.login.database.clone(), Into::into),
+            ..self.login.clone()
+        };
+        let opened = self.dialer.open_query_connection(&login);
+        let mut connection = opened.map_err(|error| {
+            Failure::could_not(format!(
+                "cannot connect to the database {} of {}: {error}",
+                login.database, self.address
+            ))
+        })?;
+        connection.limit(TIME_MAX);
+        Ok(Session {
+            connection,
+            database: database.map(str::to_owned),
+            is_new: self.is_new,
+            unchecked: Vec::new(),
+        })
+    }
+
+    /// Reads the facts of the whole server.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses its version, settings or databases.
+    pub(super) fn server(
+        &self,
+        unchecked: &mut Vec<UncheckedPart>,
+    ) -> Result<ServerFacts, Failure> {
+        let mut session = self.open(None)?;
+        let identity: Vec<Identity> = session.need("version", queries::IDENTITY)?;
+        let settings: Vec<Setting> = session.need("settings", queries::SETTINGS)?;
+        let offered: Vec<Extension> = session.read("offered extensions", queries::OFFERED);
+        let facts = ServerFacts {
+            identity: identity.into_iter().next().unwrap_or_default(),
+            settings: settings
+                .into_iter()
+                .map(|one| (one.name.clone(), one))
+                .collect(),
+            role_settings: session.read("settings of roles and databases", queries::ROLE_SETTINGS),
+            databases: session.need("databases", queries::DATABASES)?,
+            prepared: session.read("prepared transactions", queries::PREPARED),
+            slots: session.read("replication slots", queries::SLOTS),
+            subscriptions: session.read("subscriptions", queries::SUBSCRIPTIONS),
+            md5_roles: session.read("passwords of roles", queries::MD5_ROLES),
+            types: set(session.need("types", queries::TYPES)?),
+            system_columns: set(session.need("system views", queries::SYSTEM_COLUMNS)?),
+            offered: offered
+                .into_iter()
+                .map(|one| (one.name, one.version))
+                .collect(),
+            aliases: HashSet::new(),
+            contents: Vec::new(),
+        };
+        unchecked.append(&mut session.unchecked);
+        Ok(facts)
+    }
+
+    /// Returns those of the names under which the server accepts a setting.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub(super) fn accepted_settings(
+        &self,
+        names: &[&str],
+        unchecked: &mut Vec<UncheckedPart>,
+    ) -> Result<HashSet<String>, Failure> {
+        if names.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let mut session = self.open(None)?;
+        let accepted = session.read("removed settings", &queries::accepted_settings(names));
+        unchecked.append(&mut session.unchecked);
+        Ok(set(accepted))
+    }
+
+    /// Reads the facts of one database; `types` are searched in columns. `None` if it cannot be connected to, which is
+    /// an unchecked part.
+    ///
+    /// # Errors
+    /// If a stop is requested.
+    pub(super) fn database(
+        &self,
+        (name, number): (&str, u32),
+        types: &[&str],
+        unchecked: &mut Vec<UncheckedPart>,
+    ) -> Result<Option<DatabaseFacts>, Failure> {
+        if self.interrupt.is_requested() {
+            return Err(Failure::could_not("the inspection was stopped"));
+        }
+        let mut session = match self.open(Some(name)) {
+            Ok(session) => session,
+            Err(error) => {
+                unchecked.push(UncheckedPart {
+                    on_new_server: self.is_new,
+                    database: Some(name.to_owned()),
+                    part: "the whole database".to_owned(),
+                    reason: error.message,
+                });
+                return Ok(None);
+            }
+        };
+        let facts = session.contents((name, number), types);
+        unchecked.append(&mut session.unchecked);
+        Ok(Some(facts))
+    }
+}
+
+fn set(names: Vec<String>) -> HashSet<String> {
+    names.into_iter().collect()
+}
+
+/// Open connection to one database.
+struct Session<'a> {
+    connection: QueryConnection<'a>,
+    database: Option<String>,
+    is_new: bool,
+    unchecked: Vec<UncheckedPart>,
+}
+
+impl Session<'_> {
+    fn contents(&mut self, (name, number): (&str, u32), types: &[&str]) -> DatabaseFacts {
+        let mut refused = Vec::new();
+        if number < 140_000 {
+            refused = self.read("operators and aggregates", &queries::refused_by_14());
+        }
+        if number < 180_000 {
+            refused.extend(self.read("inherited NOT NULL", &queries::refused_by_18()));
+        }
+        let typed_columns = match types {
+            [] => Vec::new(),
+            types => self.read("types of columns", &queries::typed_columns(types)),
+        };
+        let actual: Vec<Option<String>> =
+            self.read("collation version", queries::actual_collation(number));
+        let large_objects: Vec<u64> = self.read("large objects", queries::LARGE_OBJECTS);
+        DatabaseFacts {
+            name: name.to_owned(),
+            actual: actual.into_iter().next().flatten(),
+            relations: self.read("tables", &queries::relations(number)),
+            indexes: self.read("indexes", &queries::indexes()),
+            collations: self.read("collations", &queries::collations()),
+            constraints: self.read("constraints", &queries::constraints()),
+            statistics: self.read("extended statistics", &queries::statistics_objects(number)),
+            extensions: self.read("extensions", queries::EXTENSIONS),
+            libraries: self.read("libraries of functions", &queries::libraries()),
+            view_columns: self.read("views", &queries::view_columns()),
+            typed_columns,
+            refused,
+            no_identity: self.read("published tables", &queries::no_identity()),
+            unsynchronised: self.read("tables of subscriptions", queries::UNSYNCHRONISED),
+            large_objects: large_objects.into_iter().next().unwrap_or(0),
+        }
+    }
+
+    /// Reads rows of JSON. A refusal is an unchecked part.
+    fn read<T: DeserializeOwned>(&mut self, part: &str, sql: &str) -> Vec<T> {
+        self.try_read(sql).unwrap_or_else(|reason| {
+            self.unchecked.push(UncheckedPart {
+                on_new_server: self.is_new,
+                database: self.database.clone(),
+                part: part.to_owned(),
+                reason,
+            });
+            Vec::new()
+        })
+    }
+
+    /// Reads rows of JSON without which there is no inspection.
+    fn need<T: DeserializeOwned>(&mut self, part: &str, sql: &str) -> Result<Vec<T>, Failure> {
+        self.try_read(sql).map_err(|reason| {
+            Failure::could_not(format!("cannot read the {part} of the server: {reason}"))
+        })
+    }
+
+    fn try_read<T: DeserializeOwned>(&mut self, sql: &str) -> Result<Vec<T>, String> {
+        let rows = self.connection.query(sql).map_err(|error| error.message)?;
+        let texts = rows.into_iter().filter_map(|row| row.into_iter().next());
+        texts
+            .map(|text| {
+                serde_json::from_str(text.as_deref().unwrap_or("null"))
+                    .map_err(|error| format!("the answer has an unexpected form ({error})"))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,259 @@
+//! Result of an inspection.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Way of a major upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeMethod {
+    /// `pg_upgrade`, which keeps the files of tables and indexes.
+    PgUpgrade,
+    /// A new server that is filled by dump and restore, or by logical replication.
+    Dump,
+}
+
+/// Consequence of a finding, the gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeSeverity {
+    /// The upgrade or the start of the new server fails.
+    Blocks,
+    /// The new server lacks something until a statement is executed.
+    MendAfter,
+    /// A difference or a limit to know of.
+    Note,
+}
+
+/// Check of an inspection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeCheck {
+    /// Settings that the new version does not have.
+    RemovedSettings,
+    /// Values that the new version does not accept.
+    RefusedValues,
+    /// Properties of the data directory that `pg_upgrade` needs to be equal.
+    ClusterProperties,
+    /// Settings whose value differs on the upgraded server.
+    DifferingSettings,
+    /// Defaults that the new version changed.
+    ChangedDefaults,
+    /// Extensions that the new server does not offer or have.
+    MissingExtensions,
+    /// Extensions whose version differs from the one that the new server offers.
+    ExtensionVersions,
+    /// Libraries that the new server needs.
+    Libraries,
+    /// Columns of types that the new version does not have.
+    RemovedTypes,
+    /// Columns of types whose stored form is not valid in the new cluster.
+    UnstableTypes,
+    /// Tables that were created `WITH OIDS`.
+    TablesWithOids,
+    /// Operators, conversions, aggregates and constraints that the new version refuses.
+    RefusedObjects,
+    /// Views that use columns of system views that the new version does not have.
+    SystemViews,
+    /// Collations whose version differs from the recorded one.
+    CollationVersions,
+    /// Collations whose version is not known for the new server.
+    UnknownCollations,
+    /// Indexes that the release notes of the new version name for `REINDEX`.
+    SearchIndexes,
+    /// Databases with another encoding or locale on the upgraded server.
+    DatabaseLocale,
+    /// Databases that `pg_upgrade` cannot connect to, or that the upgraded server lacks.
+    Databases,
+    /// Tables without planner statistics.
+    Statistics,
+    /// Extended statistics without data.
+    ExtendedStatistics,
+    /// Tables, indexes and extended statistics that the upgraded server lacks.
+    MissingObjects,
+    /// Invalid indexes.
+    InvalidIndexes,
+    /// Constraints that were not validated.
+    UnvalidatedConstraints,
+    /// Prepared transactions.
+    PreparedTransactions,
+    /// Replication slots.
+    ReplicationSlots,
+    /// Subscriptions.
+    Subscriptions,
+    /// Published tables without replica identity.
+    ReplicaIdentity,
+    /// Unlogged tables.
+    UnloggedTables,
+    /// Large objects.
+    LargeObjects,
+    /// Roles with an MD5 password.
+    Md5Passwords,
+}
+
+impl UpgradeCheck {
+    /// All checks, in the order in which they are printed within a severity.
+    pub const ALL: [UpgradeCheck; 30] = [
+        UpgradeCheck::RemovedSettings,
+        UpgradeCheck::RefusedValues,
+        UpgradeCheck::ClusterProperties,
+        UpgradeCheck::DifferingSettings,
+        UpgradeCheck::ChangedDefaults,
+        UpgradeCheck::MissingExtensions,
+        UpgradeCheck::ExtensionVersions,
+        UpgradeCheck::Libraries,
+        UpgradeCheck::RemovedTypes,
+        UpgradeCheck::UnstableTypes,
+        UpgradeCheck::TablesWithOids,
+        UpgradeCheck::RefusedObjects,
+        UpgradeCheck::SystemViews,
+        UpgradeCheck::CollationVersions,
+        UpgradeCheck::UnknownCollations,
+        UpgradeCheck::SearchIndexes,
+        UpgradeCheck::DatabaseLocale,
+        UpgradeCheck::Databases,
+        UpgradeCheck::Statistics,
+        UpgradeCheck::ExtendedStatistics,
+        UpgradeCheck::MissingObjects,
+        UpgradeCheck::InvalidIndexes,
+        UpgradeCheck::UnvalidatedConstraints,
+        UpgradeCheck::PreparedTransactions,
+        UpgradeCheck::ReplicationSlots,
+        UpgradeCheck::Subscriptions,
+        UpgradeCheck::ReplicaIdentity,
+        UpgradeCheck::UnloggedTables,
+        UpgradeCheck::LargeObjects,
+        UpgradeCheck::Md5Passwords,
+    ];
+
+    /// Returns the name in texts and in the reference.
+    pub fn name(self) -> &'static str {
+        match self {
+            UpgradeCheck::RemovedSettings => "removed-settings",
+            UpgradeCheck::RefusedValues => "refused-values",
+            UpgradeCheck::ClusterProperties => "cluster-properties",
+            UpgradeCheck::DifferingSettings => "differing-settings",
+            UpgradeCheck::ChangedDefaults => "changed-defaults",
+            UpgradeCheck::MissingExtensions => "missing-extensions",
+            UpgradeCheck::ExtensionVersions => "extension-versions",
+            UpgradeCheck::Libraries => "libraries",
+            UpgradeCheck::RemovedTypes => "removed-types",
+            UpgradeCheck::UnstableTypes => "unstable-types",
+            UpgradeCheck::TablesWithOids => "tables-with-oids",
+            UpgradeCheck::RefusedObjects => "refused-objects",
+            UpgradeCheck::SystemViews => "system-views",
+            UpgradeCheck::CollationVersions => "collation-versions",
+            UpgradeCheck::UnknownCollations => "unknown-collations",
+            UpgradeCheck::SearchIndexes => "search-indexes",
+            UpgradeCheck::DatabaseLocale => "database-locale",
+            UpgradeCheck::Databases => "databases",
+            UpgradeCheck::Statistics => "statistics",
+            UpgradeCheck::ExtendedStatistics => "extended-statistics",
+            UpgradeCheck::MissingObjects => "missing-objects",
+            UpgradeCheck::InvalidIndexes => "invalid-indexes",
+            UpgradeCheck::UnvalidatedConstraints => "unvalidated-constraints",
+            UpgradeCheck::PreparedTransactions => "prepared-transactions",
+            UpgradeCheck::ReplicationSlots => "replication-slots",
+            UpgradeCheck::Subscriptions => "subscriptions",
+            UpgradeCheck::ReplicaIdentity => "replica-identity",
+            UpgradeCheck::UnloggedTables => "unlogged-tables",
+            UpgradeCheck::LargeObjects => "large-objects",
+            UpgradeCheck::Md5Passwords => "md5-passwords",
+        }
+    }
+}
+
+/// Object of a finding.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpgradeObject {
+    /// Database; `None` for an object of the whole server.
+    pub database: Option<String>,
+    /// Name, quoted as in SQL.
+    pub name: String,
+    /// Fact about it, such as its version.
+    pub detail: Option<String>,
+    /// Statement to execute in the database, or command.
+    pub statement: Option<String>,
+}
+
+/// Finding of an inspection: one for each check and severity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpgradeFinding {
+    /// Check.
+    pub check: UpgradeCheck,
+    /// Severity.
+    pub severity: UpgradeSeverity,
+    /// Sentence on what was found.
+    pub message: String,
+    /// Reason why it matters.
+    pub reason: String,
+    /// Action to take for all objects together.
+    pub remedy: String,
+    /// Objects.
+    pub objects: Vec<UpgradeObject>,
+}
+
+/// New server of an inspection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NewServerKind {
+    /// A private server of the new version, without data.
+    Private,
+    /// The upgraded server of the user.
+    Upgraded,
+}
+
+/// Part that could not be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UncheckedPart {
+    /// Whether it is a part of the new server.
+    pub on_new_server: bool,
+    /// Database; `None` for the whole server.
+    pub database: Option<String>,
+    /// Part.
+    pub part: String,
+    /// Message of the server.
+    pub reason: String,
+}
+
+/// Result of `upgrade inspect`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpgradeInspection {
+    /// Version of the old server.
+    pub from_version: String,
+    /// Version of the new server.
+    pub to_version: String,
+    /// Kind of the new server.
+    pub new_server: NewServerKind,
+    /// Way of the upgrade.
+    pub method: UpgradeMethod,
+    /// Databases that were read, by name on the old server.
+    pub databases: Vec<String>,
+    /// Findings, the gravest first.
+    pub findings: Vec<UpgradeFinding>,
+    /// Parts that could not be checked.
+    pub unchecked: Vec<UncheckedPart>,
+}
+
+impl UpgradeInspection {
+    /// Returns the number of findings of a severity.
+    pub fn count(&self, severity: UpgradeSeverity) -> usize {
+        let all = self.findings.iter();
+        all.filter(|one| one.severity == severity).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_lists_each_check_once_and_in_order() {
+        let guide = include_str!("../../../../docs/reference/upgrade-checks.md");
+        let (_, table) = guide.split_once("| check |").unwrap();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        assert_eq!(listed, UpgradeCheck::ALL.map(UpgradeCheck::name));
+        assert!(UpgradeCheck::ALL.is_sorted());
+    }
+}
