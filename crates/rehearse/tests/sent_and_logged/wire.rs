@@ -1,5 +1,5 @@
-//! Captures the same traffic four times: through the proxy, by probes in the server, from a packet file, and
-//! from the server's log. All have the same statements, in the same order within each session. The
+//! Captures the same traffic five times: through the proxy, by probes in the server, from a packet file, and
+//! from the server's logs in stderr and csvlog. All have the same statements, in the same order within each session. The
 //! captures from the wire also have the same rows, bytes and times.
 
 use std::collections::BTreeMap;
@@ -155,7 +155,7 @@ fn all_sources(major: u16, has_tls: bool) {
     let mixture = &mixture::ALL[0];
     set(&endpoint, mixture, &logs);
     let directory = tempfile::tempdir().unwrap();
-    let [proxied, attached, packets, logged] = ["proxied", "attached", "packets", "logged"]
+    let [proxied, attached, packets] = ["proxied", "attached", "packets"]
         .map(|name| directory.path().join(format!("{name}.workload")));
     let file = directory.path().join("packets.pcap");
     let tcpdump = has_packets.then(|| {
@@ -185,25 +185,21 @@ fn all_sources(major: u16, has_tls: bool) {
         tcpdump.end();
     }
     server.stop(Stop::Fast).unwrap();
-    let log = logs.join(format!("{}.log", mixture.name));
-    let output = logged.to_str().unwrap();
-    rehearse(&["capture", "log", log.to_str().unwrap(), "-o", output]);
-    let (proxied, logged) = (sessions(&proxied), sessions(&logged));
+    let (proxied, attached) = (sessions(&proxied), is_attached.then(|| sessions(&attached)));
     assert_eq!(proxied.len(), driven.len());
-    let mut compared = 0;
-    for session in &driven {
-        let name = &session.application;
-        let (wire, log) = (asked(&proxied[name]), asked(&logged[name]));
-        compared += wire.len();
-        let differ = wire.iter().zip(&log).position(|(one, other)| one != other);
-        let from = differ.unwrap_or(wire.len().min(log.len()));
-        let differs = (wire.get(from), log.get(from));
-        assert_eq!(differs, (None, None), "{name}: from statement {from} on");
+    for extension in ["log", "csv"] {
+        let log = logs.join(format!("{}.{extension}", mixture.name));
+        let logged = directory.path().join(format!("{extension}.workload"));
+        let output = logged.to_str().unwrap();
+        rehearse(&["capture", "log", log.to_str().unwrap(), "-o", output]);
+        let logged = sessions(&logged);
+        for wire in [Some(&proxied), attached.as_ref()].into_iter().flatten() {
+            same_in_log(wire, &logged, &driven);
+        }
     }
-    assert!(compared > 300, "{compared}");
-    if is_attached {
+    if let Some(attached) = &attached {
         // The server reads what a client sent too early only after its answer.
-        same_on_the_wire(&proxied, &sessions(&attached));
+        same_on_the_wire(&proxied, attached);
     }
     if has_packets {
         let port = endpoint.port.to_string();
@@ -217,6 +213,25 @@ fn all_sources(major: u16, has_tls: bool) {
         let most = apart_us[apart_us.len() / 2];
         assert!(most <= 1_000, "{most} µs apart");
     }
+}
+
+/// Checks that a capture from the wire and one of a log have the same statements of each session, in the same order.
+fn same_in_log(
+    wire: &BTreeMap<String, Vec<Event>>,
+    logged: &BTreeMap<String, Vec<Event>>,
+    driven: &[Session],
+) {
+    let mut compared = 0;
+    for session in driven {
+        let name = &session.application;
+        let (wire, log) = (asked(&wire[name]), asked(&logged[name]));
+        compared += wire.len();
+        let differ = wire.iter().zip(&log).position(|(one, other)| one != other);
+        let from = differ.unwrap_or(wire.len().min(log.len()));
+        let differs = (wire.get(from), log.get(from));
+        assert_eq!(differs, (None, None), "{name}: from statement {from} on");
+    }
+    assert!(compared > 300, "{compared}");
 }
 
 /// Checks that the proxy and another source recorded the same bytes. Returns how far their times are apart, in
