@@ -310,11 +310,11 @@ impl Recording {
         match &mut self.server {
             ServerState::Running { end, .. } => {
                 if is_ended(end)? {
-                    let lock_file = self.lock_file();
                     self.write_server(RecordKind::Detached);
+                    // It may have been started again already.
                     self.server = ServerState::Stopped {
-                        lock_file,
-                        next_search_ns: now + SECOND_NS,
+                        lock_file: None,
+                        next_search_ns: now,
                     };
                 }
             }
