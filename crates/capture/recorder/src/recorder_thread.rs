@@ -213,13 +213,13 @@ impl RecorderThread {
     fn tick(&mut self, now_us: i64) {
         // A command waits in a source, and may not find room at once.
         let is_asked = !self.parts.commands.is_empty() || !self.waiting.is_empty();
-        for (place, mirror) in self.parts.mirrors.iter().enumerate() {
+        for (index, mirror) in self.parts.mirrors.iter().enumerate() {
             let progress = mirror.progress();
             let held = progress % 2 == 1;
-            if held && (is_asked || progress == self.progress[place]) {
-                self.parts.sources[place].request_flush();
+            if held && (is_asked || progress == self.progress[index]) {
+                self.parts.sources[index].request_flush();
             }
-            self.progress[place] = progress;
+            self.progress[index] = progress;
         }
         if let Some(current) = &mut self.current
             && now_us - current.secured_us >= CHECKPOINT_INTERVAL_US
@@ -445,6 +445,12 @@ impl RecorderThread {
         self.publish_status();
         let account = self.account(&current, at_us, &from, None);
         let provenance = self.provenance(&account);
+        let not_completed = FinishedRecording::new(
+            current.name.clone(),
+            RecordingState::Partial,
+            account.clone(),
+            provenance.clone(),
+        );
         let (status, on_event) = (self.parts.status.clone(), self.parts.on_event.clone());
         let CurrentRecording {
             recording, name, ..
@@ -478,9 +484,9 @@ impl RecorderThread {
             }
         };
         let thread = std::thread::Builder::new().name("finisher".to_owned());
-        // If no thread can be created, the recording is dropped as by a crash.
-        if let Ok(thread) = thread.spawn(complete) {
-            self.finishing.push(thread);
+        match thread.spawn(complete) {
+            Ok(thread) => self.finishing.push(thread),
+            Err(error) => self.report_not_completed(not_completed, &error),
         }
     }
 }

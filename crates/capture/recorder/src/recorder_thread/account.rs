@@ -21,7 +21,7 @@ impl RecorderThread {
         self.update_status(|status| status.recording = recording);
     }
 
-    /// Tells a recording in several parts the account so far.
+    /// Passes the account so far to a recording in several parts.
     pub(super) fn note_provenance(&mut self, now_us: i64) {
         if let Some(mut current) = self.current.take() {
             if current.recording.series().is_some() {

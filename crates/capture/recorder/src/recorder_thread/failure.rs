@@ -59,4 +59,17 @@ impl RecorderThread {
         let finished = FinishedRecording::new(name, RecordingState::Partial, account, provenance);
         self.update_status(|status| status.finished.push(finished));
     }
+
+    /// Reports a recording that was dropped as by a crash, since the system has no thread to complete it.
+    pub(super) fn report_not_completed(
+        &self,
+        mut finished: FinishedRecording,
+        error: &std::io::Error,
+    ) {
+        let reason = format!("it was not completed, since the system has no thread: {error}");
+        let name = finished.name.clone();
+        finished.account.failure = Some(reason.clone());
+        self.update_status(|status| status.finished.push(finished));
+        (self.parts.on_event)(CaptureEvent::RecordingFailed { name, reason });
+    }
 }
