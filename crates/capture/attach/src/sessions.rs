@@ -356,9 +356,10 @@ impl Sessions {
 
 impl Outlet {
     fn add_bytes(&mut self, session: &mut BackendSession, side: Side, at_us: i64, bytes: &[u8]) {
-        let which = (session.connection, session.client.as_str());
+        let connection = (session.connection, session.client.as_str());
         let mirrored = &mut session.mirrored;
-        self.queue.add_bytes(mirrored, which, side, at_us, bytes);
+        self.queue
+            .add_bytes(mirrored, connection, side, at_us, bytes);
     }
 
     /// Passes on a session whose beginning was seen, with the bytes that it held.
@@ -389,10 +390,10 @@ impl Outlet {
             user: &title.user,
             application: "",
         };
-        let which = (session.connection, session.client.as_str());
+        let connection = (session.connection, session.client.as_str());
         let mirrored = &mut session.mirrored;
         self.queue
-            .add_opened_before(mirrored, which, at_us, Some(login));
+            .add_opened_before(mirrored, connection, at_us, Some(login));
     }
 
     /// Reports missing bytes of a session.
@@ -412,10 +413,10 @@ impl Outlet {
             }
             SessionState::Starting(_) => self.open(session, pid),
         }
-        let which = (session.connection, session.client.as_str());
+        let connection = (session.connection, session.client.as_str());
         let times = (missing.from_us, at_us);
         let mirrored = &mut session.mirrored;
         self.queue
-            .add_lost(mirrored, which, side, times, missing.bytes);
+            .add_lost(mirrored, connection, side, times, missing.bytes);
     }
 }

@@ -131,14 +131,14 @@ impl Assembler {
         Self::default()
     }
 
-    /// Creates a label, which [`Assembler::place`] gives its position.
+    /// Creates a label, which [`Assembler::bind`] gives its position.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// Gives a label the position of the next instruction.
-    pub fn place(&mut self, label: Label) {
+    pub fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
 
@@ -270,7 +270,7 @@ mod tests {
         assembler.add_atomically(R1, 8, R6);
         assembler.set_to_map(R1, 3);
         assembler.call(Helper::MapLookup);
-        assembler.place(end);
+        assembler.bind(end);
         assembler.exit();
         let expected: [u64; 13] = [
             0x0000_0000_0000_16bf,
@@ -294,7 +294,7 @@ mod tests {
     fn jump_to_an_earlier_label_has_a_negative_distance() {
         let mut assembler = Assembler::new();
         let start = assembler.label();
-        assembler.place(start);
+        assembler.bind(start);
         assembler.set(R0, 0);
         assembler.jump(start);
         assert_eq!(assembler.finish()[1], 0x0000_0000_fffe_0005);

@@ -6,7 +6,7 @@ use super::host::{probe_refusal, refusal, ring_refusal};
 use super::programs::{self, Direction, MapDescriptors, Programs, counter, process_field};
 use super::ring_buffer::RingBuffer;
 use super::type_information::TaskOffsets;
-use super::user_probe::{ProbePlace, ProbeSource};
+use super::user_probe::{ProbePoint, ProbeSource};
 use crate::server_process::functions;
 use crate::server_process::{executable, identity};
 use std::ffi::CString;
@@ -48,7 +48,7 @@ pub(super) struct Attachment {
     settings: Map,
     counters: Map,
     /// Programs for `secure_read` and `secure_write`, at the call and at the return.
-    programs: Vec<(Direction, ProbePlace, OwnedFd)>,
+    programs: Vec<(Direction, ProbePoint, OwnedFd)>,
     _chain: Map,
     source: ProbeSource,
     /// Probes in the executable with this identity.
@@ -94,8 +94,8 @@ impl Attachment {
                 .map_err(|error| refusal(maps, error))?;
             let at_call = load(ProgramType::Probe, &code.at_call(direction))?;
             let at_return = load(ProgramType::Probe, &code.at_return(direction))?;
-            loaded.push((direction, ProbePlace::Call, at_call));
-            loaded.push((direction, ProbePlace::Return, at_return));
+            loaded.push((direction, ProbePoint::Call, at_call));
+            loaded.push((direction, ProbePoint::Return, at_return));
         }
         let at_end = load(ProgramType::RawTracepoint, &code.at_process_end())?;
         let at_process_end = bpf::attach_to_tracepoint(c"sched_process_exit", at_end.as_fd())
@@ -132,12 +132,12 @@ impl Attachment {
         let path = CString::new(path).expect("a path without NUL");
         let mut probes = Vec::new();
         // Those of `secure_write` first: a session whose first read is seen is then seen completely.
-        for (direction, place, program) in self.programs.iter().rev() {
+        for (direction, point, program) in self.programs.iter().rev() {
             let offset = match direction {
                 Direction::Read => offsets.secure_read,
                 Direction::Write => offsets.secure_write,
             };
-            let probe = self.source.attach(&path, offset, *place, program.as_fd());
+            let probe = self.source.attach(&path, offset, *point, program.as_fd());
             probes.push(probe.map_err(probe_refusal)?);
         }
         self.probes = Some((current.unwrap_or_default(), probes));

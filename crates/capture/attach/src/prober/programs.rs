@@ -5,7 +5,7 @@
 //! are counted, so that the server never waits. Totals include them. A total is advanced after its record is
 //! complete, so that a total read from the map proves that all earlier records can be read.
 //!
-//! A process is recorded if its parent is the postmaster. The kernel's structures tell that at its first call.
+//! A process is recorded if its parent is the postmaster. The kernel's structures have that at its first call.
 
 use super::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use super::assembler::{Arithmetic, Assembler, Condition, Helper, Label, Register, Width};
@@ -96,7 +96,7 @@ const CHUNKS_OF_A_PROGRAM: i32 = 32;
 /// Flag `BPF_RB_NO_WAKEUP`. The reader polls, so that no call of the server pays for waking it.
 const NO_WAKEUP: i32 = 1;
 
-/// Places in the stack of a program, relative to the frame pointer.
+/// Positions in the stack of a program, relative to the frame pointer.
 mod stack {
     /// Process number.
     pub const KEY: i16 = -8;
@@ -151,16 +151,16 @@ impl Programs {
         code.set(R7, R0);
         code.load(Width::Eight, R1, R7, process_field::ENDED);
         code.jump_if(R1, Condition::Equal, 0, found);
-        code.place(unknown);
+        code.bind(unknown);
         self.add_process(&mut code, end);
-        code.place(found);
+        code.bind(found);
         code.load(Width::Eight, R1, R6, self.argument_offset);
         code.store(Width::Eight, R7, direction.field(process_field::FROM), R1);
         if direction == Direction::Write {
             code.call(Helper::MonotonicTime);
             code.store(Width::Eight, R7, direction.field(process_field::TIME), R0);
         }
-        code.place(end);
+        code.bind(end);
         code.exit();
         code.finish()
     }
@@ -181,7 +181,7 @@ impl Programs {
             code.store(Width::Eight, R7, direction.field(process_field::TIME), R0);
         }
         self.copy(&mut code, direction);
-        code.place(end);
+        code.bind(end);
         code.exit();
         code.finish()
     }
@@ -196,7 +196,7 @@ impl Programs {
         code.set(R7, R0);
         code.load(Width::Eight, R9, R7, process_field::REST);
         self.copy(&mut code, direction);
-        code.place(end);
+        code.bind(end);
         code.exit();
         code.finish()
     }
@@ -242,10 +242,10 @@ impl Programs {
         self.set_to_stack(&mut code, R2, stack::KEY);
         code.call(Helper::MapDelete);
         code.jump(end);
-        code.place(no_space);
+        code.bind(no_space);
         code.set(R1, 1);
         self.count(&mut code, counter::UNREPORTED_ENDS, R1);
-        code.place(end);
+        code.bind(end);
         code.exit();
         code.finish()
     }
@@ -264,9 +264,9 @@ impl Programs {
         code.call(Helper::MapLookup);
     }
 
-    fn set_to_stack(&self, code: &mut Assembler, to: Register, place: i16) {
+    fn set_to_stack(&self, code: &mut Assembler, to: Register, offset: i16) {
         code.set(to, R10);
-        code.compute(Arithmetic::Add, to, i32::from(place));
+        code.compute(Arithmetic::Add, to, i32::from(offset));
     }
 
     /// Adds what `amount`, which is not `R2`, has to a counter.
@@ -303,7 +303,7 @@ impl Programs {
         code.set(R1, 1);
         self.count(code, counter::UNTRACKED_CALLS, R1);
         code.jump(other);
-        code.place(added);
+        code.bind(added);
         code.set(R7, R0);
     }
 
@@ -322,11 +322,11 @@ impl Programs {
         let (next, rest, done, limit) = (code.label(), code.label(), code.label(), code.label());
         code.load(Width::Eight, R8, R7, from);
         code.store(Width::Eight, R10, stack::CHUNKS, 0);
-        code.place(next);
+        code.bind(next);
         let full = code.label();
         code.jump_if(R9, Condition::Greater, DATA_BYTES_MAX as i32, full);
         code.jump(rest);
-        code.place(full);
+        code.bind(full);
         code.load(Width::Eight, R1, R10, stack::CHUNKS);
         code.jump_if(R1, Condition::Equal, CHUNKS_OF_A_PROGRAM, limit);
         code.compute(Arithmetic::Add, R1, 1);
@@ -339,7 +339,7 @@ impl Programs {
         code.jump(next);
 
         // The next program of the chain does not return here, unless the chain is too long.
-        code.place(limit);
+        code.bind(limit);
         code.store(Width::Eight, R7, from, R8);
         code.store(Width::Eight, R7, process_field::REST, R9);
         code.load(Width::Eight, R1, R10, stack::CONTEXT);
@@ -350,7 +350,7 @@ impl Programs {
         self.lose(code, direction);
         code.jump(done);
 
-        code.place(rest);
+        code.bind(rest);
         let reserved = code.label();
         for space in SPACES {
             let larger = code.label();
@@ -358,13 +358,13 @@ impl Programs {
             code.set(R6, R9);
             self.reserve(code, space);
             code.jump(reserved);
-            code.place(larger);
+            code.bind(larger);
         }
         // Never reached, but the verifier does not know that.
         code.jump(done);
-        code.place(reserved);
+        code.bind(reserved);
         self.copy_chunk(code, direction);
-        code.place(done);
+        code.bind(done);
     }
 
     /// `R0 = ` space in the ring buffer for a record, or 0.
@@ -412,11 +412,11 @@ impl Programs {
         code.compute(Arithmetic::Add, R1, R6);
         code.store(Width::Eight, R7, total, R1);
         code.jump(done);
-        code.place(unreadable);
+        code.bind(unreadable);
         code.call(Helper::RingDiscard);
-        code.place(lost);
+        code.bind(lost);
         self.lose(code, direction);
-        code.place(done);
+        code.bind(done);
     }
 
     /// Counts `R6` bytes as lost.

@@ -122,15 +122,15 @@ impl RingBuffer {
         let end = self.writers.position().load(Ordering::Acquire);
         let mut at = start;
         while at < end {
-            let place = self.page_bytes + (at & (self.bytes - 1)) as usize;
+            let index = self.page_bytes + (at & (self.bytes - 1)) as usize;
             // SAFETY: a sample begins at each position between that of the reader and that of the writers.
-            let header = unsafe { &*self.writers.address.add(place).cast::<AtomicU32>() };
+            let header = unsafe { &*self.writers.address.add(index).cast::<AtomicU32>() };
             let header = header.load(Ordering::Acquire);
             if header & BUSY != 0 {
                 break;
             }
             let length = header & !DISCARDED;
-            let sample = place + HEADER_BYTES as usize;
+            let sample = index + HEADER_BYTES as usize;
             at += (u64::from(length) + HEADER_BYTES).next_multiple_of(8);
             let result = if header & DISCARDED == 0 {
                 // SAFETY: the sample is complete, and the kernel does not change it before the position is moved.

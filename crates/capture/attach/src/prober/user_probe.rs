@@ -17,9 +17,9 @@ const ENABLE: libc::c_ulong = 0x2400;
 const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// Place of a probe in a function.
+/// Point of a probe in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProbePlace {
+pub(super) enum ProbePoint {
     Call,
     Return,
 }
@@ -65,32 +65,32 @@ impl ProbeSource {
     /// versions require it, in place of CAP_PERFMON (`perf_uprobe_event_init`).
     pub fn is_refused(self) -> bool {
         // The check of capabilities comes first. A directory can have no probe.
-        let opened = self.open(c"/", 0, ProbePlace::Call);
+        let opened = self.open(c"/", 0, ProbePoint::Call);
         opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     }
 
     /// Runs a program at each call of a function or each return from it, until the result is closed. `offset` is the
-    /// place of the function in the file.
+    /// position of the function in the file.
     pub fn attach(
         self,
         file: &CStr,
         offset: u64,
-        place: ProbePlace,
+        point: ProbePoint,
         program: BorrowedFd<'_>,
     ) -> io::Result<OwnedFd> {
-        let event = self.open(file, offset, place)?;
+        let event = self.open(file, offset, point)?;
         request(&event, SET_PROGRAM, libc::c_long::from(program.as_raw_fd()))?;
         request(&event, ENABLE, 0)?;
         Ok(event)
     }
 
-    fn open(self, file: &CStr, offset: u64, place: ProbePlace) -> io::Result<OwnedFd> {
+    fn open(self, file: &CStr, offset: u64, point: ProbePoint) -> io::Result<OwnedFd> {
         let attributes = EventAttributes {
             source: self.number,
             size: size_of::<EventAttributes>() as u32,
-            config: match place {
-                ProbePlace::Call => 0,
-                ProbePlace::Return => 1 << self.return_bit,
+            config: match point {
+                ProbePoint::Call => 0,
+                ProbePoint::Return => 1 << self.return_bit,
             },
             config1: file.as_ptr() as u64,
             config2: offset,

@@ -31,7 +31,7 @@ use workload::CapturedServer;
 use self::probe_check::ProbeCheck;
 use super::control::ControlServer;
 use super::control_token::ControlToken;
-use super::recording::{RecordingOutput, is_incomplete, recover, toggle};
+use super::recording::{RecordingOutput, is_incomplete, recover, switch_recording};
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::attach::{AttachProber, CaptureAttach};
@@ -61,8 +61,8 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     give_up_privileges(options)?;
     // From here on, this process has no privileges.
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let toggled = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
+    let switch_requested = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, switch_requested.clone()).map_err(Failure::could_not)?;
     let output = RecordingOutput::new(
         "attach",
         &options.output,
@@ -109,9 +109,9 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     announce(options);
     let mut check = ProbeCheck::new(has_own_session);
     wait_for_end(options, &attach, &interrupt, &mut check, || {
-        if toggled.swap(false, Ordering::Relaxed) {
+        if switch_requested.swap(false, Ordering::Relaxed) {
             let is_recording = attach.status_reader().status().capture.recording.is_some();
-            toggle(is_recording, switch.clone());
+            switch_recording(is_recording, switch.clone());
         }
     });
     drop(control);

@@ -16,7 +16,7 @@ use signal_hook::consts::SIGUSR1;
 
 use super::control::ControlServer;
 use super::control_token::ControlToken;
-use super::recording::{RecordingOutput, is_incomplete, recover, toggle};
+use super::recording::{RecordingOutput, is_incomplete, recover, switch_recording};
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
@@ -25,7 +25,7 @@ use crate::terminal;
 use study::Failure;
 
 /// Interval of polling the proxy's events.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Largest number of messages about refused clients per second.
 const LINES_A_SECOND: u32 = 5;
 
@@ -43,8 +43,8 @@ const OF_SESSIONS: [&str; 6] = [
 /// Forwards until the user interrupts it.
 pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let toggled = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
+    let switch_requested = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, switch_requested.clone()).map_err(Failure::could_not)?;
     let output = RecordingOutput::new(
         "proxy",
         &options.output,
@@ -116,21 +116,21 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     announce_end(options);
     let mut narrator = Narrator::default();
     while !interrupt.is_requested() && !proxy.is_broken() {
-        std::thread::sleep(LOOK_EVERY);
-        narrator.tell(proxy.take_events());
-        if toggled.swap(false, Ordering::Relaxed) {
-            toggle(proxy.status().capture.recording.is_some(), switch.clone());
+        std::thread::sleep(POLL_INTERVAL);
+        narrator.report(proxy.take_events());
+        if switch_requested.swap(false, Ordering::Relaxed) {
+            switch_recording(proxy.status().capture.recording.is_some(), switch.clone());
         }
     }
     drop(control);
     drain(&proxy, options.drain, &mut narrator);
     let (mut status, happened, ended) = proxy.end();
-    narrator.tell(happened);
+    narrator.report(happened);
     for finished in &mut status.capture.finished {
         recover(finished);
     }
     export.map(otlp::finish);
-    show(&status, options.json);
+    print_account(&status, options.json);
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));
     }
@@ -247,8 +247,8 @@ fn drain(proxy: &Proxy, limit: Duration, narrator: &mut Narrator) {
     proxy.drain();
     let until = Instant::now() + limit;
     while Instant::now() < until && proxy.status().connections > 0 && !proxy.is_broken() {
-        std::thread::sleep(LOOK_EVERY);
-        narrator.tell(proxy.take_events());
+        std::thread::sleep(POLL_INTERVAL);
+        narrator.report(proxy.take_events());
     }
     let cut = proxy.status().connections;
     if cut > 0 {
@@ -295,7 +295,7 @@ struct Narrator {
 }
 
 impl Narrator {
-    fn tell(&mut self, happened: Vec<ProxyEvent>) {
+    fn report(&mut self, happened: Vec<ProxyEvent>) {
         let now = Instant::now();
         if self
             .second
@@ -332,7 +332,7 @@ impl Narrator {
     }
 }
 
-fn show(status: &ProxyStatus, json: bool) {
+fn print_account(status: &ProxyStatus, json: bool) {
     if json {
         terminal::say_line(&to_document(status));
     } else {

@@ -197,7 +197,7 @@ pub(super) fn is_incomplete(capture: &CaptureStatus) -> bool {
 }
 
 /// Starts or stops recording on a separate thread, since a disk may be slow.
-pub(super) fn toggle(is_recording: bool, switch: RecordingSwitch) {
+pub(super) fn switch_recording(is_recording: bool, switch: RecordingSwitch) {
     std::thread::spawn(move || {
         let result = match is_recording {
             true => switch.stop_recording(),
