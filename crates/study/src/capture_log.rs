@@ -10,6 +10,7 @@ use capture_sink::{
 };
 use transform::Slicer;
 use transform::mask::Masker;
+use workload::series::HeldEvent;
 use workload::{
     EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
     SourceFile, StartingPoint,
@@ -278,6 +279,14 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.sink.server_event(event)
+    }
+
+    fn needs_held(&self) -> bool {
+        self.sink.needs_held()
+    }
+
+    fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
+        self.sink.held(held);
     }
 
     fn only_counts(&self) -> bool {

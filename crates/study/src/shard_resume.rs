@@ -126,13 +126,13 @@ fn settle_local_parts(run: &Path, number: u64, worker: &str) -> Result<(), Failu
 
 /// Refuses a part of another replay whose run has the same name.
 fn refuse_other_replay(local: &Path, run: &Path, worker: &str) -> Result<(), Failure> {
-    let found = run::find_worker(local)?;
-    match found.as_deref() == Some(worker) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "{} is of another replay than {}; move it away, or set REHEARSE_STAGING to another directory",
-            local.display(),
-            run.display()
-        ))),
-    }
+    let reason = match run::find_worker(local)?.as_deref() {
+        Some(found) if found == worker => return Ok(()),
+        Some(_) => format!("is of another replay than {}", run.display()),
+        None => "is not of a worker of a replay on several machines".to_owned(),
+    };
+    Err(Failure::usage(format!(
+        "{} {reason}; move it away, or set REHEARSE_STAGING to another directory",
+        local.display()
+    )))
 }

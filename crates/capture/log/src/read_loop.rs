@@ -291,6 +291,7 @@ fn read_more(
     on_progress: &mut dyn FnMut(&Window, u64),
 ) -> std::io::Result<()> {
     window.update_parser(reader);
+    assembler.report_held();
     window.fill()?;
     on_progress(window, assembler.account().events);
     Ok(())

@@ -1,5 +1,6 @@
 //! Defines the destination of captured events.
 
+use workload::series::HeldEvent;
 use workload::{ArchiveError, Event, EventRef, ServerEvent, Session, WorkloadWriter};
 
 /// Error of a sink, in the words for the user.
@@ -56,6 +57,16 @@ pub trait EventSink {
     /// # Errors
     /// If it cannot be stored; the capture ends.
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError>;
+
+    /// Returns whether the sink needs [`Self::held`].
+    fn needs_held(&self) -> bool {
+        false
+    }
+
+    /// Handles the events that the source has read and not delivered, since later ones may change them. The source calls it after each read.
+    fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
+        let _ = held;
+    }
 
     /// Returns whether the sink is so fast that reading ahead in another thread costs more than it
     /// saves.

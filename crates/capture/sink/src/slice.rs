@@ -1,6 +1,7 @@
 //! A sink that passes a slice to another sink.
 
 use transform::{SliceError, Slicer};
+use workload::series::HeldEvent;
 use workload::{EventRef, ServerEvent, Session, SliceAccount};
 
 use crate::sink::{EventSink, SinkError};
@@ -55,6 +56,14 @@ impl<S: EventSink> EventSink for SliceSink<S> {
             true => self.inner.server_event(event),
             false => Ok(()),
         }
+    }
+
+    fn needs_held(&self) -> bool {
+        self.inner.needs_held()
+    }
+
+    fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
+        self.inner.held(held);
     }
 
     fn only_counts(&self) -> bool {

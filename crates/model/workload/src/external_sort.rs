@@ -102,6 +102,8 @@ pub(crate) struct EventSorter {
     /// First and last due time of each main part.
     spans: Vec<(i64, i64)>,
     rows_in_part: u64,
+    /// Events have left the window since the last checkpoint.
+    is_unflushed: bool,
     last_left: Option<Key>,
     earliest_late_us: Option<i64>,
     late: Vec<SortItem>,
@@ -142,6 +144,7 @@ impl EventSorter {
             base_us: None,
             spans: Vec::new(),
             rows_in_part: 0,
+            is_unflushed: false,
             last_left: None,
             earliest_late_us: None,
             late: Vec::new(),
@@ -232,6 +235,7 @@ impl EventSorter {
             let table = table.number_parts_from(self.narrow.len() as u32);
             self.main = Some(EventTable::new(table.encode_in_thread()?));
         }
+        self.is_unflushed |= count > 0;
         for at in 0..count {
             let (key, event) = self.window.get(at);
             // The identities are computed here, since the text is in the cache.
@@ -285,26 +289,27 @@ impl EventSorter {
         Ok(())
     }
 
-    /// Writes all events that are due by `up_to_us`, so that they survive a kill of this process.
+    /// Writes all events that are due by `up_to_us`, so that they survive a kill of this process. The late ones are first:
+    /// a part that has a later event must have them.
     pub(crate) fn checkpoint(
         &mut self,
         archive: &archive::ArchiveWriter,
         statements: &mut StatementWriter,
         up_to_us: i64,
     ) -> Result<(), ArchiveError> {
+        if !self.late.is_empty() {
+            self.spill_late(archive)?;
+        }
         self.window.sort();
         let count = self.window.count_due_by(up_to_us);
         self.write_earliest(archive, statements, count)?;
-        if count > 0
+        if std::mem::take(&mut self.is_unflushed)
             && let Some(main) = &mut self.main
         {
             // The next event begins another part.
             if main.flush()? {
                 self.rows_in_part = 0;
             }
-        }
-        if !self.late.is_empty() {
-            self.spill_late(archive)?;
         }
         Ok(())
     }

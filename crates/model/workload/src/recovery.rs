@@ -11,9 +11,7 @@ use archive::{
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
-use crate::series::{
-    CarriedCounts, PartAccount, RunningEvents, note_recovered, refuse_captured_again,
-};
+use crate::series::{CarriedCounts, PartAccount, RecoveredPart, refuse_captured_again};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -81,24 +79,22 @@ fn finish(
         Box::new(NoRedaction),
     )?;
     writer.info.recovered = true;
+    let member = unended.series.as_ref();
     let mut carried = CarriedCounts {
-        last_part: unended
-            .series
-            .as_ref()
-            .map_or(0, |member| member.number - 1),
+        last_part: member.map_or(0, |member| member.number - 1),
         ..CarriedCounts::default()
     };
     // A kill during the merge leaves late events in two of the runs.
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
     let mut open: HashMap<u64, Session> = HashMap::new();
-    let mut running = RunningEvents::default();
+    let mut part = RecoveredPart::begin(partial, unended.series.as_ref());
     for_each_event((partial, keyring), &late, |event| {
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
         }
         carried.add(&event);
-        running.add(&event);
+        part.iter_mut().for_each(|part| part.add(&event));
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -109,7 +105,7 @@ fn finish(
     for_each_event((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
         carried.add(&event);
-        running.add(&event);
+        part.iter_mut().for_each(|part| part.add(&event));
         if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
@@ -136,10 +132,9 @@ fn finish(
             reason: "no event in it can be read; it is left as it is".to_owned(),
         });
     }
-    let recovered = running.finish();
     if let Some(member) = &unended.series {
-        if let Some((last_due_us, _)) = &recovered {
-            refuse_captured_again(partial, member, *last_due_us)?;
+        if let Some(last_due_us) = part.as_ref().and_then(RecoveredPart::last_due_us) {
+            refuse_captured_again(partial, member, last_due_us)?;
         }
         provenance.start_wall_us = member.from_us;
         writer.note_part(PartAccount {
@@ -149,8 +144,10 @@ fn finish(
         });
     }
     let info = writer.finish(provenance)?;
-    if let Some(member) = &unended.series {
-        note_recovered(&target, member, recovered)?;
+    if let Some(Err(error)) = part.map(RecoveredPart::note) {
+        // What was not noted is recovered again.
+        let _ = std::fs::remove_dir_all(&scratch);
+        return Err(error);
     }
     replace_partial(partial, (&scratch, &target))?;
     Ok((target, info))

@@ -15,6 +15,7 @@
 //! series as one workload leaves out the preludes of sessions that an earlier part began ([`SessionJoiner`]).
 
 mod account;
+mod checkpoint;
 mod join;
 mod parts;
 mod protection;
@@ -34,12 +35,14 @@ use crate::format::CapturedServer;
 
 pub(crate) use account::add_account;
 pub use account::{CarriedCounts, PartAccount};
+pub use checkpoint::PartCheckpoint;
 pub use join::SessionJoiner;
 pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
 pub use protection::SeriesProtection;
-pub(crate) use recovered::{note_recovered, refuse_captured_again};
-pub use running::RunningEvent;
-pub(crate) use running::RunningEvents;
+pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
+pub use running::{
+    HeldEvent, RunningEvent, RunningEvents, count_events, is_among, settled_us, take_event,
+};
 
 /// Name of the file that describes a series.
 pub const SERIES_FILE: &str = "series.json";
@@ -48,7 +51,9 @@ pub const SERIES_EXTENSION: &str = "series";
 /// Version of the format of `series.json` that this build writes. A reader refuses a higher one.
 pub const SERIES_FORMAT: u32 = 1;
 /// Largest `series.json` that is read, in bytes.
-pub(crate) const SERIES_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const SERIES_BYTES_MAX: u64 = 64 << 20;
+/// Maximum number of running events in `series.json`. The rest is counted.
+const RUNNING_MAX: usize = 200_000;
 /// Maximum number of gaps in `series.json`. The oldest are dropped.
 const GAPS_MAX: usize = 1000;
 /// Distance between the first session numbers of two captures of one series.
@@ -57,6 +62,15 @@ pub const SESSIONS_PER_CAPTURE: u64 = 1_000_000_000_000;
 /// Whether events of this kind of source happen while they are captured, on this machine's clock, and never come again.
 pub fn is_live_traffic(source_kind: &str) -> bool {
     matches!(source_kind, "proxy" | "attach")
+}
+
+/// Whether a count is zero.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// State of a series.
@@ -135,13 +149,24 @@ pub struct SeriesInfo {
     /// advances if nothing happens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub captured_to_us: Option<i64>,
-    /// Time of the last event in a part that was recovered after a kill. Events of clients that had ended by then are in the
-    /// series, but server events are not.
+    /// Time up to which a part that was recovered after a kill has everything. Events of clients that had ended by then are in
+    /// the series, but server events are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_to_us: Option<i64>,
-    /// Events in the parts that ended after [`SeriesInfo::recorded_to_us`].
+    /// Events in the parts that ended near [`SeriesInfo::recorded_to_us`] or later. Those that ended earlier are settled
+    /// ([`settled_us`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<RunningEvent>,
+    /// Number of such events that are not in the list, since it is full.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub running_left_out: u64,
+    /// Times of server events in the parts, near [`SeriesInfo::captured_to_us`] or later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_server: Vec<i64>,
+    /// Events that had ended by [`SeriesInfo::recorded_to_us`] and are in no part, since the source had not delivered them when
+    /// it was killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldEvent>,
     /// Encryption and masks of the parts; `None` if a version without this field began the series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protection: Option<SeriesProtection>,
@@ -172,6 +197,9 @@ impl SeriesInfo {
             captured_to_us: None,
             recovered_to_us: None,
             running: Vec::new(),
+            running_left_out: 0,
+            running_server: Vec::new(),
+            held: Vec::new(),
             protection: None,
             servers: Vec::new(),
             captures: 1,
@@ -184,12 +212,23 @@ impl SeriesInfo {
         self.captured_to_us.max(self.recovered_to_us)
     }
 
-    /// Adds events of a part that ended after the time up to which the series has everything, and forgets those that ended
-    /// before it.
-    pub fn note_running(&mut self, events: impl IntoIterator<Item = RunningEvent>) {
-        self.running.extend(events);
-        let recorded_to_us = self.recorded_to_us();
-        (self.running).retain(|event| Some(event.ended_us) > recorded_to_us);
+    /// Forgets running events that are settled. Of too many, the first to end are left out and counted.
+    pub fn forget_settled(&mut self) {
+        if let Some(recorded_to_us) = self.recorded_to_us() {
+            let settled_us = settled_us(recorded_to_us);
+            (self.running).retain(|event| event.ended_us >= settled_us);
+        }
+        if let Some(captured_to_us) = self.captured_to_us {
+            let settled_us = settled_us(captured_to_us);
+            (self.running_server).retain(|at_us| *at_us >= settled_us);
+        }
+        self.running.sort_unstable_by_key(|event| event.ended_us);
+        self.running_server.sort_unstable();
+        let excess = self.running.len().saturating_sub(RUNNING_MAX);
+        self.running.drain(..excess);
+        let server_excess = self.running_server.len().saturating_sub(RUNNING_MAX);
+        self.running_server.drain(..server_excess);
+        self.running_left_out += (excess + server_excess) as u64;
     }
 
     /// Reads the description of the series in `directory`.

@@ -19,7 +19,7 @@ use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
 use crate::redaction::pattern_without_secret;
 use crate::redactor::Redactor;
-use crate::series::PartAccount;
+use crate::series::{PartAccount, PartCheckpoint};
 use crate::server_event::{ServerEvent, ServerEventKind};
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
@@ -103,6 +103,7 @@ enum WriterMessage {
     /// Make all events that are due by this time survive a kill.
     Checkpoint {
         up_to_us: i64,
+        part: Option<PartCheckpoint>,
     },
     /// Note these servers for a recovery.
     Servers(Vec<CapturedServer>),
@@ -190,8 +191,11 @@ impl WorkloadWriter {
                 for piece in received {
                     let chunk = match piece {
                         WriterMessage::Events(chunk) => chunk,
-                        WriterMessage::Checkpoint { up_to_us } => {
+                        WriterMessage::Checkpoint { up_to_us, part } => {
                             events.checkpoint(up_to_us)?;
+                            if let Some(part) = part {
+                                part.write(events.archive.directory())?;
+                            }
                             continue;
                         }
                         WriterMessage::Servers(servers) => {
@@ -295,10 +299,30 @@ impl WorkloadWriter {
     /// # Errors
     /// If writing failed before.
     pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
+        self.send_checkpoint(up_to_us, None)
+    }
+
+    /// Writes events as [`Self::checkpoint`] does, and then the state of this part of a series, for a recovery.
+    ///
+    /// # Errors
+    /// As [`Self::checkpoint`].
+    pub fn checkpoint_part(
+        &mut self,
+        up_to_us: i64,
+        part: PartCheckpoint,
+    ) -> Result<(), ArchiveError> {
+        self.send_checkpoint(up_to_us, Some(part))
+    }
+
+    fn send_checkpoint(
+        &mut self,
+        up_to_us: i64,
+        part: Option<PartCheckpoint>,
+    ) -> Result<(), ArchiveError> {
         if self.chunk.len() > 0 {
             self.send_chunk()?;
         }
-        self.send(WriterMessage::Checkpoint { up_to_us })
+        self.send(WriterMessage::Checkpoint { up_to_us, part })
     }
 
     /// Notes the servers that the traffic goes to, for a recovery. To be called before the first event.
@@ -430,6 +454,7 @@ impl WorkloadWriter {
             starting_point: noted.or(provenance.starting_point),
             ..provenance
         };
+        PartCheckpoint::remove(archive.directory())?;
         let body = serde_json::to_value(&self.info).expect("plain data");
         archive.finish(files, body)?;
         Ok(std::mem::take(&mut self.info))

@@ -39,6 +39,10 @@ pub(super) const SAME_MESSAGE_US: i64 = 10_000;
 /// A statement that took less is logged with its duration only if nearly all are.
 const QUICK_US: u64 = 1_000;
 
+/// Duration from which a bind was logged because it was slow. If durations are sampled, those of
+/// quick binds are logged alone, too.
+const SLOW_BIND_US: u64 = 10_000;
+
 /// Progress of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -243,6 +247,15 @@ impl Exchange {
         self.transaction = self.transaction.max(entry.transaction);
         self.duration_us += duration_us.unwrap_or(0);
         self.take_parameters(list_in_detail(entry.detail));
+    }
+
+    /// Returns its duration, if that is known. An execution below the threshold is not logged: what is known of its exchange
+    /// is the duration of its slow bind, and its own was shorter.
+    pub(super) fn known_duration_us(&self) -> Option<u64> {
+        let slow_bind = self.stage == Stage::Bound
+            && self.duration_us >= SLOW_BIND_US
+            && self.sqlstate.is_none();
+        (self.timed || slow_bind).then_some(self.duration_us)
     }
 
     pub(super) fn mark_executed(&mut self, duration_us: Option<u64>) {

@@ -109,6 +109,14 @@ impl<'s> Assembler<'s> {
         &mut self.output.account
     }
 
+    /// Reports the events that later entries may change, if the sink needs them.
+    pub(super) fn report_held(&mut self) {
+        if self.output.sink.needs_held() {
+            let mut held = self.live.iter().flat_map(LiveSession::held_events);
+            self.output.sink.held(&mut held);
+        }
+    }
+
     /// Handles the next entry.
     #[inline]
     pub(super) fn handle_entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {

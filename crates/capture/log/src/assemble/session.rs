@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use workload::series::{HeldEvent, RunningEvent};
 use workload::{EventRef, KindRef, Outcome, Session, Unreplayable};
 
 use super::super::entry::Entry;
@@ -343,6 +344,18 @@ impl LiveSession {
             .tallies
             .count_event(&event, &mut self.transaction);
         output.sink.event(&event)
+    }
+
+    /// Returns the exchanges that were not emitted.
+    pub(super) fn held_events(&self) -> impl Iterator<Item = HeldEvent> {
+        let held = self.uncommitted.iter();
+        let held = held.chain(self.bound.iter().chain(&self.pending).map(AsRef::as_ref));
+        held.filter_map(|exchange| {
+            let due_us = exchange.due_us.max(self.due_us);
+            let duration_us = exchange.known_duration_us();
+            let event = RunningEvent::new(due_us, duration_us, Some(exchange.sql()));
+            Some(HeldEvent::of_source(self.id?, event))
+        })
     }
 
     /// Handles `disconnection`.

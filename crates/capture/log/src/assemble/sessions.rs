@@ -122,6 +122,11 @@ impl Sessions {
         self.lives[place as usize].take()
     }
 
+    /// Returns all sessions, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &LiveSession> {
+        self.lives.iter().flatten().map(AsRef::as_ref)
+    }
+
     /// Removes all sessions, in no order.
     #[expect(clippy::vec_box, reason = "they are in their boxes already")]
     pub(super) fn drain(&mut self) -> Vec<Box<LiveSession>> {

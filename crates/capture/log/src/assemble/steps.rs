@@ -21,10 +21,6 @@ use capture_sink::SinkError;
 /// Maximum number of bound and unexecuted portals held for a session.
 const BOUND_MAX: usize = 16;
 
-/// Duration from which a bind was logged because it was slow. If durations are sampled, those of
-/// quick binds are logged alone, too.
-const SLOW_BIND_US: u64 = 10_000;
-
 /// Stage of an exchange after each [`Step`].
 const STAGES: [Stage; 4] = {
     let mut stages = [Stage::Running; 4];
@@ -317,13 +313,8 @@ impl LiveSession {
         if exchange.stage == Stage::Running && exchange.logged != LogLines::AuditOnly {
             output.account.tallies.count_start(exchange.sql());
         }
-        // An execution below the threshold is not logged: what is known of its exchange is the
-        // duration of its slow bind, and its own was shorter.
-        let slow_bind = exchange.stage == Stage::Bound
-            && exchange.duration_us >= SLOW_BIND_US
-            && exchange.sqlstate.is_none();
         let outcome = Outcome {
-            duration_us: (exchange.timed || slow_bind).then_some(exchange.duration_us),
+            duration_us: exchange.known_duration_us(),
             sqlstate: exchange.sqlstate,
             ..Outcome::default()
         };

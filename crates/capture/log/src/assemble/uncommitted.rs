@@ -51,6 +51,11 @@ impl UncommittedStatements {
         }
     }
 
+    /// Returns the held statements, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Exchange> {
+        self.held.iter().map(AsRef::as_ref)
+    }
+
     /// Holds a statement.
     pub(super) fn push(&mut self, exchange: Box<Exchange>) {
         self.bytes += exchange.text_bytes();

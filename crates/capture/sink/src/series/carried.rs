@@ -57,6 +57,10 @@ impl CarriedSessions {
         self.held_bytes
     }
 
+    pub(super) fn get(&self, session: u64) -> Option<&CarriedSession> {
+        self.by_number.get(&session)
+    }
+
     pub(super) fn get_mut(&mut self, session: u64) -> Option<&mut CarriedSession> {
         self.by_number.get_mut(&session)
     }

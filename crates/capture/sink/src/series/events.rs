@@ -1,37 +1,15 @@
 //! Writes events, sessions and server events into the open parts.
 
-use workload::series::RunningEvent;
+use workload::series::{HeldEvent, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
 use super::part::OpenPart;
+use super::recorded::HeldEvents;
 use super::{NO_PART, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 impl SeriesRecorder {
-    /// Whether an earlier capture has this event. Each event that was in progress at the end of that capture is found once.
-    fn is_recorded(&mut self, event: RunningEvent) -> bool {
-        let Some(to_us) = self.recorded_to_us else {
-            return false;
-        };
-        if event.ended_us <= to_us {
-            return true;
-        }
-        match self.running.get_mut(&event) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether an earlier capture has a server event of this time. A recovered part has none.
-    fn is_server_event_recorded(&self, at_us: i64) -> bool {
-        let to_us = self.server_recorded_to_us;
-        to_us.is_some_and(|to_us| at_us <= to_us)
-    }
-
     /// Leaves out an event that an earlier capture has, but follows the state of its session.
     fn leave_out(&mut self, event: &EventRef<'_>) {
         self.left_out += 1;
@@ -40,11 +18,6 @@ impl SeriesRecorder {
             self.sessions.begin(event, in_series, NO_PART);
         }
         self.sessions.follow(event, CARRIED_BYTES_MAX);
-    }
-
-    fn note_reported(&mut self, ended_us: i64) {
-        self.reported_to_us = self.reported_to_us.max(Some(ended_us));
-        self.delivered_to_us = self.delivered_to_us.max(ended_us);
     }
 
     /// Makes sure that the session of an event has begun in the part of this index. Returns the index.
@@ -71,27 +44,23 @@ impl SeriesRecorder {
 
 impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        let duration_us = event.outcome.duration_us.unwrap_or(0);
-        let ended_us = (event.due_us).saturating_add_unsigned(duration_us);
-        let times = RunningEvent {
-            due_us: event.due_us,
-            ended_us,
-        };
-        if self.is_recorded(times) {
+        let sql = event.kind.sql().filter(|_| !self.is_live_traffic);
+        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql);
+        self.held.deliver(event.session, times);
+        if self.recorded.take(times) {
             self.leave_out(event);
             return Ok(());
         }
-        let latest_us = self.latest_us();
-        let at_us = event.due_us.min(latest_us);
+        let (at_us, is_ahead) = self.part_time(event.due_us);
         let index = self.part_for(at_us).map_err(SinkError::new)?;
         let index = self.enter_part(event, index)?;
         let part = &mut self.open[index];
-        part.events_ahead += u64::from(event.due_us > latest_us);
-        if ended_us > part.member.to_us && !self.is_live_traffic {
-            part.running.push(times);
+        part.events_ahead += u64::from(is_ahead);
+        if !self.is_live_traffic {
+            part.note_running(times, self.held.limit(self.delivered_to_us));
         }
         if let Some(session) = self.sessions.get_mut(event.session) {
-            part.write(session, event)?;
+            part.write(session, event, times)?;
             let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
             if dropped > 0 {
                 self.publish();
@@ -100,12 +69,11 @@ impl EventSink for SeriesRecorder {
         let due_us = event.due_us;
         let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
         self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
-        let ended_us = ended_us.min(latest_us);
-        self.note_reported(ended_us);
+        self.note_reported(times.ended_us);
         let oldest = self.open.front();
         let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
         match self.open.len() > 1 && oldest.is_some_and(is_over) {
-            true => self.advance(ended_us),
+            true => self.advance(self.delivered_to_us),
             false => Ok(()),
         }
     }
@@ -136,20 +104,33 @@ impl EventSink for SeriesRecorder {
     }
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        if self.is_server_event_recorded(event.at_us) {
+        if self.recorded.take_server(event.at_us) {
             self.left_out += 1;
             return Ok(());
         }
-        let latest_us = self.latest_us();
-        let at_us = event.at_us.min(latest_us);
+        let (at_us, is_ahead) = self.part_time(event.at_us);
         let index = self.part_for(at_us).map_err(SinkError::new)?;
         let session = event.session.map(|session| session + self.first_session);
         let event = ServerEvent { session, ..event };
         let part = &mut self.open[index];
-        part.events_ahead += u64::from(event.at_us > latest_us);
+        part.events_ahead += u64::from(is_ahead);
+        if !self.is_live_traffic {
+            part.note_running_server(event.at_us, self.held.limit(self.delivered_to_us));
+        }
+        let reported_us = event.at_us;
         part.sink.server_event(event)?;
-        self.note_reported(at_us);
+        self.note_reported(reported_us);
         Ok(())
+    }
+
+    fn needs_held(&self) -> bool {
+        !self.is_live_traffic
+    }
+
+    fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
+        let recorded = &self.recorded;
+        let held = held.filter(|held| !recorded.knows(held.event));
+        self.held = HeldEvents::at(self.delivered_to_us, held);
     }
 }
 

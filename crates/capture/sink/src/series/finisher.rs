@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use workload::series::{CarriedCounts, RunningEvent, SERIES_FILE, SeriesInfo, SeriesState};
+use workload::series::{
+    CarriedCounts, HeldEvent, RunningEvent, SERIES_FILE, SeriesInfo, SeriesState,
+};
 use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
 
 use super::retention::{PartList, directory_bytes, enforce_retention};
@@ -23,15 +25,23 @@ pub(super) struct FinishedPart {
     pub(super) path: PathBuf,
     pub(super) sink: MaskSink<WorkloadWriter>,
     pub(super) provenance: Provenance,
-    /// Events of the part that ended after its time range.
+    /// Events of the part that ended near this time, or later.
     pub(super) running: Vec<RunningEvent>,
+    /// Times of such server events.
+    pub(super) running_server: Vec<i64>,
+    /// Events that the source has not delivered.
+    pub(super) held: Vec<HeldEvent>,
 }
 
 /// A task of the finisher.
 pub(super) enum FinisherTask {
     Part(Box<FinishedPart>),
-    /// Nothing happened until this time, in microseconds since 1970-01-01 UTC.
-    Advance(i64),
+    /// Nothing happened until this time, in microseconds since 1970-01-01 UTC, but these events, which the source has not
+    /// delivered.
+    Advance {
+        to_us: i64,
+        held: Vec<HeldEvent>,
+    },
     /// A change of `series.json`.
     Change(Box<dyn FnOnce(&mut SeriesInfo) + Send>),
 }
@@ -110,7 +120,7 @@ impl FinisherState {
         for task in tasks {
             match task {
                 FinisherTask::Part(part) => self.complete(*part)?,
-                FinisherTask::Advance(to_us) => self.advance(to_us, Vec::new())?,
+                FinisherTask::Advance { to_us, held } => self.advance(to_us, held)?,
                 FinisherTask::Change(change) => {
                     change(&mut self.info);
                     self.info.write(&self.path)?;
@@ -140,7 +150,9 @@ impl FinisherState {
         let written = writer.finish(part.provenance)?;
         let bytes = directory_bytes(&part.path);
         self.count(&written, bytes);
-        self.advance(part.to_us, part.running)?;
+        self.info.running.extend(part.running);
+        self.info.running_server.extend(part.running_server);
+        self.advance(part.to_us, part.held)?;
         (self.on_note)(&format!(
             "completed {}: {} statements, {:.1} MB",
             part.path.display(),
@@ -164,9 +176,11 @@ impl FinisherState {
         status.preludes_cut += account.preludes_cut;
     }
 
-    fn advance(&mut self, to_us: i64, running: Vec<RunningEvent>) -> Result<(), ArchiveError> {
-        self.info.captured_to_us = self.info.captured_to_us.max(Some(to_us));
-        self.info.note_running(running);
+    fn advance(&mut self, to_us: i64, held: Vec<HeldEvent>) -> Result<(), ArchiveError> {
+        let to_us = Some(to_us).filter(|to_us| *to_us > i64::MIN);
+        self.info.captured_to_us = self.info.captured_to_us.max(to_us);
+        self.info.held = held;
+        self.info.forget_settled();
         self.watch.lock().captured_to_us = self.info.captured_to_us;
         self.info.write(&self.path)
     }

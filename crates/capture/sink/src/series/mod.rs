@@ -9,12 +9,13 @@ mod carried;
 mod events;
 mod finisher;
 mod part;
+mod recorded;
 mod retention;
 mod start;
 mod status;
 mod ticking;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +23,9 @@ use clock::{Clock, SystemClock, utc_text};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
-use workload::series::{RunningEvent, SeriesGap, is_live_traffic, part_name};
+use workload::series::{
+    HeldEvent, PartCheckpoint, SeriesGap, is_live_traffic, part_name, settled_us,
+};
 use workload::{
     ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
 };
@@ -34,6 +37,7 @@ pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
 use part::OpenPart;
+use recorded::{HeldEvents, RecordedEvents};
 use start::start_series;
 pub use start::{SeriesError, SeriesOptions};
 pub use status::{SeriesStatus, SeriesWatch};
@@ -51,6 +55,9 @@ const NO_PART: u64 = 0;
 /// Largest difference of a time stamp of another machine to the clock of this one, in microseconds. A later event is in the
 /// part of the time at which it arrives.
 const AHEAD_US_MAX: i64 = 60_000_000;
+
+/// Largest delay of most events, in microseconds.
+const LATE_US: i64 = 1_000_000;
 
 /// A series that is being recorded. It is an [`EventSink`] for the events of one source.
 pub struct SeriesRecorder {
@@ -80,19 +87,20 @@ pub struct SeriesRecorder {
     /// End of the time range of the last part.
     last_to_us: Option<i64>,
     gap: Option<(i64, String)>,
-    /// Time up to which an earlier capture has the events of clients that had ended. A log that is read again has them,
-    /// too.
-    recorded_to_us: Option<i64>,
-    /// Events that ended later and that the earlier capture has, with the number of those that were not found yet.
-    running: HashMap<RunningEvent, u32>,
-    /// Time up to which an earlier capture has the server events.
-    server_recorded_to_us: Option<i64>,
-    /// Number of events that were left out, since the earlier capture has them.
+    /// Events that earlier captures have. A log that is read again has them, too.
+    recorded: RecordedEvents,
+    /// Events that the source has not delivered.
+    held: HeldEvents,
+    /// Number of events that were left out, since an earlier capture has them.
     left_out: u64,
-    /// Latest time that an event or its end has.
+    /// Latest time that an event or its end has, at most that of this machine's clock.
     reported_to_us: Option<i64>,
     /// Clock of this machine.
     wall_us: fn() -> i64,
+    /// Its time when an event was last compared with it.
+    known_wall_us: i64,
+    /// Time from the end of the last event to its arrival, in microseconds.
+    lag_us: i64,
     on_note: OnNote,
     /// Time up to which the source has delivered what had ended.
     delivered_to_us: i64,
@@ -116,10 +124,6 @@ impl SeriesRecorder {
         let first_session = started.first_session();
         let info = started.info;
         let is_live_traffic = is_live_traffic(&options.provenance.source_kind);
-        let mut running = HashMap::new();
-        for event in &info.running {
-            *running.entry(*event).or_insert(0) += 1;
-        }
         let recorder = SeriesRecorder {
             uuid: info.uuid.clone(),
             roll_us: info.roll_us,
@@ -139,12 +143,16 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
-            recorded_to_us: info.recorded_to_us().filter(|_| !is_live_traffic),
-            running,
-            server_recorded_to_us: info.captured_to_us.filter(|_| !is_live_traffic),
+            recorded: match is_live_traffic {
+                true => RecordedEvents::default(),
+                false => RecordedEvents::of(&info),
+            },
+            held: HeldEvents::default(),
             left_out: 0,
             reported_to_us: None,
             wall_us,
+            known_wall_us: i64::MIN,
+            lag_us: 0,
             on_note: options.on_note.clone(),
             delivered_to_us: i64::MIN,
             span_us: None,
@@ -185,11 +193,41 @@ impl SeriesRecorder {
     /// # Errors
     /// If they cannot be written.
     pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+        let state = self.part_checkpoint(up_to_us);
         for part in &mut self.open {
             let writer = part.sink.inner_mut();
-            writer.checkpoint(up_to_us).map_err(SinkError::new)?;
+            let secured = match &state {
+                None => writer.checkpoint(up_to_us),
+                Some(state) => writer.checkpoint_part(up_to_us, state.clone()),
+            };
+            secured.map_err(SinkError::new)?;
         }
         Ok(())
+    }
+
+    /// Returns the events that the source has not delivered, and those of earlier captures that no capture has.
+    fn held_events(&self) -> Vec<HeldEvent> {
+        let held = self.held.iter().map(|event| {
+            let session = self.sessions.get(event.session);
+            HeldEvent {
+                session: self.first_session + event.session,
+                part: session.map_or(NO_PART, |session| session.part),
+                sequence: session.map_or(0, |session| session.sequence),
+                ..*event
+            }
+        });
+        held.chain(self.recorded.held().iter().copied()).collect()
+    }
+
+    /// Returns the state of a part that has all its events up to this time on disk. Live traffic does not come again, so it
+    /// needs none.
+    fn part_checkpoint(&self, up_to_us: i64) -> Option<PartCheckpoint> {
+        let to_us = self.held.limit(up_to_us.min(self.delivered_to_us));
+        let is_known = to_us > i64::MIN && !self.is_live_traffic;
+        is_known.then(|| PartCheckpoint {
+            to_us,
+            held: self.held_events(),
+        })
     }
 
     /// Notes that everything that had ended by `to_us` (wall time) was delivered, and completes the parts that this allows.
@@ -206,7 +244,10 @@ impl SeriesRecorder {
         let complete_us = self.floor(self.delivered_to_us.saturating_sub(self.wait_us));
         if self.open.is_empty() && complete_us > self.announced_us {
             self.announced_us = complete_us;
-            let task = FinisherTask::Advance(complete_us);
+            let task = FinisherTask::Advance {
+                to_us: self.held.limit(complete_us),
+                held: self.held_events(),
+            };
             self.finisher.send(task).map_err(SinkError::new)?;
         }
         self.publish();
@@ -230,6 +271,8 @@ impl SeriesRecorder {
     /// If a part cannot be written.
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
         self.note_provenance(provenance);
+        // The source has ended, so it holds nothing.
+        self.held = HeldEvents::default();
         if let Value::Object(account) = &mut self.account
             && self.left_out > 0
         {
@@ -248,7 +291,7 @@ impl SeriesRecorder {
             self.complete_oldest(true).map_err(SinkError::new)?;
         }
         self.publish();
-        if let Some(to_us) = self.recorded_to_us.filter(|_| self.left_out > 0) {
+        if let Some(to_us) = self.recorded.to_us().filter(|_| self.left_out > 0) {
             (self.on_note)(&format!(
                 "left out {} events that ended by {}, since the series has them",
                 self.left_out,
@@ -269,12 +312,48 @@ impl SeriesRecorder {
         self.open.is_empty() && !is_repeated
     }
 
-    /// Returns the latest time that an event can have now.
-    fn latest_us(&self) -> i64 {
-        match self.is_live && !self.is_live_traffic {
-            true => (self.wall_us)().saturating_add(AHEAD_US_MAX),
-            false => i64::MAX,
+    /// Returns how far a time stamp is ahead of this machine's clock, in microseconds; at most 0 if it is not, or if it is of
+    /// this clock.
+    fn ahead_us(&mut self, us: i64) -> i64 {
+        if self.is_live_traffic {
+            return 0;
         }
+        if us > self.known_wall_us {
+            self.known_wall_us = (self.wall_us)();
+        }
+        us.saturating_sub(self.known_wall_us)
+    }
+
+    /// Whether the source delivers events soon after they happen, not those of a log of the past.
+    fn is_current(&self) -> bool {
+        self.is_live && self.lag_us <= AHEAD_US_MAX
+    }
+
+    /// Returns the time by which an event is in a part, and whether its time stamp is ahead of the clock. Such an event is in
+    /// the part of the time at which it arrives.
+    fn part_time(&mut self, due_us: i64) -> (i64, bool) {
+        if self.ahead_us(due_us) <= AHEAD_US_MAX {
+            return (due_us, false);
+        }
+        match self.is_current() || self.delivered_to_us == i64::MIN {
+            true => (self.known_wall_us, true),
+            false => (self.delivered_to_us, true),
+        }
+    }
+
+    /// Notes that the source has delivered an event that ended at this time. A time stamp ahead of the clock does not mean that
+    /// earlier ones were delivered.
+    fn note_reported(&mut self, ended_us: i64) {
+        let ahead_us = self.ahead_us(ended_us);
+        if ahead_us > AHEAD_US_MAX && !self.is_current() {
+            return;
+        }
+        let ended_us = ended_us - ahead_us.max(0);
+        if self.is_live {
+            self.lag_us = self.known_wall_us.saturating_sub(ended_us);
+        }
+        self.reported_to_us = self.reported_to_us.max(Some(ended_us));
+        self.delivered_to_us = self.delivered_to_us.max(ended_us);
     }
 
     /// Returns the last multiple of the duration of a part.
@@ -336,6 +415,10 @@ impl SeriesRecorder {
         let is_first = self.last_to_us.is_none();
         self.last_to_us = Some(member.to_us);
         let masker = self.masker.as_ref().map(Masker::for_another_output);
+        if let Some(checkpoint) = self.part_checkpoint(from_us) {
+            // Nothing of the part had ended before it begins.
+            writer.checkpoint_part(i64::MIN, checkpoint)?;
+        }
         let mut part = OpenPart::new(path, member, MaskSink::new(writer, masker), is_first);
         part.account_before = self.account.clone();
         part.note_open_sessions(self.sessions.len());
@@ -377,19 +460,33 @@ impl SeriesRecorder {
         let note = part.take_account();
         part.sink.inner_mut().note_part(note);
         let delivered_us = self.delivered_to_us;
+        let to_us = match range.is_last && delivered_us > part.member.to_us {
+            // Nothing that was delivered is missing.
+            true => delivered_us,
+            // A stopped source has delivered less than the whole time range.
+            false => part.member.to_us.min(delivered_us),
+        };
+        let to_us = self.held.limit(to_us);
+        let (running, running_server) = part.take_running(settled_us(to_us));
+        let mut held = self.held_events();
+        if !self.is_live_traffic {
+            // Parts that are not complete can get lost.
+            held.extend(self.open.iter().flat_map(|open| &open.late).copied());
+        }
         let finished = FinishedPart {
-            to_us: match range.is_last && delivered_us > part.member.to_us {
-                // Nothing that was delivered is missing.
-                true => delivered_us,
-                // A stopped source has delivered less than the whole time range.
-                false => part.member.to_us.min(delivered_us),
-            },
-            running: part.running,
+            to_us,
+            running,
+            running_server,
+            held,
             path: part.path,
             sink: part.sink,
             provenance,
         };
         self.announced_us = self.announced_us.max(part.member.to_us);
+        if !self.is_live_traffic {
+            // What was delivered until now is in this part or in these.
+            self.checkpoint(self.delivered_to_us.saturating_sub(LATE_US))?;
+        }
         let task = FinisherTask::Part(Box::new(finished));
         self.finisher.send(task).map_err(SinkError::new)
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use workload::series::{CarriedCounts, PartAccount, RunningEvent};
+use workload::series::{
+    CarriedCounts, HeldEvent, PartAccount, RunningEvent, RunningEvents, settled_us,
+};
 use workload::{Event, EventRef, SeriesMember, WorkloadWriter};
 
 use super::carried::CarriedSession;
@@ -23,8 +25,12 @@ pub(super) struct OpenPart {
     is_first: bool,
     /// Number of events whose time is ahead of the clock of this machine.
     pub(super) events_ahead: u64,
-    /// Events that ended after its time range. A log that is read again has them.
-    pub(super) running: Vec<RunningEvent>,
+    /// Events that ended near the end of what is delivered, or of its time range, or later. A log that is read again has them.
+    running: RunningEvents,
+    /// Such server events.
+    running_server: RunningEvents,
+    /// Events that ended before its time range, whose part was complete.
+    pub(super) late: Vec<HeldEvent>,
     account: PartAccount,
     /// Preludes by the last part with an event of their session.
     carried: BTreeMap<u64, CarriedCounts>,
@@ -44,7 +50,9 @@ impl OpenPart {
             account_before: Value::Null,
             is_first,
             events_ahead: 0,
-            running: Vec::new(),
+            running: RunningEvents::default(),
+            running_server: RunningEvents::default(),
+            late: Vec::new(),
             account: PartAccount::default(),
             carried: BTreeMap::new(),
         }
@@ -94,6 +102,7 @@ impl OpenPart {
         &mut self,
         session: &mut CarriedSession,
         event: &EventRef<'_>,
+        times: RunningEvent,
     ) -> Result<(), SinkError> {
         let is_late = !self.is_first && event.due_us < self.member.from_us;
         self.account.late_events += u64::from(is_late);
@@ -101,6 +110,13 @@ impl OpenPart {
         record.end_us = record.end_us.max(event.due_us);
         record.statements += u64::from(event.kind.is_statement());
         record.end_seen |= ends_session(event);
+        if times.ended_us < self.member.from_us {
+            self.late.push(HeldEvent {
+                part: self.member.number,
+                sequence: session.sequence,
+                ..HeldEvent::of_source(record.id, times)
+            });
+        }
         let written = EventRef {
             session: record.id,
             sequence: session.sequence,
@@ -108,6 +124,33 @@ impl OpenPart {
         };
         session.sequence += 1;
         self.sink.event(&written)
+    }
+
+    /// Notes the times of an event, if they can be after what is complete when the part is. `delivered_us` is the time up to
+    /// which the source has delivered everything.
+    pub(super) fn note_running(&mut self, event: RunningEvent, delivered_us: i64) {
+        self.running
+            .advance(settled_us(self.member.to_us.min(delivered_us)));
+        self.running.add(event);
+    }
+
+    /// Notes the time of a server event, as [`Self::note_running`] does.
+    pub(super) fn note_running_server(&mut self, at_us: i64, delivered_us: i64) {
+        self.running_server
+            .advance(settled_us(self.member.to_us.min(delivered_us)));
+        self.running_server
+            .add(RunningEvent::new(at_us, None, None));
+    }
+
+    /// Returns the events, and the times of server events, that are not settled.
+    pub(super) fn take_running(&mut self, settled_us: i64) -> (Vec<RunningEvent>, Vec<i64>) {
+        self.running.advance(settled_us);
+        self.running_server.advance(settled_us);
+        let server = std::mem::take(&mut self.running_server).finish();
+        (
+            std::mem::take(&mut self.running).finish(),
+            server.iter().map(|event| event.due_us).collect(),
+        )
     }
 
     /// Returns the account for the manifest.

@@ -8,10 +8,13 @@ use std::time::Duration;
 use clock::utc_text;
 use transform::mask::{Mask, Masker};
 use workload::series::{
-    Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection, SeriesState,
-    is_live_traffic,
+    PartCheckpoint, Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection,
+    SeriesState, is_live_traffic,
 };
-use workload::{ArchiveError, CapturedServer, DirectoryLock, Provenance, Recipient, StartingPoint};
+use workload::{
+    ArchiveError, CapturedServer, DirectoryLock, MaskNote, Provenance, Recipient, StartingPoint,
+    WorkloadReader,
+};
 
 use super::OnNote;
 use super::status::SeriesWatch;
@@ -86,12 +89,20 @@ pub enum SeriesError {
     )]
     ImpossibleRoll,
     /// A part of a capture that was killed must be recovered first, and cannot be.
-    #[error("cannot recover {0}, which a killed capture has left, and its events would be captured again: {error}; run `rehearse recover {0}` with its key, or move it out of the series", part.display())]
+    #[error("{error}; a capture that was killed has left this part, so it must be recovered before its source is read again: run `rehearse recover {0}`, or move it out of the series, which then lacks its events", part.display())]
     Unrecovered {
         /// The part.
         part: PathBuf,
         /// Reason.
         error: ArchiveError,
+    },
+    /// A part of a capture that was killed has lost events that it had.
+    #[error("{} has no event that can be read, and it had those up to {}; restore its files and run `rehearse recover` for it, or give another name; or move it out of the series, which then lacks its events", part.display(), utc_text(*to_us))]
+    Lost {
+        /// The part.
+        part: PathBuf,
+        /// Time up to which it had everything, in microseconds since 1970-01-01 UTC.
+        to_us: i64,
     },
     /// A file cannot be read or written.
     #[error(transparent)]
@@ -111,6 +122,11 @@ fn protection(options: &SeriesOptions) -> SeriesProtection {
     recipients.sort();
     recipients.dedup();
     let mask = options.mask.clone().map(|mask| Masker::new(mask).note());
+    with_mask(recipients, mask)
+}
+
+/// Describes parts that are encrypted to these, sorted, and have this note of their mask.
+fn with_mask(recipients: Vec<String>, mask: Option<MaskNote>) -> SeriesProtection {
     let Some(mask) = mask else {
         return SeriesProtection {
             recipients,
@@ -196,6 +212,12 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
         ..
     } = Series::open(path)?;
     note_changes(options, &info);
+    if info.running_left_out > 0 {
+        (options.on_note)(&format!(
+            "{} events near the ends of earlier captures were too many to be noted one by one, so some of them can be in the series twice",
+            info.running_left_out
+        ));
+    }
     let members = parts.iter().map(|part| &part.member);
     let members = members.chain(unfinished.iter().map(|part| &part.member));
     let newest = members.max_by_key(|member| member.number);
@@ -240,13 +262,43 @@ fn refuse_other(options: &SeriesOptions, info: &SeriesInfo) -> Result<(), Series
         });
     }
     let given = protection(options);
-    match &info.protection {
-        Some(found) if *found != given => Err(SeriesError::OtherProtection {
+    let found = match &info.protection {
+        Some(found) => Some(found.clone()),
+        None => newest_protection(&Series::open(&options.path)?, &given)?,
+    };
+    match found {
+        Some(found) if found != given => Err(SeriesError::OtherProtection {
             path: options.path.clone(),
-            found: Box::new(found.clone()),
+            found: Box::new(found),
             given: Box::new(given),
         }),
         _ => Ok(()),
+    }
+}
+
+/// Returns the protection of the newest part, for a series that an earlier version began. The masks of an encrypted part
+/// cannot be read, and are taken to be those that are given.
+fn newest_protection(
+    series: &Series,
+    given: &SeriesProtection,
+) -> Result<Option<SeriesProtection>, SeriesError> {
+    let Some(newest) = series.parts.last() else {
+        return Ok(None);
+    };
+    match WorkloadReader::open(&newest.path) {
+        Ok(reader) => Ok(Some(with_mask(
+            Vec::new(),
+            reader.info().masked.first().cloned(),
+        ))),
+        Err(ArchiveError::Locked { mut recipients, .. }) => {
+            recipients.sort();
+            let given = given.clone();
+            Ok(Some(SeriesProtection {
+                recipients,
+                ..given
+            }))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -302,8 +354,17 @@ fn recover_parts(
                 path.display(),
                 info.statements
             )),
-            // No event in it can be read, now or later.
-            Err(ArchiveError::Damaged { .. }) => {}
+            Err(ArchiveError::Damaged { .. }) => {
+                // It was killed before it had an event on disk, unless it states that it had some.
+                let state = PartCheckpoint::read(&part.path);
+                let state = state.filter(|state| state.to_us > part.member.from_us);
+                if let Some(PartCheckpoint { to_us, .. }) = state {
+                    return Err(SeriesError::Lost {
+                        part: part.path,
+                        to_us,
+                    });
+                }
+            }
             Err(error) => {
                 return Err(SeriesError::Unrecovered {
                     part: part.path,

@@ -18,6 +18,7 @@ use session_model::SessionModel;
 
 mod continued;
 mod lifecycle;
+mod repeated;
 mod session_model;
 
 const SECOND_US: i64 = 1_000_000;

@@ -6,11 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
+use workload::series::HeldEvent;
 use workload::{EventRef, Provenance, ServerEvent, Session};
 
-use super::SeriesRecorder;
 use super::start::{SeriesError, SeriesOptions};
 use super::status::{SeriesStatus, SeriesWatch};
+use super::{LATE_US, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 /// Interval of checkpoints.
@@ -18,8 +19,6 @@ const TICK: Duration = Duration::from_millis(500);
 /// Time without an event after which the source is idle, in microseconds. A log that is read from its beginning reports
 /// events all the time, so the clock does not end its parts.
 const IDLE_US: i64 = 5_000_000;
-/// Largest delay of most events, in microseconds.
-const LATE_US: i64 = 1_000_000;
 
 /// A series that is recorded from a log or from packets.
 pub struct SeriesSink {
@@ -190,6 +189,16 @@ impl EventSink for SeriesSink {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.with_recorder(|recorder| recorder.server_event(event))
+    }
+
+    fn needs_held(&self) -> bool {
+        true
+    }
+
+    fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
+        if let Some(recorder) = &mut lock(&self.shared).recorder {
+            recorder.held(held);
+        }
     }
 }
 

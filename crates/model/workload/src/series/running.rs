@@ -1,42 +1,176 @@
-//! Events that were in progress at the time up to which a series has everything.
+//! Events near the end of what a series has, which a log that is read again repeats.
+
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::{SESSIONS_PER_CAPTURE, is_zero};
 use crate::event::Event;
 
-/// An event of a part that ended after the time up to which the series has everything. A log that is read again has it,
-/// too, with the same times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Time before the end of what a series has from which its events are known one by one, in microseconds. Time stamps of a
+/// log have milliseconds or seconds, and processes write their lines in another order than that of their time stamps.
+const MARGIN_US: i64 = 1_000_000;
+
+/// An event that ended near the time up to which the series has everything, or later. A log that is read again has it, too,
+/// with the same times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunningEvent {
     /// Time at which it was sent, in microseconds since 1970-01-01 UTC.
     pub due_us: i64,
-    /// Time at which it ended.
+    /// Time at which it ended; that at which it was sent if its duration is unknown.
     pub ended_us: i64,
+    /// Hash of its text, before masks and redaction; 0 if it has none or that is unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub text: u64,
 }
 
-/// Events that ended after the last event was sent. Holds about twice the events in progress at any time.
-#[derive(Debug, Default)]
-pub(crate) struct RunningEvents {
-    last_due_us: Option<i64>,
+impl RunningEvent {
+    /// Describes an event that was sent at `due_us`, in microseconds, by the text of its source.
+    pub fn new(due_us: i64, duration_us: Option<u64>, sql: Option<&str>) -> Self {
+        RunningEvent {
+            due_us,
+            ended_us: due_us.saturating_add_unsigned(duration_us.unwrap_or(0)),
+            text: sql.map_or(0, |sql| xxh3_64(sql.as_bytes())),
+        }
+    }
+
+    /// Returns the event as it was while its duration was not known.
+    fn unended(self) -> Self {
+        RunningEvent {
+            ended_us: self.due_us,
+            ..self
+        }
+    }
+
+    fn without_text(self) -> Self {
+        RunningEvent { text: 0, ..self }
+    }
+}
+
+/// An event that a source has read and not delivered. Its session shows whether it was delivered later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HeldEvent {
+    /// Its times.
+    #[serde(flatten)]
+    pub event: RunningEvent,
+    /// Number of its session in the series; from the source, that in the capture.
+    pub session: u64,
+    /// Number of the last part that had events of the session; 0 if there was none, and from the source.
+    pub part: u64,
+    /// Number of events of the session in that part, with those of its prelude.
+    pub sequence: u64,
+}
+
+impl HeldEvent {
+    /// Describes an event that a source holds.
+    pub fn of_source(session: u64, event: RunningEvent) -> Self {
+        HeldEvent {
+            event,
+            session,
+            part: 0,
+            sequence: 0,
+        }
+    }
+
+    /// Whether an event of a source is this one, which may have got a duration since then.
+    pub fn is(&self, event: RunningEvent) -> bool {
+        self.event == event || self.event == event.unended()
+    }
+
+    /// Whether an event of part `part` can be this one: it was delivered later, by its session or by a later capture.
+    pub(crate) fn can_be(&self, part: u64, event: &Event) -> bool {
+        let is_later = (part, event.sequence) >= (self.part, self.sequence);
+        let capture = |session: u64| session / SESSIONS_PER_CAPTURE;
+        let is_its = event.session == self.session && is_later
+            || capture(event.session) > capture(self.session);
+        // The text of a part can be masked.
+        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, None);
+        let held = self.event.without_text();
+        is_its && (held == times || held == times.unended())
+    }
+}
+
+/// Returns the time before which all events that ended are in a series that has everything up to `recorded_to_us`.
+pub fn settled_us(recorded_to_us: i64) -> i64 {
+    recorded_to_us.saturating_sub(MARGIN_US)
+}
+
+/// Returns how often each event occurs.
+pub fn count_events(events: impl IntoIterator<Item = RunningEvent>) -> HashMap<RunningEvent, u32> {
+    let mut counts = HashMap::new();
+    for event in events {
+        *counts.entry(event).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Returns the events that one can be: an event without a known duration may have got one since it was noted, and the texts
+/// of recovered events are not known.
+fn notes_of(event: RunningEvent) -> [RunningEvent; 4] {
+    let unended = event.unended();
+    let unknown = event.without_text();
+    [event, unended, unknown, unended.without_text()]
+}
+
+/// Whether an event is among these.
+pub fn is_among(counts: &HashMap<RunningEvent, u32>, event: RunningEvent) -> bool {
+    let mut notes = notes_of(event).into_iter();
+    !counts.is_empty() && notes.any(|note| counts.contains_key(&note))
+}
+
+/// Takes an event out of these, and returns whether it was among them.
+pub fn take_event(counts: &mut HashMap<RunningEvent, u32>, event: RunningEvent) -> bool {
+    if counts.is_empty() {
+        return false;
+    }
+    for note in notes_of(event) {
+        if let Some(count) = counts.get_mut(&note) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&note);
+            }
+            return true;
+        }
+    }
+    false
+}
+
+/// Events that ended after the settled time of a part. Holds about twice these.
+#[derive(Debug)]
+pub struct RunningEvents {
+    settled_us: i64,
     events: Vec<RunningEvent>,
     prune_at: usize,
 }
 
+impl Default for RunningEvents {
+    fn default() -> Self {
+        RunningEvents::since(i64::MIN)
+    }
+}
+
 impl RunningEvents {
-    /// Adds an event with its wall time, unless it is of a prelude.
-    pub(crate) fn add(&mut self, event: &Event) {
-        if !event.prelude {
-            self.add_times(event.due_us, event.outcome.duration_us);
+    /// Creates a list of the events that ended at this time or later.
+    pub fn since(settled_us: i64) -> Self {
+        RunningEvents {
+            settled_us,
+            events: Vec::new(),
+            prune_at: 1024,
         }
     }
 
-    fn add_times(&mut self, due_us: i64, duration_us: Option<u64>) {
-        self.last_due_us = self.last_due_us.max(Some(due_us));
-        let ended_us = due_us.saturating_add_unsigned(duration_us.unwrap_or(0));
-        if Some(ended_us) <= self.last_due_us {
+    /// Moves the settled time ahead.
+    pub fn advance(&mut self, settled_us: i64) {
+        self.settled_us = self.settled_us.max(settled_us);
+    }
+
+    /// Adds an event.
+    pub fn add(&mut self, event: RunningEvent) {
+        if event.ended_us < self.settled_us {
             return;
         }
-        self.events.push(RunningEvent { due_us, ended_us });
+        self.events.push(event);
         if self.events.len() > self.prune_at {
             self.prune();
             self.prune_at = 1024 + self.events.len() * 2;
@@ -44,15 +178,14 @@ impl RunningEvents {
     }
 
     fn prune(&mut self) {
-        let last_due_us = self.last_due_us;
-        self.events
-            .retain(|event| Some(event.ended_us) > last_due_us);
+        let settled_us = self.settled_us;
+        self.events.retain(|event| event.ended_us >= settled_us);
     }
 
-    /// Returns the time at which the last event was sent, and the events that ended later. `None` without an event.
-    pub(crate) fn finish(mut self) -> Option<(i64, Vec<RunningEvent>)> {
+    /// Returns the events.
+    pub fn finish(mut self) -> Vec<RunningEvent> {
         self.prune();
-        Some((self.last_due_us?, self.events))
+        self.events
     }
 }
 
@@ -61,20 +194,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_that_end_after_the_last_was_sent_are_returned() {
+    fn events_that_end_from_the_settled_time_on_are_returned() {
         let mut running = RunningEvents::default();
         for due_us in 0..5000 {
             let duration_us = match due_us % 1000 {
                 0 => 10_000,
                 _ => 1,
             };
-            running.add_times(due_us, Some(duration_us));
+            running.add(RunningEvent::new(due_us, Some(duration_us), None));
+            running.advance(due_us);
         }
-        running.add_times(4_000, None);
-        let (last_due_us, events) = running.finish().unwrap();
+        running.add(RunningEvent::new(4_000, None, None));
+        running.add(RunningEvent::new(4_999, None, None));
+        let events = running.finish();
         let dues: Vec<i64> = events.iter().map(|event| event.due_us).collect();
-        assert_eq!(last_due_us, 4_999);
-        assert_eq!(dues, [0, 1000, 2000, 3000, 4000, 4999]);
-        assert_eq!(RunningEvents::default().finish(), None);
+        assert_eq!(dues, [0, 1000, 2000, 3000, 4000, 4998, 4999, 4999]);
     }
 }

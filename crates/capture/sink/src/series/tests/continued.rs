@@ -1,7 +1,7 @@
 //! Continues series: what must not be in it twice, and what must be protected.
 
 use transform::mask::{Mask, MaskKey};
-use workload::CapturedServer;
+use workload::{CapturedServer, DirectoryLock};
 
 use super::lifecycle::{kill_after, noted, part_numbers, statements_at};
 use super::*;
@@ -299,4 +299,80 @@ fn session_of_a_recovered_part_keeps_the_address_of_its_client() {
         .map(|session| session.unwrap().client.to_string())
         .collect();
     assert_eq!(clients, ["10.0.0.1"]);
+}
+
+#[test]
+fn append_to_a_series_without_a_note_of_its_protection_has_that_of_its_newest_part() {
+    let room = tempfile::tempdir().unwrap();
+    let recipient = workload::Identity::generate().to_public();
+    let key = MaskKey::parse("1".repeat(64).as_bytes()).unwrap();
+    let with = |path: &Path, recipients: &[Recipient], is_masked: bool| SeriesOptions {
+        recipients: recipients.to_vec(),
+        mask: is_masked.then(|| Mask::new(key.clone())),
+        ..options(path, 60)
+    };
+    let recipients = [recipient];
+    for (recipients, is_masked) in [(&recipients[..], true), (&[], true), (&[], false)] {
+        let path = room
+            .path()
+            .join(format!("{}{is_masked}.series", recipients.len()));
+        record_series(with(&path, recipients, is_masked), &statements_at(&[0, 1]));
+        let mut info = Series::open(&path).unwrap().info;
+        info.protection = None;
+        info.write(&path).unwrap();
+        let append = |recipients: &[Recipient], is_masked: bool| {
+            let append = true;
+            SeriesRecorder::create(SeriesOptions {
+                append,
+                ..with(&path, recipients, is_masked)
+            })
+        };
+        let other = workload::Identity::generate().to_public();
+        let refused = [
+            append(&[other], is_masked),
+            append(&[], recipients.is_empty() != is_masked),
+        ];
+        for refused in refused {
+            let error = refused.err().unwrap().to_string();
+            assert!(
+                error.contains("this capture would write parts that are"),
+                "{error}"
+            );
+        }
+        append(recipients, is_masked).unwrap();
+    }
+}
+
+#[test]
+fn append_after_a_kill_whose_part_has_lost_its_events_is_refused_with_what_to_do() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    kill_after(&path, &statements_at(&[0, 10, 20]), Vec::new());
+    let partial = Series::open(&path).unwrap().unfinished.remove(0).path;
+    let events = partial.join("events-00000.parquet");
+    std::fs::write(&events, [0; 20_000]).unwrap();
+    let _ = std::fs::remove_file(partial.join("events-00000.parquet.footer"));
+    let refused = SeriesRecorder::create(continued(&path, 60)).err().unwrap();
+    let error = refused.to_string();
+    assert!(error.contains("has no event that can be read"), "{error}");
+    // A part that was killed before its first checkpoint had none, and the log has them.
+    std::fs::remove_file(partial.join("checkpoint.json")).unwrap();
+    let status = record_series(continued(&path, 60), &statements_at(&[0, 10, 20, 30]));
+    assert_eq!((status.statements, status.repeated_events), (3, 0));
+}
+
+#[test]
+fn recovery_of_a_part_is_refused_while_its_series_is_locked_and_can_be_repeated() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    kill_after(&path, &statements_at(&[0, 10]), Vec::new());
+    let partial = Series::open(&path).unwrap().unfinished.remove(0).path;
+    let lock = DirectoryLock::try_exclusive(&path).unwrap().unwrap();
+    let error = workload::recover(&partial).unwrap_err().to_string();
+    assert!(error.contains("recover the part then"), "{error}");
+    assert!(partial.exists());
+    drop(lock);
+    workload::recover(&partial).unwrap();
+    let status = record_series(continued(&path, 60), &statements_at(&[0, 10, 20]));
+    assert_eq!(status.repeated_events, 2);
 }

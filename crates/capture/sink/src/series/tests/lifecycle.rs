@@ -181,7 +181,7 @@ fn live_event_ahead_of_the_clock_is_in_the_part_of_its_arrival_and_parts_continu
     let starts = parts
         .iter()
         .map(|part| (part.member.from_us - START_US) / SECOND_US);
-    assert_eq!(starts.collect::<Vec<_>>(), [0, 60, 180, 240]);
+    assert_eq!(starts.collect::<Vec<_>>(), [0, 180, 240]);
     let series = WorkloadReader::open(&path).unwrap();
     assert_eq!(events(&series).len(), 5);
     let late = series.within(START_US + 199_000 * SECOND_US, i64::MAX);
@@ -197,6 +197,8 @@ fn retention_with_a_part_in_the_future_compares_ages_with_the_clock() {
     let path = room.path().join("all.series");
     let now_s = (wall_us() - START_US) / SECOND_US;
     let mut limited = options(&path, 60);
+    // The clock of live traffic is this machine's, and can be set back.
+    limited.provenance.source_kind = "proxy".to_owned();
     limited.retention.for_us = Some(3_600 * SECOND_US);
     let seconds = [now_s - 300, now_s - 200, now_s + 200_000];
     let status = record_series(limited, &statements_at(&seconds));
