@@ -80,13 +80,15 @@ pub fn demand(
         ..Demand::default()
     };
     let mut open: HashSet<u64> = HashSet::new();
+    let shape = options.shape();
+    let events_of_copies = shape.scale.factor.of(reader.info().events as i64);
+    let all = events_of_copies.unsigned_abs() * shape.rounds;
     let mut read = 0;
     while let Some(step) = events.next()? {
         let mut event = step.event;
         read += 1;
         if u64::is_multiple_of(read, EVENTS_PER_REPORT) {
-            let all = reader.info().events.max(read);
-            on_progress(WorkloadPass::Demand, read, all);
+            on_progress(WorkloadPass::Demand, read, all.max(read));
         }
         let due_ns = timeline.due_ns(event.due_us);
         demand.span_ns = demand.span_ns.max(due_ns);

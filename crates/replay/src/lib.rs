@@ -113,7 +113,7 @@ pub use resume::PreviousRun;
 pub use sampled_executions::SampledExecutions;
 pub use series_follower::FollowOptions;
 pub use shard::ShardSelection;
-pub use shard_division::{ShardSize, select_shard, shard_sizes};
+pub use shard_division::{SHARD_BALANCE_MAX, ShardSize, select_shard, shard_sizes};
 pub use source_server_check::find_source_server;
 pub use startup_options::StartupOptions;
 pub use target_clock::TargetClock;

@@ -24,7 +24,7 @@ use connect::Target;
 
 /// Largest share of statements that a shard may have, relative to the mean of all shards. Otherwise the slowest worker is
 /// the limit.
-const BALANCE_MAX: f64 = 1.25;
+pub const SHARD_BALANCE_MAX: f64 = 1.25;
 
 /// Size of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl SessionGroups {
         let total: u64 = loads.iter().sum();
         let largest = by_size.first().map_or(0, |(sum, _)| *sum);
         let most = loads.iter().copied().max().unwrap_or(0);
-        if most as f64 > BALANCE_MAX * total as f64 / count as f64 {
+        if most as f64 > SHARD_BALANCE_MAX * total as f64 / count as f64 {
             return Err(ReplayError::Shards(refusal(order, largest, total, count)));
         }
         let division = ShardDivision::Dependencies {
@@ -260,7 +260,7 @@ fn refusal(order: SendOrder, largest: u64, total: u64, count: u64) -> String {
             "a replay without --remap-generated, in which these values stay as captured",
         ),
     };
-    let possible = (BALANCE_MAX * total as f64 / largest.max(1) as f64) as u64;
+    let possible = (SHARD_BALANCE_MAX * total as f64 / largest.max(1) as f64) as u64;
     let fewer = match possible.min(count - 1) {
         0 | 1 => "replay it with one worker, without --shard".to_owned(),
         fewer => format!("give at most {fewer} shards"),

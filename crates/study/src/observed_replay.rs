@@ -214,20 +214,20 @@ fn note_extent(
 }
 
 fn note_plan(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {
-    let of = match (&engine.shard, statements == reader.info().statements) {
+    let (all, sessions) = (reader.info().statements, reader.info().sessions);
+    let of = match (&engine.shard, statements == all) {
+        // The division notes its sessions.
         (Some(shard), _) => {
             let (number, count) = (shard.number(), shard.count());
             format!("{statements} statements (shard {number} of {count})")
         }
-        (None, true) => format!("{statements} statements"),
-        (None, false) => format!(
-            "{statements} statements (copies of {})",
-            reader.info().statements
-        ),
+        (None, true) => format!("{statements} statements of {sessions} sessions"),
+        (None, false) => {
+            format!("{statements} statements (copies of {all}) of {sessions} sessions")
+        }
     };
     note(&format!(
-        "Replaying {of} of {} sessions against {} (PostgreSQL {}) at speed {}; {}.",
-        reader.info().sessions,
+        "Replaying {of} against {} (PostgreSQL {}) at speed {}; {}.",
         target.address,
         target.server_version,
         engine.speed,
@@ -254,6 +254,12 @@ fn describe_writes(reader: &WorkloadReader, engine: &Options) -> String {
     }
     let rounds = u64::from(engine.repeat.max(1));
     let copies = engine.scale.copies() * rounds;
+    if engine.shard.is_some() && copies == 1 {
+        let all = reader.info().statements;
+        return format!(
+            "of the whole workload's {all} statements, {writes} may write, and those of this shard will"
+        );
+    }
     if copies == 1 {
         return match engine.scale.factor == Factor::ONE {
             true => format!("{writes} of them may write, and will"),

@@ -70,7 +70,9 @@ impl PassNote {
             WorkloadPass::Inference => "values that the captured server generated",
             WorkloadPass::Origins => "the dependencies between its statements",
             WorkloadPass::Demand => {
-                return Some(format!("{reading} for its peaks ({progress})."));
+                return Some(format!(
+                    "Reading all {all} events of the replay for its peaks ({progress})."
+                ));
             }
         };
         Some(format!(

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::keys::open_workload;
+use crate::notes::note;
 use crate::series_replay::series_id;
 
 /// Interval between two reads of the run.
@@ -120,14 +121,15 @@ pub fn follow_run(
     interrupt: &Interrupt,
     observer: &mut dyn ShadowObserver,
 ) -> Result<ShadowView, Failure> {
+    let started_ns = monotonic_ns();
+    let id = workload_id(&request.workload)?;
+    let mut follower = wait_for_run(request, interrupt)?;
     refuse_parts(&request.run)?;
-    let mut follower = RunFollower::open(&request.run)?;
     let mut info = follower.info().clone();
     let mut statements = 0;
     info.series_gaps.clear();
-    refuse_other_workload(request, &info)?;
+    refuse_other_workload(request, &id, &info)?;
     let mut shadow = Shadow::of_replay(request.options.clone(), &info.options);
-    let started_ns = monotonic_ns();
     let mut reported_ns: Option<i64> = None;
     loop {
         // The state is read first, so that no row is missed if it is complete.
@@ -233,12 +235,49 @@ fn refuse_parts(run: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a run of another workload.
-fn refuse_other_workload(request: &ShadowRequest, info: &RunInfo) -> Result<(), Failure> {
-    let id = match series_id(&request.workload)? {
+/// Opens the run, as soon as its replay has begun: `replay --follow` waits for a complete part first.
+fn wait_for_run(request: &ShadowRequest, interrupt: &Interrupt) -> Result<RunFollower, Failure> {
+    let (path, started_ns) = (&request.run, monotonic_ns());
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let may_be_written = !archive::is_object_url(path) && parent.is_none_or(Path::is_dir);
+    if !may_be_written {
+        return Ok(RunFollower::open(path)?);
+    }
+    let mut is_noted = false;
+    loop {
+        if let Some(follower) = RunFollower::open_begun(path)? {
+            return Ok(follower);
+        }
+        if !is_noted {
+            note(&format!(
+                "Waiting for {}: no replay has begun to write it. A replay of a series begins when its first part is complete.",
+                path.display()
+            ));
+            is_noted = true;
+        }
+        let is_over = (request.duration).is_some_and(|most| since(started_ns) >= most);
+        if is_over || interrupt.is_requested() {
+            return Err(Failure::could_not(format!(
+                "nothing was compared: no replay has begun to write {}; start `rehearse replay {} --follow -o {}`, or give the name of its run",
+                path.display(),
+                request.workload.display(),
+                path.display()
+            )));
+        }
+        thread::sleep(STOP_STEP);
+    }
+}
+
+/// Returns the id of a workload or of a series.
+fn workload_id(workload: &Path) -> Result<String, Failure> {
+    Ok(match series_id(workload)? {
         Some(id) => id,
-        None => open_workload(&request.workload)?.id().to_owned(),
-    };
+        None => open_workload(workload)?.id().to_owned(),
+    })
+}
+
+/// Refuses a run of another workload than the one with this id.
+fn refuse_other_workload(request: &ShadowRequest, id: &str, info: &RunInfo) -> Result<(), Failure> {
     match id == info.workload.id {
         true => Ok(()),
         false => Err(Failure::usage(format!(

@@ -79,6 +79,19 @@ impl RunFollower {
         })
     }
 
+    /// Opens a run as [`Self::open`] does. Returns `None` if no replay has begun to write it.
+    ///
+    /// # Errors
+    /// If its manifest cannot be read.
+    pub fn open_begun(path: &Path) -> Result<Option<Self>, ArchiveError> {
+        match Self::open(path) {
+            Err(ArchiveError::NotFound { .. }) => Ok(None),
+            // The directory has no manifest yet.
+            Err(ArchiveError::WrongKind { .. }) if is_growing(&partial_path(path)) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     /// Returns the run's part of the manifest, as it was when the run was opened.
     pub fn info(&self) -> &RunInfo {
         &self.info

@@ -23,10 +23,13 @@ pub fn run(options: &Recover) -> Result<ExitStatus, Failure> {
                 path.display()
             ),
             false => format!(
-                "{}: {} of {} statements recovered; its summary says that it was recovered, and a CPU profile is not among what survives",
+                "{}: {} statements recovered; its summary says that it was recovered, and a CPU profile is not among what survives",
                 path.display(),
-                info.statements,
-                info.workload.statements
+                match info.workload.statements {
+                    // The statements of a series that is followed are not known.
+                    0 => info.statements.to_string(),
+                    all => format!("{} of {all}", info.statements),
+                },
             ),
         });
     } else if name.ends_with(".workload.partial") {

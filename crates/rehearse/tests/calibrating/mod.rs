@@ -126,19 +126,31 @@ fn calibration_with_few_open_files_names_the_limit_and_the_machines() {
     let (_sandbox, target) = server().start();
     let folder = tempfile::tempdir().unwrap();
     let workload = capture_log(folder.path());
-    let command = format!(
-        "ulimit -n 148 && exec {} replay {workload} --target '{}' --calibrate",
-        env!("CARGO_BIN_EXE_rehearse"),
-        target.url("postgres")
-    );
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let calibrated = |order: &str| {
+        let command = format!(
+            "ulimit -n 148 && exec {} replay {workload} --target '{}' --calibrate --order {order}",
+            env!("CARGO_BIN_EXE_rehearse"),
+            target.url("postgres")
+        );
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = calibrated("session");
     for part in [
         "30 connections at once need 158 open files, and this process may open 148",
         "ulimit -n 158",
         "--max-connections 20",
         "2 machines like this one are needed.",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // With this order, several workers are refused.
+    let text = calibrated("commit");
+    for part in [
+        "the sessions cannot be divided among 2 machines",
+        "give --order session",
+        "Not as it is: 2 machines like this one are needed, and the sessions cannot be divided",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

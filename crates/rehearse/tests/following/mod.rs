@@ -186,6 +186,33 @@ fn compare_follow_of_a_growing_run_names_the_slower_statement_before_its_end() {
     assert!(page.contains("1 statement differs.") && !page.contains("http-equiv=\"refresh\""));
 }
 
+/// `replay --follow` waits for the first part of a series, and its user starts both.
+#[test]
+fn compare_follow_before_the_replay_has_begun_waits_for_it() {
+    let room = Room::new();
+    let mut follower = room.follow(&["--window", "2s"]);
+    let mut errors = BufReader::new(follower.child.stderr.take().unwrap());
+    let mut sentence = String::new();
+    errors.read_line(&mut sentence).unwrap();
+    assert!(
+        sentence.contains("no replay has begun to write it"),
+        "{sentence}"
+    );
+    let (mut writer, info) = room.begin_run();
+    write_minute(&mut writer, 0, 1.0);
+    writer.finish(info, 0).unwrap();
+    let mut result = String::new();
+    follower.lines.read_to_string(&mut result).unwrap();
+    assert!(result.starts_with("No difference is proven."), "{result}");
+    assert_eq!(follower.child.wait().unwrap().code(), Some(0));
+    // Without a replay, it ends with its duration.
+    let other = room.directory.path().join("other.run");
+    let follower = Follower::start([&room.workload, &other], &["--duration", "1s"]);
+    let (code, _, complaint) = follower.end();
+    assert_eq!(code, Some(3));
+    assert!(complaint.contains("nothing was compared"), "{complaint}");
+}
+
 /// A and A: neither a line nor a finding, and Prometheus reads it.
 #[test]
 fn compare_follow_of_equal_sides_is_silent() {

@@ -25,8 +25,13 @@ pub fn render_text(view: &Calibration, style: &TextStyle) -> String {
     lines.push(style.paint(Tone::Heading, "Needed"));
     lines.extend(needs_table(view).lines(width));
     for limit in &view.limits {
-        lines.push(format!("  ! {}:", limit.message));
-        lines.push(format!("      {}", limit.remedy));
+        match limit.remedy.is_empty() {
+            true => lines.push(format!("  ! {}", limit.message)),
+            false => {
+                lines.push(format!("  ! {}:", limit.message));
+                lines.push(format!("      {}", limit.remedy));
+            }
+        }
     }
     lines.push(style.paint(Tone::Heading, &verdict(view)));
     lines.push(String::new());
@@ -35,8 +40,14 @@ pub fn render_text(view: &Calibration, style: &TextStyle) -> String {
 
 /// Returns the conclusion, in one sentence.
 fn verdict(view: &Calibration) -> String {
-    let lacks_connections =
-        (view.limits.iter()).any(|limit| limit.kind == LimitKind::TargetConnections);
+    let exceeds = |kind| view.limits.iter().any(|limit| limit.kind == kind);
+    let lacks_connections = exceeds(LimitKind::TargetConnections);
+    if exceeds(LimitKind::Division) {
+        return format!(
+            "Not as it is: {} machines like this one are needed, and the sessions cannot be divided among them, see above.",
+            view.workers
+        );
+    }
     match (view.workers, lacks_connections) {
         (1, true) => {
             "Not as it is: the target allows too few connections. One machine can send this replay."

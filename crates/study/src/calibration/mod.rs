@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use clock::Speed;
 use connect::login::Dialer;
-use replay::{Amount, Demand, Options, SendOrder, Target};
+use replay::{Amount, Demand, Options, ReplayError, SendOrder, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::WorkloadReader;
@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
 use crate::pass_note::PassNote;
+use crate::shard_selection::DivisionNotes;
 use answering_server::AnsweringServer;
 use measurement::measure;
 pub use measurement::{Measurement, StatementCost};
@@ -154,7 +155,8 @@ pub fn calibrate(
     let is_paced = engine.speed != Speed::Max;
     let peak_statements = demand.peaks.second.statements;
     let usable = capacity.filter(|_| is_paced);
-    let (limits, workers) = needs::find_limits(&needs, peak_statements, usable, &machine, room);
+    let (mut limits, workers) = needs::find_limits(&needs, peak_statements, usable, &machine, room);
+    limits.extend(find_division_limit(workers, reader, (target, engine))?);
     Ok(Calibration {
         workload: reader.path().display().to_string(),
         speed: engine.speed.to_string(),
@@ -168,6 +170,30 @@ pub fn calibrate(
         limits,
         workers,
     })
+}
+
+/// Returns a limit if this number of machines is needed and the sessions cannot be divided among them.
+fn find_division_limit(
+    workers: u64,
+    reader: &WorkloadReader,
+    of: (&Target, &Options),
+) -> Result<Option<Limit>, Failure> {
+    if workers == 1 {
+        return Ok(None);
+    }
+    let reason = match replay::select_shard(0, workers, reader, of, &mut DivisionNotes::default()) {
+        Ok(_) => return Ok(None),
+        Err(ReplayError::Shards(reason)) => reason,
+        Err(ReplayError::Archive(error)) => return Err(error.into()),
+        // The target did not answer, for example.
+        Err(error) => format!("it is not known whether they can be: {error}"),
+    };
+    let (message, remedy) = reason.split_once("; ").unwrap_or((&reason, ""));
+    Ok(Some(Limit {
+        kind: LimitKind::Division,
+        message: format!("the sessions cannot be divided among {workers} machines: {message}"),
+        remedy: remedy.to_owned(),
+    }))
 }
 
 /// Measurements of the tool.

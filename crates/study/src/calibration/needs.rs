@@ -95,6 +95,8 @@ pub enum LimitKind {
     Memory,
     /// The target's `max_connections`, which more machines do not change.
     TargetConnections,
+    /// The division of the sessions among several machines, which the order of statements does not allow.
+    Division,
 }
 
 /// A limit that the replay exceeds.
