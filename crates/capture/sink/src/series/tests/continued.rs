@@ -376,3 +376,34 @@ fn recovery_of_a_part_is_refused_while_its_series_is_locked_and_can_be_repeated(
     let status = record_series(continued(&path, 60), &statements_at(&[0, 10, 20]));
     assert_eq!(status.repeated_events, 2);
 }
+
+#[test]
+fn first_part_that_a_killed_capture_has_left_and_the_gap_after_it_are_reported() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let proxy = |append: bool| {
+        let mut options = options(&path, 60);
+        options.provenance.source_kind = "proxy".to_owned();
+        SeriesOptions {
+            append,
+            is_live: true,
+            ..options
+        }
+    };
+    let mut recorder = SeriesRecorder::create(proxy(false)).unwrap();
+    deliver(&mut recorder, &statements_at(&[0, 10, 70]));
+    recorder.advance(START_US + 100 * SECOND_US).unwrap();
+    recorder.checkpoint(i64::MAX / 2).unwrap();
+    drop(recorder);
+    let first = Series::open(&path).unwrap().parts.remove(0).path;
+    std::fs::rename(&first, first.with_extension("workload.partial")).unwrap();
+    record_series(proxy(true), &statements_at(&[200, 210]));
+    assert_eq!(part_numbers(&path), [3]);
+    let all = WorkloadReader::open(&path).unwrap();
+    let count = |gaps: &[String], text: &str| gaps.iter().filter(|gap| gap.contains(text)).count();
+    let gaps = all.gaps();
+    assert_eq!(count(&gaps, "its capture was killed"), 2, "{gaps:?}");
+    assert_eq!(count(&gaps, "nothing was captured from"), 1, "{gaps:?}");
+    let later = all.within(START_US + 205 * SECOND_US, i64::MAX).unwrap();
+    assert_eq!(later.gaps(), [] as [String; 0]);
+}

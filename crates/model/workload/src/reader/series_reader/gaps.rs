@@ -4,7 +4,7 @@ use archive::UnfinishedDirectory;
 use clock::utc_text;
 
 use super::SeriesReader;
-use crate::series::UnfinishedPart;
+use crate::series::{SeriesGap, UnfinishedPart};
 
 impl SeriesReader {
     /// Describes what is missing, each as a sentence.
@@ -26,15 +26,17 @@ impl SeriesReader {
             ));
         }
         for gap in &self.series.gaps {
-            if first.member.number < gap.before_part && gap.before_part <= last.member.number {
+            let is_between =
+                first.member.number < gap.before_part && gap.before_part <= last.member.number;
+            if is_between || self.is_before_first(first.member.number, gap) {
                 // A part that was recovered since then reaches into the gap.
                 let before = self
                     .parts
                     .iter()
                     .filter(|part| part.member.number < gap.before_part);
                 let ends_us = before.map(|part| part.shift_us + part.reader.info().span_us);
-                let recorded_to_us =
-                    self.info.provenance.start_wall_us + ends_us.max().unwrap_or(0);
+                let start_us = self.info.provenance.start_wall_us;
+                let recorded_to_us = ends_us.max().map_or(i64::MIN, |end_us| start_us + end_us);
                 gaps.push(format!(
                     "{path}: nothing was captured from {} to {}: {}",
                     utc_text(gap.from_us.max(recorded_to_us).min(gap.to_us)),
@@ -53,7 +55,7 @@ impl SeriesReader {
                 part.reader.path().display()
             ));
         }
-        for part in self.killed_parts(first.member.number) {
+        for part in self.killed_parts() {
             let part = part.path.display();
             gaps.push(format!(
                 "{part}: its capture was killed, so it is not read; `rehearse recover {part}` keeps what is complete in it"
@@ -69,15 +71,21 @@ impl SeriesReader {
         gaps
     }
 
-    /// Returns the parts of the range from this number on that a killed capture has left.
-    fn killed_parts(&self, first: u64) -> impl Iterator<Item = &UnfinishedPart> {
+    /// Whether a gap of the range is before the first part, of this number, and not among what the retention removed.
+    fn is_before_first(&self, first: u64, gap: &SeriesGap) -> bool {
+        let (from_us, _) = self.range_us;
+        gap.before_part == first
+            && gap.to_us > from_us
+            && self.series.removed.parts.saturating_add(1) < first
+    }
+
+    /// Returns the parts of the range that a killed capture has left.
+    fn killed_parts(&self) -> impl Iterator<Item = &UnfinishedPart> {
         let (from_us, to_us) = self.range_us;
         self.unfinished.iter().filter(move |part| {
             let member = &part.member;
             let is_in_range = member.from_us < to_us && member.to_us > from_us;
-            is_in_range
-                && member.number >= first
-                && !UnfinishedDirectory::at(part.path.clone()).being_written
+            is_in_range && !UnfinishedDirectory::at(part.path.clone()).being_written
         })
     }
 
