@@ -144,6 +144,44 @@ fn preflight_lists_what_the_target_lacks_with_the_worst_first() {
     );
 }
 
+/// The client's options name the schema, as `PGOPTIONS` does.
+#[test]
+fn preflight_finds_names_in_the_schema_that_sessions_start_with() {
+    let (_one, source) = server().start();
+    let (_other, target) = server().start();
+    let schema = "CREATE SCHEMA app; CREATE TABLE app.stock (n int)";
+    for server in [&source, &target] {
+        connect(server).batch_execute(schema).unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let program = env!("CARGO_BIN_EXE_rehearse");
+    let proxy = CaptureProxy::start(program, &source, &workload, &[]);
+    let url = proxy.endpoint.url("postgres");
+    let mut config: postgres::Config = url.parse().unwrap();
+    config.options("-c search_path=app");
+    let mut client = config.connect(NoTls).unwrap();
+    client.batch_execute("SELECT n FROM stock").unwrap();
+    drop(client);
+    proxy.interrupt();
+    let (workload, url) = (workload.display().to_string(), target.url("postgres"));
+    let check = || {
+        let output = rehearse(&["replay", &workload, "--target", &url, "--dry-run"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    let text = check();
+    assert!(
+        text.contains("Checks of the target: nothing found"),
+        "{text}"
+    );
+    connect(&target)
+        .batch_execute("DROP TABLE app.stock")
+        .unwrap();
+    let text = check();
+    assert!(text.contains("relation \"stock\" does not exist"), "{text}");
+}
+
 #[test]
 fn preflight_names_a_refused_role_and_its_remedy() {
     let (_one, source) = server().password("check").start();

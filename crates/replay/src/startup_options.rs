@@ -96,6 +96,12 @@ impl StartupOptions {
         options.join(" ")
     }
 
+    /// Whether any of them set `search_path`.
+    pub fn name_search_path(&self) -> bool {
+        let mut options = self.0.values();
+        options.any(|options| options.to_lowercase().contains("search_path"))
+    }
+
     /// Adds them to the options in a run's manifest.
     pub(crate) fn describe(&self, described: &mut BTreeMap<String, String>) {
         for (selector, options) in &self.0 {

@@ -70,7 +70,7 @@ pub(super) struct StatementUse {
     statements: Vec<UsedStatement>,
     /// Texts that create objects, in lower case.
     creating: Vec<String>,
-    /// Whether a statement sets `search_path`.
+    /// Whether a statement or a session's start sets `search_path`.
     sets_search_path: bool,
     /// Part of the workload that was read.
     pub(super) read: ReadPart,
@@ -80,7 +80,7 @@ impl StatementUse {
     /// Reads the statements of the workload, with one text of each.
     pub(super) fn of_workload(context: &Context<'_>) -> Result<Self, ArchiveError> {
         let mut creating = Vec::new();
-        let mut sets_search_path = false;
+        let mut sets_search_path = context.options.logins.startup_options.name_search_path();
         let mut read = ReadPart {
             events: 0,
             events_in_all: context.reader.info().events,
@@ -119,6 +119,7 @@ impl StatementUse {
                     logins.push(login);
                 }
                 sessions.insert(event.session, index);
+                sets_search_path |= starts_with_search_path(event.wire_details.as_deref());
             }
             if event.kind == EventKind::Disconnect {
                 sessions.remove(&event.session);
@@ -169,6 +170,15 @@ impl StatementUse {
         let name = name.to_lowercase();
         self.creating.iter().any(|text| text.contains(&name))
     }
+}
+
+/// Whether a client set `search_path` when it connected.
+fn starts_with_search_path(details: Option<&workload::WireDetails>) -> bool {
+    let mut settings = details.iter().flat_map(|known| &known.settings);
+    settings.any(|(name, value)| {
+        name.eq_ignore_ascii_case("search_path")
+            || &**name == "options" && value.to_lowercase().contains("search_path")
+    })
 }
 
 /// Whether a statement may create what later ones name: `CREATE`, `ALTER … RENAME`, `SELECT … INTO`.
