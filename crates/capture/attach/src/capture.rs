@@ -54,6 +54,17 @@ pub enum AttachError {
     /// The prober has ended without a reason.
     #[error("the prober has ended without a reason ({0}) before it was attached; was it killed?")]
     ProberEnded(String),
+    /// The prober does not attach in time.
+    #[error(
+        "the prober (process {process}) has not attached within 60 s; end it with kill -9, and look for what stopped it"
+    )]
+    Silent {
+        /// Process number of the prober.
+        process: u32,
+    },
+    /// The user has interrupted the wait for the prober.
+    #[error("interrupted before the probes were attached; nothing is recorded")]
+    Interrupted,
     /// The system refuses a resource.
     #[error("the capture cannot start: {0}")]
     System(#[from] io::Error),

@@ -3,9 +3,15 @@
 use std::io;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
+use clock::monotonic_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::attached_server::AttachedServer;
 use crate::capture::AttachError;
-use crate::record::{RecordKind, RecordReader};
+use crate::record::{PipeState, RecordKind, RecordReader};
+
+/// Maximum time until the probes are attached, in nanoseconds.
+const ATTACH_TIMEOUT_NS: i64 = 60_000_000_000;
 
 /// A prober. It ends when this is dropped, since its standard input then ends.
 #[derive(Debug)]
@@ -31,30 +37,47 @@ impl ProberProcess {
     /// Waits until the probes are attached. From then on, its records must be read: call [`crate::Attach::start`] at once.
     ///
     /// # Errors
-    /// If the prober cannot attach.
-    pub fn wait_until_attached(mut self) -> Result<AttachedProber, AttachError> {
+    /// If the prober cannot attach, does not attach within a minute, or `is_interrupted` returns true.
+    pub fn wait_until_attached(
+        mut self,
+        is_interrupted: impl Fn() -> bool,
+    ) -> Result<AttachedProber, AttachError> {
         let output = self.0.stdout.take();
         let output = output.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        // A prober that stops within a record must not block its reader.
+        rustix::io::ioctl_fionbio(&output, true).map_err(io::Error::from)?;
         let mut records = RecordReader::new(output);
-        let (server, attached_ns) = match records.next()? {
-            Some(record) if record.kind == RecordKind::Attached => {
-                let server = AttachedServer::decode(record.pid, record.data);
-                (server, record.time_ns)
+        let until_ns = monotonic_ns() + ATTACH_TIMEOUT_NS;
+        loop {
+            let first = records.next_buffered()?;
+            let first = first.map(|it| (it.kind, it.pid, it.time_ns, it.data.to_vec()));
+            match first {
+                Some((RecordKind::Attached, pid, attached_ns, data)) => {
+                    return Ok(AttachedProber {
+                        process: self,
+                        records,
+                        server: AttachedServer::decode(pid, &data),
+                        attached_ns,
+                    });
+                }
+                Some((_, _, _, reason)) => {
+                    let reason = String::from_utf8_lossy(&reason).into_owned();
+                    return Err(AttachError::Prober(reason));
+                }
+                None => (),
             }
-            Some(record) => {
-                let reason = String::from_utf8_lossy(record.data).into_owned();
-                return Err(AttachError::Prober(reason));
+            if is_interrupted() {
+                return Err(AttachError::Interrupted);
             }
-            None => return Err(AttachError::ProberEnded(self.wait()?.to_string())),
-        };
-        // From now on, a prober that stops within a record must not block the reader.
-        rustix::io::ioctl_fionbio(records.input(), true).map_err(io::Error::from)?;
-        Ok(AttachedProber {
-            process: self,
-            records,
-            server,
-            attached_ns,
-        })
+            if monotonic_ns() > until_ns {
+                return Err(AttachError::Silent { process: self.id() });
+            }
+            wait_for_input(records.input())?;
+            if records.fill(0)? == PipeState::Ended {
+                records.check_end()?;
+                return Err(AttachError::ProberEnded(self.wait()?.to_string()));
+            }
+        }
     }
 
     /// Returns the process number.
@@ -91,5 +114,17 @@ impl AttachedProber {
     /// Returns the attached server.
     pub fn server(&self) -> &AttachedServer {
         &self.server
+    }
+}
+
+/// Waits until a pipe has something, and for at most 100 ms.
+fn wait_for_input(pipe: &ChildStdout) -> io::Result<()> {
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&limit)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -208,7 +208,7 @@ fn capture_until(script: &Script, options: AttachOptions, end: &str, is_broken: 
         buffer_bytes: 1 << 20,
         ..options
     };
-    let prober = prober.wait_until_attached().unwrap();
+    let prober = prober.wait_until_attached(|| false).unwrap();
     let attach = Attach::start(prober, options, open).unwrap();
     attach.control().start_recording().unwrap();
     attach.begin_reading(SessionIdentities::default());
@@ -365,11 +365,15 @@ fn prober_that_refuses_or_dies_is_reported() {
     script.bytes.clear();
     script.add(RecordKind::Failed, 0, b"no right to load programs");
     let (refusing, _file) = prober(&script.bytes, "exit 3");
-    let refused = refusing.wait_until_attached();
+    let refused = refusing.wait_until_attached(|| false);
     assert!(matches!(refused, Err(AttachError::Prober(reason)) if reason.contains("no right")));
     let (silent, _file) = prober(b"", "exit 3");
-    let refused = silent.wait_until_attached();
+    let refused = silent.wait_until_attached(|| false);
     assert!(matches!(refused, Err(AttachError::ProberEnded(status)) if status.contains('3')));
+    // A part of a record, and no more.
+    let (stopped, _file) = prober(&script.bytes[..20], UNTIL_INPUT_ENDS);
+    let refused = stopped.wait_until_attached(|| true);
+    assert!(matches!(refused, Err(AttachError::Interrupted)));
 
     let mut script = Script::new();
     script.log_in().ask("SELECT 1");

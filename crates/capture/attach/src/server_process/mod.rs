@@ -207,6 +207,7 @@ pub(crate) fn working_directory(pid: u32) -> PathBuf {
 }
 
 /// Returns the path of the executable file of a process, which is valid also if the file was replaced.
+#[cfg(target_os = "linux")]
 pub(crate) fn executable(pid: u32) -> String {
     format!("/proc/{pid}/exe")
 }

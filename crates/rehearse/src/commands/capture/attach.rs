@@ -79,7 +79,9 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
         Some(&options.output),
     )?;
     let starting_point = Arc::new(starting_point.with_application(&own_application));
-    let prober = prober.wait_until_attached().map_err(failure)?;
+    let prober = prober
+        .wait_until_attached(|| interrupt.is_requested())
+        .map_err(failure)?;
     let server = captured_server(prober.server());
     let attach = Attach::start(
         prober,

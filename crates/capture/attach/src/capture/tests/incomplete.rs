@@ -132,7 +132,7 @@ fn traffic_before_the_recording_is_read_from_the_pipe_and_kept() {
         script.ask(&sql);
     }
     let (prober, _file) = prober(&script.bytes, "true");
-    let prober = prober.wait_until_attached().unwrap();
+    let prober = prober.wait_until_attached(|| false).unwrap();
     let store = Store::default();
     let open = {
         let store = store.clone();
