@@ -27,6 +27,7 @@ pub mod following;
 pub mod history;
 pub mod indexes;
 pub mod lab;
+pub mod live_capture;
 pub mod masking;
 pub mod mcp;
 pub mod notifying;

@@ -3,6 +3,7 @@
 mod attach;
 mod control;
 mod control_token;
+mod live;
 mod pcap;
 mod proxy;
 mod recording;

@@ -1,6 +1,5 @@
 //! Options of `rehearse capture attach`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,13 +7,7 @@ use capture_attach::prober::ProberOptions;
 use capture_attach::server_process::ServerSelection;
 use clap::Args;
 
-use super::encrypting::EncryptArgs;
-use super::masking::MaskArgs;
-use super::observing::{AllowHostArgs, OtlpArgs};
-use super::proxy::loopback;
-use super::roll::RollArgs;
-use super::starting_point::{ExportSnapshotArgs, StartingPointArgs};
-use crate::options::sending::Digest;
+use super::live_capture::LiveCaptureArgs;
 
 /// Port of a server that is not named.
 const PORT: u16 = 5432;
@@ -81,10 +74,6 @@ pub struct CaptureAttach {
     /// Server.
     #[command(flatten)]
     pub attached: AttachServerArgs,
-    /// Write the workload to this directory, NAME.workload; with --roll, a series to NAME.series. If recording is stopped and started
-    /// again, the next one is NAME-2.workload, and so on.
-    #[arg(short, long, value_name = "NAME.workload")]
-    pub output: PathBuf,
     /// End the capture after this time [default: at Ctrl-C].
     #[arg(long, value_name = "DURATION", value_parser = clock::parse_duration)]
     pub duration: Option<Duration>,
@@ -98,52 +87,9 @@ pub struct CaptureAttach {
     /// Decode and write as this user, if root starts the command [default: the user of sudo, or the owner of the output's directory].
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Start recording only on SIGUSR1, or on POST /start at --admin-listen.
-    #[arg(long)]
-    pub paused: bool,
-    /// Serve the status (GET /), and accept POST /start and POST /stop with a token, at this
-    /// loopback address: a PORT, or 127.0.0.1:PORT. Port 0 selects a free port and prints it.
-    #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
-    pub admin_listen: Option<SocketAddr>,
-    /// Read the token for POST /start and POST /stop from this file [default: a new token in
-    /// NAME.workload.control-token, or NAME.workload.control-token-2 if another capture uses that].
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "REHEARSE_ADMIN_TOKEN_FILE",
-        hide_env_values = true
-    )]
-    pub admin_token_file: Option<PathBuf>,
-    /// Host names of the control endpoint.
+    /// Output and control.
     #[command(flatten)]
-    pub hosts: AllowHostArgs,
-    /// Store a checksum of every result, to compare with in a replay.
-    #[arg(long, value_enum, value_name = "PART")]
-    pub checksum_results: Option<Digest>,
-    /// Buffer at most this many MiB of traffic for recording, in addition to --ring.
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub buffer: u32,
-    /// Print the capture report as JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Export of metrics.
-    #[command(flatten)]
-    pub otlp: OtlpArgs,
-    /// Starting point.
-    #[command(flatten)]
-    pub starting_point: StartingPointArgs,
-    /// Export of a snapshot.
-    #[command(flatten)]
-    pub export: ExportSnapshotArgs,
-    /// Recording of a series.
-    #[command(flatten)]
-    pub roll: RollArgs,
-    /// Masking of the values.
-    #[command(flatten)]
-    pub masking: MaskArgs,
-    /// Encryption of the workload.
-    #[command(flatten)]
-    pub encryption: EncryptArgs,
+    pub live: LiveCaptureArgs,
 }
 
 /// Options of the process that holds the privileges of `rehearse capture attach`, which starts it.

@@ -8,12 +8,10 @@ mod probe_check;
 #[cfg(target_os = "linux")]
 mod unprivileged_user;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capture_attach::{
@@ -21,18 +19,16 @@ use capture_attach::{
     AttachedServer, ProberProcess, prober,
 };
 use capture_recorder::CaptureEvent;
-use capture_wire::conversation::{DecoderOptions, UnreadableReason};
+use capture_wire::conversation::UnreadableReason;
 use clock::{Clock, SystemClock};
 use report::{attach_text, to_document};
-use signal_hook::consts::SIGUSR1;
 use study::{Failure, Interrupt};
 use workload::CapturedServer;
 
 use self::probe_check::ProbeCheck;
-use super::control::ControlServer;
-use super::control_token::ControlToken;
-use super::recording::{RecordingOutput, is_incomplete, recover, switch_recording};
-use super::starting_point::{RecordingSwitch, StartingPointTaker};
+use super::live::{Control, SwitchSignal, decoder_options, starting_point_taker};
+use super::recording::{RecordingOutput, is_incomplete, recover};
+use super::starting_point::RecordingSwitch;
 use crate::exit_status::ExitStatus;
 use crate::options::attach::{AttachProber, CaptureAttach};
 use crate::otlp;
@@ -61,24 +57,14 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     give_up_privileges(options)?;
     // From here on, this process has no privileges.
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let switch_requested = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, switch_requested.clone()).map_err(Failure::could_not)?;
-    let output = RecordingOutput::new(
-        "attach",
-        &options.output,
-        &options.roll,
-        &options.masking,
-        &options.encryption,
-    )?;
+    let signal = SwitchSignal::listen()?;
+    let live = &options.live;
+    let output = RecordingOutput::new("attach", live)?;
     interrupt.set_partial(output.partial());
-    let export = options.otlp.settings()?;
+    let export = options.live.otlp.settings()?;
     let own_application = own_application()?;
-    let starting_point = StartingPointTaker::new(
-        options.starting_point.starting_point.as_deref(),
-        options.export.export_snapshot,
-        Some(&options.output),
-    )?;
-    let starting_point = Arc::new(starting_point.with_application(&own_application));
+    let starting_point = starting_point_taker(live)?.with_application(&own_application);
+    let starting_point = Arc::new(starting_point);
     let prober = prober
         .wait_until_attached(|| interrupt.is_requested())
         .map_err(failure)?;
@@ -96,25 +82,26 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
         control: attach.control(),
         starting_point: starting_point.clone(),
     };
-    let control = start_control(options, &attach, &switch)?;
-    if !options.paused {
+    // Recording has not started yet, so that an error leaves nothing to undo.
+    let control = Control::start(live, &switch, status_document(attach.status_reader()))?;
+    if let Some(control) = &control {
+        control.announce();
+    }
+    let export = export
+        .map(|settings| otlp::export_attach(settings, attach.status_reader()))
+        .transpose()?;
+    if !options.live.paused {
         has_own_session |= starting_point.take();
         attach
             .control()
             .start_recording()
             .map_err(Failure::could_not)?;
     }
-    let export = export
-        .map(|settings| otlp::export_attach(settings, attach.status_reader()))
-        .transpose()?;
     attach.begin_reading(identities.unwrap_or_default());
     announce(options);
     let mut check = ProbeCheck::new(has_own_session);
     wait_for_end(options, &attach, &interrupt, &mut check, || {
-        if switch_requested.swap(false, Ordering::Relaxed) {
-            let is_recording = attach.status_reader().status().capture.recording.is_some();
-            switch_recording(is_recording, switch.clone());
-        }
+        signal.handle(&switch, || attach.status_reader().status().capture);
     });
     drop(control);
     let (mut status, events) = attach.end();
@@ -124,7 +111,7 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     }
     status.probe_warning = check.warning(&status);
     export.map(otlp::finish);
-    print_account(&status, options.json);
+    print_account(&status, options.live.json);
     Ok(match is_partial(&status) {
         true => ExitStatus::Findings,
         false => ExitStatus::Success,
@@ -196,54 +183,23 @@ fn attach_options(
     server: CapturedServer,
     own_application: String,
 ) -> AttachOptions {
-    let digest = options.checksum_results.is_some();
-    let mut shaping = BTreeMap::new();
-    if digest {
-        shaping.insert("digest".to_owned(), "rows".to_owned());
-    }
+    let (conversation, mut listed) = decoder_options(&options.live);
     if options.wait_for_new_sessions {
-        shaping.insert("sessions".to_owned(), "new".to_owned());
+        listed.insert("sessions".to_owned(), "new".to_owned());
     }
     AttachOptions {
         server: options.attached.name(),
         servers: vec![server],
-        buffer_bytes: (options.buffer as usize) << 20,
-        conversation: DecoderOptions {
-            digest,
-            ..DecoderOptions::default()
-        },
+        buffer_bytes: options.live.buffer_bytes(),
+        conversation,
         new_sessions_only: options.wait_for_new_sessions,
         own_application,
-        options: shaping,
+        options: listed,
     }
 }
 
 fn failure(error: AttachError) -> Failure {
     Failure::could_not(error)
-}
-
-/// Starts the control endpoint, if there is to be one.
-fn start_control(
-    options: &CaptureAttach,
-    attach: &Attach,
-    switch: &RecordingSwitch,
-) -> Result<Option<ControlServer>, Failure> {
-    let Some(address) = options.admin_listen else {
-        return Ok(None);
-    };
-    let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
-    let file = token.file().display().to_string();
-    let server = ControlServer::start(
-        (address, options.hosts.listener_options(terminal::complain)),
-        token,
-        switch.clone(),
-        status_document(attach.status_reader()),
-    )?;
-    terminal::note(&format!(
-        "control at http://{}; starting and stopping take the token in {file}",
-        server.address()
-    ));
-    Ok(Some(server))
 }
 
 /// Returns a function that renders the current status as JSON.
@@ -253,10 +209,10 @@ fn status_document(reader: AttachStatusReader) -> impl Fn() -> String + Send + S
 
 /// Reports how the recording starts, and how the capture ends.
 fn announce(options: &CaptureAttach) {
-    if options.paused {
+    if options.live.paused {
         return terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the capture");
     }
-    let artefact = options.roll.artefact();
+    let artefact = options.live.roll.artefact();
     terminal::note(&match options.duration {
         Some(duration) => format!(
             "the capture ends after {} s, or at Ctrl-C, and completes the {artefact}",

@@ -1,23 +1,18 @@
 //! `rehearse capture proxy`: forwards clients to a server and records the traffic.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capture_proxy::{
     CaptureEvent, ListenAddress, OpenRecording, Proxy, ProxyError, ProxyEvent, ProxyOptions,
     ProxyStatus, ServerTls, StatusReader,
 };
-use capture_wire::conversation::DecoderOptions;
 use replay::Target;
 use report::{proxy_text, to_document};
-use signal_hook::consts::SIGUSR1;
 
-use super::control::ControlServer;
-use super::control_token::ControlToken;
-use super::recording::{RecordingOutput, is_incomplete, recover, switch_recording};
-use super::starting_point::{RecordingSwitch, StartingPointTaker};
+use super::live::{Control, SwitchSignal, decoder_options, starting_point_taker};
+use super::recording::{RecordingOutput, is_incomplete, recover};
+use super::starting_point::RecordingSwitch;
 use crate::exit_status::ExitStatus;
 use crate::options::proxy::CaptureProxy;
 use crate::otlp;
@@ -43,29 +38,19 @@ const OF_SESSIONS: [&str; 6] = [
 /// Forwards until the user interrupts it.
 pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let switch_requested = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, switch_requested.clone()).map_err(Failure::could_not)?;
-    let output = RecordingOutput::new(
-        "proxy",
-        &options.output,
-        &options.roll,
-        &options.masking,
-        &options.encryption,
-    )?;
+    let signal = SwitchSignal::listen()?;
+    let live = &options.live;
+    let output = RecordingOutput::new("proxy", live)?;
     interrupt.set_partial(output.partial());
-    let export = options.otlp.settings()?;
+    let export = options.live.otlp.settings()?;
     let upstream = upstream(options)?;
     let by_socket = upstream
         .servers
         .iter()
         .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
     let source = upstream.address();
-    let starting_point = Arc::new(StartingPointTaker::new(
-        options.starting_point.starting_point.as_deref(),
-        options.export.export_snapshot,
-        Some(&options.output),
-    )?);
-    if !options.paused {
+    let starting_point = Arc::new(starting_point_taker(live)?);
+    if !options.live.paused {
         // Before the first client can connect, so that everything captured comes later.
         starting_point.take();
     }
@@ -74,23 +59,10 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         control: proxy.control(),
         starting_point,
     };
-    let control = match options.admin_listen {
-        Some(address) => {
-            // Recording has not started yet, so that an error leaves nothing to undo.
-            let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
-            let file = token.file().display().to_string();
-            let server = ControlServer::start(
-                (address, options.hosts.listener_options(terminal::complain)),
-                token,
-                switch.clone(),
-                status_document(proxy.status_reader()),
-            )?;
-            Some((server, file))
-        }
-        None => None,
-    };
+    // Recording has not started yet, so that an error leaves nothing to undo.
+    let control = Control::start(live, &switch, status_document(proxy.status_reader()))?;
     // Recording starts before the first client can send anything that matters.
-    let begun = match options.paused {
+    let begun = match options.live.paused {
         true => Ok(()),
         false => proxy.control().start_recording().map(drop),
     };
@@ -107,20 +79,15 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         }
     };
     announce(&proxy, &source, by_socket);
-    if let Some((control, token_file)) = &control {
-        terminal::note(&format!(
-            "control at http://{}; starting and stopping take the token in {token_file}",
-            control.address()
-        ));
+    if let Some(control) = &control {
+        control.announce();
     }
     announce_end(options);
     let mut narrator = Narrator::default();
     while !interrupt.is_requested() && !proxy.is_broken() {
         std::thread::sleep(POLL_INTERVAL);
         narrator.report(proxy.take_events());
-        if switch_requested.swap(false, Ordering::Relaxed) {
-            switch_recording(proxy.status().capture.recording.is_some(), switch.clone());
-        }
+        signal.handle(&switch, || proxy.status().capture);
     }
     drop(control);
     drain(&proxy, options.drain, &mut narrator);
@@ -130,7 +97,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<ExitStatus, Failure> {
         recover(finished);
     }
     export.map(otlp::finish);
-    print_account(&status, options.json);
+    print_account(&status, options.live.json);
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));
     }
@@ -185,24 +152,17 @@ fn start(options: &CaptureProxy, upstream: Target, open: OpenRecording) -> Resul
         }
         _ => None,
     };
-    let digest = options.checksum_results.is_some();
-    let mut shaping = BTreeMap::new();
-    if digest {
-        shaping.insert("digest".to_owned(), "rows".to_owned());
-    }
+    let (conversation, listed) = decoder_options(&options.live);
     Proxy::start(
         ProxyOptions {
             listen,
             upstream,
             tls,
             threads: usize::from(options.threads),
-            buffer_bytes: (options.buffer as usize) << 20,
+            buffer_bytes: options.live.buffer_bytes(),
             use_io_uring: !options.without_io_uring,
-            conversation: DecoderOptions {
-                digest,
-                ..DecoderOptions::default()
-            },
-            options: shaping,
+            conversation,
+            options: listed,
         },
         open,
     )
@@ -228,11 +188,11 @@ fn announce(proxy: &Proxy, source: &str, by_socket: bool) {
 
 /// Reports how the recording starts, and how the proxy ends.
 fn announce_end(options: &CaptureProxy) {
-    match options.paused {
+    match options.live.paused {
         true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
         false => terminal::note(&format!(
             "Ctrl-C ends the proxy and completes the {}",
-            options.roll.artefact()
+            options.live.roll.artefact()
         )),
     }
 }

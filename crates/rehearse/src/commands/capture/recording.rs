@@ -19,8 +19,7 @@ use workload::{
 use super::check_output_name;
 use super::series::{SeriesRecording, SeriesSource, recover_series, series_options};
 use super::starting_point::{RecordingSwitch, StartingPointTaker};
-use crate::options::encrypting::EncryptArgs;
-use crate::options::masking::MaskArgs;
+use crate::options::live_capture::LiveCaptureArgs;
 use crate::options::roll::RollArgs;
 use crate::terminal;
 
@@ -38,20 +37,14 @@ impl RecordingOutput {
     ///
     /// # Errors
     /// If the name is not that of a workload or series, or a file of the masking or the encryption cannot be read.
-    pub(super) fn new(
-        kind: &'static str,
-        path: &Path,
-        roll: &RollArgs,
-        masking: &MaskArgs,
-        encryption: &EncryptArgs,
-    ) -> Result<Self, Failure> {
-        check_output_name(path, roll)?;
+    pub(super) fn new(kind: &'static str, live: &LiveCaptureArgs) -> Result<Self, Failure> {
+        check_output_name(&live.output, &live.roll)?;
         Ok(RecordingOutput {
             kind,
-            path: path.to_owned(),
-            roll: roll.clone(),
-            mask: masking.masker()?.map(|masker| masker.mask().clone()),
-            recipients: keys::read_recipients(&encryption.encrypt)?,
+            path: live.output.clone(),
+            roll: live.roll.clone(),
+            mask: live.masking.masker()?.map(|masker| masker.mask().clone()),
+            recipients: keys::read_recipients(&live.encryption.encrypt)?,
         })
     }
 

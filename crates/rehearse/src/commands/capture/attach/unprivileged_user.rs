@@ -59,7 +59,7 @@ fn choose_user(options: &CaptureAttach) -> Result<Option<(UserIdentity, String)>
             "of SUDO_UID".to_owned(),
         )));
     }
-    Ok(owner_of_directory(&options.output))
+    Ok(owner_of_directory(&options.live.output))
 }
 
 /// Returns the owner of the directory in which the output is to be, unless it is root's.
