@@ -19,7 +19,7 @@ use capture_attach::{
     AttachedServer, ProberProcess, prober,
 };
 use capture_recorder::CaptureEvent;
-use capture_wire::conversation::UnreadableReason;
+use capture_wire::conversation::{DecoderAccount, UnreadableReason};
 use clock::{Clock, SystemClock};
 use report::{attach_text, to_document};
 use study::{Failure, Interrupt};
@@ -120,18 +120,20 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
 
 /// Returns whether traffic of the capture may be missing.
 fn is_partial(status: &AttachStatus) -> bool {
-    let unreadable = status.capture.finished.iter().any(|finished| {
-        let reasons = &finished.account.conversation.unreadable;
-        reasons
-            .keys()
-            .any(|reason| *reason != UnreadableReason::Replication)
-    });
+    let mut accounts = status.capture.finished.iter().map(|one| &one.account);
+    let unreadable = accounts.any(|account| has_unreadable_sessions(&account.conversation));
     is_incomplete(&status.capture)
         || unreadable
         || status.prober_failure.is_some()
         || status.probe_warning.is_some()
         || status.counters.untracked_calls > 0
         || status.counters.lost_beginnings > 0
+}
+
+/// Returns whether sessions could not be read, except those that are left out on purpose.
+fn has_unreadable_sessions(account: &DecoderAccount) -> bool {
+    let mut reasons = account.unreadable.keys();
+    reasons.any(|reason| *reason != UnreadableReason::Replication)
 }
 
 /// Returns an `application_name` for the sessions that this command opens, by which the capture recognises and leaves them out.
@@ -302,5 +304,39 @@ fn print_account(status: &AttachStatus, json: bool) {
     match json {
         true => terminal::say_line(&to_document(status)),
         false => terminal::say(&attach_text::render_text(status, &terminal::style())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capture_in_which_a_session_is_missing_is_partial() {
+        assert!(!is_partial(&AttachStatus::default()));
+        let mut status = AttachStatus::default();
+        status.counters.lost_beginnings = 1;
+        assert!(is_partial(&status));
+        let status = AttachStatus {
+            probe_warning: Some("no traffic was seen".to_owned()),
+            ..AttachStatus::default()
+        };
+        assert!(is_partial(&status));
+    }
+
+    #[test]
+    fn session_that_is_not_readable_counts_unless_it_is_of_replication() {
+        let with = |reason| DecoderAccount {
+            unreadable: [(reason, 1)].into(),
+            ..DecoderAccount::default()
+        };
+        assert!(!has_unreadable_sessions(&DecoderAccount::default()));
+        assert!(!has_unreadable_sessions(&with(
+            UnreadableReason::Replication
+        )));
+        assert!(has_unreadable_sessions(&with(
+            UnreadableReason::NotTheProtocol
+        )));
+        assert!(has_unreadable_sessions(&with(UnreadableReason::Lost)));
     }
 }
