@@ -157,8 +157,8 @@ pub enum Command {
     Indexes(Box<Indexes>),
     /// Check the plans of a workload's statements without the data.
     Plans(plans::Plans),
-    /// Check what a major upgrade refuses or forgets.
-    Upgrade(upgrade::Upgrade),
+    /// Rehearse a major upgrade with a workload, or check what it refuses or forgets.
+    Upgrade(Box<upgrade::Upgrade>),
     /// Keep the numbers of runs of one workload, and show how they developed.
     History(history::History),
     /// Print the JSON schema of a command's --json output.

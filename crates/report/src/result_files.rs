@@ -5,11 +5,12 @@ use std::path::Path;
 use compare::Comparison;
 use study::proof::{ProofJournal, ProofReport, SideRenderer};
 use study::sweep::{SweepJournal, SweepReport};
+use study::upgrade_rehearsal::UpgradeReport;
 use study::{EndReason, Failure};
 use workload::{Literals, RewriteNote};
 
-use crate::html::{compare_page, proof_page, sweep_page};
-use crate::json::to_json;
+use crate::html::{compare_page, proof_page, sweep_page, upgrade_page};
+use crate::json::{to_document, to_json};
 use crate::output_file;
 use crate::text::rewrite_text;
 
@@ -19,6 +20,8 @@ const PAGE: &str = "report.html";
 const PROOF: &str = "proof.json";
 /// Result of a sweep.
 const SWEEP: &str = "sweep.json";
+/// Result of a rehearsal of an upgrade.
+const UPGRADE: &str = "report.json";
 
 /// Computes the report of a proof, and writes it, its page and the comparisons next to the journal.
 ///
@@ -48,6 +51,15 @@ pub fn write_sweep(
     write(journal.path(), &sweep_page::render_html(&report))?;
     write_text(&journal.path().join(SWEEP), &to_json(&report))?;
     Ok(report)
+}
+
+/// Writes the report of a rehearsal of an upgrade and its page into its directory.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_upgrade(directory: &Path, report: &UpgradeReport) -> Result<(), Failure> {
+    write(directory, &upgrade_page::render_html(report))?;
+    write_text(&directory.join(UPGRADE), &to_document(report))
 }
 
 /// Writes a text into an experiment's directory.

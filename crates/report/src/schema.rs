@@ -34,6 +34,7 @@ use study::proof::ProofReport;
 use study::run_summary::RunReport;
 use study::sweep::SweepReport;
 use study::upgrade_inspect::UpgradeInspection;
+use study::upgrade_rehearsal::UpgradeReport;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/3";
@@ -65,6 +66,10 @@ impl Document for PlanCheck {
 
 impl Document for UpgradeInspection {
     const SCHEMA: &'static str = "rehearse/upgrade-inspect/1";
+}
+
+impl Document for UpgradeReport {
+    const SCHEMA: &'static str = "rehearse/upgrade/1";
 }
 
 impl Document for ProxyStatus {
@@ -118,6 +123,8 @@ pub enum SchemaCommand {
     PlansCheck,
     /// `rehearse upgrade inspect --json`
     UpgradeInspect,
+    /// `rehearse upgrade WORKLOAD --json`
+    Upgrade,
     /// `rehearse prove --json`
     Prove,
     /// `rehearse history show --json`
@@ -128,7 +135,7 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 21] = [
+    pub const ALL: [SchemaCommand; 22] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -149,6 +156,7 @@ impl SchemaCommand {
         SchemaCommand::History,
         SchemaCommand::PlansCheck,
         SchemaCommand::UpgradeInspect,
+        SchemaCommand::Upgrade,
         SchemaCommand::Notification,
     ];
 
@@ -175,6 +183,7 @@ impl SchemaCommand {
             SchemaCommand::History => "history",
             SchemaCommand::PlansCheck => "plans-check",
             SchemaCommand::UpgradeInspect => "upgrade-inspect",
+            SchemaCommand::Upgrade => "upgrade",
             SchemaCommand::Notification => "notification",
         }
     }
@@ -202,6 +211,7 @@ impl SchemaCommand {
             SchemaCommand::History => document::<History>(),
             SchemaCommand::PlansCheck => document::<PlanCheck>(),
             SchemaCommand::UpgradeInspect => document::<UpgradeInspection>(),
+            SchemaCommand::Upgrade => document::<UpgradeReport>(),
             SchemaCommand::Notification => of::<Notification>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");

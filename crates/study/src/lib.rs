@@ -4,7 +4,7 @@
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
 //! - Servers: [`observe_server`], [`record_profile`].
 //! - Plans without data: [`plan_export`], [`plan_check`].
-//! - Upgrades: [`upgrade_inspect`].
+//! - Upgrades: [`upgrade_inspect`], [`upgrade_rehearsal`].
 //! - Results: [`observation`], [`run_time`], [`statement_details`], [`compare_runs`], [`diagnosis_inputs`].
 //! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
@@ -99,6 +99,7 @@ mod trial;
 mod trial_loop;
 mod trial_order;
 pub mod upgrade_inspect;
+pub mod upgrade_rehearsal;
 pub mod wait_samples;
 
 pub use candidate_ranking::{expected_saving_ns, rank_candidates};

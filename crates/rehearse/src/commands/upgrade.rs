@@ -1,14 +1,19 @@
-//! `rehearse upgrade`: checks what a major upgrade refuses or forgets.
+//! `rehearse upgrade`: rehearses a major upgrade, and checks what it refuses or forgets.
 
 use std::path::Path;
 
 use replay::Target;
 use report::output_file::{self, UPGRADE_MARKDOWN};
-use report::{to_document, upgrade_inspect_markdown, upgrade_inspect_text};
-use study::Failure;
+use report::proof_progress::ProofNarrator;
+use report::{
+    result_files, to_document, upgrade_inspect_markdown, upgrade_inspect_text, upgrade_text,
+};
 use study::upgrade_inspect::{NewServer, UpgradeInspectRequest, inspect_upgrade};
+use study::upgrade_rehearsal::{UpgradeDecision, UpgradeRequest, rehearse_upgrade};
+use study::{Failure, keys};
 
 use crate::commands::sandbox::find;
+use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
 use crate::options::upgrade::{Upgrade, UpgradeAction, UpgradeInspect};
 use crate::terminal;
@@ -19,8 +24,53 @@ const STANDARD_OUTPUT: &str = "-";
 /// Carries out the action.
 pub fn run(options: &Upgrade) -> Result<ExitStatus, Failure> {
     match &options.action {
-        UpgradeAction::Inspect(options) => inspect(options),
+        Some(UpgradeAction::Inspect(options)) => inspect(options),
+        None => rehearse(options),
     }
+}
+
+fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
+    let (Some(workload), Some(from), Some(to), Some(output)) = (
+        &options.workload,
+        &options.from,
+        options.to,
+        &options.output,
+    ) else {
+        return Err(Failure::usage(
+            "a rehearsal needs NAME.workload, --from URL, --to MAJOR and -o NAME.upgrade",
+        ));
+    };
+    let from = Target::parse(from, |name| std::env::var(name).ok())?;
+    let literals = literals(options.show_literals);
+    let request = UpgradeRequest {
+        from: &from,
+        to,
+        output,
+        resume: options.resume,
+        within: options.within,
+        speed: options.speed,
+        find,
+        literals,
+    };
+    let workload = keys::open_workload(workload)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let report = rehearse_upgrade(
+        &request,
+        &workload,
+        &interrupt,
+        &mut ProofNarrator::default(),
+        &mut |journal, ended| result_files::write_proof(journal, ended, literals),
+    )?;
+    result_files::write_upgrade(output, &report)?;
+    terminal::say(&match options.json {
+        true => to_document(&report),
+        false => upgrade_text::render_text(&report, &terminal::style()),
+    });
+    Ok(match report.decision {
+        UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => ExitStatus::Success,
+        UpgradeDecision::NoGo => ExitStatus::Findings,
+        UpgradeDecision::Undecided => ExitStatus::NotProven,
+    })
 }
 
 fn inspect(options: &UpgradeInspect) -> Result<ExitStatus, Failure> {

@@ -53,6 +53,8 @@ pub enum SchemaOf {
     PlansCheck,
     /// Output of `upgrade inspect --json`.
     UpgradeInspect,
+    /// Output of `upgrade WORKLOAD --json`, and `report.json` in its directory.
+    Upgrade,
     /// Message of `compare --notify` and `prove --notify` in the format json.
     Notification,
 }
@@ -82,6 +84,7 @@ impl SchemaOf {
             SchemaOf::History => SchemaCommand::History,
             SchemaOf::PlansCheck => SchemaCommand::PlansCheck,
             SchemaOf::UpgradeInspect => SchemaCommand::UpgradeInspect,
+            SchemaOf::Upgrade => SchemaCommand::Upgrade,
             SchemaOf::Notification => SchemaCommand::Notification,
         }
     }

@@ -1,16 +1,46 @@
 //! Options of `rehearse upgrade`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use clock::Speed;
 use study::upgrade_inspect::{UpgradeMethod, UpgradeSeverity};
 
 /// Options of `rehearse upgrade`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Upgrade {
-    /// Action.
+    /// Single step instead of the whole rehearsal.
     #[command(subcommand)]
-    pub action: UpgradeAction,
+    pub action: Option<UpgradeAction>,
+    /// Replay this workload on both versions.
+    #[arg(value_name = "NAME.workload", required = true)]
+    pub workload: Option<PathBuf>,
+    /// Dump this server, a copy of production that is only read: a URL, or key=value pairs as for libpq.
+    #[arg(long, value_name = "URL", required = true)]
+    pub from: Option<String>,
+    /// Upgrade to this major version.
+    #[arg(long, value_name = "MAJOR", required = true, value_parser = clap::value_parser!(u16).range(10..))]
+    pub to: Option<u16>,
+    /// Write to this directory, NAME.upgrade: report.html, report.json, the dump and all runs.
+    #[arg(short, long, value_name = "NAME.upgrade", required = true)]
+    pub output: Option<PathBuf>,
+    /// Measure for at most this long in total.
+    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = clock::parse_duration)]
+    pub within: Duration,
+    /// Replay at this speed: 1, 2, 0.5 or max.
+    #[arg(long, value_name = "FACTOR", default_value = "1")]
+    pub speed: Speed,
+    /// Resume a rehearsal that was stopped or killed. Give the same options.
+    #[arg(long)]
+    pub resume: bool,
+    /// Print JSON, as `rehearse schema upgrade` describes it.
+    #[arg(long)]
+    pub json: bool,
+    /// Show the values in plans and server messages.
+    #[arg(long)]
+    pub show_literals: bool,
 }
 
 /// Actions of `rehearse upgrade`.

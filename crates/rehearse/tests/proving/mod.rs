@@ -3,6 +3,7 @@
 
 mod pairing;
 mod rewriting;
+mod upgrading;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -21,3 +21,4 @@ pub mod proof_page;
 pub mod shadow_page;
 mod status;
 pub mod sweep_page;
+pub mod upgrade_page;

@@ -56,5 +56,6 @@ pub(crate) mod times_text;
 pub(crate) mod units;
 mod unrepeatable_text;
 pub mod upgrade_inspect_text;
+pub mod upgrade_text;
 
 pub use style::{TextStyle, UNLIMITED};

@@ -1,0 +1,208 @@
+//! `rehearse upgrade WORKLOAD`: an upgrade to the same version, one that loses an answer and an object, a rehearsal that is
+//! killed and resumed, and refusals.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls};
+use sandbox::Dirs;
+use serde_json::Value;
+
+use super::super::{PATIENCE, assert_page_fits, command, rehearse};
+use super::validated_as;
+
+const SHOP: &str = "CREATE TABLE items (id int PRIMARY KEY, owner int, pad text);
+    INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 20000) i;
+    CREATE INDEX items_owner ON items (owner);
+    CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text);
+    ANALYZE";
+
+/// Writes a workload of reads, inserts, and one other statement.
+fn workload(directory: &Path, other: &str) -> String {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let mut log = String::new();
+    for session in 100..104 {
+        log.push_str(&format!(
+            "2026-03-01 08:59:59.000 UTC [{session}] LOG:  connection authorized: user=postgres database=postgres\n"
+        ));
+    }
+    for line in 0..200 {
+        let statement = match line % 5 {
+            0 => format!("INSERT INTO events (kind, body) VALUES ({line}, 'body')"),
+            1 => other.to_owned(),
+            _ => format!("SELECT count(*) FROM items WHERE owner = {line}"),
+        };
+        log.push_str(&format!(
+            "2026-03-01 09:00:00.{:03} UTC [{}] LOG:  duration: 0.500 ms  statement: {statement}\n",
+            line * 4,
+            100 + line % 4
+        ));
+    }
+    std::fs::write(at("a.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("a.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("a.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    at("a.workload")
+}
+
+fn old_server(sql: &str) -> (sandbox::Sandbox, String) {
+    let (sandbox, endpoint) = test_support::server().major(15).start();
+    let url = endpoint.url("postgres");
+    let mut client = Client::connect(&url, NoTls).unwrap();
+    client.batch_execute(&format!("{SHOP}; {sql}")).unwrap();
+    (sandbox, url)
+}
+
+/// Whether a rehearsal of a minute can be done.
+fn can_rehearse() -> bool {
+    if test_support::skip_in_fast_tier() {
+        return false;
+    }
+    let is_there = std::process::Command::new("pg_dump")
+        .arg("--version")
+        .output()
+        .is_ok();
+    if !is_there {
+        test_support::report_skipped("pg_dump is not installed");
+    }
+    is_there
+}
+
+/// Returns the private servers that rehearsals left.
+fn left(name: &str) -> usize {
+    let all = sandbox::list(&Dirs::from_environment().unwrap());
+    all.iter().filter(|one| one.name.contains(name)).count()
+}
+
+fn texts(value: &Value) -> String {
+    value.to_string()
+}
+
+#[test]
+fn upgrade_to_the_same_version_that_is_killed_and_resumed_finds_nothing_against_it() {
+    if !can_rehearse() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "SELECT max(pad) FROM items");
+    let (_server, from) = old_server("");
+    let output = directory
+        .path()
+        .join("sameversion.upgrade")
+        .display()
+        .to_string();
+    let arguments = [
+        "upgrade", &workload, "--from", &from, "--to", "15", "--within", "100s", "-o", &output,
+        "--json",
+    ];
+    let mut killed = command(&arguments);
+    let mut child = killed
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let first = Path::new(&output).join("replays.proof/runs/0001.run");
+    let begun = Instant::now();
+    while !first.exists() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let again = rehearse(&arguments);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    assert!(texts(&String::from_utf8_lossy(&again.stderr).into()).contains("--resume"));
+    let resumed = rehearse(&[&arguments[..], &["--resume"]].concat());
+    let report = validated_as("upgrade", &resumed);
+    // Whether the time suffices for a verdict depends on the machine.
+    let decision = report["decision"].as_str().unwrap();
+    assert!(
+        ["go", "go_with_remedies", "undecided"].contains(&decision),
+        "{report:#}"
+    );
+    assert_eq!(report["restore_errors"], Value::Array(Vec::new()));
+    assert_eq!(report["other_rows"], 0);
+    assert_eq!(report["coverage"]["sent"], 200);
+    assert_eq!(report["coverage"]["statements"], 200);
+    assert_eq!(report["remedies"], Value::Array(Vec::new()), "{report:#}");
+    assert_eq!(left("upgrade-sameversion-"), 0);
+    let page = std::fs::read_to_string(Path::new(&output).join("report.html")).unwrap();
+    assert_page_fits("upgrade-go", &page);
+}
+
+#[test]
+fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
+    if !can_rehearse() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let other = "SELECT current_setting('server_version_num')::int >= 160000";
+    let workload = workload(directory.path(), other);
+    let (_server, from) =
+        old_server("CREATE VIEW writers AS SELECT buffers_backend FROM pg_stat_bgwriter");
+    let output = directory.path().join("lost.upgrade").display().to_string();
+    let done = rehearse(&[
+        "upgrade", &workload, "--from", &from, "--to", "18", "--within", "100s", "-o", &output,
+        "--json",
+    ]);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let report = validated_as("upgrade", &done);
+    assert_eq!(report["decision"], "no_go");
+    let errors = texts(&report["restore_errors"]);
+    assert!(errors.contains("buffers_backend"), "{errors}");
+    assert_eq!(report["other_rows"], 1, "{report:#}");
+    assert!(texts(&report["remedies"]).contains("DROP VIEW public.writers"));
+    assert_eq!(left("upgrade-lost-"), 0);
+    let page = std::fs::read_to_string(Path::new(&output).join("report.html")).unwrap();
+    assert!(page.contains("NO-GO"));
+    assert_page_fits("upgrade-no-go", &page);
+}
+
+#[test]
+fn upgrade_without_its_inputs_is_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "SELECT 1");
+    let output = directory.path().join("x.upgrade").display().to_string();
+    let refused: [(&[&str], i32, &str); 3] = [
+        (&[&workload, "--to", "18", "-o", &output], 2, "--from"),
+        (
+            &[
+                &workload,
+                "--from",
+                "postgres://a@127.0.0.1:1/b",
+                "--to",
+                "18",
+                "-o",
+                &workload,
+            ],
+            2,
+            "already exists",
+        ),
+        (
+            &[
+                &workload,
+                "--from",
+                "postgres://a@127.0.0.1:1/b",
+                "--to",
+                "18",
+                "-o",
+                &output,
+            ],
+            3,
+            "cannot connect",
+        ),
+    ];
+    for (options, code, message) in refused {
+        let output = rehearse(&[&["upgrade"], options].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {text}");
+        assert!(text.contains(message), "{options:?}: {text}");
+    }
+}

@@ -1,0 +1,235 @@
+//! Text on a rehearsal of an upgrade.
+
+use compare::ErrorChange;
+use plans::StatementPlans;
+use sql::Fingerprint;
+use study::plan_check::PlanVerdict;
+use study::upgrade_rehearsal::{UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport};
+
+use crate::text::line::{one_line, wrapped};
+use crate::text::plan_text;
+use crate::text::plans_check_text::{described_pairs, heading as plans_heading};
+use crate::text::proof_text::{statement_text, with_interval};
+use crate::text::style::{TextStyle, Tone, readable};
+use crate::text::units::{count, counted, percent};
+
+/// Maximum number of entries of a list.
+const LISTED_MAX: usize = 10;
+/// Maximum number of characters of an entry.
+const TEXT_MAX: usize = 400;
+
+/// Renders the report, ending with a line feed.
+pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
+    let width = readable(style.columns());
+    let mut lines = wrapped(
+        &style.paint(tone(report.decision), &heading(report)),
+        "",
+        "  ",
+        width,
+    );
+    for reason in &report.reasons {
+        lines.extend(wrapped(reason, "  ", "  ", width));
+    }
+    lines.push(String::new());
+    lines.extend(wrapped(&measured(report), "", "  ", width));
+    if let Some(coverage) = &report.coverage {
+        lines.extend(wrapped(&coverage_text(coverage), "", "  ", width));
+    }
+    let statements = report.slower.iter().map(|one| {
+        let plan = plan_change(report, one.fingerprint);
+        let text = statement_text(one);
+        match plan {
+            Some(plan) => format!("{text}; plan: {plan}"),
+            None => text,
+        }
+    });
+    lines.extend(list("Slower statements:", statements, width));
+    lines.extend(list(
+        "Suspected statements:",
+        report.suspected.iter().map(statement_text),
+        width,
+    ));
+    let errors = report.errors.iter().filter(|one| one.regression);
+    lines.extend(list(
+        "New or more frequent errors:",
+        errors.map(error_text),
+        width,
+    ));
+    let restore = report
+        .restore_errors
+        .iter()
+        .map(|text| one_line(text, TEXT_MAX));
+    lines.extend(list("Errors of the restore:", restore, width));
+    for (number, remedy) in (1..).zip(&report.remedies) {
+        if number == 1 {
+            lines.push("Remedies:".to_owned());
+        }
+        let text = format!("{number}. {}", remedy_text(remedy));
+        lines.extend(wrapped(&text, "  ", "     ", width));
+        let shown = remedy.statements.iter().take(LISTED_MAX);
+        lines.extend(shown.map(|one| format!("       {}", one_line(one, TEXT_MAX))));
+        lines.extend(more(remedy.statements.len(), "       "));
+    }
+    if let Some(plans) = &report.plans {
+        lines.extend(wrapped(
+            &format!("Plans: {}.", plans_heading(plans)),
+            "",
+            "  ",
+            width,
+        ));
+    }
+    lines.extend(list(
+        "Notes:",
+        report.notes.iter().map(|one| one_line(one, TEXT_MAX)),
+        width,
+    ));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Returns the decision and the versions.
+pub(crate) fn heading(report: &UpgradeReport) -> String {
+    let decision = match report.decision {
+        UpgradeDecision::Go => "GO",
+        UpgradeDecision::GoWithRemedies => "GO WITH THESE REMEDIES",
+        UpgradeDecision::NoGo => "NO-GO",
+        UpgradeDecision::Undecided => "UNDECIDED",
+    };
+    format!(
+        "{decision}: PostgreSQL {} to {} by dump and restore, {}",
+        one_line(&report.from_version, 40),
+        one_line(&report.to_version, 40),
+        one_line(&report.workload, 80)
+    )
+}
+
+/// Returns the tone of a decision.
+pub(crate) fn tone(decision: UpgradeDecision) -> Tone {
+    match decision {
+        UpgradeDecision::Go => Tone::Good,
+        UpgradeDecision::NoGo => Tone::Bad,
+        UpgradeDecision::GoWithRemedies | UpgradeDecision::Undecided => Tone::Care,
+    }
+}
+
+/// Returns the measured effect on all statements.
+pub(crate) fn measured(report: &UpgradeReport) -> String {
+    let effect = match &report.effect {
+        Some(effect) => format!(
+            "Response time of all statements, new / old: × {}, {}.",
+            with_interval(effect),
+            counted(u64::from(report.blocks), "block")
+        ),
+        None => "No effect on the response time was measured.".to_owned(),
+    };
+    let work = report.work.as_ref().map_or_else(String::new, |work| {
+        format!(" Blocks read, new / old: × {}.", with_interval(work))
+    });
+    format!(
+        "{effect}{work} {} faster, {} slower, {} with other rows. Pages: {}.",
+        counted(report.faster, "statement"),
+        count(report.slower.len() as u64),
+        count(report.other_rows),
+        one_line(&report.proof, 200)
+    )
+}
+
+/// Returns the share of the workload that was replayed.
+pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
+    let mut text = format!(
+        "Coverage: {} of {} were sent to the new version ({})",
+        count(coverage.sent),
+        counted(coverage.statements, "statement"),
+        percent(coverage.sent as f64, coverage.statements as f64),
+    );
+    if coverage.captured_us > 0 {
+        let share = percent(
+            coverage.sent_captured_us as f64,
+            coverage.captured_us as f64,
+        );
+        text.push_str(&format!(", with {share} of the captured time"));
+    }
+    let reasons = coverage.not_sent.iter();
+    let reasons: Vec<String> = reasons
+        .map(|(reason, number)| format!("{reason} {}", count(*number)))
+        .collect();
+    match reasons.is_empty() {
+        true => text.push_str(". Nothing was left out."),
+        false => text.push_str(&format!(". Not sent: {}.", reasons.join(", "))),
+    }
+    text
+}
+
+/// Describes how the plan of a statement changed, if it did.
+pub(crate) fn plan_change(report: &UpgradeReport, fingerprint: Fingerprint) -> Option<String> {
+    let plans = report.plans.as_ref()?;
+    let known = plans
+        .statements
+        .iter()
+        .find(|one| one.fingerprint == fingerprint.to_string())?;
+    let first = described_pairs(known).into_iter().next()?;
+    Some(first.1)
+}
+
+/// Describes the statements whose plan changed.
+pub(crate) fn changed_plans(report: &UpgradeReport) -> Vec<(String, String)> {
+    let statements = report.plans.iter().flat_map(|plans| &plans.statements);
+    let changed = statements.filter(|one| one.verdict != PlanVerdict::Same);
+    changed
+        .map(|one| {
+            let pairs = one.plans.iter().map(|pair| &pair.plans);
+            let text = pairs
+                .map(|plans: &StatementPlans| plan_text::line(plans))
+                .next();
+            (
+                one_line(&one.sql, 2_000),
+                one_line(&text.unwrap_or_default(), 600),
+            )
+        })
+        .collect()
+}
+
+/// Describes an error.
+pub(crate) fn error_text(error: &ErrorChange) -> String {
+    format!(
+        "{} {} → {} {} {}",
+        error.sqlstate,
+        count(error.before),
+        count(error.after),
+        one_line(error.message.as_deref().unwrap_or_default(), 200),
+        one_line(error.sql.as_deref().unwrap_or_default(), TEXT_MAX)
+    )
+}
+
+/// Describes a remedy.
+pub(crate) fn remedy_text(remedy: &UpgradeRemedy) -> String {
+    let time = match remedy.before {
+        true => "before the upgrade",
+        false => "after the upgrade",
+    };
+    one_line(
+        &format!(
+            "[{}, {time}] {} – {}",
+            remedy.check, remedy.problem, remedy.remedy
+        ),
+        1_000,
+    )
+}
+
+fn list(title: &str, texts: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![title.to_owned()];
+    for text in texts.iter().take(LISTED_MAX) {
+        lines.extend(wrapped(&one_line(text, 1_000), "  - ", "    ", width));
+    }
+    lines.extend(more(texts.len(), "  - "));
+    lines
+}
+
+fn more(all: usize, indent: &str) -> Option<String> {
+    let left = all.checked_sub(LISTED_MAX).filter(|left| *left > 0)?;
+    Some(format!("{indent}and {left} more (report.json lists all)"))
+}

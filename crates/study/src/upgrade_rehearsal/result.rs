@@ -1,0 +1,105 @@
+//! Report of a rehearsal.
+
+use std::collections::BTreeMap;
+
+use compare::proof::{Effect, Verdict};
+use compare::{ErrorChange, StatementComparison};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::plan_check::PlanCheck;
+use crate::upgrade_inspect::UpgradeInspection;
+
+/// Decision of a rehearsal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeDecision {
+    /// Nothing speaks against the upgrade.
+    Go,
+    /// The upgrade can be done with the listed remedies.
+    GoWithRemedies,
+    /// Something got worse for which there is no remedy yet.
+    NoGo,
+    /// The measurements do not suffice.
+    Undecided,
+}
+
+/// Part of the workload that was replayed on the new version.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpgradeCoverage {
+    /// Number of statements of the workload.
+    pub statements: u64,
+    /// Number of them that were sent to the new version.
+    pub sent: u64,
+    /// Captured duration of all statements, in microseconds; 0 if the capture has none.
+    pub captured_us: u64,
+    /// Captured duration of those that were sent.
+    pub sent_captured_us: u64,
+    /// Numbers of statements that were not sent, by reason.
+    pub not_sent: BTreeMap<String, u64>,
+}
+
+/// Action that the upgrade needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpgradeRemedy {
+    /// Check that found it.
+    pub check: String,
+    /// Whether it is to be done before the upgrade.
+    pub before: bool,
+    /// Sentence on what was found.
+    pub problem: String,
+    /// Action.
+    pub remedy: String,
+    /// Statements and commands.
+    pub statements: Vec<String>,
+}
+
+/// Result of `upgrade WORKLOAD`.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct UpgradeReport {
+    /// Decision.
+    pub decision: UpgradeDecision,
+    /// Reasons for it, in sentences.
+    pub reasons: Vec<String>,
+    /// Remedies, those before the upgrade first.
+    pub remedies: Vec<UpgradeRemedy>,
+    /// Workload.
+    pub workload: String,
+    /// Database that was copied.
+    pub database: String,
+    /// Version of the old side.
+    pub from_version: String,
+    /// Version of the new side.
+    pub to_version: String,
+    /// Coverage; `null` without a complete replay on the new version.
+    pub coverage: Option<UpgradeCoverage>,
+    /// Verdict on the response time of all statements; `null` without a measurement.
+    pub verdict: Option<Verdict>,
+    /// Response time of all statements, after / before.
+    pub effect: Option<Effect>,
+    /// Blocks of tables and indexes that a run reads, after / before; `null` if it was not measured. It does not depend on
+    /// the load of the machine.
+    pub work: Option<Effect>,
+    /// Number of completed blocks of runs.
+    pub blocks: u32,
+    /// Statements that got slower.
+    pub slower: Vec<StatementComparison>,
+    /// Statements that look slower, for which chance could not be ruled out.
+    pub suspected: Vec<StatementComparison>,
+    /// Number of statements that got faster.
+    pub faster: u64,
+    /// Errors that changed.
+    pub errors: Vec<ErrorChange>,
+    /// Number of statements with other rows or values.
+    pub other_rows: u64,
+    /// Plans of all statements on both versions; `null` if they could not be compared.
+    pub plans: Option<PlanCheck>,
+    /// Errors of the restore into the new version that the old one did not report.
+    pub restore_errors: Vec<String>,
+    /// Findings of the inspection.
+    pub inspection: UpgradeInspection,
+    /// Directory of the proof, with a page and a comparison.
+    pub proof: String,
+    /// Notes for the reader.
+    pub notes: Vec<String>,
+}
