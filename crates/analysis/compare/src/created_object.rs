@@ -1,4 +1,4 @@
-//! Objects that a text creates, so that a failure after it can be traced to a creation that did not happen.
+//! Objects that a text creates, and tables that it writes, so that what comes after it can be traced to it if it did not happen.
 
 use sql::{Lexeme, split_statements};
 
@@ -18,6 +18,8 @@ pub(crate) struct StatementEffects {
     pub(crate) created: Vec<CreatedObject>,
     /// Whether it inserts rows, or calls `nextval` or `setval`. `currval` needs such a statement before.
     pub(crate) takes_value: bool,
+    /// Lower-case names, without schema, of the tables whose rows it writes.
+    pub(crate) written: Vec<String>,
 }
 
 impl StatementEffects {
@@ -27,6 +29,7 @@ impl StatementEffects {
         for statement in split_statements(sql) {
             let words = &statement.words;
             add_created(words, &mut effects.created);
+            add_written(words, &mut effects.written);
             let mut words = words.iter();
             effects.takes_value |= words.any(|word| is_any(word, &["insert", "nextval", "setval"]));
         }
@@ -54,6 +57,29 @@ fn add_created(words: &[Lexeme<'_>], created: &mut Vec<CreatedObject>) {
         let (is_of_session, rest) = skip_modifiers(&rest[into + 1..]);
         let rest = skip(rest, &["table"]);
         created.extend(object(rest, is_of_session));
+    }
+}
+
+/// Adds the tables whose rows a statement writes, also within `WITH`.
+fn add_written(words: &[Lexeme<'_>], written: &mut Vec<String>) {
+    // `FOR UPDATE`, `ON CONFLICT DO UPDATE` and `ON UPDATE` name no table.
+    const BEFORE_OTHER: [&str; 4] = ["for", "key", "do", "on"];
+    for (at, word) in words.iter().enumerate() {
+        let rest = &words[at + 1..];
+        let follows = |keyword: &str| rest.first().is_some_and(|word| word.is(keyword));
+        let is_other = at > 0 && is_any(&words[at - 1], &BEFORE_OTHER);
+        let table = if is_any(word, &["insert", "merge"]) && follows("into") {
+            skip(rest, &["into"])
+        } else if word.is("delete") && follows("from") {
+            skip(rest, &["from", "only"])
+        } else if word.is("update") && !is_other {
+            skip(rest, &["only"])
+        } else if at == 0 && is_any(word, &["truncate", "copy"]) {
+            skip(rest, &["table", "only"])
+        } else {
+            continue;
+        };
+        written.extend(object(table, false).map(|table| table.name));
     }
 }
 
@@ -226,6 +252,29 @@ mod tests {
             ("select currval($1)", false),
         ] {
             assert_eq!(StatementEffects::of(sql).takes_value, takes_value, "{sql}");
+        }
+    }
+
+    #[test]
+    fn written_tables_are_named_without_schema() {
+        let cases: &[(&str, &[&str])] = &[
+            ("insert into s.orders values ($1)", &["orders"]),
+            (
+                "insert into a values ($1) on conflict do update set n = $1",
+                &["a"],
+            ),
+            ("update only \"Items\" set n = $1", &["items"]),
+            (
+                "with gone as (delete from old returning id) insert into log select id from gone",
+                &["old", "log"],
+            ),
+            ("truncate table work", &["work"]),
+            ("copy work from stdin", &["work"]),
+            ("select n from items for no key update", &[]),
+            ("select n from items for update", &[]),
+        ];
+        for &(sql, names) in cases {
+            assert_eq!(StatementEffects::of(sql).written, names, "{sql}");
         }
     }
 }

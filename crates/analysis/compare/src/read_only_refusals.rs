@@ -1,12 +1,13 @@
 //! Failures that `replay --read-only` or `--read-only-role` causes. They are no difference between servers, and are not
 //! compared.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use run::{Execution, Outcome};
-use sql::{Fingerprint, statement_texts};
+use sql::{Fingerprint, split_statements, statement_texts};
 use workload::Sqlstate;
 
+use crate::created_object::StatementEffects;
 use crate::root_error::{ErrorKey, RootFinder};
 
 /// SQLSTATE of a write in a read-only transaction (`read_only_sql_transaction`).
@@ -41,6 +42,12 @@ pub(crate) struct ReadOnlyRefusals {
     mode: ReadOnlyMode,
     /// Texts with several statements.
     several_statements: HashSet<Fingerprint>,
+    /// Tables that statements write.
+    written: HashMap<Fingerprint, Vec<String>>,
+    /// Tables that lack rows which refused statements would have written.
+    unwritten: HashSet<String>,
+    /// Whether a statement names one of these, and their number when it was decided.
+    reads_unwritten: HashMap<Fingerprint, (usize, bool)>,
 }
 
 impl ReadOnlyRefusals {
@@ -53,15 +60,48 @@ impl ReadOnlyRefusals {
         };
         Self {
             mode,
-            several_statements: HashSet::new(),
+            ..Self::default()
         }
     }
 
     /// Sets the text of a statement, before its executions.
     pub(crate) fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
-        if self.mode != ReadOnlyMode::Off && statement_texts(sql).len() > 1 {
+        if self.mode == ReadOnlyMode::Off {
+            return;
+        }
+        if statement_texts(sql).len() > 1 {
             self.several_statements.insert(fingerprint);
         }
+        let written = StatementEffects::of(sql).written;
+        if !written.is_empty() {
+            self.written.insert(fingerprint, written);
+        }
+    }
+
+    /// Notes that a statement was refused or withheld: the tables that it writes lack its rows.
+    pub(crate) fn note_unwritten(&mut self, fingerprint: Fingerprint) {
+        // Each statement is noted once.
+        if let Some(written) = self.written.remove(&fingerprint) {
+            self.unwritten.extend(written);
+        }
+    }
+
+    /// Whether a statement names a table that lacks rows which refused statements would have written. So it may return other
+    /// rows than captured.
+    pub(crate) fn reads_unwritten(&mut self, fingerprint: Fingerprint, sql: &str) -> bool {
+        let number = self.unwritten.len();
+        let unwritten = &self.unwritten;
+        let names_one = || {
+            let statements = split_statements(sql);
+            let words = statements.iter().flat_map(|statement| &statement.words);
+            let mut names = words.filter_map(|word| word.name());
+            names.any(|name| unwritten.contains(&name.to_lowercase()))
+        };
+        let known = self.reads_unwritten.entry(fingerprint).or_default();
+        if known.0 < number && !known.1 {
+            *known = (number, names_one());
+        }
+        known.1
     }
 
     /// Whether an execution failed only because the replay was read-only. `root` is the failure from which it follows

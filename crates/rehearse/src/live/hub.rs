@@ -520,12 +520,12 @@ fn keeps_time(lately: &LiveRates) -> Option<String> {
 }
 
 /// Returns the remaining time in nanoseconds: by the plan, or else extrapolated from the
-/// statements done.
+/// statements done. `None` if it is not known, as in a series that is followed.
 fn left_ns(readings: &MetricsReading, span_ns: Option<i64>, over: u64) -> Option<f64> {
     if let Some(span_ns) = span_ns {
         return Some((span_ns - readings.elapsed_ns).max(0) as f64);
     }
-    (over > 0).then(|| {
+    (over > 0 && readings.statements > 0).then(|| {
         let each_ns = readings.elapsed_ns as f64 / over as f64;
         each_ns * readings.statements.saturating_sub(over) as f64
     })

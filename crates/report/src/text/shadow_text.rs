@@ -212,7 +212,14 @@ pub(crate) fn statements_text(report: &ShadowReport) -> String {
     let refused = match report.refused_read_only {
         0 => String::new(),
         number => format!(
-            " {} of them failed only because of --read-only, and are not compared. Statements that read what these would have written may return other rows.",
+            " {} of them failed only because of --read-only, and are not compared.",
+            count(number)
+        ),
+    };
+    let rows = match report.rows_after_refusals {
+        0 => String::new(),
+        number => format!(
+            " {} returned other rows, which are not compared: they name tables that these would have written.",
             count(number)
         ),
     };
@@ -224,7 +231,7 @@ pub(crate) fn statements_text(report: &ShadowReport) -> String {
         ),
     };
     format!(
-        "Statements: {} replayed; {skipped}.{refused}{without}",
+        "Statements: {} replayed; {skipped}.{refused}{rows}{without}",
         count(report.replayed)
     )
 }

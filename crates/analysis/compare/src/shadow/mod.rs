@@ -62,6 +62,7 @@ pub struct Shadow {
     roots: RootFinder,
     refusals: ReadOnlyRefusals,
     refused_read_only: u64,
+    rows_after_refusals: u64,
     gaps: VecDeque<ShadowGap>,
     gap_count: u64,
     changes: Vec<ShadowChange>,
@@ -107,6 +108,7 @@ impl Shadow {
             roots: RootFinder::default(),
             refusals: ReadOnlyRefusals::default(),
             refused_read_only: 0,
+            rows_after_refusals: 0,
             gaps: VecDeque::new(),
             gap_count: 0,
             changes: Vec::new(),
@@ -159,13 +161,18 @@ impl Shadow {
         self.window.executions += 1;
         if self.refusals.cause(execution, root) {
             self.refused_read_only += 1;
+            self.refusals.note_unwritten(fingerprint);
             return;
         }
         if execution.stalled_ns > 0 {
             self.window.stalled += 1;
             return;
         }
-        let differences = differences(execution);
+        let mut differences = differences(execution);
+        if differences.rows != 0 && self.reads_unwritten(fingerprint) {
+            differences.rows = 0;
+            self.rows_after_refusals += 1;
+        }
         self.without_duration += u64::from(execution.captured.duration_us.is_none());
         let options = &self.options;
         self.statements
@@ -200,12 +207,24 @@ impl Shadow {
         true
     }
 
+    /// Whether a statement names a table that lacks rows, since the replay is read-only.
+    fn reads_unwritten(&mut self, fingerprint: Fingerprint) -> bool {
+        let text = self.texts.get(&fingerprint);
+        text.is_some_and(|sql| self.refusals.reads_unwritten(fingerprint, sql))
+    }
+
     fn add_skipped(&mut self, execution: &Execution, reason: SkipReason) {
         if !execution.is_statement() {
             return;
         }
         *self.not_replayed.entry(reason.name()).or_default() += 1;
         match reason {
+            SkipReason::ReadOnly => {
+                let withheld = execution.fingerprint;
+                withheld
+                    .into_iter()
+                    .for_each(|one| self.refusals.note_unwritten(one));
+            }
             // It follows from a lost connection, which is known, or from a lag.
             SkipReason::TransactionLost => {
                 self.note_gap(execution.due_ns, 1);
@@ -346,6 +365,7 @@ impl Shadow {
             not_replayed: self.not_replayed.clone(),
             without_duration: self.without_duration,
             refused_read_only: self.refused_read_only,
+            rows_after_refusals: self.rows_after_refusals,
             gaps: self.gaps.iter().copied().collect(),
             gap_count: self.gap_count,
             connections_lost: self.connections_lost,

@@ -251,6 +251,9 @@ pub struct ShadowReport {
     /// Number of replayed statements that are not compared, since they failed only because the replay was read-only: writes
     /// that the server refused, what the role of `--read-only-role` lacks the right for, and what failed after them.
     pub refused_read_only: u64,
+    /// Number of replayed statements whose other number of rows is not compared, since they name a table that refused
+    /// statements would have written.
+    pub rows_after_refusals: u64,
     /// The last gaps, at most 100.
     pub gaps: Vec<ShadowGap>,
     /// Number of gaps.
