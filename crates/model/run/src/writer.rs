@@ -25,6 +25,9 @@ use crate::series_gap::SeriesGap;
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tool_stall::{TOOL_STALL_NS_MIN, ToolStall};
 
+/// Maximum number of gaps of a series in the manifest. A replay that follows one may have no end.
+const SERIES_GAPS_MAX: usize = 1_000;
+
 /// Layout of executions: a part has the rows of a few minutes of a busy replay.
 pub(crate) const PARTS: TableOptions = TableOptions {
     parts: Parts::Rows(1 << 22),
@@ -53,6 +56,8 @@ pub struct RunWriter {
     counts: ExecutionCounts,
     /// Content of the unfinished manifest.
     unfinished: RunInfo,
+    /// Number of gaps of the series that are not listed, and their duration in microseconds.
+    series_gaps_left_out: (u64, i64),
     /// Further entries of [`RunInfo::options`].
     options: BTreeMap<String, String>,
 }
@@ -125,6 +130,7 @@ impl RunWriter {
                 contexts: None,
             }),
             unfinished: info.clone(),
+            series_gaps_left_out: (0, 0),
             counts: ExecutionCounts::default(),
             options: BTreeMap::new(),
         })
@@ -160,7 +166,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Adds gaps of the series that is followed. A reader of the unfinished run and a recovery find them at once.
+    /// Adds gaps of the series that is followed. A reader of the unfinished run and a recovery find them at once. Of too many,
+    /// the first are listed; the option `series_gaps_left_out` has the number and the duration of the others.
     ///
     /// # Errors
     /// If writing fails.
@@ -169,7 +176,17 @@ impl RunWriter {
         gaps: impl IntoIterator<Item = SeriesGap>,
     ) -> Result<(), ArchiveError> {
         let info = &mut self.unfinished;
-        info.series_gaps.extend(gaps);
+        for gap in gaps {
+            if info.series_gaps.len() < SERIES_GAPS_MAX {
+                info.series_gaps.push(gap);
+                continue;
+            }
+            let (count, duration_us) = &mut self.series_gaps_left_out;
+            *count += 1;
+            *duration_us += gap.to_us.saturating_sub(gap.from_us);
+            let text = format!("{count} gaps of {:.0} s", *duration_us as f64 / 1e6);
+            (info.options).insert("series_gaps_left_out".to_owned(), text);
+        }
         (self.archive).note(serde_json::to_value(info).expect("plain data"))
     }
 
@@ -384,6 +401,8 @@ impl RunWriter {
         info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
         info.options.append(&mut self.options);
         info.series_gaps = self.unfinished.series_gaps;
+        let left_out = (self.unfinished.options).remove_entry("series_gaps_left_out");
+        info.options.extend(left_out);
         if unreached > 0 {
             info.statements += unreached;
             *info

@@ -17,6 +17,8 @@ use crate::series_follower::{FollowOptions, SeriesFollower, SeriesStep};
 const PART_INTERVAL: Duration = Duration::from_millis(200);
 /// Time before the start of a part is due at which the part is opened and locked.
 const OPEN_AHEAD_US: i64 = 3_000_000;
+/// Maximum number of notes on the series in the manifest of the run.
+const NOTES_MAX: u64 = 200;
 /// Interval of checks for a stop while there is no part.
 const STOP_STEP: Duration = Duration::from_millis(50);
 
@@ -35,7 +37,7 @@ impl Dispatcher<'_> {
         let mut limit = ReadAheadLimit::new();
         let mut series = SeriesFollower::new(follow, self.reader, self.new_texts.clone())?;
         let mut withheld = WithheldSessions::default();
-        let mut gaps = Vec::new();
+        let mut notes = SeriesNotes::default();
         let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let end_ns = follow.duration.map_or(i64::MAX, nanoseconds);
         let elapsed_ns = self.clock.now_ns() - self.start_ns;
@@ -47,13 +49,13 @@ impl Dispatcher<'_> {
             let (event, fingerprint) = match series.next(open_to_us)? {
                 SeriesStep::Event(event, fingerprint) => (*event, fingerprint),
                 SeriesStep::Note(note) => {
-                    gaps.push(note.clone());
+                    notes.add(&note);
                     self.events.queue.push(ConnectionEvent::SeriesNote(note));
                     continue;
                 }
                 SeriesStep::Gap(gap) => {
                     let note = gap.sentence();
-                    gaps.push(note.clone());
+                    notes.add(&note);
                     self.new_texts.add_gap(gap);
                     self.events.queue.push(ConnectionEvent::SeriesNote(note));
                     continue;
@@ -97,8 +99,7 @@ impl Dispatcher<'_> {
         }
         self.send_all(&mut batches);
         summary.manifest_notes.extend(builder.notes());
-        if !gaps.is_empty() {
-            let text = gaps.join(" ");
+        if let Some(text) = notes.finish() {
             summary
                 .manifest_notes
                 .insert("series_notes".to_owned(), text);
@@ -120,6 +121,37 @@ impl Dispatcher<'_> {
     }
 }
 
+/// Notes on a series for the manifest of the run. A replay may have no end, so only the first are kept.
+#[derive(Default)]
+struct SeriesNotes {
+    text: String,
+    kept: u64,
+    left_out: u64,
+}
+
+impl SeriesNotes {
+    fn add(&mut self, note: &str) {
+        if self.kept == NOTES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.kept += 1;
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        self.text.push_str(note);
+    }
+
+    /// Returns the notes, with the number of those that were left out.
+    fn finish(mut self) -> Option<String> {
+        if self.left_out > 0 {
+            self.text
+                .push_str(&format!(" {} more such notes were printed.", self.left_out));
+        }
+        (self.kept > 0).then_some(self.text)
+    }
+}
+
 /// Sessions of a read-only replay that are not sent: those of databases that the first part has not, whose functions were
 /// not checked.
 #[derive(Default)]
@@ -136,5 +168,22 @@ impl WithheldSessions {
             EventKind::Disconnect => self.0.remove(&event.session),
             _ => self.0.contains(&event.session),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_notes_beyond_the_limit_are_counted() {
+        let mut notes = SeriesNotes::default();
+        assert_eq!(SeriesNotes::default().finish(), None);
+        for _ in 0..NOTES_MAX + 3 {
+            notes.add("Gap.");
+        }
+        let text = notes.finish().unwrap();
+        assert_eq!(text.matches("Gap.").count() as u64, NOTES_MAX);
+        assert!(text.ends_with("Gap. 3 more such notes were printed."));
     }
 }

@@ -2,7 +2,7 @@
 
 use run::{
     Captured, ConnectionLosses, Execution, FollowedResult, FollowedState, Outcome, RunFollower,
-    RunReader, RunWriter, StatementKind,
+    RunReader, RunWriter, SeriesGap, StatementKind,
 };
 use sql::Fingerprint;
 use workload::Sqlstate;
@@ -81,4 +81,21 @@ fn losses_of_a_run_are_read_one_by_one_while_it_is_written_and_after() {
     let reader = RunReader::open(&path).unwrap();
     let complete: Result<Vec<_>, _> = reader.connection_losses().unwrap().collect();
     assert_eq!(complete.unwrap(), expected);
+}
+
+#[test]
+fn series_gaps_beyond_the_limit_are_counted_with_their_duration() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("a.run");
+    let mut writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
+    let gap = |number: i64| SeriesGap {
+        from_us: number * 10_000_000,
+        to_us: number * 10_000_000 + 2_000_000,
+        reason: "the capture was stopped".to_owned(),
+    };
+    writer.series_gaps((0..1_003).map(gap)).unwrap();
+    writer.finish(info(), 0).unwrap();
+    let info = RunReader::open(&path).unwrap().info().clone();
+    assert_eq!(info.series_gaps.len(), 1_000);
+    assert_eq!(info.options["series_gaps_left_out"], "3 gaps of 6 s");
 }
