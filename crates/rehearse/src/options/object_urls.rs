@@ -16,7 +16,7 @@ const WRITING: [&str; 7] = [
     "capture proxy",
     "capture pcap",
     "slice",
-    "mask",
+    "mask workload",
     "rewrite",
     "replay",
 ];
@@ -80,6 +80,16 @@ mod tests {
             "-o",
             "az://b/b.workload"
         ]));
+        let masked = [
+            "mask",
+            "workload",
+            "a.workload",
+            "--mask",
+            "k",
+            "-o",
+            "s3://b/m.workload",
+        ];
+        assert!(!refused(&masked));
         assert!(refused(&[
             "compare",
             "a.run",
