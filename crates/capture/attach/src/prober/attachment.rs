@@ -146,7 +146,11 @@ impl Attachment {
 
     /// Removes the probes. The ring buffer can still be read.
     pub fn detach(&mut self) {
-        self.probes = None;
+        // In the reverse order of the attach, so that the answers to the last recorded requests are recorded, too.
+        let (_, mut probes) = self.probes.take().unwrap_or_default();
+        while let Some(probe) = probes.pop() {
+            drop(probe);
+        }
         self.at_process_end = None;
     }
 
