@@ -12,7 +12,7 @@ pub enum ExitStatus {
     /// Exit code 1: completed with findings: a regression that `--fail-on` asked for, unreadable
     /// lines, an interrupted replay.
     Findings,
-    /// Exit code 4: completed, and neither an effect nor its absence was proven.
+    /// Exit code 4: completed, and neither an effect nor its absence was proven, or too little was compared.
     NotProven,
 }
 

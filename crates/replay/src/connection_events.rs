@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use run::{ConnectionLosses, RunInfo};
+use run::{LostConnection, RunInfo};
 use workload::Sqlstate;
 
 /// Most events that wait for the observer; further ones are only counted.
@@ -104,8 +104,8 @@ pub(crate) struct ConnectionEvents {
 #[derive(Debug, Default)]
 struct Counts {
     lost: BTreeMap<Sqlstate, u64>,
-    /// Losses that the recorder has not taken yet.
-    new_losses: Vec<ConnectionLosses>,
+    /// Lost connections that the recorder has not taken yet.
+    newly_lost: Vec<LostConnection>,
     reopened: u64,
     retried: u64,
     restore_errors: u64,
@@ -120,26 +120,20 @@ struct Counts {
 }
 
 impl ConnectionEvents {
-    /// Counts a connection that was lost, `at_ns` after the replay's start, of `open` that were open.
-    pub(crate) fn lost(&self, sqlstate: Sqlstate, at_ns: i64, open: u64) {
+    /// Counts a connection that was lost.
+    pub(crate) fn lost(&self, connection: LostConnection) {
+        let sqlstate = connection.sqlstate;
         let mut counts = self.counts();
         *counts.lost.entry(sqlstate).or_default() += 1;
-        let loss = ConnectionLosses {
-            from_ns: at_ns,
-            until_ns: at_ns,
-            sqlstate,
-            connections: 1,
-            connections_open: open,
-        };
-        loss.add_to(&mut counts.new_losses);
+        counts.newly_lost.push(connection);
         drop(counts);
         self.queue
             .push(ConnectionEvent::ConnectionLost { sqlstate });
     }
 
-    /// Takes the losses since the last call.
-    pub(crate) fn take_losses(&self) -> Vec<ConnectionLosses> {
-        std::mem::take(&mut self.counts().new_losses)
+    /// Takes the connections that were lost since the last call.
+    pub(crate) fn take_lost(&self) -> Vec<LostConnection> {
+        std::mem::take(&mut self.counts().newly_lost)
     }
 
     /// Counts a lost connection that was opened again. `restore_errors` of the statements that restored its

@@ -96,9 +96,9 @@ pub(crate) fn record(
             }
         }
         // They are on disk before the executions after them.
-        let losses = events.take_losses();
-        for losses in &losses {
-            writer.connection_losses(losses)?;
+        write_texts(&mut writer, new_texts)?;
+        for lost in events.take_lost() {
+            writer.lost_connection(&lost)?;
         }
         while let Some(execution) = order.next() {
             writer.execution(&execution)?;
@@ -106,11 +106,9 @@ pub(crate) fn record(
             report_refusal(execution, events);
         }
         if order.is_over() {
-            write_texts(&mut writer, new_texts)?;
             return Ok(writer);
         }
         if clock.now_ns() - flushed_ns > flush_every_ns {
-            write_texts(&mut writer, new_texts)?;
             writer.flush()?;
             flushed_ns = clock.now_ns();
         }

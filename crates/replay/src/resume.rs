@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use run::{
-    ArchiveError, Execution, GeneratedValue, Outcome, ResultColumns, RunInfo, RunReader, SkipReason,
+    ArchiveError, Execution, GeneratedValue, LostConnection, Outcome, ResultColumns, RunInfo,
+    RunReader, SkipReason,
 };
 use workload::{Event, EventKind, SessionState, WorkloadReader};
 
@@ -189,6 +190,13 @@ impl PreviousRun {
         Ok(self
             .completed(rows, |row| (row.session, row.sequence))
             .filter(|row| !row.as_ref().is_ok_and(was_stopped)))
+    }
+
+    /// Returns the lost connections to copy into the new run: all of them.
+    pub(crate) fn lost_connections(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<LostConnection, ArchiveError>>, ArchiveError> {
+        self.reader.lost_connections()
     }
 
     /// Returns the columns of results to copy into the new run.

@@ -139,13 +139,13 @@ pub fn follow_run(
             observer.on_series_gap(gap);
         }
         info = current;
-        follower.new_statements(|text| shadow.set_text(text.fingerprint, &text.sql))?;
         follower.new_results(|result| match result {
             FollowedResult::Execution(execution) => {
                 statements += u64::from(execution.is_statement());
                 shadow.add(execution);
             }
-            FollowedResult::Losses(losses) => shadow.add_losses(losses),
+            FollowedResult::Lost(lost) => shadow.add_lost(lost),
+            FollowedResult::Statement(text) => shadow.set_text(text.fingerprint, &text.sql),
         })?;
         let end = match state {
             FollowedState::Complete => {

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use archive::{Batch, Column, ColumnType};
 use workload::{ContextText, StatementText};
 
-use crate::connection_losses::{ConnectionLosses, TABLE as CONNECTION_LOSSES};
 use crate::evidence::{Artefact, TABLES as EVIDENCE};
 use crate::facts_table::Row;
 use crate::generated_value::{GeneratedValue, TABLE as GENERATED_VALUES};
+use crate::lost_connection::{LostConnection, TABLE as LOST_CONNECTIONS};
 use crate::result_columns::{ResultColumns, TABLE as RESULT_COLUMNS};
 use crate::table::EXECUTION;
 use crate::{facts_table, observed_table, profiled_table};
@@ -18,7 +18,7 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         "executions" => Some(EXECUTION),
         RESULT_COLUMNS => Some(ResultColumns::COLUMNS),
-        CONNECTION_LOSSES => Some(ConnectionLosses::COLUMNS),
+        LOST_CONNECTIONS => Some(LostConnection::COLUMNS),
         GENERATED_VALUES => Some(GeneratedValue::COLUMNS),
         "statements" => Some(StatementText::COLUMNS),
         ContextText::TABLE => Some(ContextText::COLUMNS),

@@ -62,6 +62,12 @@ impl Execution {
         Some(taken_ns.saturating_sub_unsigned(self.stalled_ns))
     }
 
+    /// Returns the time at which it ended, in nanoseconds from the replay's start: that of sending if it has no end, and that at
+    /// which it was due if it was not sent.
+    pub fn ended_ns(&self) -> i64 {
+        self.done_ns.or(self.sent_ns).unwrap_or(self.due_ns)
+    }
+
     /// Returns the time from due to done, in nanoseconds.
     pub fn response_ns(&self) -> Option<i64> {
         Some(self.done_ns? - self.due_ns)

@@ -1,17 +1,22 @@
 //! Reads a run while a replay writes it.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use archive::{ArchiveError, Batch, GrowingTable, growing_body, is_growing, partial_path};
 use workload::StatementText;
 
-use crate::connection_losses::{self, ConnectionLosses};
 use crate::execution::Execution;
 use crate::facts_table::Row;
 use crate::format::{KIND, RunInfo};
+use crate::lost_connection::{self, LostConnection};
 use crate::reader::RunReader;
 use crate::table::{EXECUTION, read_execution};
 use crate::writer::{ONE_FILE, PARTS};
+
+/// Time up to which lost connections are handed out before executions that ended earlier, in nanoseconds. The threads of a
+/// replay record losses in the order of time only within a few seconds.
+const LOST_AHEAD_NS: i64 = 10_000_000_000;
 
 /// State of a run that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +34,10 @@ pub enum FollowedState {
 pub enum FollowedResult<'r> {
     /// Execution.
     Execution(&'r Execution),
-    /// Losses of connections.
-    Losses(ConnectionLosses),
+    /// Lost connection.
+    Lost(LostConnection),
+    /// Text of a statement.
+    Statement(StatementText),
 }
 
 /// Reader of a run that may still be written.
@@ -39,7 +46,9 @@ pub struct RunFollower {
     partial: PathBuf,
     info: RunInfo,
     executions: GrowingTable,
-    losses: GrowingTable,
+    lost: GrowingTable,
+    /// Lost connections that were read, and not handed out.
+    pending_lost: VecDeque<LostConnection>,
     statements: GrowingTable,
 }
 
@@ -70,11 +79,8 @@ impl RunFollower {
             partial,
             info,
             executions: GrowingTable::new("executions", EXECUTION, PARTS.parts),
-            losses: GrowingTable::new(
-                connection_losses::TABLE,
-                ConnectionLosses::COLUMNS,
-                PARTS.parts,
-            ),
+            lost: GrowingTable::new(lost_connection::TABLE, LostConnection::COLUMNS, PARTS.parts),
+            pending_lost: VecDeque::new(),
             statements: GrowingTable::new("statements", StatementText::COLUMNS, ONE_FILE.parts),
         })
     }
@@ -141,22 +147,8 @@ impl RunFollower {
         }
     }
 
-    /// Calls `take` with each statement that was written since the last call.
-    ///
-    /// # Errors
-    /// If the table cannot be read.
-    pub fn new_statements(
-        &mut self,
-        mut take: impl FnMut(StatementText),
-    ) -> Result<(), ArchiveError> {
-        while let Some(batch) = self.statements.next_batch(&self.directory())? {
-            (0..batch.rows()).for_each(|row| take(StatementText::read(&batch, row)));
-        }
-        Ok(())
-    }
-
-    /// Calls `take` with each execution that was written since the last call, in the order in which they ended, and with the
-    /// losses of connections before the executions that ended after them. Holds one batch in memory.
+    /// Calls `take` with each execution that was written since the last call, in the order in which they ended. Before them it
+    /// gets their statements, and the connections that were lost up to their end or shortly later. Holds one batch in memory.
     ///
     /// # Errors
     /// If a table cannot be read, or has a damaged row.
@@ -165,24 +157,60 @@ impl RunFollower {
         mut take: impl FnMut(FollowedResult<'_>),
     ) -> Result<(), ArchiveError> {
         while let Some(batch) = self.executions.next_batch(&self.directory())? {
-            // They were on disk before these executions.
-            self.new_losses(&mut take)?;
-            for row in 0..batch.rows() {
-                take(FollowedResult::Execution(&self.execution(&batch, row)?));
+            let rows = 0..batch.rows();
+            let executions = rows.map(|row| self.execution(&batch, row));
+            let executions: Vec<Execution> = executions.collect::<Result<_, _>>()?;
+            // Both were on disk before these executions.
+            self.new_statements(&mut take)?;
+            let ends = executions.iter().map(Execution::ended_ns);
+            if let Some(until_ns) = ends.max() {
+                self.new_lost(until_ns.saturating_add(LOST_AHEAD_NS), &mut take)?;
+            }
+            for execution in &executions {
+                take(FollowedResult::Execution(execution));
             }
         }
-        self.new_losses(&mut take)
+        self.new_statements(&mut take)?;
+        self.new_lost(i64::MAX, &mut take)
     }
 
-    fn new_losses(&mut self, mut take: impl FnMut(FollowedResult<'_>)) -> Result<(), ArchiveError> {
-        while let Some(batch) = self.losses.next_batch(&self.directory())? {
+    fn new_statements(
+        &mut self,
+        mut take: impl FnMut(FollowedResult<'_>),
+    ) -> Result<(), ArchiveError> {
+        while let Some(batch) = self.statements.next_batch(&self.directory())? {
             for row in 0..batch.rows() {
-                let losses = ConnectionLosses::read(&batch, row);
-                let losses = losses.map_err(|reason| self.damaged(reason))?;
-                take(FollowedResult::Losses(losses));
+                take(FollowedResult::Statement(StatementText::read(&batch, row)));
             }
         }
         Ok(())
+    }
+
+    /// Calls `take` with the connections that were lost up to a time, which are a batch in memory at most.
+    fn new_lost(
+        &mut self,
+        until_ns: i64,
+        mut take: impl FnMut(FollowedResult<'_>),
+    ) -> Result<(), ArchiveError> {
+        loop {
+            while let Some(lost) = self
+                .pending_lost
+                .pop_front_if(|lost| lost.at_ns <= until_ns)
+            {
+                take(FollowedResult::Lost(lost));
+            }
+            if !self.pending_lost.is_empty() {
+                return Ok(());
+            }
+            let Some(batch) = self.lost.next_batch(&self.directory())? else {
+                return Ok(());
+            };
+            for row in 0..batch.rows() {
+                let lost = LostConnection::read(&batch, row);
+                let lost = lost.map_err(|reason| self.damaged(reason))?;
+                self.pending_lost.push_back(lost);
+            }
+        }
     }
 
     fn execution(&self, batch: &Batch, row: usize) -> Result<Execution, ArchiveError> {

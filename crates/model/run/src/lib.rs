@@ -21,7 +21,6 @@
 //! Replay pushes executions into a [`RunWriter`], and the analysis reads them with a [`RunReader`]. The
 //! replay itself and all statistics are left to other crates.
 
-mod connection_losses;
 mod csv;
 mod evidence;
 mod execution;
@@ -31,6 +30,7 @@ mod facts_table;
 mod follower;
 mod format;
 mod generated_value;
+mod lost_connection;
 mod machine_load;
 mod merge;
 mod observed;
@@ -47,7 +47,6 @@ mod tool_stall;
 mod writer;
 
 pub use archive::{ArchiveError, UnfinishedDirectory};
-pub use connection_losses::ConnectionLosses;
 pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, SkipReason, SourceLocation, StatementKind};
 pub use execution_counts::ServiceTime;
@@ -61,6 +60,7 @@ pub use format::{
     WorkloadRef,
 };
 pub use generated_value::GeneratedValue;
+pub use lost_connection::LostConnection;
 pub use machine_load::MachineLoad;
 pub use observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, STATISTICS_PROBE, SampleWindow,

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use archive::{Archive, ArchiveError, TableReader};
 use workload::{ContextText, StatementText};
 
-use crate::connection_losses::{self, ConnectionLosses};
 use crate::csv::{columns_of, write_head, write_rows};
 use crate::evidence::{Artefact, Moment, read_evidence};
 use crate::execution::Execution;
@@ -14,6 +13,7 @@ use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, has, read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
 use crate::generated_value::{self, GeneratedValue};
+use crate::lost_connection::{self, LostConnection};
 use crate::merge::{MergedExecutions, archive_executions};
 use crate::observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, SampleWindow, SampledStatement,
@@ -181,12 +181,12 @@ impl RunReader {
         self.read_stream(generated_value::TABLE)
     }
 
-    /// Returns the losses of connections, in about the order of time.
+    /// Returns the lost connections, in about the order of time.
     ///
     /// # Errors
     /// As [`Self::probes`].
-    pub fn connection_losses(&self) -> Result<Stream<ConnectionLosses>, ArchiveError> {
-        self.read_stream(connection_losses::TABLE)
+    pub fn lost_connections(&self) -> Result<Stream<LostConnection>, ArchiveError> {
+        self.read_stream(lost_connection::TABLE)
     }
 
     /// Returns all statements of the workload, in the order of first appearance.

@@ -9,7 +9,6 @@ use archive::{
 };
 use workload::{ContextText, StatementText};
 
-use crate::connection_losses::{self, ConnectionLosses};
 use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
 use crate::execution_counts::{ExecutionCounts, ServiceTime};
@@ -17,6 +16,7 @@ use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::generated_value::{self, GeneratedValue};
+use crate::lost_connection::{self, LostConnection};
 use crate::machine_load::MachineLoad;
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
@@ -46,13 +46,15 @@ pub struct RunWriter {
     executions: TableWriter,
     /// Columns of results, from the first on.
     result_columns: Option<TableWriter>,
-    /// Losses of connections, from the first on.
-    connection_losses: Option<TableWriter>,
+    /// Lost connections, from the first on.
+    lost_connections: Option<TableWriter>,
     /// Generated values, from the first on.
     generated_values: Option<TableWriter>,
     files: Vec<archive::FileEntry>,
     /// Statements and contexts, if further ones may follow.
     growing: Option<GrowingTexts>,
+    /// Whether lost connections or texts are not on disk, which must be there before the next execution.
+    must_flush: bool,
     counts: ExecutionCounts,
     /// Content of the unfinished manifest.
     unfinished: RunInfo,
@@ -123,12 +125,13 @@ impl RunWriter {
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
             result_columns: None,
-            connection_losses: None,
+            lost_connections: None,
             generated_values: None,
             growing: Some(GrowingTexts {
                 statements: table,
                 contexts: None,
             }),
+            must_flush: true,
             unfinished: info.clone(),
             series_gaps_left_out: (0, 0),
             counts: ExecutionCounts::default(),
@@ -136,7 +139,7 @@ impl RunWriter {
         })
     }
 
-    /// Adds statements and contexts that the run does not have yet. Without effect unless it was created by
+    /// Adds statements and contexts that the run does not have yet, before their executions. Without effect unless it was created by
     /// [`Self::create_growing`].
     ///
     /// # Errors
@@ -149,6 +152,7 @@ impl RunWriter {
         let Some(growing) = &mut self.growing else {
             return Ok(());
         };
+        self.must_flush |= !(statements.is_empty() && contexts.is_empty());
         for statement in statements {
             statement.write(&mut growing.statements)?;
         }
@@ -190,13 +194,14 @@ impl RunWriter {
         (self.archive).note(serde_json::to_value(info).expect("plain data"))
     }
 
-    /// Writes losses of connections, before the executions that ended after them.
+    /// Writes a lost connection, before the executions that ended with it or later.
     ///
     /// # Errors
     /// If writing fails.
-    pub fn connection_losses(&mut self, losses: &ConnectionLosses) -> Result<(), ArchiveError> {
-        let table = &mut self.connection_losses;
-        add_row(&self.archive, connection_losses::TABLE, table, losses)
+    pub fn lost_connection(&mut self, lost: &LostConnection) -> Result<(), ArchiveError> {
+        self.must_flush = true;
+        let table = &mut self.lost_connections;
+        add_row(&self.archive, lost_connection::TABLE, table, lost)
     }
 
     /// Writes the workload's contexts, at most once. They survive a kill of this process.
@@ -223,11 +228,16 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes one execution. Executions come in the order in which they ended.
+    /// Writes one execution. Executions come in the order in which they ended. What was lost or added before is on disk before
+    /// it, so that a reader of the unfinished run has it first.
     ///
     /// # Errors
     /// If writing fails.
     pub fn execution(&mut self, execution: &Execution) -> Result<(), ArchiveError> {
+        // The table ends row groups on its own.
+        if self.must_flush {
+            self.flush_leading()?;
+        }
         self.counts.count(execution);
         write_execution(&mut self.executions, execution)
     }
@@ -352,24 +362,25 @@ impl RunWriter {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
-        // Executions come last: a replay that resumes the run takes them as done, with everything that belongs to them. A
-        // reader of the unfinished run finds the losses of connections before them.
-        let tables = [
-            &mut self.result_columns,
-            &mut self.connection_losses,
-            &mut self.generated_values,
-        ];
-        for table in tables.into_iter().flatten() {
-            table.flush()?;
+        // Executions come last: a replay that resumes the run takes them as done, with everything that belongs to them.
+        for table in [&mut self.result_columns, &mut self.generated_values] {
+            flush_table(table)?;
         }
-        if let Some(growing) = &mut self.growing {
-            growing.statements.flush()?;
-            growing
-                .contexts
-                .iter_mut()
-                .try_for_each(|table| table.flush().map(|_| ()))?;
+        if self.must_flush {
+            self.flush_leading()?;
         }
         self.executions.flush()?;
+        Ok(())
+    }
+
+    /// Flushes the tables that a reader of the unfinished run needs before the next execution.
+    fn flush_leading(&mut self) -> Result<(), ArchiveError> {
+        flush_table(&mut self.lost_connections)?;
+        if let Some(growing) = &mut self.growing {
+            growing.statements.flush()?;
+            flush_table(&mut growing.contexts)?;
+        }
+        self.must_flush = false;
         Ok(())
     }
 
@@ -410,18 +421,21 @@ impl RunWriter {
                 .entry(SkipReason::Stopped.name().to_owned())
                 .or_default() += unreached;
         }
-        let mut files = self.executions.finish()?;
         let mut tables = vec![
             self.result_columns,
-            self.connection_losses,
+            self.lost_connections,
             self.generated_values,
         ];
         if let Some(growing) = self.growing {
             tables.extend([Some(growing.statements), growing.contexts]);
         }
+        let mut others = Vec::new();
         for table in tables.into_iter().flatten() {
-            files.extend(table.finish()?);
+            others.extend(table.finish()?);
         }
+        // A reader of the unfinished run has everything else before the last executions.
+        let mut files = self.executions.finish()?;
+        files.append(&mut others);
         files.append(&mut self.files);
         let body = serde_json::to_value(&info).expect("plain data");
         self.archive.finish(files, body)?;
@@ -434,6 +448,14 @@ struct GrowingTexts {
     statements: TableWriter,
     /// Contexts, from the first on.
     contexts: Option<TableWriter>,
+}
+
+/// Flushes a table, if it has begun.
+fn flush_table(table: &mut Option<TableWriter>) -> Result<(), ArchiveError> {
+    match table {
+        Some(table) => table.flush().map(|_| ()),
+        None => Ok(()),
+    }
 }
 
 /// Adds a row to a table that is created with its first row.
@@ -469,7 +491,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         &["executions", "statements", ContextText::TABLE][..],
         &[
             result_columns::TABLE,
-            connection_losses::TABLE,
+            lost_connection::TABLE,
             generated_value::TABLE,
         ],
         &TABLES[..],

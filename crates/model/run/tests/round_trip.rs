@@ -2,8 +2,8 @@
 
 #[path = "round_trip/evidence.rs"]
 mod evidence;
-#[path = "round_trip/losses.rs"]
-mod losses;
+#[path = "round_trip/lost_connections.rs"]
+mod lost_connections;
 #[path = "round_trip/observed.rs"]
 mod observed;
 #[path = "round_trip/profiled.rs"]

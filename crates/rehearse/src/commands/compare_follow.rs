@@ -25,7 +25,8 @@ use crate::terminal;
 /// Most statements without findings in a text, a page or a JSON line.
 const STATEMENTS_MAX: usize = 50;
 
-/// Compares until the run is complete or a stop is requested. The exit code is 1 if a condition of `--fail-on` holds.
+/// Compares until the run is complete or a stop is requested. The exit code is 1 if a condition of `--fail-on` holds, and 4 if none
+/// holds and most windows were excluded.
 pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
     let request = request(options)?;
     let html = options.outputs.html.as_deref();
@@ -90,12 +91,22 @@ pub fn run(options: &Compare) -> Result<ExitStatus, Failure> {
             "no window was compared, so --fail-on was not judged; see which windows were excluded, and follow for longer",
         ));
     }
-    Ok(
-        match view.conditions.iter().any(|condition| condition.holds) {
-            true => ExitStatus::Findings,
-            false => ExitStatus::Success,
-        },
-    )
+    Ok(exit_status(&view))
+}
+
+/// Returns the exit code of a comparison with compared windows. That no condition holds proves nothing if most windows were
+/// excluded.
+fn exit_status(view: &ShadowView) -> ExitStatus {
+    if view.conditions.iter().any(|condition| condition.holds) {
+        ExitStatus::Findings
+    } else if !view.conditions.is_empty() && view.report.is_mostly_excluded() {
+        terminal::complain(
+            "--fail-on is inconclusive: more than half of the windows with statements were not compared; see which were excluded, mend the candidate or its connections, and follow for longer",
+        );
+        ExitStatus::NotProven
+    } else {
+        ExitStatus::Success
+    }
 }
 
 fn request(options: &Compare) -> Result<ShadowRequest, Failure> {

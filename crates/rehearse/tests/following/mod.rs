@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use run::{Execution, Outcome, RunInfo, RunStatus, RunWriter};
+use run::{Execution, LostConnection, Outcome, RunInfo, RunStatus, RunWriter};
 use serde_json::Value;
 use sql::Fingerprint;
 use workload::Sqlstate;
@@ -268,6 +268,36 @@ fn compare_follow_of_equal_sides_is_silent() {
         "{text}"
     );
     assert!(text.contains("400 connection_lost"), "{text}");
+}
+
+/// The candidate is restarted every 12 s, so that only two of six windows are compared.
+#[test]
+fn compare_follow_of_mostly_excluded_windows_is_inconclusive_with_fail_on_only() {
+    let room = Room::new();
+    let (mut writer, info) = room.begin_run();
+    for (number, execution) in (0..2).flat_map(|number| minute(number, 1.0)).enumerate() {
+        if number % 1_200 == 0 {
+            for session in 1..=4 {
+                let lost = LostConnection {
+                    at_ns: execution.done_ns.unwrap(),
+                    session,
+                    sqlstate: Sqlstate(*b"57P01"),
+                    connections_open: 4,
+                };
+                writer.lost_connection(&lost).unwrap();
+            }
+        }
+        writer.execution(&execution).unwrap();
+    }
+    writer.finish(info, 0).unwrap();
+    let options = ["--window", "2s", "--allowance", "0s"];
+    let (code, text, complaint) = room.follow(&options).end();
+    assert_eq!(code, Some(0), "{text}{complaint}");
+    assert!(text.contains("20 compared"), "{text}");
+    let options = [&options[..], &["--fail-on", "regression"]].concat();
+    let (code, _, complaint) = room.follow(&options).end();
+    assert_eq!(code, Some(4), "{complaint}");
+    assert!(complaint.contains("inconclusive"), "{complaint}");
 }
 
 fn get_metrics(address: &str) -> String {

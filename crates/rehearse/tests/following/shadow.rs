@@ -232,7 +232,7 @@ fn shadow_of_a_candidate_survives_its_restart_and_names_what_gets_slower() {
     let reader = run::RunReader::open(&run).unwrap();
     let info = reader.info();
     assert!(
-        reader.connection_losses().unwrap().count() > 0 && info.connections_reopened > 0,
+        reader.lost_connections().unwrap().count() > 0 && info.connections_reopened > 0,
         "{info:?}"
     );
     // Every captured statement is in the run, done or with the reason why not.

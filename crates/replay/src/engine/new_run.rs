@@ -63,7 +63,7 @@ pub(super) fn initial_info(
     info
 }
 
-/// Copies the executions of the run to resume. Returns the clock that is paused until they are skipped; `None`
+/// Copies the executions and lost connections of the run to resume. Returns the clock that is paused until they are skipped; `None`
 /// without such a run.
 pub(super) fn copy_previous_run(
     options: &Options,
@@ -73,6 +73,9 @@ pub(super) fn copy_previous_run(
     let Some(previous) = &options.previous_run else {
         return Ok(None);
     };
+    for lost in previous.lost_connections()? {
+        writer.lost_connection(&lost?)?;
+    }
     for row in previous.rows()? {
         writer.execution(&row?)?;
     }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use clock::{Clock, ManualClock};
-use run::{Captured, Execution, Outcome, SkipReason, StatementKind};
+use run::{Captured, Execution, LostConnection, Outcome, SkipReason, StatementKind};
 use workload::Sqlstate;
 
 use crate::connection_events::{ConnectionEvent, QUEUED_EVENTS_MAX};
@@ -184,7 +184,12 @@ fn event_queue_counts_events_beyond_its_limit() {
     let (happenings, left_out) = events.queue.take();
     assert_eq!((happenings.len(), left_out), (QUEUED_EVENTS_MAX, 10));
     assert_eq!(happenings[0], ConnectionEvent::CancelFailed);
-    events.lost(Sqlstate(*b"57P01"), 0, 1);
+    events.lost(LostConnection {
+        at_ns: 0,
+        session: 1,
+        sqlstate: Sqlstate(*b"57P01"),
+        connections_open: 1,
+    });
     let lost = ConnectionEvent::ConnectionLost {
         sqlstate: Sqlstate(*b"57P01"),
     };

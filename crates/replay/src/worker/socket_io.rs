@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use protocol::backend::TransactionStatus;
 use protocol::frontend::{CopyFail, Sync, Terminate};
-use run::{Outcome, SkipReason};
+use run::{LostConnection, Outcome, SkipReason};
 use workload::{Boundary, Sqlstate};
 
 use super::{Slot, Worker, new_execution};
@@ -378,8 +378,12 @@ impl Worker {
             session.server_state.ready(TransactionStatus::Idle);
         }
         session.server_state.lost(begun);
-        let open = self.context.counters.sessions_open.load(Ordering::Relaxed);
-        self.context.events.lost(error.0, now_ns, open);
+        self.context.events.lost(LostConnection {
+            at_ns: now_ns,
+            session: session.id,
+            sqlstate: error.0,
+            connections_open: self.context.counters.sessions_open.load(Ordering::Relaxed),
+        });
         self.close(slot, false);
         let session = &mut self.slots[slot].session;
         if self.context.patience_ns > 0 && self.stopped_ns.is_none() {

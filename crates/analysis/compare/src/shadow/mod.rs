@@ -18,7 +18,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use run::{ConnectionLosses, Execution, Outcome, SkipReason, StatementKind};
+use run::{Execution, LostConnection, Outcome, SkipReason, StatementKind};
 use sql::Fingerprint;
 use statistics::sequential::TestFamily;
 
@@ -27,7 +27,7 @@ use crate::root_error::RootFinder;
 
 pub use condition::{ShadowCondition, ShadowConditionOutcome};
 pub use measure_test::LAST_WINDOWS;
-use outage::{OutageSigns, PendingLosses};
+use outage::{BrokenExecutions, ConnectionFailure, Losses, LossesOfRange, OutageSigns};
 pub use report::{
     ShadowChange, ShadowGap, ShadowMeasure, ShadowOptions, ShadowReport, ShadowStatement,
     ShadowTest, ShadowVerdict, WindowExclusion,
@@ -51,7 +51,7 @@ pub struct Shadow {
     window: WindowState,
     /// Windows that are still excluded after an outage.
     settling: u32,
-    losses: PendingLosses,
+    losses: Losses,
     connections_lost: u64,
     until_ns: i64,
     windows: u64,
@@ -76,6 +76,7 @@ struct WindowState {
     executions: u64,
     stalled: u64,
     outage: OutageSigns,
+    broken: BrokenExecutions,
     lags: bool,
 }
 
@@ -97,7 +98,7 @@ impl Shadow {
             family: TestFamily::default(),
             window: WindowState::default(),
             settling: 0,
-            losses: PendingLosses::default(),
+            losses: Losses::default(),
             connections_lost: 0,
             until_ns: 0,
             windows: 0,
@@ -136,8 +137,7 @@ impl Shadow {
             self.add_skipped(execution, SkipReason::Stopped);
             return;
         }
-        let at_ns = execution.done_ns.or(execution.sent_ns);
-        self.until_ns = self.until_ns.max(at_ns.unwrap_or(execution.due_ns));
+        self.until_ns = self.until_ns.max(execution.ended_ns());
         let number = self.until_ns.div_euclid(self.options.window_ns);
         if number > self.window.number {
             self.end_windows(number);
@@ -146,17 +146,17 @@ impl Shadow {
             self.add_skipped(execution, reason);
             return;
         }
-        if self.window.outage.add_failure(execution) {
-            let not_replayed = u64::from(execution.is_statement());
-            self.note_gap(execution.due_ns, not_replayed);
-            if execution.is_statement() {
-                *self.not_replayed.entry("connection_lost").or_default() += 1;
-            }
-            return;
+        let failure = self.window.outage.add(execution, &self.losses);
+        if failure == ConnectionFailure::Refused {
+            self.note_gap(execution.due_ns, 0);
         }
         let (true, Some(fingerprint)) = (execution.is_statement(), execution.fingerprint) else {
             return;
         };
+        if failure == ConnectionFailure::Broken {
+            self.window.broken.add(fingerprint, execution.due_ns);
+            return;
+        }
         self.replayed += 1;
         self.window.executions += 1;
         if self.refusals.cause(execution, root) {
@@ -174,37 +174,86 @@ impl Shadow {
             self.rows_after_refusals += 1;
         }
         self.without_duration += u64::from(execution.captured.duration_us.is_none());
+        self.add_differences(fingerprint, differences);
+    }
+
+    /// Takes a connection that was lost, before the executions that ended with it or later. A restart of an idle candidate fails
+    /// no statement, and makes its caches cold nevertheless.
+    pub fn add_lost(&mut self, lost: LostConnection) {
+        self.losses.add(lost);
+    }
+
+    /// Whether a window has an outage. Adds its lost connections to the gaps.
+    fn ends_with_outage(&mut self, window: &WindowState) -> bool {
+        let losses = self.take_losses(window.number + 1);
+        let has_outage = losses.outage_ns.is_some() || window.outage.are_outage(window.executions);
+        match has_outage {
+            true => self.note_lost(&losses.lost),
+            false => self.connections_lost += losses.lost.len() as u64,
+        }
+        has_outage
+    }
+
+    /// Takes the connections that were lost before window `next`.
+    fn take_losses(&mut self, next: i64) -> LossesOfRange {
+        let until_ns = next.saturating_mul(self.options.window_ns);
+        self.losses.take_until(until_ns)
+    }
+
+    fn note_lost(&mut self, lost: &[LostConnection]) {
+        for lost in lost {
+            self.note_gap(lost.at_ns, 0).connections_lost += 1;
+        }
+    }
+
+    /// Ends windows without executions before `next`, of which a candidate may have been restarted in any.
+    fn end_empty_windows(&mut self, empty: u64, next: i64) {
+        let count = self.windows_excluded.entry(WindowExclusion::Empty);
+        *count.or_default() += empty;
+        let passed = |windows: u64| u32::try_from(windows).unwrap_or(u32::MAX);
+        self.settling = self.settling.saturating_sub(passed(empty));
+        let losses = self.take_losses(next);
+        match losses.outage_ns {
+            Some(outage_ns) => {
+                let last = outage_ns.div_euclid(self.options.window_ns);
+                let since = passed((next - 1 - last).unsigned_abs());
+                self.settling = SETTLING_WINDOWS.saturating_sub(since);
+                self.note_lost(&losses.lost);
+            }
+            None => self.connections_lost += losses.lost.len() as u64,
+        }
+    }
+
+    /// Counts the executions of a window that broke their connection: as errors of statements that do so repeatedly, and else as
+    /// not replayed.
+    fn end_broken(&mut self, window: &mut WindowState, has_outage: bool) {
+        let mut broken = std::mem::take(&mut window.broken);
+        if !has_outage {
+            let statements = &self.statements;
+            let errors = broken.take_errors(|fingerprint| {
+                let statement = statements.get(&fingerprint);
+                statement.map_or(0, StatementShadow::executions_of_window)
+            });
+            for (fingerprint, number) in errors {
+                window.executions += number;
+                self.replayed += number;
+                for _ in 0..number {
+                    self.add_differences(fingerprint, Differences::new_error());
+                }
+            }
+        }
+        for due_ns in broken.into_due_ns() {
+            self.note_gap(due_ns, 1);
+            *self.not_replayed.entry("connection_lost").or_default() += 1;
+        }
+    }
+
+    fn add_differences(&mut self, fingerprint: Fingerprint, differences: Differences) {
         let options = &self.options;
         self.statements
             .entry(fingerprint)
             .or_insert_with(|| StatementShadow::new(fingerprint, options))
             .add(differences);
-    }
-
-    /// Takes connections that were lost, before the executions that ended later. A restart of an idle candidate fails no
-    /// statement, and makes its caches cold nevertheless.
-    pub fn add_losses(&mut self, losses: ConnectionLosses) {
-        self.losses.add(losses);
-    }
-
-    /// Whether a window has an outage. Adds its losses of connections to the gaps.
-    fn ends_with_outage(&mut self, window: &WindowState) -> bool {
-        let until_ns = (window.number + 1) * self.options.window_ns;
-        let losses = self.losses.take_until(until_ns);
-        let lost = losses
-            .iter()
-            .map(|losses| losses.new_connections)
-            .sum::<u64>();
-        if !window.outage.are_outage(window.executions, &losses) {
-            self.connections_lost += lost;
-            return false;
-        }
-        for losses in losses {
-            let gap = self.note_gap(losses.from_ns, 0);
-            gap.until_ns = gap.until_ns.max(losses.until_ns.min(until_ns));
-            gap.connections_lost += losses.new_connections;
-        }
-        true
     }
 
     /// Whether a statement names a table that lacks rows, since the replay is read-only.
@@ -269,21 +318,18 @@ impl Shadow {
     fn end_windows(&mut self, next: i64) {
         let window = std::mem::take(&mut self.window);
         let empty = (next - window.number - 1).unsigned_abs();
-        self.end_window(&window);
+        self.end_window(window);
         if empty > 0 {
-            let count = self.windows_excluded.entry(WindowExclusion::Empty);
-            *count.or_default() += empty;
-            self.settling = self
-                .settling
-                .saturating_sub(u32::try_from(empty).unwrap_or(u32::MAX));
+            self.end_empty_windows(empty, next);
         }
         self.window.number = next;
     }
 
-    fn end_window(&mut self, window: &WindowState) {
+    fn end_window(&mut self, mut window: WindowState) {
+        let has_outage = self.ends_with_outage(&window);
+        self.end_broken(&mut window, has_outage);
         // If sessions skip statements because the candidate is slow, what it executed meanwhile is evidence.
         let is_idle = window.lags && window.executions == 0;
-        let has_outage = self.ends_with_outage(window);
         if has_outage || is_idle {
             self.settling = SETTLING_WINDOWS;
         }
@@ -336,6 +382,7 @@ impl Shadow {
     /// Ends the comparison with the window that has begun.
     pub fn finish(&mut self) {
         self.end_windows(self.window.number + 1);
+        self.connections_lost += self.take_losses(i64::MAX).lost.len() as u64;
     }
 
     /// Takes the changes of verdicts since the last call, in the order of time.

@@ -29,9 +29,20 @@ pub(super) struct Differences {
     pub(super) rows: i64,
 }
 
+impl Differences {
+    /// Returns the differences of an execution that failed in the replay only.
+    pub(super) fn new_error() -> Self {
+        Differences {
+            error: 1,
+            ..Differences::default()
+        }
+    }
+}
+
 /// Executions of a statement in the current window.
 #[derive(Debug, Default)]
 struct Window {
+    executions: u64,
     times: Vec<(u64, u64)>,
     timed: u64,
     new_errors: u64,
@@ -126,6 +137,7 @@ impl StatementShadow {
     /// Adds an execution to the current window.
     pub(super) fn add(&mut self, differences: Differences) {
         let window = &mut self.window;
+        window.executions += 1;
         window.new_errors += u64::from(differences.error > 0);
         window.vanished_errors += u64::from(differences.error < 0);
         window.fewer_rows += u64::from(differences.rows < 0);
@@ -139,6 +151,11 @@ impl StatementShadow {
         } else if let at @ 0..SAMPLES_MAX = self.random.below(window.timed) as usize {
             window.times[at] = times;
         }
+    }
+
+    /// Returns the number of executions in the current window so far.
+    pub(super) fn executions_of_window(&self) -> u64 {
+        self.window.executions
     }
 
     /// Discards the current window.
