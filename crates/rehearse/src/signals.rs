@@ -54,7 +54,20 @@ pub fn listen() -> io::Result<Interrupt> {
 /// # Errors
 /// If the system refuses a handler.
 pub fn survive_file_size_limit() -> io::Result<()> {
-    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
+    ignore(SIGXFSZ)
+}
+
+/// Ignores Ctrl-C, SIGTERM and SIGHUP, for a process that another one of this program ends in order. A service manager sends
+/// them to all processes of a service.
+///
+/// # Errors
+/// If the system refuses a handler.
+pub fn leave_to_parent() -> io::Result<()> {
+    [SIGINT, SIGTERM, SIGHUP].into_iter().try_for_each(ignore)
+}
+
+fn ignore(signal: i32) -> io::Result<()> {
+    flag::register(signal, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
 fn end_at_once(interrupt: &Interrupt) {

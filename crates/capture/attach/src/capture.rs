@@ -16,7 +16,7 @@ use workload::CapturedServer;
 
 use crate::attach_status::{AttachCounters, AttachEvent, AttachStatus};
 use crate::prober_process::{AttachedProber, ProberProcess};
-use crate::reader::{Reader, ReaderInbox, ReaderMessage, ReaderParts};
+use crate::reader::{Reader, ReaderEnd, ReaderInbox, ReaderMessage, ReaderParts};
 use crate::sessions::{SessionIdentities, Sessions};
 
 /// Maximum number of unread events. Further ones are dropped; the important ones are in the status as well.
@@ -74,7 +74,7 @@ pub enum AttachError {
 pub struct Attach {
     prober: ProberProcess,
     recorder: Recorder,
-    reader: JoinHandle<Option<String>>,
+    reader: JoinHandle<ReaderEnd>,
     inbox: Arc<ReaderInbox>,
     status: AttachStatusReader,
     events: Receiver<AttachEvent>,
@@ -209,15 +209,15 @@ impl Attach {
         let is_late = !self.wait_for_reader();
         self.inbox.send(ReaderMessage::Abandon);
         let failure = match self.reader.join() {
-            Ok(failure) => failure,
+            Ok(ReaderEnd::Failed(reason)) => Some(reason),
+            Ok(ReaderEnd::Complete) if !was_broken => None,
+            Ok(ReaderEnd::Abandoned) => None,
+            Ok(ReaderEnd::Complete | ReaderEnd::Truncated) => Some(match self.prober.wait() {
+                Ok(status) => format!("it ended early ({status}), so its last records are missing"),
+                Err(error) => format!("it ended early ({error}), so its last records are missing"),
+            }),
             Err(_) => Some("the thread that reads it has broken down".to_owned()),
         };
-        let failure = failure.or_else(|| {
-            was_broken.then(|| match self.prober.wait() {
-                Ok(status) => format!("it ended early ({status})"),
-                Err(error) => format!("it ended early: {error}"),
-            })
-        });
         let failure = failure.or_else(|| {
             is_late.then(|| {
                 format!(

@@ -99,6 +99,19 @@ enum ReaderState {
     Abandoned,
 }
 
+/// Result of reading all records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReaderEnd {
+    /// The prober's last record was read.
+    Complete,
+    /// The pipe ended without the last record, so an unknown number of records is missing.
+    Truncated,
+    /// The user of the reader has abandoned the prober.
+    Abandoned,
+    /// The prober or the pipe failed, for this reason.
+    Failed(String),
+}
+
 /// Resources of a reader.
 pub(crate) struct ReaderParts {
     pub(crate) clock: Arc<WallClock>,
@@ -157,8 +170,8 @@ impl Reader {
         matches!(self.state, ReaderState::PipeEnded | ReaderState::Abandoned)
     }
 
-    /// Reads until the pipe ends. Returns why the prober ended, if it or the pipe failed.
-    pub(crate) fn run(mut self) -> Option<String> {
+    /// Reads until the pipe ends.
+    pub(crate) fn run(mut self) -> ReaderEnd {
         let failure = loop {
             match self.run_once() {
                 Ok(()) if self.has_ended() => break None,
@@ -191,8 +204,14 @@ impl Reader {
                 )
             });
         }
+        let is_complete = sessions.is_complete;
         self.publish();
-        failure
+        match failure {
+            Some(reason) => ReaderEnd::Failed(reason),
+            None if is_complete => ReaderEnd::Complete,
+            None if self.state == ReaderState::Abandoned => ReaderEnd::Abandoned,
+            None => ReaderEnd::Truncated,
+        }
     }
 
     fn run_once(&mut self) -> io::Result<()> {

@@ -50,6 +50,8 @@ pub enum RecordKind {
     Position = 7,
     /// Reason for which the prober ends, as a sentence for the user in UTF-8. No record follows.
     Failed = 8,
+    /// Last record of a recording that was asked to end. A recording without it and without `Failed` is not complete.
+    Ended = 9,
 }
 
 impl RecordKind {
@@ -63,6 +65,7 @@ impl RecordKind {
             6 => RecordKind::Progress,
             7 => RecordKind::Position,
             8 => RecordKind::Failed,
+            9 => RecordKind::Ended,
             _ => return None,
         })
     }
@@ -304,7 +307,7 @@ mod tests {
     proptest! {
         #[test]
         fn record_decoded_from_a_pipe_is_the_encoded_one(
-            kind in 1_u32..=8,
+            kind in 1_u32..=9,
             numbers: (u32, u64, u64, u64, bool),
             sizes in prop::collection::vec(0_usize..300, 1..6),
             step in 1_usize..200,
@@ -350,7 +353,7 @@ mod tests {
             reader.next().unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
-        bytes[0] = 9;
+        bytes[0] = 10;
         assert!(Record::decode(&bytes).is_err());
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Sessions {
     pub(crate) events: Vec<AttachEvent>,
     /// Reason for which the prober ends.
     pub(crate) failure: Option<String>,
+    /// Whether the prober wrote its last record.
+    pub(crate) is_complete: bool,
 }
 
 /// Losses as counted in the kernel.
@@ -100,6 +102,7 @@ impl Sessions {
             counters: AttachCounters::default(),
             events: Vec::new(),
             failure: None,
+            is_complete: false,
         }
     }
 
@@ -175,6 +178,7 @@ impl Sessions {
             RecordKind::Failed => {
                 self.failure = Some(String::from_utf8_lossy(record.data).into_owned());
             }
+            RecordKind::Ended => self.is_complete = true,
         }
         self.counters.sessions = self.backends.len();
     }

@@ -7,10 +7,12 @@ use capture_attach::prober::{self, ProberOptions, RING_BYTES_DEFAULT};
 use capture_attach::record::{Record, RecordKind, RecordReader};
 use capture_attach::server_process::ServerSelection;
 use sandbox::{Endpoint, Sandbox, Stop};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Prober in a thread of this process.
 struct Probing {
@@ -24,6 +26,7 @@ struct Probing {
 struct OwnedRecord {
     kind: RecordKind,
     pid: u32,
+    started: u64,
     offset: u64,
     existing: bool,
     data: Vec<u8>,
@@ -35,6 +38,7 @@ impl From<Record<'_>> for OwnedRecord {
         OwnedRecord {
             kind: record.kind,
             pid: record.pid,
+            started: record.backend_started,
             offset: record.offset,
             existing: record.existing,
             data: record.data.to_vec(),
@@ -231,6 +235,53 @@ fn bytes_without_space_in_the_ring_buffer_are_counted_and_placed() {
         .iter()
         .filter(|record| record.kind == RecordKind::Closed);
     assert_eq!(ends.filter(|record| record.pid == pid).count(), 1);
+}
+
+#[test]
+fn no_record_of_a_process_follows_that_of_its_end_although_bytes_are_lost() {
+    let (server, endpoint) = test_support::server().start();
+    let Some(mut probing) = attach(by_directory(&server), 4096 * 256) else {
+        return;
+    };
+    let mut ended = HashSet::new();
+    let mut positions = 0;
+    let mut check = |record: &OwnedRecord| {
+        let process = (record.pid, record.started);
+        match record.kind {
+            RecordKind::Closed => assert!(ended.insert(process), "a second end of {process:?}"),
+            RecordKind::Position => {
+                positions += 1;
+                assert!(
+                    !ended.contains(&process),
+                    "a count of {process:?} after its end"
+                );
+            }
+            _ => (),
+        }
+    };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    ask(
+                        &endpoint,
+                        "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
+                    );
+                }
+            });
+        }
+        // The pipe is read slowly, so that processes end while the prober writes.
+        for number in 0..12_000 {
+            if number % 10 == 0 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            check(&probing.records.next().unwrap().unwrap().into());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    probing.finish().iter().for_each(&mut check);
+    assert!(positions > 0);
 }
 
 #[test]

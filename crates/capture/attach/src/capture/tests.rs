@@ -55,6 +55,13 @@ impl Script {
         script
     }
 
+    fn last_record() -> Vec<u8> {
+        let mut script = Script::new();
+        script.bytes.clear();
+        script.add(RecordKind::Ended, 0, &[]);
+        script.bytes
+    }
+
     fn add(&mut self, kind: RecordKind, offset: u64, data: &[u8]) -> &mut Self {
         self.time_ns += 1_000_000;
         let record = Record {
@@ -203,7 +210,11 @@ fn capture_until(script: &Script, options: AttachOptions, end: &str, is_broken: 
         let store = store.clone();
         Box::new(move |_, _: &[CapturedServer]| Ok(Box::new(store.clone()) as Box<dyn Recording>))
     };
-    let (prober, _file) = prober(&script.bytes, end);
+    let mut bytes = script.bytes.clone();
+    if end == UNTIL_INPUT_ENDS {
+        bytes.extend(Script::last_record());
+    }
+    let (prober, _file) = prober(&bytes, end);
     let options = AttachOptions {
         buffer_bytes: 1 << 20,
         ..options

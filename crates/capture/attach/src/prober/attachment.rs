@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 const PROCESSES_MAX: u32 = 16_384;
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const ONLY_KEY: [u8; 4] = [0; 4];
+/// Number that no postmaster has.
+const NO_POSTMASTER: u64 = u64::MAX;
 
 /// Values that the kernel's programs count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub(super) struct Attachment {
     processes: Map,
     settings: Map,
     counters: Map,
-    /// Programs for `secure_read` and `secure_write`, at the call and at the return.
+    /// Programs for `secure_read` and `secure_write`, at the call and at the return, in the order of attaching them.
     programs: Vec<(Direction, ProbePoint, OwnedFd)>,
     _chain: Map,
     source: ProbeSource,
@@ -86,7 +88,9 @@ impl Attachment {
             bpf::load_program(kind, code).map_err(|error| refusal("load an eBPF program", error))
         };
         let mut loaded = Vec::new();
-        for direction in [Direction::Read, Direction::Write] {
+        // Those of `secure_write` first: a session whose first read is seen is then seen completely. The probe at the call
+        // is before that at the return, which would not know the address.
+        for direction in [Direction::Write, Direction::Read] {
             let continued = load(ProgramType::Probe, &code.continued(direction))?;
             let value = continued.as_raw_fd().to_ne_bytes();
             chain
@@ -116,23 +120,24 @@ impl Attachment {
     /// Records the children of a postmaster. Returns whether new probes were attached, since the executable is another
     /// one than before.
     pub fn attach(&mut self, postmaster: u32) -> Result<bool, ProbeError> {
-        self.settings
-            .set(&ONLY_KEY, &u64::from(postmaster).to_ne_bytes())
-            .map_err(|error| refusal("write to a map of an eBPF program", error))?;
         let path = executable(postmaster);
         let current = identity(Path::new(&path));
         if current.is_some() && current == self.probes.as_ref().map(|(file, _)| *file) {
+            self.set_postmaster(u64::from(postmaster))?;
             return Ok(false);
         }
+        // The same file can have another identity, as in a container that is started again. Two probes at one point would
+        // copy all bytes twice.
+        self.probes = None;
         let roots = [
             PathBuf::from(format!("/proc/{postmaster}/root")),
             PathBuf::from("/"),
         ];
         let offsets = functions::find(&path, &roots)?;
         let path = CString::new(path).expect("a path without NUL");
+        self.set_postmaster(u64::from(postmaster))?;
         let mut probes = Vec::new();
-        // Those of `secure_write` first: a session whose first read is seen is then seen completely.
-        for (direction, point, program) in self.programs.iter().rev() {
+        for (direction, point, program) in &self.programs {
             let offset = match direction {
                 Direction::Read => offsets.secure_read,
                 Direction::Write => offsets.secure_write,
@@ -142,6 +147,17 @@ impl Attachment {
         }
         self.probes = Some((current.unwrap_or_default(), probes));
         Ok(true)
+    }
+
+    /// Records no process that is not recorded yet, since another process can get the number of a postmaster that has ended.
+    pub fn forget_postmaster(&self) -> Result<(), ProbeError> {
+        self.set_postmaster(NO_POSTMASTER)
+    }
+
+    fn set_postmaster(&self, number: u64) -> Result<(), ProbeError> {
+        self.settings
+            .set(&ONLY_KEY, &number.to_ne_bytes())
+            .map_err(|error| refusal("write to a map of an eBPF program", error))
     }
 
     /// Removes the probes. The ring buffer can still be read.
@@ -197,6 +213,12 @@ impl Attachment {
         }
     }
 
+    /// Returns whether a process is still recorded. The end of one that is not has a record in the ring buffer.
+    pub fn is_recorded(&self, process: &RecordedProcess) -> Result<bool, ProbeError> {
+        let found = self.process(&process.pid.to_ne_bytes())?;
+        Ok(found.is_some_and(|found| found.started == process.started))
+    }
+
     /// Forgets a process that ended without a record, unless a new process has its number.
     pub fn forget(&self, process: &RecordedProcess) -> Result<(), ProbeError> {
         let key = process.pid.to_ne_bytes();
@@ -228,5 +250,81 @@ fn process(key: &[u8], value: &[u8]) -> RecordedProcess {
         read: field(process_field::TOTAL),
         written: field(process_field::TOTAL + 8),
         lost: field(process_field::LOST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, RecordKind};
+    use crate::server_process::{ServerSelection, find};
+
+    /// Loads the programs, and finds the postmaster of a server. `None` if this host does not allow it.
+    fn load(data_directory: &Path) -> Option<(Attachment, u32)> {
+        let found = find(&ServerSelection::DataDirectory(data_directory.into()));
+        let attachment = Attachment::load(8 << 20).map_err(|error| error.to_string());
+        match (found, attachment) {
+            (Ok(found), Ok(attachment)) => Some((attachment, found.pid)),
+            (found, attachment) => {
+                let reason = format!("{:?} {:?}", found.err(), attachment.err());
+                assert!(!test_support::is_set("REHEARSE_TEST_ATTACH"), "{reason}");
+                test_support::report_skipped(&reason);
+                None
+            }
+        }
+    }
+
+    /// Returns the bytes from clients and to them in the ring buffer.
+    fn copied(attachment: &mut Attachment) -> [Vec<u8>; 2] {
+        let mut streams = [Vec::new(), Vec::new()];
+        let drained = attachment.ring.drain(|sample| {
+            let (record, _) = Record::decode(sample)?.expect("samples are complete");
+            match record.kind {
+                RecordKind::FromClient => streams[0].extend(record.data),
+                RecordKind::ToClient => streams[1].extend(record.data),
+                _ => (),
+            }
+            Ok(())
+        });
+        drained.unwrap();
+        streams
+    }
+
+    #[test]
+    fn bytes_are_copied_once_although_two_probes_are_at_each_point() {
+        let (server, endpoint) = test_support::server().start();
+        let Some((mut attachment, postmaster)) = load(server.data_dir()) else {
+            return;
+        };
+        assert!(attachment.attach(postmaster).unwrap());
+        let _earlier = attachment.probes.take();
+        assert!(attachment.attach(postmaster).unwrap());
+        // One write is longer than one program can copy.
+        let sql = "SELECT repeat('x', 3000000)";
+        test_support::connect(&endpoint).batch_execute(sql).unwrap();
+        let [read, written] = copied(&mut attachment);
+        assert_eq!(memchr::memmem::find_iter(&read, sql).count(), 1);
+        assert!(written.len() > 2_000_000 && written.len() < 4_000_000);
+        assert_eq!(attachment.counters().unwrap(), Counters::default());
+    }
+
+    #[test]
+    fn read_that_was_called_before_the_attach_is_not_lost() {
+        let (server, endpoint) = test_support::server().start();
+        let Some((mut attachment, postmaster)) = load(server.data_dir()) else {
+            return;
+        };
+        let mut client = test_support::connect(&endpoint);
+        // All probes but the one at the call of `secure_read`.
+        attachment.programs.retain(|(direction, point, _)| {
+            (*direction, *point) != (Direction::Read, ProbePoint::Call)
+        });
+        attachment.attach(postmaster).unwrap();
+        for _ in 0..2 {
+            client.batch_execute("SELECT 1").unwrap();
+        }
+        let [read, written] = copied(&mut attachment);
+        assert!(read.is_empty() && !written.is_empty());
+        assert_eq!(attachment.counters().unwrap(), Counters::default());
     }
 }

@@ -24,7 +24,8 @@ pub(super) const SETTINGS_BYTES: u32 = 8;
 
 /// Offsets in a value of the map of processes. All fields have eight bytes.
 pub(super) mod process_field {
-    /// Address of the bytes that `secure_read` fills; that of `secure_write` follows.
+    /// Address of the bytes that `secure_read` fills; that of `secure_write` follows. 0 outside of a call, and in a call
+    /// that began before the probes were attached.
     pub const FROM: i16 = 0;
     /// Time of the current read; that of the current write follows.
     pub const TIME: i16 = 16;
@@ -34,7 +35,7 @@ pub(super) mod process_field {
     pub const LOST: i16 = 48;
     /// Start of the process.
     pub const STARTED: i16 = 56;
-    /// Time of the end of the process; 0 while it runs.
+    /// Time of the end of a process that has no record of it; 0 while it runs.
     pub const ENDED: i16 = 64;
     /// Bytes that the next program of a chain copies.
     pub const REST: i16 = 72;
@@ -171,9 +172,10 @@ impl Programs {
         let end = code.label();
         code.set(R6, R1);
         code.store(Width::Eight, R10, stack::CONTEXT, R6);
-        self.find_process(&mut code);
-        code.jump_if(R0, Condition::Equal, 0, end);
-        code.set(R7, R0);
+        self.find_running_process(&mut code, end);
+        // The bytes of a call that was not seen, or that are copied already, are not lost.
+        code.load(Width::Eight, R1, R7, direction.field(process_field::FROM));
+        code.jump_if(R1, Condition::Equal, 0, end);
         code.load(Width::Eight, R9, R6, self.result_offset);
         code.jump_if(R9, Condition::SignedLessOrEqual, 0, end);
         if direction == Direction::Read {
@@ -191,9 +193,7 @@ impl Programs {
         let mut code = Assembler::new();
         let end = code.label();
         code.store(Width::Eight, R10, stack::CONTEXT, R1);
-        self.find_process(&mut code);
-        code.jump_if(R0, Condition::Equal, 0, end);
-        code.set(R7, R0);
+        self.find_running_process(&mut code, end);
         code.load(Width::Eight, R9, R7, process_field::REST);
         self.copy(&mut code, direction);
         code.bind(end);
@@ -221,28 +221,31 @@ impl Programs {
         code.jump_if(R1, Condition::NotEqual, 0, end);
         code.call(Helper::MonotonicTime);
         code.set(R8, R0);
-        code.store(Width::Eight, R7, process_field::ENDED, R8);
+        code.store(Width::Eight, R7, process_field::TIME, R8);
         self.reserve(&mut code, DATA_BYTES);
         code.jump_if(R0, Condition::Equal, 0, no_space);
         code.set(R6, DATA_BYTES);
         self.write_header(
             &mut code,
             RecordKind::Closed,
-            process_field::ENDED,
+            process_field::TIME,
             process_field::TOTAL,
         );
         code.load(Width::Eight, R1, R7, process_field::TOTAL);
         code.store(Width::Eight, R0, HEADER_BYTES as i16, R1);
         code.load(Width::Eight, R1, R7, process_field::TOTAL + 8);
         code.store(Width::Eight, R0, HEADER_BYTES as i16 + 8, R1);
-        code.set(R1, R0);
-        code.set(R2, NO_WAKEUP);
-        code.call(Helper::RingSubmit);
+        // In this order: a process that is in the map after the ring buffer was read has no record of its end there.
+        code.set(R9, R0);
         code.set_to_map(R1, self.maps.processes);
         self.set_to_stack(&mut code, R2, stack::KEY);
         code.call(Helper::MapDelete);
+        code.set(R1, R9);
+        code.set(R2, NO_WAKEUP);
+        code.call(Helper::RingSubmit);
         code.jump(end);
         code.bind(no_space);
+        code.store(Width::Eight, R7, process_field::ENDED, R8);
         code.set(R1, 1);
         self.count(&mut code, counter::UNREPORTED_ENDS, R1);
         code.bind(end);
@@ -256,6 +259,16 @@ impl Programs {
         code.compute(Arithmetic::ShiftRight, R0, 32);
         code.store(Width::Eight, R10, stack::KEY, R0);
         self.look_up(code);
+    }
+
+    /// `R7 = ` the current process in the map. Jumps to `other` if it is not there, or if that is an ended process, whose number
+    /// the current one has.
+    fn find_running_process(&self, code: &mut Assembler, other: Label) {
+        self.find_process(code);
+        code.jump_if(R0, Condition::Equal, 0, other);
+        code.set(R7, R0);
+        code.load(Width::Eight, R1, R7, process_field::ENDED);
+        code.jump_if(R1, Condition::NotEqual, 0, other);
     }
 
     fn look_up(&self, code: &mut Assembler) {
@@ -321,6 +334,7 @@ impl Programs {
         let from = direction.field(process_field::FROM);
         let (next, rest, done, limit) = (code.label(), code.label(), code.label(), code.label());
         code.load(Width::Eight, R8, R7, from);
+        code.store(Width::Eight, R7, from, 0);
         code.store(Width::Eight, R10, stack::CHUNKS, 0);
         code.bind(next);
         let full = code.label();
@@ -346,6 +360,7 @@ impl Programs {
         code.set_to_map(R2, self.maps.chain);
         code.set(R3, direction as i32);
         code.call(Helper::TailCall);
+        code.store(Width::Eight, R7, from, 0);
         code.set(R6, R9);
         self.lose(code, direction);
         code.jump(done);

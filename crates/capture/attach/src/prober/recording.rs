@@ -269,6 +269,10 @@ impl Recording {
                 None if selects(&process) => RecordKind::Position,
                 None => continue,
             };
+            // The record of its end may precede this one.
+            if !self.kernel.is_recorded(&process)? {
+                continue;
+            }
             let counts = [process.read.to_le_bytes(), process.written.to_le_bytes()].concat();
             self.output.write(&Record {
                 kind,
@@ -310,6 +314,7 @@ impl Recording {
         match &mut self.server {
             ServerState::Running { end, .. } => {
                 if is_ended(end)? {
+                    self.kernel.forget_postmaster()?;
                     self.write_server(RecordKind::Detached);
                     // It may have been started again already.
                     self.server = ServerState::Stopped {
@@ -401,6 +406,15 @@ impl Recording {
             std::thread::sleep(Duration::from_nanos(PAUSE_NS as u64));
         }
         self.write_progress(now_ns(ClockId::Monotonic))?;
+        self.output.write(&Record {
+            kind: RecordKind::Ended,
+            pid: 0,
+            backend_started: 0,
+            time_ns: now_ns(ClockId::Monotonic),
+            offset: 0,
+            existing: false,
+            data: &[],
+        });
         self.output.flush().map_err(ProbeError::Output)
     }
 }

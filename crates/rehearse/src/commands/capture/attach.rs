@@ -43,6 +43,8 @@ pub(super) fn run_prober(options: &AttachProber) -> Result<ExitStatus, Failure> 
     capture_attach::limit_prober_privileges().map_err(|error| {
         Failure::could_not(format!("cannot limit the prober's privileges: {error}"))
     })?;
+    // Else an orderly stop of a service would lose what the kernel's buffer has.
+    crate::signals::leave_to_parent().map_err(Failure::could_not)?;
     let (input, output) = (std::io::stdin(), std::io::stdout());
     let options = options.attached.prober_options();
     Ok(match prober::run(&options, input.as_fd(), output.as_fd()) {

@@ -164,3 +164,22 @@ fn prober_that_stops_within_a_record_does_not_hold_up_the_end() {
     let reason = captured.status.prober_failure.unwrap();
     assert!(reason.contains("wrote nothing for"), "{reason}");
 }
+
+#[test]
+fn prober_that_is_killed_at_the_end_is_reported_although_its_records_are_whole() {
+    let mut script = Script::new();
+    script.log_in().ask("SELECT 1");
+    for (end, expected) in [
+        ("cat > /dev/null; kill -9 $$", Some("signal: 9")),
+        ("cat > /dev/null; exit 0", Some("exit status: 0")),
+        (UNTIL_INPUT_ENDS, None),
+    ] {
+        let captured = capture_until_end(&script, end);
+        assert_eq!(captured.statements, ["SELECT 1"]);
+        let reason = captured.status.prober_failure;
+        match expected {
+            Some(expected) => assert!(reason.unwrap().contains(expected), "{end}"),
+            None => assert_eq!(reason, None),
+        }
+    }
+}
