@@ -2,13 +2,40 @@
 
 use sql::{Lexeme, split_statements};
 
+/// Kind of an object, as the SQLSTATE of a missing one distinguishes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ObjectKind {
+    /// Table, view or sequence.
+    Relation,
+    /// Column or attribute.
+    Column,
+    /// Function, procedure or aggregate.
+    Function,
+    /// Schema.
+    Schema,
+    /// Type, domain, extension, collation, role or index.
+    Other,
+    /// Cursor.
+    Cursor,
+    /// Savepoint.
+    Savepoint,
+    /// Prepared statement.
+    PreparedStatement,
+}
+
 /// Object that a statement creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CreatedObject {
+    /// Kind.
+    pub(crate) kind: ObjectKind,
     /// Lower-case name, without its schema.
     pub(crate) name: String,
+    /// Lower-case name of its schema, if given, or of the table of a column.
+    pub(crate) parent: Option<String>,
     /// Whether only its session sees it.
     pub(crate) is_of_session: bool,
+    /// Whether the object may exist before: `IF NOT EXISTS`, `OR REPLACE`.
+    pub(crate) may_exist: bool,
 }
 
 /// Effects of a text on which later statements depend.
@@ -45,8 +72,17 @@ fn add_created(words: &[Lexeme<'_>], created: &mut Vec<CreatedObject>) {
     let Some((verb, rest)) = words.split_first() else {
         return;
     };
-    if is_any(verb, &["declare", "prepare", "savepoint"]) {
-        created.extend(object(rest, true));
+    let of_session = if verb.is("declare") {
+        Some(ObjectKind::Cursor)
+    } else if verb.is("prepare") {
+        Some(ObjectKind::PreparedStatement)
+    } else if verb.is("savepoint") {
+        Some(ObjectKind::Savepoint)
+    } else {
+        None
+    };
+    if let Some(kind) = of_session {
+        created.extend(object(rest, kind, true));
     } else if verb.is("alter") {
         add_altered(rest, created);
     } else if verb.is("create") {
@@ -56,7 +92,7 @@ fn add_created(words: &[Lexeme<'_>], created: &mut Vec<CreatedObject>) {
     {
         let (is_of_session, rest) = skip_modifiers(&rest[into + 1..]);
         let rest = skip(rest, &["table"]);
-        created.extend(object(rest, is_of_session));
+        created.extend(object(rest, ObjectKind::Relation, is_of_session));
     }
 }
 
@@ -79,7 +115,8 @@ fn add_written(words: &[Lexeme<'_>], written: &mut Vec<String>) {
         } else {
             continue;
         };
-        written.extend(object(table, false).map(|table| table.name));
+        let table = object(table, ObjectKind::Relation, false);
+        written.extend(table.map(|table| table.name));
     }
 }
 
@@ -95,47 +132,91 @@ fn add_altered(words: &[Lexeme<'_>], created: &mut Vec<CreatedObject>) {
         "generated",
         "not",
     ];
-    let is_renaming = words.iter().any(|word| word.is("rename"));
+    let (_, words) = skip_modifiers(words);
+    let Some((kind_word, words)) = words.split_first() else {
+        return;
+    };
+    let Some(kind) = kind_of(kind_word) else {
+        return;
+    };
+    let altered = object(skip(words, &["if", "exists", "only"]), kind, false);
+    let parent = altered.map(|object| object.name);
+    let column = |name, may_exist| {
+        Some(CreatedObject {
+            parent: parent.clone(),
+            may_exist,
+            ..object(name, ObjectKind::Column, false)?
+        })
+    };
+    let renamed = words.iter().position(|word| word.is("rename"));
+    let to = words.iter().position(|word| word.is("to"));
+    if let (Some(rename), Some(to)) = (renamed, to) {
+        let rest = &words[to + 1..];
+        let first = words.get(rename + 1);
+        if rename + 1 == to {
+            created.extend(object(rest, kind, false));
+        } else if !first.is_some_and(|word| is_any(word, &["constraint", "value"])) {
+            created.extend(column(rest, false));
+        }
+        return;
+    }
+    let is_type = kind_word.is("type");
+    if !is_type && !kind_word.is("table") {
+        return;
+    }
     for (at, word) in words.iter().enumerate() {
         let rest = &words[at + 1..];
-        if is_renaming && word.is("to") {
-            created.extend(object(rest, false));
-        } else if word.is("add") && !rest.first().is_some_and(|one| is_any(one, &CONSTRAINTS)) {
-            let rest = skip(skip(rest, &["column"]), &["if", "not", "exists"]);
-            created.extend(object(rest, false));
+        let is_column = match rest.first() {
+            Some(first) if is_type => first.is("attribute"),
+            Some(first) => !is_any(first, &CONSTRAINTS),
+            None => false,
+        };
+        if word.is("add") && is_column {
+            let rest = skip(rest, &["column", "attribute"]);
+            let name = skip(rest, &["if", "not", "exists"]);
+            created.extend(column(name, name.len() < rest.len()));
         }
+    }
+}
+
+/// Returns the kind that a keyword after `CREATE` or `ALTER` names.
+fn kind_of(word: &Lexeme<'_>) -> Option<ObjectKind> {
+    const RELATIONS: [&str; 3] = ["table", "view", "sequence"];
+    const FUNCTIONS: [&str; 3] = ["function", "procedure", "aggregate"];
+    const OTHERS: [&str; 7] = [
+        "type",
+        "domain",
+        "extension",
+        "collation",
+        "role",
+        "user",
+        "index",
+    ];
+    if is_any(word, &RELATIONS) {
+        Some(ObjectKind::Relation)
+    } else if is_any(word, &FUNCTIONS) {
+        Some(ObjectKind::Function)
+    } else if word.is("schema") {
+        Some(ObjectKind::Schema)
+    } else if is_any(word, &OTHERS) {
+        Some(ObjectKind::Other)
+    } else {
+        None
     }
 }
 
 /// Returns the object that the words after `CREATE` define.
 fn defined_object(words: &[Lexeme<'_>]) -> Option<CreatedObject> {
-    const KINDS: [&str; 16] = [
-        "table",
-        "view",
-        "index",
-        "sequence",
-        "function",
-        "procedure",
-        "aggregate",
-        "type",
-        "domain",
-        "schema",
-        "extension",
-        "collation",
-        "operator",
-        "column",
-        "role",
-        "user",
-    ];
+    let replaces = words.first().is_some_and(|word| word.is("or"));
     let (is_of_session, words) = skip_modifiers(words);
     let (kind, rest) = words.split_first()?;
-    if !is_any(kind, &KINDS) {
-        return None;
-    }
-    object(
-        skip(rest, &["concurrently", "if", "not", "exists"]),
-        is_of_session,
-    )
+    let kind = kind_of(kind)?;
+    let rest = skip(rest, &["concurrently"]);
+    let name = skip(rest, &["if", "not", "exists"]);
+    Some(CreatedObject {
+        may_exist: replaces || name.len() < rest.len(),
+        ..object(name, kind, is_of_session)?
+    })
 }
 
 /// Skips the words before the kind of an object. Returns whether they make it temporary.
@@ -177,15 +258,25 @@ fn skip<'w, 't>(mut words: &'w [Lexeme<'t>], keywords: &[&str]) -> &'w [Lexeme<'
 }
 
 /// Returns the object whose name is at the beginning.
-fn object(mut words: &[Lexeme<'_>], is_of_session: bool) -> Option<CreatedObject> {
-    let is_of_session = is_of_session || words.first().is_some_and(|word| word.is("pg_temp"));
+fn object(
+    mut words: &[Lexeme<'_>],
+    kind: ObjectKind,
+    is_of_session: bool,
+) -> Option<CreatedObject> {
+    let mut schema = None;
     while words.get(1).is_some_and(|word| word.is_symbol(".")) {
+        schema = words[0].name();
         words = &words[2..];
     }
+    let schema = schema.map(|name| name.to_lowercase());
+    let is_temporary = schema.as_deref() == Some("pg_temp");
     let name = words.first()?.name()?.to_lowercase();
     Some(CreatedObject {
+        kind,
         name,
-        is_of_session,
+        parent: schema.filter(|_| !is_temporary),
+        is_of_session: is_of_session || is_temporary,
+        may_exist: false,
     })
 }
 
@@ -233,13 +324,85 @@ mod tests {
             ("insert into work values ($1)", &[], false),
         ];
         for &(sql, names, is_of_session) in cases {
-            let expected: Vec<_> = (names.iter())
-                .map(|name| CreatedObject {
-                    name: (*name).to_owned(),
-                    is_of_session,
-                })
-                .collect();
-            assert_eq!(StatementEffects::of(sql).created, expected, "{sql}");
+            let created = StatementEffects::of(sql).created;
+            let found: Vec<&str> = created.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(found, names, "{sql}");
+            let mut created = created.iter();
+            assert!(
+                created.all(|one| one.is_of_session == is_of_session),
+                "{sql}"
+            );
+        }
+    }
+
+    #[test]
+    fn created_objects_have_their_kind_and_parent_and_may_exist_if_stated() {
+        use ObjectKind::{Column, Function, Other, Relation, Schema};
+        for (sql, kind, name, parent, may_exist) in [
+            ("create table s.t (a int)", Relation, "t", Some("s"), false),
+            (
+                "create table if not exists t (a int)",
+                Relation,
+                "t",
+                None,
+                true,
+            ),
+            ("create or replace function f()", Function, "f", None, true),
+            (
+                "create extension if not exists hstore",
+                Other,
+                "hstore",
+                None,
+                true,
+            ),
+            ("create schema s", Schema, "s", None, false),
+            (
+                "alter table s.t add column type text",
+                Column,
+                "type",
+                Some("t"),
+                false,
+            ),
+            (
+                "alter table t add if not exists a int",
+                Column,
+                "a",
+                Some("t"),
+                true,
+            ),
+            ("alter table t rename a to b", Column, "b", Some("t"), false),
+            ("alter table t rename to u", Relation, "u", None, false),
+            (
+                "alter function f(int) rename to g",
+                Function,
+                "g",
+                None,
+                false,
+            ),
+            (
+                "alter type t add attribute a int",
+                Column,
+                "a",
+                Some("t"),
+                false,
+            ),
+        ] {
+            let expected = CreatedObject {
+                kind,
+                name: name.to_owned(),
+                parent: parent.map(str::to_owned),
+                is_of_session: false,
+                may_exist,
+            };
+            assert_eq!(StatementEffects::of(sql).created, [expected], "{sql}");
+        }
+        for sql in [
+            "alter type t add value $1",
+            "alter type t rename value $1 to $2",
+            "alter table t rename constraint a to b",
+            "alter publication p add table t",
+        ] {
+            assert_eq!(StatementEffects::of(sql).created, [], "{sql}");
         }
     }
 

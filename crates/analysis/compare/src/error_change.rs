@@ -19,8 +19,8 @@ use sql::Fingerprint;
 use workload::Sqlstate;
 
 use crate::error_count::{Counts, ErrorCounts, ErrorDirection, dispersion, is_racy};
+use crate::error_key::ErrorKey;
 use crate::error_origin::{ErrorOrigin, origin};
-use crate::root_error::ErrorKey;
 use crate::run_stats::RunStats;
 use crate::statement_stats::{FailureCount, OutcomeCounts};
 use crate::targets::TargetsComparison;

@@ -8,7 +8,8 @@ use sql::{Fingerprint, split_statements, statement_texts};
 use workload::Sqlstate;
 
 use crate::created_object::StatementEffects;
-use crate::root_error::{ErrorKey, RootFinder};
+use crate::error_key::ErrorKey;
+use crate::root_error::RootFinder;
 
 /// SQLSTATE of a write in a read-only transaction (`read_only_sql_transaction`).
 pub(crate) const REFUSED_WRITE: Sqlstate = Sqlstate(*b"25006");

@@ -8,22 +8,16 @@
 //!
 //! A statement that a read-only replay withholds has the effects of one that the server refuses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use run::{Execution, Outcome, SkipReason, StatementKind};
 use sql::Fingerprint;
 use workload::Sqlstate;
 
-use crate::created_object::{CreatedObject, StatementEffects};
+use crate::created_object::StatementEffects;
+use crate::error_key::ErrorKey;
+use crate::missing_object::{MissingObjects, missing_kind};
 use crate::read_only_refusals::REFUSED_WRITE;
-
-/// Statement and code of an error.
-pub(crate) type ErrorKey = (Fingerprint, Sqlstate);
-
-/// Codes of missing objects: table, column, function, other objects, schema, cursor, savepoint, prepared statement.
-const MISSING: [&str; 8] = [
-    "42P01", "42703", "42883", "42704", "3F000", "34000", "3B001", "26000",
-];
 
 /// Codes with which a statement that creates an object finds it there already: table, schema, function, column, cursor,
 /// prepared statement, other objects.
@@ -31,8 +25,10 @@ const EXISTS: [&str; 7] = [
     "42P07", "42P06", "42723", "42701", "42P03", "42P05", "42710",
 ];
 
-/// Maximum number of objects that are remembered as missing. Of more, the oldest are forgotten.
-const MISSING_MAX: usize = 10_000;
+/// SQLSTATEs of a statement that the server refuses before it looks for the object: a write in a read-only transaction, and
+/// `insufficient_privilege`.
+const REFUSALS: [Sqlstate; 2] = [REFUSED_WRITE, Sqlstate(*b"42501")];
+
 /// Maximum number of failures that are remembered of a session.
 const FAILED_MAX: usize = 1_000;
 
@@ -52,49 +48,6 @@ pub(crate) struct RootFinder {
     effects: HashMap<Fingerprint, StatementEffects>,
 }
 
-/// Objects that were not created, by their session if only it sees them, and lower-case name.
-#[derive(Debug, Default)]
-struct MissingObjects {
-    /// For each object, the failure that prevented it, and its number in the order of additions.
-    objects: BTreeMap<(Option<u64>, String), (ErrorKey, u64)>,
-    added: u64,
-}
-
-impl MissingObjects {
-    fn add(&mut self, key: (Option<u64>, String), cause: ErrorKey) {
-        if self.objects.contains_key(&key) {
-            return;
-        }
-        if self.objects.len() >= MISSING_MAX {
-            let oldest = self.objects.iter().min_by_key(|(_, (_, number))| *number);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            oldest.and_then(|key| self.objects.remove(&key));
-        }
-        self.objects.insert(key, (cause, self.added));
-        self.added += 1;
-    }
-
-    fn remove(&mut self, key: &(Option<u64>, String)) {
-        self.objects.remove(key);
-    }
-
-    fn end_session(&mut self, session: u64) {
-        let first = (Some(session), String::new());
-        let own = self.objects.range(first..);
-        let own = own.take_while(|((owner, _), _)| *owner == Some(session));
-        let own: Vec<_> = own.map(|(key, _)| key.clone()).collect();
-        own.iter().for_each(|key| self.remove(key));
-    }
-
-    /// Returns the failure that prevented an object which a session would see under this name.
-    fn cause(&self, session: u64, name: String) -> Option<ErrorKey> {
-        let of_session = (Some(session), name);
-        let found = self.objects.get(&of_session);
-        let found = found.or_else(|| self.objects.get(&(None, of_session.1)));
-        found.map(|(cause, _)| *cause)
-    }
-}
-
 impl RootFinder {
     /// Sets the text of a statement, before its executions.
     pub(crate) fn set_text(&mut self, fingerprint: Fingerprint, sql: &str) {
@@ -104,8 +57,8 @@ impl RootFinder {
         }
     }
 
-    /// Adds an execution, and returns the failure that it follows from.
-    pub(crate) fn add(&mut self, execution: &Execution) -> Option<ErrorKey> {
+    /// Adds an execution, and returns the failure that it follows from. `sql` is the text of its statement, if it is known.
+    pub(crate) fn add(&mut self, execution: &Execution, sql: Option<&str>) -> Option<ErrorKey> {
         if matches!(
             execution.kind,
             StatementKind::Connect | StatementKind::Disconnect
@@ -130,7 +83,7 @@ impl RootFinder {
             }
             Outcome::Skipped(_) => return None,
         };
-        let root = self.find_root(execution, (fingerprint, sqlstate));
+        let root = self.find_root(execution, (fingerprint, sqlstate), sql);
         let cause = root.unwrap_or((fingerprint, sqlstate));
         let failed = self.failed.entry(execution.session).or_default();
         if failed.len() < FAILED_MAX {
@@ -151,8 +104,12 @@ impl RootFinder {
         if effects.takes_value {
             self.no_value.insert(session, (fingerprint, cause));
         }
+        // A refusal does not depend on whether the object exists.
+        let is_refusal = REFUSALS.contains(&cause.1);
         for created in &effects.created {
-            self.missing.add(key(created, session), cause);
+            if !(is_refusal && created.may_exist && !created.is_of_session) {
+                self.missing.add(created, session, cause);
+            }
         }
     }
 
@@ -166,7 +123,7 @@ impl RootFinder {
     fn forget(&mut self, session: u64, fingerprint: Fingerprint) {
         if let Some(effects) = self.effects.get(&fingerprint) {
             for created in &effects.created {
-                self.missing.remove(&key(created, session));
+                self.missing.remove(created, session);
             }
         }
         if self
@@ -178,7 +135,12 @@ impl RootFinder {
         }
     }
 
-    fn find_root(&self, execution: &Execution, (fingerprint, code): ErrorKey) -> Option<ErrorKey> {
+    fn find_root(
+        &self,
+        execution: &Execution,
+        (fingerprint, code): ErrorKey,
+        sql: Option<&str>,
+    ) -> Option<ErrorKey> {
         if code.as_str() == "25P02" {
             return self.last.get(&execution.session).copied();
         }
@@ -186,11 +148,10 @@ impl RootFinder {
             let no_value = self.no_value.get(&execution.session);
             return no_value.map(|(_, root)| *root);
         }
-        if !MISSING.contains(&code.as_str()) {
-            return None;
-        }
-        let mut names = words(execution.message.as_deref().unwrap_or_default());
-        let of_words = names.find_map(|word| self.missing.cause(execution.session, word));
+        missing_kind(code)?;
+        let message = execution.message.as_deref().unwrap_or_default();
+        let session = execution.session;
+        let not_created = self.missing.cause(session, code, message, sql);
         let not_prepared = || {
             let failed = self.failed.get(&execution.session)?;
             let mut same = failed.iter().filter(|(one, _)| one.0 == fingerprint);
@@ -198,25 +159,12 @@ impl RootFinder {
             Some(*other.1)
         };
         let root = match code.as_str() {
-            "26000" | "34000" => of_words.or_else(not_prepared),
-            _ => of_words,
+            "26000" | "34000" => not_created.or_else(not_prepared),
+            _ => not_created,
         };
         // A statement that fails twice in the same way is no consequence of itself.
         root.filter(|root| *root != (fingerprint, code))
     }
-}
-
-/// Returns the words of a message that may be names, in lower case.
-fn words(message: &str) -> impl Iterator<Item = String> + '_ {
-    let is_name = |one: char| one.is_alphanumeric() || one == '_' || one == '$';
-    let words = message.split(move |one| !is_name(one));
-    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
-}
-
-/// Returns the name under which an object is looked up, with its session if only it sees the object.
-fn key(created: &CreatedObject, session: u64) -> (Option<u64>, String) {
-    let owner = created.is_of_session.then_some(session);
-    (owner, created.name.clone())
 }
 
 #[cfg(test)]
@@ -258,7 +206,8 @@ mod tests {
             .for_each(|(number, sql)| finder.set_text(Fingerprint(number), sql));
         let executions = executions.iter().map(|&(session, number, code, message)| {
             let outcome = Sqlstate::parse(code).map_or(Outcome::Done, Outcome::Failed);
-            finder.add(&execution(session, number, outcome, message))
+            let sql = sqls.get(number as usize).copied();
+            finder.add(&execution(session, number, outcome, message), sql)
         });
         executions.collect()
     }
@@ -337,5 +286,169 @@ mod tests {
             let root = Some(failure(0, "42501"));
             assert_eq!(roots(&sqls, &executions), [None, None, None, root], "{sql}");
         }
+    }
+
+    const COLUMN: &str = "column \"a\" does not exist";
+
+    /// Refused statement, text, code and message of a later failure, and whether it follows.
+    const AFTER_REFUSALS: [(&str, &str, &str, &str, bool); 20] = [
+        (
+            "create table w (a int)",
+            "",
+            "42P01",
+            "relation \"w\" does not exist",
+            true,
+        ),
+        (
+            "create table s.w (a int)",
+            "",
+            "42P01",
+            "relation \"s.w\" does not exist",
+            true,
+        ),
+        (
+            "create table s.w (a int)",
+            "",
+            "42P01",
+            "relation \"o.w\" does not exist",
+            false,
+        ),
+        (
+            "create table w (a int)",
+            "",
+            "42703",
+            "column w.a does not exist",
+            false,
+        ),
+        (
+            "create table w (a int)",
+            "",
+            "42P01",
+            "missing FROM-clause entry for table \"w\"",
+            false,
+        ),
+        (
+            "create schema s",
+            "",
+            "42P01",
+            "relation \"s.w\" does not exist",
+            true,
+        ),
+        (
+            "create function f() ...",
+            "",
+            "42883",
+            "function f() does not exist",
+            true,
+        ),
+        (
+            "create or replace function f() ...",
+            "",
+            "42883",
+            "function f() does not exist",
+            false,
+        ),
+        (
+            "create table if not exists w (a int)",
+            "",
+            "42P01",
+            "relation \"w\" does not exist",
+            false,
+        ),
+        (
+            "create temp table if not exists w (a int)",
+            "",
+            "42P01",
+            "relation \"w\" does not exist",
+            true,
+        ),
+        (
+            "create extension if not exists pg_stat_statements",
+            "select total_time from pg_stat_statements",
+            "42703",
+            "column pg_stat_statements.total_time does not exist",
+            false,
+        ),
+        (
+            "create extension pg_stat_statements",
+            "",
+            "42703",
+            "column pg_stat_statements.total_time does not exist",
+            false,
+        ),
+        (
+            "alter table t add column type text",
+            "",
+            "42704",
+            "type \"mood\" does not exist",
+            false,
+        ),
+        (
+            "alter table t add column text text",
+            "",
+            "42883",
+            "operator does not exist: text = integer",
+            false,
+        ),
+        (
+            "create type mood as enum ()",
+            "",
+            "42704",
+            "type \"mood\" does not exist",
+            true,
+        ),
+        (
+            "alter table t add column a int",
+            "select a from t",
+            "42703",
+            COLUMN,
+            true,
+        ),
+        (
+            "alter table t add column a int",
+            "select x.a from t x",
+            "42703",
+            "column x.a does not exist",
+            true,
+        ),
+        (
+            "alter table t add column a int",
+            "select a from other",
+            "42703",
+            COLUMN,
+            false,
+        ),
+        (
+            "alter table t add column a int",
+            "",
+            "42703",
+            "column \"a\" of relation \"other\" does not exist",
+            false,
+        ),
+        (
+            "alter table t add column if not exists a int",
+            "select a from t",
+            "42703",
+            COLUMN,
+            false,
+        ),
+    ];
+
+    #[test]
+    fn missing_objects_are_matched_by_kind_name_and_parent() {
+        for (sql, later, code, message, follows) in AFTER_REFUSALS {
+            let executions = [(1, 0, "25006", ""), (1, 1, code, message)];
+            let root = follows.then(|| failure(0, "25006"));
+            assert_eq!(
+                roots(&[sql, later], &executions),
+                [None, root],
+                "{sql}: {message}"
+            );
+        }
+        // A statement that fails for another reason found no object.
+        let message = "function f() does not exist";
+        let executions = [(1, 0, "42601", ""), (1, 1, "42883", message)];
+        let found = roots(&["create or replace function f() ...", ""], &executions);
+        assert_eq!(found, [None, Some(failure(0, "42601"))]);
     }
 }

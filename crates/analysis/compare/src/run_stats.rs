@@ -9,9 +9,10 @@ use run::{
 use sql::Fingerprint;
 use workload::{Sqlstate, StatementText};
 
+use crate::error_key::ErrorKey;
 use crate::over_time::TimesByStretch;
 use crate::read_only_refusals::ReadOnlyRefusals;
-use crate::root_error::{ErrorKey, RootFinder};
+use crate::root_error::RootFinder;
 use crate::statement_stats::{FailureCount, StatementStats};
 use crate::work::{WorkPerCall, describes};
 use statistics::Histogram;
@@ -148,7 +149,10 @@ impl RunStats {
         }
         for execution in executions {
             let mut execution = execution?;
-            let root = roots.add(&execution);
+            let text = execution
+                .fingerprint
+                .and_then(|one| profile.texts.get(&one));
+            let root = roots.add(&execution, text.map(|text| text.sql.as_str()));
             if refusals.cause(&execution, root) {
                 // What the server refuses is as little compared as what the replay itself withholds.
                 profile.refused_read_only += 1;

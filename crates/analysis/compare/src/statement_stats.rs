@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use run::{Execution, Outcome};
 use workload::Sqlstate;
 
-use crate::root_error::ErrorKey;
+use crate::error_key::ErrorKey;
 use crate::row_checksums::RowChecksums;
 use crate::slowest::Slowest;
 use statistics::Histogram;

@@ -127,7 +127,8 @@ impl Shadow {
 
     /// Takes the next execution.
     pub fn add(&mut self, execution: &Execution) {
-        let root = self.roots.add(execution);
+        let text = execution.fingerprint.and_then(|one| self.texts.get(&one));
+        let root = self.roots.add(execution, text.map(String::as_str));
         if execution.kind == StatementKind::Prepare {
             // The time of preparing a statement is in no capture of a log.
             return;
