@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use replay::{Options, PreviousRun};
-use run::{Outcome, RunStatus, SkipReason};
+use run::{LostConnection, Outcome, RunReader, RunStatus, SkipReason};
 use sandbox::Endpoint;
 use test_support::connect;
 use workload::WireDetails;
@@ -136,4 +136,43 @@ fn replay_with_unspecified_types_is_resumed() {
     let (whole, _) = traffic.replay_as("whole.run", &resuming, Duration::MAX, |_| ());
     assert_eq!(whole.status, RunStatus::Complete);
     assert!(whole.failed.is_empty(), "{whole:?}");
+}
+
+#[test]
+fn resumed_replay_keeps_the_lost_connections_of_the_run_before() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=2 {
+        traffic.connect(0, session);
+    }
+    traffic.simple(50, 1, "SELECT pg_terminate_backend(pg_backend_pid())");
+    for n in 0..30 {
+        traffic.simple(50 + n * 50, 2, "SELECT 1");
+    }
+    let options = Options {
+        speed: "1".parse().unwrap(),
+        ..Options::default()
+    };
+    let lost = |traffic: &Traffic, name: &str| -> Vec<LostConnection> {
+        let reader = RunReader::open(&traffic.path(name)).unwrap();
+        let lost = reader.lost_connections().unwrap();
+        lost.collect::<Result<_, _>>().unwrap()
+    };
+    let stop_after = Duration::from_millis(700);
+    let (first, _) = traffic.replay_as("first.run", &options, stop_after, |_| ());
+    assert_eq!(first.status, RunStatus::Stopped);
+    let lost_before = lost(&traffic, "first.run");
+    assert_eq!(lost_before.len(), 1);
+    assert_eq!(
+        (lost_before[0].session, lost_before[0].sqlstate.as_str()),
+        (1, "57P01")
+    );
+    let earlier = PreviousRun::read(&traffic.path("first.run"), &traffic.workload(), &options);
+    let resuming = Options {
+        previous_run: Some(Arc::new(earlier.unwrap())),
+        ..options
+    };
+    let (whole, _) = traffic.replay_as("whole.run", &resuming, Duration::MAX, |_| ());
+    assert_eq!(whole.status, RunStatus::Complete);
+    assert_eq!(lost(&traffic, "whole.run"), lost_before);
 }
