@@ -61,6 +61,8 @@ fn upgrade_inspect_old_server_with_planted_faults_lists_each_and_nothing_else() 
         CREATE STATISTICS t_s ON id, name FROM t;
         ANALYZE t;
         CREATE VIEW writers AS SELECT buffers_backend FROM pg_stat_bgwriter;
+        CREATE MATERIALIZED VIEW counted AS SELECT buffers_backend FROM pg_stat_bgwriter WITH NO DATA;
+        CREATE TABLE rows_of_system (x pg_class);
         CREATE VIEW sessions AS SELECT pid, state FROM pg_stat_activity;
         ALTER TABLE t ADD CONSTRAINT positive CHECK (id > 0) NOT VALID;
         CREATE PUBLICATION all_of_t FOR TABLE t;
@@ -87,8 +89,10 @@ fn upgrade_inspect_old_server_with_planted_faults_lists_each_and_nothing_else() 
         "removed_settings blocks force_parallel_mode",
         "removed_settings blocks vacuum_defer_cleanup_age",
         "cluster_properties blocks data_checksums",
+        "unstable_types blocks public.rows_of_system.x",
         "unstable_types blocks public.t.a",
         "unstable_types blocks public.t.r",
+        "system_views blocks public.counted",
         "system_views blocks public.writers",
         "databases blocks closed",
         "prepared_transactions blocks left",
@@ -104,10 +108,12 @@ fn upgrade_inspect_old_server_with_planted_faults_lists_each_and_nothing_else() 
     assert_eq!(without(found, &OF_BUILDS), expected, "{value:#}");
     assert_eq!(value["unchecked"], Value::Array(Vec::new()));
     let text = value.to_string();
-    assert!(
-        text.contains("renamed debug_parallel_query in 16"),
-        "{text}"
-    );
+    for part in [
+        "renamed debug_parallel_query in 16",
+        "DROP MATERIALIZED VIEW public.counted",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     // A dump carries the text of these types, and no statistics.
     let (found, _) = inspect(&["--from", &url, "--to", "18", "--method", "dump"]);
     assert!(found.contains(&"unstable_types note public.t.r".to_owned()));
@@ -145,12 +151,14 @@ fn upgrade_inspect_version_10_finds_types_oids_and_objects_that_later_versions_r
         "CREATE DOMAIN moment AS abstime;
         CREATE TABLE t (at moment, i information_schema.sql_identifier) WITH OIDS;
         CREATE TABLE plain (id int);
+        CREATE VIEW recent AS SELECT at::abstime FROM t;
         CREATE OPERATOR !!! (LEFTARG = int8, PROCEDURE = numeric_fac);
         CREATE AGGREGATE gather (anyelement) (SFUNC = array_append, STYPE = anyarray, INITCOND = '{}')",
     );
     let url = old.url("postgres");
     let (found, value) = inspect(&["--from", &url, "--to", "18"]);
     for line in [
+        "removed_types blocks public.recent.at",
         "removed_types blocks public.t.at",
         "unstable_types blocks public.t.i",
         "tables_with_oids blocks public.t",
@@ -183,7 +191,8 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         run(
             endpoint,
             "CREATE INDEX t_a ON t (a); CREATE EXTENSION pg_trgm; ALTER DATABASE postgres SET jit = off;
-            CREATE STATISTICS t_ids ON id, a FROM t; ANALYZE",
+            CREATE STATISTICS t_ids ON id, a FROM t; ANALYZE;
+            CREATE ROLE app; ALTER ROLE app SET search_path = app, public",
         );
     }
     run(&poor, SCHEMA);
@@ -199,8 +208,8 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         &poor.url("postgres"),
     ]);
     let expected = [
-        "cluster_properties blocks data_checksums",
         "differing_settings mend_after work_mem",
+        "differing_settings mend_after search_path",
         "differing_settings mend_after jit",
         "missing_extensions mend_after pg_trgm",
         "statistics mend_after public.parts",
@@ -209,14 +218,87 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         "extended_statistics mend_after public.t_ab",
         "missing_objects mend_after public.t_a",
         "missing_objects mend_after public.t_ids",
+        "cluster_properties note data_checksums",
     ];
     assert_eq!(without(found, &OF_BUILDS), expected, "{value:#}");
     let text = value.to_string();
     assert!(text.contains("ALTER SYSTEM SET work_mem = '7MB'"), "{text}");
-    assert!(
-        text.contains("ALTER DATABASE \\\"postgres\\\" SET jit = 'off'"),
-        "{text}"
+    for statement in [
+        "ALTER DATABASE \\\"postgres\\\" SET jit = 'off'",
+        "ALTER ROLE \\\"app\\\" SET search_path = 'app', 'public'",
+    ] {
+        assert!(text.contains(statement), "{statement}: {text}");
+    }
+}
+
+#[test]
+fn upgrade_inspect_copy_of_version_13_needs_analyze_for_created_statistics_but_not_for_emptied_tables()
+ {
+    const SCHEMA: &str = "CREATE TABLE t (a int, b int);
+        INSERT INTO t SELECT n % 10, n % 10 FROM generate_series(1, 300) n;
+        CREATE TABLE queue (id int); INSERT INTO queue VALUES (1); DELETE FROM queue; ANALYZE;
+        CREATE STATISTICS t_ab (dependencies) ON a, b FROM t";
+    let (_one, old) = server(13, &[]);
+    let (_two, copy) = server(13, &[]);
+    for endpoint in [&old, &copy] {
+        run(endpoint, SCHEMA);
+    }
+    let (from, target) = (old.url("postgres"), copy.url("postgres"));
+    let (found, _) = inspect(&["--from", &from, "--target", &target]);
+    assert_eq!(found, ["extended_statistics mend_after public.t_ab"]);
+    run(&copy, "ANALYZE t");
+    let (found, _) = inspect(&["--from", &from, "--target", &target]);
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn upgrade_inspect_subscriptions_of_version_17_need_their_origin() {
+    let (_sandbox, old) = server(17, &[]);
+    run(
+        &old,
+        "CREATE SUBSCRIPTION s CONNECTION 'dbname=elsewhere' PUBLICATION p WITH (connect = false)",
     );
+    let url = old.url("postgres");
+    let replication = || {
+        let (found, _) = inspect(&["--from", &url, "--to", "18"]);
+        let is_replication =
+            |line: &String| line.starts_with("subscriptions") || line.starts_with("replication");
+        let found = found.into_iter().filter(is_replication);
+        found.collect::<Vec<_>>()
+    };
+    let needed = "replication_slots note max_active_replication_origins";
+    assert_eq!(replication(), [needed]);
+    run(
+        &old,
+        "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin",
+    );
+    assert_eq!(replication(), ["subscriptions blocks s", needed]);
+}
+
+#[test]
+fn upgrade_inspect_target_that_hides_parts_from_the_role_has_no_findings_about_them() {
+    let (_sandbox, server) = server(15, &[("log_directory", "elsewhere")]);
+    run(
+        &server,
+        "CREATE ROLE reader LOGIN; CREATE DATABASE shop;
+        SELECT pg_create_physical_replication_slot('standby');
+        REVOKE SELECT ON pg_replication_slots, pg_available_extensions FROM PUBLIC",
+    );
+    let url = server.url("postgres");
+    let reader = url.replace("postgres@", "reader@");
+    let (found, value) = inspect(&["--from", &url, "--target", &reader]);
+    assert_eq!(found, Vec::<String>::new());
+    let unchecked = value["unchecked"].to_string();
+    for part in [
+        "replication slots",
+        "offered extensions",
+        "settings that only some roles see",
+    ] {
+        assert!(unchecked.contains(part), "{part}: {unchecked}");
+    }
+    // The URLs make `shop` the counterpart of `postgres`, so that of `shop` is missing.
+    let (found, _) = inspect(&["--from", &url, "--target", &server.url("shop")]);
+    assert_eq!(found, ["databases mend_after shop"]);
 }
 
 #[test]

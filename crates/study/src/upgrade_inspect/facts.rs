@@ -4,6 +4,19 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
+/// Names of parts, an empty answer of which is evidence only if the part was read.
+pub(super) mod part {
+    pub(in super::super) const EXTENDED_STATISTICS: &str = "extended statistics";
+    pub(in super::super) const EXTENSIONS: &str = "extensions";
+    pub(in super::super) const INDEXES: &str = "indexes";
+    pub(in super::super) const OFFERED: &str = "offered extensions";
+    pub(in super::super) const ROLE_SETTINGS: &str = "settings of roles and databases";
+    pub(in super::super) const SLOTS: &str = "replication slots";
+    pub(in super::super) const SUBSCRIPTIONS: &str = "subscriptions";
+    pub(in super::super) const SUBSCRIPTION_TABLES: &str = "subscribed tables";
+    pub(in super::super) const TABLES: &str = "tables";
+}
+
 /// Facts of one server.
 #[derive(Debug, Default)]
 pub(super) struct ServerFacts {
@@ -25,6 +38,15 @@ pub(super) struct ServerFacts {
     pub(super) aliases: HashSet<String>,
     /// Facts of the databases that were read.
     pub(super) contents: Vec<DatabaseFacts>,
+    /// Parts that were not read.
+    pub(super) unread: HashSet<String>,
+}
+
+impl ServerFacts {
+    /// Whether the server answered the query for a part.
+    pub(super) fn was_read(&self, part: &str) -> bool {
+        !self.unread.contains(part)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,14 +111,14 @@ pub(super) struct DatabaseEntry {
 }
 
 impl DatabaseEntry {
-    /// Whether its default collation has no version: the order of bytes or of code points.
+    /// Whether its default collation has no version: the order of bytes or of code points. Source:
+    /// `get_collation_actual_version`.
     pub(super) fn is_stable(&self) -> bool {
         self.provider == "b"
             || self.provider == "c"
-                && self
-                    .collate
-                    .as_deref()
-                    .is_some_and(|name| matches!(name, "C" | "POSIX"))
+                && self.collate.as_deref().is_some_and(|name| {
+                    matches!(name, "C" | "POSIX") || name.to_ascii_lowercase().starts_with("c.")
+                })
     }
 }
 
@@ -120,6 +142,9 @@ pub(super) struct Slot {
 pub(super) struct Subscription {
     pub(super) name: String,
     pub(super) database: Option<String>,
+    pub(super) enabled: bool,
+    /// Whether it has a replication origin.
+    pub(super) has_origin: bool,
 }
 
 /// Facts of one database.
@@ -140,7 +165,18 @@ pub(super) struct DatabaseFacts {
     pub(super) refused: Vec<RefusedObject>,
     pub(super) no_identity: Vec<PublishedTable>,
     pub(super) unsynchronised: Vec<String>,
+    /// Names of the subscriptions that have tables.
+    pub(super) subscription_tables: Vec<String>,
     pub(super) large_objects: u64,
+    /// Parts that were not read.
+    pub(super) unread: HashSet<String>,
+}
+
+impl DatabaseFacts {
+    /// Whether the server answered the query for a part.
+    pub(super) fn was_read(&self, part: &str) -> bool {
+        !self.unread.contains(part)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,6 +198,8 @@ pub(super) struct Index {
     pub(super) valid: bool,
     /// Whether it is the index of a partitioned table.
     pub(super) partitioned: bool,
+    /// Whether it enforces an exclusion constraint.
+    pub(super) exclusion: bool,
     pub(super) classes: Vec<String>,
     /// OIDs of its collations.
     pub(super) collations: Vec<u32>,
@@ -197,6 +235,8 @@ pub(super) struct StatisticsObject {
 pub(super) struct Extension {
     pub(super) name: String,
     pub(super) version: String,
+    /// Whether it has functions in a library. `false` if it is not installed.
+    pub(super) has_library: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -206,14 +246,19 @@ pub(super) struct ViewColumn {
     pub(super) relation: String,
     /// `None` for the relation itself.
     pub(super) column: Option<String>,
+    /// Statement that drops the view or rule.
+    pub(super) statement: String,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct TypedColumn {
-    /// Type in `pg_catalog`.
+    /// Type in `pg_catalog` or `information_schema`.
     pub(super) type_name: String,
+    /// Relation or composite type.
     pub(super) table: String,
     pub(super) column: String,
+    /// Kind of the relation, as in `pg_class`.
+    pub(super) kind: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -137,12 +137,8 @@ fn read_databases(
             continue;
         };
         old.contents.push(facts);
-        // The databases of both URLs correspond, whatever their names.
-        let other = match name == old.identity.database {
-            true => new.identity.database.as_str(),
-            false => name,
-        };
         if let Some(reader) = new_reader
+            && let Some(other) = checks::counterpart(old, new, name)
             && new.databases.iter().any(|one| one.name == other)
             && let Some(facts) = reader.database((other, new.identity.number), &[], unchecked)?
         {

@@ -45,7 +45,8 @@ pub(super) const SLOTS: &str = "SELECT row_to_json(x) FROM (SELECT slot_name AS 
        WHEN j ->> 'conflicting' = 'true' THEN 'it conflicted with the recovery' END) AS lost \
      FROM pg_replication_slots s, to_jsonb(s) j WHERE NOT temporary ORDER BY 1) x";
 
-pub(super) const SUBSCRIPTIONS: &str = "SELECT row_to_json(x) FROM (SELECT s.subname AS name, d.datname AS database \
+pub(super) const SUBSCRIPTIONS: &str = "SELECT row_to_json(x) FROM (SELECT s.subname AS name, d.datname AS database, \
+     s.subenabled AS enabled, EXISTS (SELECT FROM pg_replication_origin o WHERE o.roname = 'pg_' || s.oid) AS has_origin \
      FROM pg_subscription s LEFT JOIN pg_database d ON d.oid = s.subdbid ORDER BY 2, 1) x";
 
 pub(super) const MD5_ROLES: &str =
@@ -59,10 +60,11 @@ pub(super) const SYSTEM_COLUMNS: &str = "SELECT to_json(c.relname) FROM pg_class
      JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'pg_catalog'::regnamespace \
      AND NOT a.attisdropped";
 
-pub(super) const OFFERED: &str = "SELECT row_to_json(x) FROM (SELECT name::text AS name, default_version AS version \
-     FROM pg_available_extensions) x";
+pub(super) const OFFERED: &str = "SELECT row_to_json(x) FROM (SELECT name::text AS name, default_version AS version, \
+     false AS has_library FROM pg_available_extensions) x";
 
-/// Version of the default collation that the host offers. Before 15, the collation of the same name has it.
+/// Version of the default collation that the host offers. Before 15, the collation of the same locale has it. Systems spell
+/// the encoding in a locale's name differently: `en_US.UTF-8` is listed as `en_US.utf8`.
 pub(super) fn actual_collation(number: u32) -> &'static str {
     match number {
         150_000.. => {
@@ -71,15 +73,16 @@ pub(super) fn actual_collation(number: u32) -> &'static str {
         }
         _ => {
             "SELECT to_json(pg_collation_actual_version(o.oid)) FROM pg_collation o, pg_database d \
-             WHERE d.datname = current_database() AND o.collprovider = 'c' AND o.collcollate = d.datcollate \
+             WHERE d.datname = current_database() AND o.collprovider = 'c' \
+             AND lower(replace(o.collcollate, '-', '')) = lower(replace(d.datcollate, '-', '')) \
              AND o.collnamespace = 'pg_catalog'::regnamespace ORDER BY o.oid LIMIT 1"
         }
     }
 }
 
 /// Whether a relation has rows: the size of its file, unless it is locked exclusively. `pg_upgrade` carries no number of
-/// pages to the new server.
-const HAS_ROWS: &str = "CASE WHEN c.relkind NOT IN ('r', 'm') THEN false WHEN c.oid IN (SELECT l.relation FROM pg_locks l \
+/// pages to the new server before 18. Pages without rows were found empty by VACUUM or ANALYZE.
+const HAS_ROWS: &str = "CASE WHEN c.relkind NOT IN ('r', 'm') OR c.relpages > 0 AND c.reltuples = 0 THEN false WHEN c.oid IN (SELECT l.relation FROM pg_locks l \
      WHERE l.relation IS NOT NULL AND l.mode = 'AccessExclusiveLock') THEN c.relpages > 0 \
      ELSE coalesce(pg_relation_size(c.oid) > 0, false) END";
 
@@ -104,7 +107,7 @@ pub(super) fn relations(number: u32) -> String {
 pub(super) fn indexes() -> String {
     format!(
         "SELECT row_to_json(x) FROM (SELECT {NAME} AS name, quote_ident(tn.nspname) || '.' || quote_ident(t.relname) AS table, \
-         i.indisvalid AS valid, c.relkind = 'I' AS partitioned, \
+         i.indisvalid AS valid, c.relkind = 'I' AS partitioned, i.indisexclusion AS exclusion, \
          ARRAY(SELECT DISTINCT o.opcname::text FROM unnest(i.indclass) k JOIN pg_opclass o ON o.oid = k) AS classes, \
          ARRAY(SELECT DISTINCT k::bigint FROM unnest(i.indcollation) k WHERE k <> 0) AS collations \
          FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -113,13 +116,15 @@ pub(super) fn indexes() -> String {
     )
 }
 
-/// Collations of user-defined indexes, except the default and those that compare bytes or code points.
+/// Collations of user-defined indexes, except the default and those that compare bytes or code points, for which
+/// `pg_collation_actual_version` returns no version.
 pub(super) fn collations() -> String {
     format!(
         "SELECT row_to_json(x) FROM (SELECT o.oid::bigint AS oid, quote_ident(cn.nspname) || '.' || quote_ident(o.collname) AS name, \
          o.collversion AS recorded, pg_collation_actual_version(o.oid) AS actual \
          FROM pg_collation o JOIN pg_namespace cn ON cn.oid = o.collnamespace \
-         WHERE o.collprovider IN ('c', 'i') AND o.oid <> 100 AND coalesce(o.collcollate, '') NOT IN ('C', 'POSIX') \
+         WHERE o.collprovider IN ('c', 'i') AND o.oid <> 100 AND NOT (o.collprovider = 'c' AND (o.collcollate IN ('C', 'POSIX') \
+           OR o.collcollate ILIKE 'c.%')) \
          AND (EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {OWN_SCHEMAS} AND o.oid = ANY (i.indcollation)) \
            OR EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
@@ -137,13 +142,26 @@ pub(super) fn constraints() -> String {
 }
 
 pub(super) fn statistics_objects(number: u32) -> String {
-    let has_data = match number {
-        // The view has a row for each object that has data.
-        120_000.. => {
+    let visible = |has_values: &str| {
+        format!(
             "CASE WHEN has_any_column_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) THEN EXISTS (\
-             SELECT FROM pg_stats_ext v WHERE v.statistics_schemaname = sn.nspname AND v.statistics_name = s.stxname) END"
-        }
-        _ => "s.stxndistinct IS NOT NULL OR s.stxdependencies IS NOT NULL",
+             SELECT FROM pg_stats_ext v WHERE v.statistics_schemaname = sn.nspname AND v.statistics_name = s.stxname \
+             AND ({has_values})) END"
+        )
+    };
+    let has_data = match number {
+        // From version 15 on, ANALYZE creates the row.
+        150_000.. => visible("true"),
+        // CREATE STATISTICS creates a row without values. Dependencies of independent columns never have a value.
+        140_000.. => visible(
+            "v.n_distinct IS NOT NULL OR v.dependencies IS NOT NULL OR v.most_common_vals IS NOT NULL \
+             OR EXISTS (SELECT FROM pg_stats_ext_exprs e WHERE e.statistics_schemaname = sn.nspname \
+               AND e.statistics_name = s.stxname AND e.null_frac IS NOT NULL)",
+        ),
+        120_000.. => visible(
+            "v.n_distinct IS NOT NULL OR v.dependencies IS NOT NULL OR v.most_common_vals IS NOT NULL",
+        ),
+        _ => "s.stxndistinct IS NOT NULL OR s.stxdependencies IS NOT NULL".to_owned(),
     };
     format!(
         "SELECT row_to_json(x) FROM (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.stxname) AS name, \
@@ -154,8 +172,10 @@ pub(super) fn statistics_objects(number: u32) -> String {
     )
 }
 
-pub(super) const EXTENSIONS: &str = "SELECT row_to_json(x) FROM (SELECT extname AS name, extversion AS version \
-     FROM pg_extension ORDER BY 1) x";
+pub(super) const EXTENSIONS: &str = "SELECT row_to_json(x) FROM (SELECT extname AS name, extversion AS version, \
+     EXISTS (SELECT FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid \
+       WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e' AND p.probin IS NOT NULL) \
+       AS has_library FROM pg_extension e ORDER BY 1) x";
 
 pub(super) fn libraries() -> String {
     format!(
@@ -169,7 +189,9 @@ pub(super) fn libraries() -> String {
 /// themselves, such as the statistics views, have such dependencies.
 pub(super) fn view_columns() -> String {
     format!(
-        "SELECT DISTINCT to_jsonb(x)::text FROM (SELECT {NAME} AS view, s.relname AS relation, a.attname AS column \
+        "SELECT DISTINCT to_jsonb(x)::text FROM (SELECT {NAME} AS view, s.relname AS relation, a.attname AS column, \
+         CASE c.relkind WHEN 'v' THEN 'DROP VIEW ' || {NAME} WHEN 'm' THEN 'DROP MATERIALIZED VIEW ' || {NAME} \
+           ELSE 'DROP RULE ' || quote_ident(r.rulename) || ' ON ' || {NAME} END AS statement \
          FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid \
          JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace \
          JOIN pg_class s ON d.refclassid = 'pg_class'::regclass AND s.oid = d.refobjid \
@@ -179,13 +201,14 @@ pub(super) fn view_columns() -> String {
     )
 }
 
-/// Columns of tables, materialized views and indexes whose type contains one of the named types: directly, or through
-/// domains, arrays, composite types and ranges, as `pg_upgrade` searches them.
+/// Columns whose type contains one of the named types or the row type of a system relation: directly, or through domains,
+/// arrays, composite types and ranges, as `pg_upgrade` searches them.
 pub(super) fn typed_columns(types: &[&str]) -> String {
     let names: Vec<String> = types.iter().map(|name| format!("'{name}'")).collect();
     format!(
         "WITH RECURSIVE uses(base, oid) AS (SELECT t.typname, t.oid FROM pg_type t \
-           WHERE t.typnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) AND t.typname IN ({}) \
+           WHERE t.typnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) \
+             AND (t.typname IN ({}) OR t.typtype = 'c') \
          UNION SELECT u.base, k.oid FROM uses u, LATERAL (\
            SELECT t.oid FROM pg_type t WHERE t.typbasetype = u.oid AND t.typtype = 'd' \
            UNION ALL SELECT t.oid FROM pg_type t WHERE t.typelem = u.oid AND t.typtype = 'b' \
@@ -194,10 +217,10 @@ pub(super) fn typed_columns(types: &[&str]) -> String {
              WHERE t.typtype = 'c' AND a.atttypid = u.oid AND c.relnamespace <> 'pg_catalog'::regnamespace \
              AND c.relnamespace <> 'information_schema'::regnamespace \
            UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngsubtype = u.oid) k) \
-         SELECT row_to_json(x) FROM (SELECT DISTINCT u.base AS type_name, {NAME} AS table, quote_ident(a.attname) AS column \
-         FROM uses u JOIN pg_attribute a ON a.atttypid = u.oid AND a.attnum > 0 AND NOT a.attisdropped \
+         SELECT row_to_json(x) FROM (SELECT DISTINCT u.base AS type_name, {NAME} AS table, quote_ident(a.attname) AS column, \
+           c.relkind AS kind FROM uses u JOIN pg_attribute a ON a.atttypid = u.oid AND a.attnum > 0 AND NOT a.attisdropped \
          JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE c.relkind IN ('r', 'm', 'i') AND {OWN_SCHEMAS} ORDER BY 2, 3) x",
+         WHERE c.relkind IN ('r', 'p', 'f', 'm', 'i', 'v', 'c') AND {OWN_SCHEMAS} ORDER BY 2, 3) x",
         names.join(", ")
     )
 }
@@ -250,17 +273,22 @@ pub(super) fn no_identity() -> String {
     )
 }
 
+/// Names of the subscriptions of the database that have tables.
+pub(super) const SUBSCRIPTION_TABLES: &str = "SELECT DISTINCT to_json(s.subname)::text FROM pg_subscription_rel r \
+     JOIN pg_subscription s ON s.oid = r.srsubid";
+
 /// Tables of subscriptions that are neither initialised nor ready.
 pub(super) const UNSYNCHRONISED: &str = "SELECT to_json(srrelid::regclass::text) FROM pg_subscription_rel \
      WHERE srsubstate NOT IN ('i', 'r') ORDER BY srrelid";
 
-/// Names among these under which the server accepts a setting: current names and earlier ones that it still knows.
-pub(super) fn accepted_settings(names: &[&str]) -> String {
-    let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
-    format!(
-        "SELECT to_json(name) FROM unnest(ARRAY[{}]::text[]) name WHERE current_setting(name, true) IS NOT NULL",
-        names.join(", ")
-    )
+/// Whether the server accepts a setting of this name, a current one or an earlier one that it still knows. It refuses the
+/// query if the role may not read the setting.
+pub(super) fn accepts_setting(name: &str) -> String {
+    format!("SELECT to_json(current_setting('{name}', true) IS NOT NULL)")
 }
+
+/// Whether the role sees all settings.
+pub(super) const SEES_SETTINGS: &str =
+    "SELECT to_json(pg_has_role('pg_read_all_settings', 'USAGE'))";
 
 pub(super) const LARGE_OBJECTS: &str = "SELECT to_json(count(*)) FROM pg_largeobject_metadata";

@@ -9,6 +9,10 @@ use connect::login::{Dialer, Login, QueryConnection};
 use replay::LoginMap;
 use serde::de::DeserializeOwned;
 
+use super::facts::part::{
+    EXTENDED_STATISTICS, EXTENSIONS, INDEXES, OFFERED, ROLE_SETTINGS, SLOTS, SUBSCRIPTION_TABLES,
+    SUBSCRIPTIONS, TABLES,
+};
 use super::facts::{DatabaseFacts, Extension, Identity, ServerFacts, Setting};
 use super::queries;
 use super::result::UncheckedPart;
@@ -25,6 +29,9 @@ const SESSION: [(&str, &str); 5] = [
     ("search_path", "pg_catalog"),
     ("quote_all_identifiers", "off"),
 ];
+
+/// `insufficient_privilege`
+const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";
 
 /// Reader of one server.
 pub(super) struct Reader<'a> {
@@ -91,18 +98,18 @@ impl<'a> Reader<'a> {
         let mut session = self.open(None)?;
         let identity: Vec<Identity> = session.need("version", queries::IDENTITY)?;
         let settings: Vec<Setting> = session.need("settings", queries::SETTINGS)?;
-        let offered: Vec<Extension> = session.read("offered extensions", queries::OFFERED);
-        let facts = ServerFacts {
+        let offered: Vec<Extension> = session.read(OFFERED, queries::OFFERED);
+        let mut facts = ServerFacts {
             identity: identity.into_iter().next().unwrap_or_default(),
             settings: settings
                 .into_iter()
                 .map(|one| (one.name.clone(), one))
                 .collect(),
-            role_settings: session.read("settings of roles and databases", queries::ROLE_SETTINGS),
+            role_settings: session.read(ROLE_SETTINGS, queries::ROLE_SETTINGS),
             databases: session.need("databases", queries::DATABASES)?,
             prepared: session.read("prepared transactions", queries::PREPARED),
-            slots: session.read("replication slots", queries::SLOTS),
-            subscriptions: session.read("subscriptions", queries::SUBSCRIPTIONS),
+            slots: session.read(SLOTS, queries::SLOTS),
+            subscriptions: session.read(SUBSCRIPTIONS, queries::SUBSCRIPTIONS),
             md5_roles: session.read("passwords of roles", queries::MD5_ROLES),
             types: set(session.need("types", queries::TYPES)?),
             system_columns: set(session.need("system views", queries::SYSTEM_COLUMNS)?),
@@ -112,12 +119,22 @@ impl<'a> Reader<'a> {
                 .collect(),
             aliases: HashSet::new(),
             contents: Vec::new(),
+            unread: HashSet::new(),
         };
+        let sees_settings: Vec<bool> = session.read("privileges", queries::SEES_SETTINGS);
+        if sees_settings == [false] {
+            session.report(
+                "settings that only some roles see",
+                "the role lacks the privileges of pg_read_all_settings".to_owned(),
+            );
+        }
+        facts.unread = session.unread();
         unchecked.append(&mut session.unchecked);
         Ok(facts)
     }
 
-    /// Returns those of the names under which the server accepts a setting.
+    /// Returns those of the names under which the server accepts a setting. A name about which it was not asked counts as
+    /// accepted.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -130,9 +147,21 @@ impl<'a> Reader<'a> {
             return Ok(HashSet::new());
         }
         let mut session = self.open(None)?;
-        let accepted = session.read("removed settings", &queries::accepted_settings(names));
+        let mut accepted = HashSet::new();
+        for (position, name) in names.iter().enumerate() {
+            match session.accepts_setting(name) {
+                Ok(true) => _ = accepted.insert((*name).to_owned()),
+                Ok(false) => {}
+                Err(reason) => {
+                    let rest = &names[position..];
+                    session.report(&format!("removed settings ({})", rest.join(", ")), reason);
+                    accepted.extend(rest.iter().map(|&name| name.to_owned()));
+                    break;
+                }
+            }
+        }
         unchecked.append(&mut session.unchecked);
-        Ok(set(accepted))
+        Ok(accepted)
     }
 
     /// Reads the facts of one database; `types` are searched in columns. `None` if it cannot be connected to, which is
@@ -161,7 +190,8 @@ impl<'a> Reader<'a> {
                 return Ok(None);
             }
         };
-        let facts = session.contents((name, number), types);
+        let mut facts = session.contents((name, number), types);
+        facts.unread = session.unread();
         unchecked.append(&mut session.unchecked);
         Ok(Some(facts))
     }
@@ -198,33 +228,54 @@ impl Session<'_> {
         DatabaseFacts {
             name: name.to_owned(),
             actual: actual.into_iter().next().flatten(),
-            relations: self.read("tables", &queries::relations(number)),
-            indexes: self.read("indexes", &queries::indexes()),
+            relations: self.read(TABLES, &queries::relations(number)),
+            indexes: self.read(INDEXES, &queries::indexes()),
             collations: self.read("collations", &queries::collations()),
             constraints: self.read("constraints", &queries::constraints()),
-            statistics: self.read("extended statistics", &queries::statistics_objects(number)),
-            extensions: self.read("extensions", queries::EXTENSIONS),
+            statistics: self.read(EXTENDED_STATISTICS, &queries::statistics_objects(number)),
+            extensions: self.read(EXTENSIONS, queries::EXTENSIONS),
             libraries: self.read("libraries of functions", &queries::libraries()),
             view_columns: self.read("views", &queries::view_columns()),
             typed_columns,
             refused,
             no_identity: self.read("published tables", &queries::no_identity()),
             unsynchronised: self.read("tables of subscriptions", queries::UNSYNCHRONISED),
+            subscription_tables: self.read(SUBSCRIPTION_TABLES, queries::SUBSCRIPTION_TABLES),
             large_objects: large_objects.into_iter().next().unwrap_or(0),
+            unread: HashSet::new(),
         }
     }
 
     /// Reads rows of JSON. A refusal is an unchecked part.
     fn read<T: DeserializeOwned>(&mut self, part: &str, sql: &str) -> Vec<T> {
         self.try_read(sql).unwrap_or_else(|reason| {
-            self.unchecked.push(UncheckedPart {
-                on_new_server: self.is_new,
-                database: self.database.clone(),
-                part: part.to_owned(),
-                reason,
-            });
+            self.report(part, reason);
             Vec::new()
         })
+    }
+
+    fn report(&mut self, part: &str, reason: String) {
+        self.unchecked.push(UncheckedPart {
+            on_new_server: self.is_new,
+            database: self.database.clone(),
+            part: part.to_owned(),
+            reason,
+        });
+    }
+
+    /// Returns the parts that were not read.
+    fn unread(&self) -> HashSet<String> {
+        let parts = self.unchecked.iter();
+        parts.map(|one| one.part.clone()).collect()
+    }
+
+    /// Whether the server accepts a setting of this name. A setting that the role may not read exists.
+    fn accepts_setting(&mut self, name: &str) -> Result<bool, String> {
+        match self.connection.query(&queries::accepts_setting(name)) {
+            Ok(rows) => Ok(rows == [[Some("true".into())]]),
+            Err(error) if error.sqlstate == INSUFFICIENT_PRIVILEGE => Ok(true),
+            Err(error) => Err(error.message),
+        }
     }
 
     /// Reads rows of JSON without which there is no inspection.

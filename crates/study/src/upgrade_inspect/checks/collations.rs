@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::facts::{DEFAULT_COLLATION, DatabaseEntry, DatabaseFacts, ServerFacts};
+use super::super::facts::{
+    Collation, DEFAULT_COLLATION, DatabaseEntry, DatabaseFacts, Index, ServerFacts,
+};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::{Sides, finding, object};
 use crate::environment::{quote_identifier, quote_literal};
@@ -28,10 +30,11 @@ fn entry<'a>(server: &'a ServerFacts, name: &str) -> Option<&'a DatabaseEntry> {
 }
 
 /// Returns the statement that rebuilds an index.
-pub(super) fn reindex(server: &ServerFacts, index: &str) -> String {
-    match server.identity.major() >= CONCURRENT_REINDEX {
-        true => format!("REINDEX INDEX CONCURRENTLY {index}"),
-        false => format!("REINDEX INDEX {index}"),
+pub(super) fn reindex(server: &ServerFacts, index: &Index) -> String {
+    // Indexes of exclusion constraints cannot be rebuilt concurrently.
+    match server.identity.major() >= CONCURRENT_REINDEX && !index.exclusion {
+        true => format!("REINDEX INDEX CONCURRENTLY {}", index.name),
+        false => format!("REINDEX INDEX {}", index.name),
     }
 }
 
@@ -127,7 +130,7 @@ fn versions(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                         "{}: built with version {}, now {}",
                         one.name, one.built, one.actual
                     ))
-                    .statement(reindex(server, &index.name)),
+                    .statement(reindex(server, index)),
             );
         }
         let mut refreshed: Vec<(&u32, &Mismatch)> = found.iter().collect();
@@ -181,42 +184,102 @@ fn other_order(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     )
 }
 
+/// Finds collations of which it is not known whether their indexes have to be rebuilt.
 fn unknown(sides: &Sides<'_>) -> Option<UpgradeFinding> {
-    if sides.is_upgraded() || !sides.is_pg_upgrade() {
+    if !sides.is_pg_upgrade() {
         return None;
     }
     let mut objects = Vec::new();
-    for database in &sides.old.contents {
-        let entry = entry(sides.old, &database.name).filter(|one| !one.is_stable());
-        let used = |oid: u32| {
-            let indexes = database.indexes.iter();
-            indexes.filter(|one| one.collations.contains(&oid)).count()
-        };
-        let mut add = |name: &str, number: usize, version: &Option<String>| {
-            if number > 0 {
-                objects.push(object(database, name).detail(format!(
-                    "indexes: {number}, version here: {}",
-                    version.as_deref().unwrap_or("not reported by this version")
-                )));
+    match sides.is_upgraded() {
+        true => {
+            for (old, new) in sides.both() {
+                add_collations(
+                    sides.new,
+                    new,
+                    |used| !is_known(sides, old, used),
+                    &mut objects,
+                );
             }
-        };
-        if let Some(entry) = entry {
-            let name = entry.locale.as_ref().or(entry.collate.as_ref());
-            let name = name.map_or("the default collation", String::as_str);
-            add(name, used(DEFAULT_COLLATION), &database.actual);
         }
-        for one in &database.collations {
-            add(&one.name, used(one.oid), &one.actual);
+        false => {
+            for database in &sides.old.contents {
+                add_collations(sides.old, database, |_| true, &mut objects);
+            }
         }
     }
+    let (message, remedy) = match sides.is_upgraded() {
+        true => (
+            "The versions of collations with which indexes were built are not known",
+            "Compare the versions of the C library of both hosts, such as by `ldd --version`. If they differ, or are not known, \
+             rebuild the indexes.",
+        ),
+        false => (
+            "Whether the new host has the same versions of collations is not known",
+            "Run this command with --target after the upgrade of a copy on the new host.",
+        ),
+    };
     finding(
         (UpgradeCheck::UnknownCollations, UpgradeSeverity::Note),
         objects,
-        "Whether the new host has the same versions of collations is not known",
+        message,
         "pg_upgrade keeps the indexes. On a host with another version of the C library or ICU, those over texts have to \
          be rebuilt.",
-        "Run this command with --target after the upgrade of a copy on the new host.",
+        remedy,
     )
+}
+
+/// Collation that indexes of a database use.
+#[derive(Clone, Copy)]
+enum UsedCollation<'a> {
+    Default(&'a DatabaseEntry),
+    Named(&'a Collation),
+}
+
+/// Whether the version with which the old server built indexes is recorded on the new one, or the old host reports it.
+fn is_known(sides: &Sides<'_>, old: &DatabaseFacts, used: UsedCollation<'_>) -> bool {
+    match used {
+        // Before 15 a database records no version; the new one has that of its creation on the new host.
+        UsedCollation::Default(new) => {
+            let is_recorded = sides.old.identity.major() >= 15 && new.recorded.is_some();
+            is_recorded || old.actual.is_some()
+        }
+        UsedCollation::Named(new) => {
+            let before = old.collations.iter().find(|one| one.name == new.name);
+            // initdb creates the collations of the system anew.
+            let is_kept = !new.name.starts_with("pg_catalog.") && new.recorded.is_some();
+            is_kept || before.is_some_and(|one| one.actual.is_some())
+        }
+    }
+}
+
+/// Adds the collations of a database that indexes use and whose order depends on the host.
+fn add_collations(
+    server: &ServerFacts,
+    database: &DatabaseFacts,
+    is_wanted: impl Fn(UsedCollation<'_>) -> bool,
+    objects: &mut Vec<UpgradeObject>,
+) {
+    let mut add = |name: &str, oid: u32, version: &Option<String>| {
+        let indexes = database.indexes.iter();
+        let number = indexes.filter(|one| one.collations.contains(&oid)).count();
+        if number > 0 {
+            objects.push(object(database, name).detail(format!(
+                "indexes: {number}, version here: {}",
+                version.as_deref().unwrap_or("not reported by this version")
+            )));
+        }
+    };
+    let entry = entry(server, &database.name).filter(|one| !one.is_stable());
+    if let Some(entry) = entry.filter(|one| is_wanted(UsedCollation::Default(one))) {
+        let name = entry.locale.as_ref().or(entry.collate.as_ref());
+        let name = name.map_or("the default collation", String::as_str);
+        add(name, DEFAULT_COLLATION, &database.actual);
+    }
+    for one in &database.collations {
+        if is_wanted(UsedCollation::Named(one)) {
+            add(&one.name, one.oid, &one.actual);
+        }
+    }
 }
 
 fn search_indexes(sides: &Sides<'_>) -> Option<UpgradeFinding> {
@@ -236,7 +299,7 @@ fn search_indexes(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         let indexes = database.indexes.iter();
         let indexes = indexes.filter(|one| !one.partitioned && uses(&one.classes));
         objects.extend(
-            indexes.map(|one| object(database, &one.name).statement(reindex(sides.new, &one.name))),
+            indexes.map(|one| object(database, &one.name).statement(reindex(sides.new, one))),
         );
     }
     finding(
@@ -265,13 +328,8 @@ fn locales(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         let key = |one: &DatabaseEntry| text(one).to_lowercase().replace('-', "");
         if key(was) != key(is) {
             let detail = format!("{} → {}", text(was).trim(), text(is).trim());
-            objects.push(object(new, &new.name).detail(detail).statement(format!(
-                "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE {} LC_CTYPE {}",
-                quote_identifier(&new.name),
-                quote_literal(&was.encoding),
-                quote_literal(was.collate.as_deref().unwrap_or_default()),
-                quote_literal(was.ctype.as_deref().unwrap_or_default()),
-            )));
+            let statement = create_database(sides.new, &format!("{}_new", new.name), was);
+            objects.push(object(new, &new.name).detail(detail).statement(statement));
         }
     }
     finding(
@@ -280,6 +338,98 @@ fn locales(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         "Databases of the new server have another encoding or locale",
         "ORDER BY, comparisons of texts, upper() and LIKE have other results, and indexes with text_pattern_ops are or are \
          not needed.",
-        "Create the databases again with the locale of the old server, and restore them.",
+        "Create the databases under another name with the locale of the old server, restore them, and rename them.",
     )
+}
+
+/// Returns the statement that creates a database with the locale of another one.
+fn create_database(server: &ServerFacts, name: &str, like: &DatabaseEntry) -> String {
+    let text = |text: &Option<String>| quote_literal(text.as_deref().unwrap_or_default());
+    let provider = match like.provider.as_str() {
+        "i" => format!(" LOCALE_PROVIDER icu ICU_LOCALE {}", text(&like.locale)),
+        "b" => format!(
+            " LOCALE_PROVIDER builtin BUILTIN_LOCALE {}",
+            text(&like.locale)
+        ),
+        // A database copies the provider of its template.
+        _ if server.identity.major() >= 15 => " LOCALE_PROVIDER libc".to_owned(),
+        _ => String::new(),
+    };
+    format!(
+        "CREATE DATABASE {} TEMPLATE template0 ENCODING {}{provider} LC_COLLATE {} LC_CTYPE {}",
+        quote_identifier(name),
+        quote_literal(&like.encoding),
+        text(&like.collate),
+        text(&like.ctype),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::facts::Identity;
+    use super::super::super::result::{NewServerKind, UpgradeMethod};
+    use super::*;
+
+    /// Builds a server with one database whose index uses the default collation and another one.
+    fn server(number: u32, recorded: Option<&str>, actual: Option<&str>) -> ServerFacts {
+        let entry = json!({"name": "shop", "allows_connections": true, "encoding": "UTF8", "collate": "en_US.UTF-8",
+            "ctype": "en_US.UTF-8", "provider": "c", "locale": null, "recorded": recorded});
+        let index = json!({"name": "public.i", "table": "public.t", "valid": true, "partitioned": false,
+            "exclusion": false, "classes": [], "collations": [100, 200]});
+        let collation = json!({"oid": 200, "name": "pg_catalog.\"sv_SE\"", "recorded": recorded, "actual": actual});
+        ServerFacts {
+            identity: Identity {
+                number,
+                ..Identity::default()
+            },
+            databases: vec![serde_json::from_value(entry).unwrap()],
+            contents: vec![DatabaseFacts {
+                name: "shop".to_owned(),
+                actual: actual.map(str::to_owned),
+                indexes: vec![serde_json::from_value(index).unwrap()],
+                collations: vec![serde_json::from_value(collation).unwrap()],
+                ..DatabaseFacts::default()
+            }],
+            ..ServerFacts::default()
+        }
+    }
+
+    /// Returns the objects of both findings.
+    fn names(old: &ServerFacts, new: &ServerFacts) -> [Vec<String>; 2] {
+        let sides = Sides {
+            old,
+            new,
+            kind: NewServerKind::Upgraded,
+            method: UpgradeMethod::PgUpgrade,
+            removed_types: &[],
+            pairs: &[("shop".to_owned(), "shop".to_owned())],
+        };
+        [versions(&sides), unknown(&sides)].map(|found| {
+            let objects = found.map_or_else(Vec::new, |found| found.objects);
+            objects.into_iter().map(|one| one.name).collect()
+        })
+    }
+
+    #[test]
+    fn collations_whose_earlier_version_no_server_reports_are_unknown() {
+        let new = server(180_000, Some("2.39"), Some("2.39"));
+        let [mismatches, unknown] = names(&server(120_000, None, None), &new);
+        assert_eq!(mismatches, Vec::<String>::new());
+        assert_eq!(unknown, ["en_US.UTF-8", "pg_catalog.\"sv_SE\""]);
+    }
+
+    #[test]
+    fn collations_of_version_13_are_compared_by_what_its_host_reports() {
+        let new = server(180_000, Some("2.39"), Some("2.39"));
+        let [mismatches, unknown] = names(&server(130_000, None, Some("2.36")), &new);
+        assert!(
+            mismatches.contains(&"public.i".to_owned()),
+            "{mismatches:?}"
+        );
+        assert_eq!(unknown, Vec::<String>::new());
+        let [mismatches, unknown] = names(&server(130_000, None, Some("2.39")), &new);
+        assert_eq!([mismatches, unknown], [const { Vec::<String>::new() }; 2]);
+    }
 }

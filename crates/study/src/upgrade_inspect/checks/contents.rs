@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::super::facts::DatabaseFacts;
+use super::super::facts::part::{EXTENDED_STATISTICS, INDEXES, TABLES};
+use super::super::facts::{DatabaseFacts, Index};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::collations::reindex;
-use super::{Sides, finding, object, server_object};
+use super::{Sides, counterpart, finding, object, server_object};
 use crate::environment::{quote_identifier, quote_literal};
 
 pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
@@ -55,8 +56,8 @@ fn missing_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         return None;
     }
     let is_there = |name: &str| {
-        sides.new.databases.iter().any(|one| one.name == name)
-            || sides.pairs.iter().any(|(old, _)| old == name)
+        let other = counterpart(sides.old, sides.new, name);
+        other.is_some_and(|other| sides.new.databases.iter().any(|one| one.name == other))
     };
     let missing = sides.old.databases.iter();
     let missing = missing.filter(|one| one.allows_connections && !is_there(&one.name));
@@ -65,7 +66,8 @@ fn missing_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         missing.map(|one| server_object(&one.name)).collect(),
         "Databases are missing on the new server",
         "Their contents were not compared.",
-        "Restore them, or ignore them if the copy has a part only.",
+        "Restore them, or ignore them if the copy has a part only. A database of the same name is not compared if the URL of \
+         --target names it and that of --from another one.",
     )
 }
 
@@ -89,17 +91,19 @@ fn missing_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                 .find(|(short, _)| *short == kind)
                 .map_or("relation", |(_, name)| name)
         };
-        let relations = old.relations.iter().map(|one| (&one.name, kind(&one.kind)));
-        // A dump has no invalid index.
-        let indexes = old.indexes.iter().filter(|one| one.valid);
-        let indexes = indexes.map(|one| (&one.name, "index"));
-        let statistics = old
-            .statistics
-            .iter()
-            .map(|one| (&one.name, "extended statistics"));
+        let relations = old.relations.iter();
+        let relations = relations.map(|one| (TABLES, &one.name, kind(&one.kind)));
+        // No method takes an invalid index along, except that of a partitioned table.
+        let indexes = old.indexes.iter();
+        let indexes = indexes.filter(|one| one.valid || one.partitioned);
+        let indexes = indexes.map(|one| (INDEXES, &one.name, "index"));
+        let statistics = old.statistics.iter();
+        let statistics =
+            statistics.map(|one| (EXTENDED_STATISTICS, &one.name, "extended statistics"));
         let all = relations.chain(indexes).chain(statistics);
-        let missing = all.filter(|(name, _)| !known.contains(name.as_str()));
-        objects.extend(missing.map(|(name, kind)| object(new, name).detail(kind)));
+        let missing =
+            all.filter(|(part, name, _)| new.was_read(part) && !known.contains(name.as_str()));
+        objects.extend(missing.map(|(_, name, kind)| object(new, name).detail(kind)));
     }
     finding(
         (UpgradeCheck::MissingObjects, UpgradeSeverity::MendAfter),
@@ -121,14 +125,13 @@ fn invalid_before(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let mut objects = Vec::new();
     for database in &sides.old.contents {
         let invalid = database.indexes.iter().filter(|one| !one.valid);
-        objects
-            .extend(invalid.map(|one| invalid_index(database, one, reindex(sides.old, &one.name))));
+        objects.extend(invalid.map(|one| invalid_index(database, one, reindex(sides.old, one))));
     }
     finding(
         (UpgradeCheck::InvalidIndexes, UpgradeSeverity::Note),
         objects,
         "Indexes of the old server are invalid",
-        "No plan uses them, and neither pg_dump nor pg_upgrade takes them to the new server.",
+        "No plan uses them. pg_dump and pg_upgrade leave them out, except those of partitioned tables, which stay invalid.",
         "Rebuild or drop them before the upgrade.",
     )
 }
@@ -137,7 +140,7 @@ fn invalid_after(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let mut objects = Vec::new();
     for (_, new) in sides.both() {
         let invalid = new.indexes.iter().filter(|one| !one.valid);
-        objects.extend(invalid.map(|one| invalid_index(new, one, reindex(sides.new, &one.name))));
+        objects.extend(invalid.map(|one| invalid_index(new, one, reindex(sides.new, one))));
     }
     finding(
         (UpgradeCheck::InvalidIndexes, UpgradeSeverity::MendAfter),
@@ -148,11 +151,7 @@ fn invalid_after(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     )
 }
 
-fn invalid_index(
-    database: &DatabaseFacts,
-    index: &super::super::facts::Index,
-    statement: String,
-) -> UpgradeObject {
+fn invalid_index(database: &DatabaseFacts, index: &Index, statement: String) -> UpgradeObject {
     let object = object(database, &index.name).detail(format!("on {}", index.table));
     match index.partitioned {
         // It becomes valid when each partition has an index that is attached.

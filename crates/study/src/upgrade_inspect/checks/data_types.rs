@@ -20,6 +20,7 @@ pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
         unstable(sides),
         with_oids(sides),
         refused(sides),
+        nullable_children(sides),
         system_views(sides),
     ]
 }
@@ -28,8 +29,12 @@ fn columns(sides: &Sides<'_>, is_removed: bool) -> Vec<UpgradeObject> {
     let mut objects = Vec::new();
     for database in &sides.old.contents {
         let columns = database.typed_columns.iter();
-        let wanted =
-            columns.filter(|one| sides.removed_types.contains(&one.type_name) == is_removed);
+        // pg_upgrade checks stored values only, while no kind of column can be created with a removed type.
+        let is_stored = |one: &TypedColumn| matches!(one.kind.as_str(), "r" | "m" | "i");
+        let wanted = columns.filter(|one| {
+            sides.removed_types.contains(&one.type_name) == is_removed
+                && (is_removed || is_stored(one))
+        });
         objects.extend(wanted.map(|one| {
             object(database, format!("{}.{}", one.table, one.column))
                 .detail(format!("type {}", one.type_name))
@@ -42,10 +47,15 @@ fn columns(sides: &Sides<'_>, is_removed: bool) -> Vec<UpgradeObject> {
 fn alter(one: &TypedColumn) -> String {
     let known = INSTEAD.iter().find(|(name, _)| *name == one.type_name);
     let instead = known.map_or("text", |(_, instead)| instead);
-    format!(
-        "ALTER TABLE {} ALTER COLUMN {} TYPE {instead}",
-        one.table, one.column
-    )
+    let TypedColumn { table, column, .. } = one;
+    match one.kind.as_str() {
+        "m" => format!("DROP MATERIALIZED VIEW {table}"),
+        "i" => format!("DROP INDEX {table}"),
+        "v" => format!("DROP VIEW {table}"),
+        "c" => format!("ALTER TYPE {table} ALTER ATTRIBUTE {column} TYPE {instead}"),
+        "f" => format!("ALTER FOREIGN TABLE {table} ALTER COLUMN {column} TYPE {instead}"),
+        _ => format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE {instead}"),
+    }
 }
 
 fn removed(sides: &Sides<'_>) -> Option<UpgradeFinding> {
@@ -53,8 +63,9 @@ fn removed(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         (UpgradeCheck::RemovedTypes, UpgradeSeverity::Blocks),
         columns(sides, true),
         format!("Columns have types that {} does not have", sides.new_name()),
-        "The tables cannot be created on the new server, by any method.",
-        "Change the columns before the upgrade. It rewrites the tables; the statement may need USING.",
+        "The relations cannot be created on the new server, by any method.",
+        "Change the columns before the upgrade. It rewrites tables; the statement may need USING. Create dropped views and \
+         indexes again with another type.",
     )
 }
 
@@ -64,8 +75,8 @@ fn unstable(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         (UpgradeCheck::UnstableTypes, severity),
         columns(sides, false),
         "Columns have types whose stored values are not valid in another cluster",
-        "pg_upgrade refuses them: types such as regproc store OIDs that it does not keep, and aclitem and \
-         sql_identifier changed their form. A dump has their text.",
+        "pg_upgrade refuses them: types such as regproc store OIDs that it does not keep, row types of system relations \
+         change with the version, and aclitem and sql_identifier changed their form. A dump has their text.",
         "Change the columns before the upgrade, or use a dump. The change rewrites the tables.",
     )
 }
@@ -92,16 +103,13 @@ fn with_oids(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     )
 }
 
-fn refused(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+/// Kind of [`super::super::facts::RefusedObject`] that version 18 refuses.
+const NULLABLE_CHILD: &str = "column without the parent's NOT NULL";
+
+fn refused_objects(sides: &Sides<'_>, is_wanted: impl Fn(&str) -> bool) -> Vec<UpgradeObject> {
     let mut objects = Vec::new();
     for database in &sides.old.contents {
-        let found = database
-            .refused
-            .iter()
-            .filter(|one| match one.kind.as_str() {
-                "column without the parent's NOT NULL" => sides.passes(18),
-                _ => sides.passes(14),
-            });
+        let found = database.refused.iter().filter(|one| is_wanted(&one.kind));
         objects.extend(found.map(|one| {
             let object = object(database, &one.name).detail(&one.kind);
             match &one.statement {
@@ -110,16 +118,37 @@ fn refused(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             }
         }));
     }
+    objects
+}
+
+fn refused(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     finding(
         (UpgradeCheck::RefusedObjects, UpgradeSeverity::Blocks),
-        objects,
+        refused_objects(sides, |kind| match kind {
+            NULLABLE_CHILD => sides.passes(18) && sides.is_pg_upgrade(),
+            _ => sides.passes(14),
+        }),
         format!(
             "{} cannot create objects of the old server",
             sides.new_name()
         ),
         "Version 14 has no postfix operators, and functions such as array_append take anycompatiblearray; user-defined \
-         conversions have another signature. Version 18 requires that children repeat NOT NULL of the parent.",
+         conversions have another signature. pg_upgrade to 18 requires that children repeat NOT NULL of the parent.",
         "Drop or change them before the upgrade, and create those that can be created again afterwards.",
+    )
+}
+
+/// A dump creates the children with NOT NULL of the parent.
+fn nullable_children(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if sides.is_pg_upgrade() {
+        return None;
+    }
+    finding(
+        (UpgradeCheck::RefusedObjects, UpgradeSeverity::Note),
+        refused_objects(sides, |kind| kind == NULLABLE_CHILD && sides.passes(18)),
+        "Columns allow NULL although those of the parent table do not",
+        "A restore fails if such a column has NULL in a row.",
+        "Find and change such rows, then set NOT NULL.",
     )
 }
 
@@ -127,7 +156,7 @@ fn system_views(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let known = &sides.new.system_columns;
     let mut objects = Vec::new();
     for database in &sides.old.contents {
-        let mut gone: Vec<(&str, String)> = Vec::new();
+        let mut gone: Vec<(&str, String, &str)> = Vec::new();
         for one in &database.view_columns {
             let name = match &one.column {
                 Some(column) if known.contains(&one.relation) => {
@@ -136,15 +165,15 @@ fn system_views(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                 _ => one.relation.clone(),
             };
             if !known.contains(&name) {
-                gone.push((&one.view, name));
+                gone.push((&one.view, name, &one.statement));
             }
         }
         gone.sort();
         gone.dedup();
-        objects.extend(gone.into_iter().map(|(view, name)| {
+        objects.extend(gone.into_iter().map(|(view, name, statement)| {
             object(database, view)
                 .detail(format!("reads {name}"))
-                .statement(format!("DROP VIEW {view}"))
+                .statement(statement)
         }));
     }
     finding(

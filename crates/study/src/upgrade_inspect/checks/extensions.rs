@@ -1,5 +1,6 @@
 //! Checks of extensions and libraries.
 
+use super::super::facts::part::{EXTENSIONS, OFFERED};
 use super::super::facts::{DatabaseFacts, Extension};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::{Sides, finding, object, server_object};
@@ -8,6 +9,7 @@ use crate::environment::quote_identifier;
 pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
     vec![
         not_offered(sides),
+        not_offered_without_library(sides),
         not_created(sides),
         versions(sides),
         libraries(sides),
@@ -21,14 +23,40 @@ fn installed<'a>(
     databases.flat_map(|database| database.extensions.iter().map(move |one| (database, one)))
 }
 
-fn not_offered(sides: &Sides<'_>) -> Option<UpgradeFinding> {
-    let missing = installed(sides).filter(|(_, one)| !sides.new.offered.contains_key(&one.name));
-    let objects = missing.map(|(database, one)| {
-        object(database, &one.name).detail(format!("version {}", one.version))
+/// Returns the extensions that the new server does not offer: those without which the upgrade fails, or the others.
+fn missing(sides: &Sides<'_>, blocks: bool) -> Vec<UpgradeObject> {
+    if !sides.new.was_read(OFFERED) {
+        return Vec::new();
+    }
+    let missing = installed(sides).filter(|(_, one)| {
+        // pg_upgrade creates an extension from the catalogue, without the files of its SQL.
+        let is_needed = one.has_library || !sides.is_pg_upgrade();
+        !sides.new.offered.contains_key(&one.name) && is_needed == blocks
     });
+    let describe = |(database, one): (&DatabaseFacts, &Extension)| {
+        object(database, &one.name).detail(format!("version {}", one.version))
+    };
+    missing.map(describe).collect()
+}
+
+fn not_offered_without_library(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    finding(
+        (UpgradeCheck::MissingExtensions, UpgradeSeverity::Note),
+        missing(sides, false),
+        format!(
+            "Extensions without a library are not offered by {}",
+            sides.new_name()
+        ),
+        "pg_upgrade keeps them. CREATE EXTENSION and ALTER EXTENSION UPDATE fail on the new server, and so does the restore \
+         of a dump.",
+        "Install their packages for the new version on the new server.",
+    )
+}
+
+fn not_offered(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     finding(
         (UpgradeCheck::MissingExtensions, UpgradeSeverity::Blocks),
-        objects.collect(),
+        missing(sides, true),
         format!("Extensions are not offered by {}", sides.new_name()),
         "CREATE EXTENSION fails on the new server, and pg_upgrade stops if a library is missing.",
         "Install their packages for the new version on the new server, or drop the extensions first.",
@@ -37,7 +65,8 @@ fn not_offered(sides: &Sides<'_>) -> Option<UpgradeFinding> {
 
 fn not_created(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let mut objects = Vec::new();
-    for (old, new) in sides.both() {
+    let both = sides.both();
+    for (old, new) in both.filter(|(_, new)| new.was_read(EXTENSIONS)) {
         let lost = old.extensions.iter().filter(|one| {
             sides.new.offered.contains_key(&one.name)
                 && !new.extensions.iter().any(|other| other.name == one.name)

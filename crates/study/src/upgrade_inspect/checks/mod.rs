@@ -5,6 +5,7 @@ mod contents;
 mod data_types;
 mod extensions;
 mod replication;
+mod setting_values;
 mod settings;
 mod statistics;
 
@@ -72,6 +73,24 @@ impl<'a> Sides<'a> {
             }
             NewServerKind::Upgraded => format!("the new server (PostgreSQL {version})"),
         }
+    }
+}
+
+/// Returns the name of the database on the new server that corresponds to one of the old server. The databases of both URLs
+/// correspond, whatever their names. `None` if the URLs name another database as the counterpart.
+pub(super) fn counterpart<'a>(
+    old: &ServerFacts,
+    new: &'a ServerFacts,
+    name: &'a str,
+) -> Option<&'a str> {
+    let (from, to) = (
+        old.identity.database.as_str(),
+        new.identity.database.as_str(),
+    );
+    match name {
+        _ if name == from => Some(to),
+        _ if name == to => None,
+        _ => Some(name),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Checks of replication slots, subscriptions and publications.
 
-use super::super::facts::Slot;
+use super::super::facts::part::{SLOTS, SUBSCRIPTION_TABLES, SUBSCRIPTIONS};
+use super::super::facts::{ServerFacts, Slot, Subscription};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
-use super::{Sides, finding, object, server_object};
+use super::{Sides, counterpart, finding, object, server_object};
 use crate::environment::{quote_identifier, quote_literal};
 
 /// First version of the old server whose logical slots and subscriptions `pg_upgrade` keeps. Source: release notes of
@@ -13,7 +14,9 @@ pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
     vec![
         lost_slots(sides),
         unusable_slots(sides),
+        needed_settings(sides),
         lost_subscriptions(sides),
+        without_origin(sides),
         unsynchronised(sides),
         no_identity(sides),
     ]
@@ -31,7 +34,7 @@ fn lost_slots(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         .slots
         .iter()
         .filter(|slot| match sides.is_upgraded() {
-            true => !is_new(slot),
+            true => sides.new.was_read(SLOTS) && !is_new(slot),
             false => slot.kind != "logical" || !is_kept(sides),
         });
     let objects = lost.map(|slot| UpgradeObject {
@@ -96,21 +99,107 @@ fn lost_subscriptions(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     if is_kept(sides) {
         return None;
     }
-    let objects = sides.old.subscriptions.iter().map(|one| UpgradeObject {
-        database: one.database.clone(),
-        statement: Some(format!(
+    let lost = sides.old.subscriptions.iter().filter_map(|one| {
+        let lack = match sides.is_upgraded() {
+            true => Some(lack(sides, one)?),
+            false => None,
+        };
+        let statement = format!(
             "ALTER SUBSCRIPTION {} REFRESH PUBLICATION WITH (copy_data = false)",
             quote_identifier(&one.name)
-        )),
-        ..server_object(&one.name)
+        );
+        Some(UpgradeObject {
+            database: one.database.clone(),
+            name: one.name.clone(),
+            detail: lack.map(str::to_owned),
+            statement: (lack != Some(MISSING)).then_some(statement),
+        })
     });
     finding(
         (UpgradeCheck::Subscriptions, UpgradeSeverity::MendAfter),
-        objects.collect(),
-        "The state of subscriptions does not reach the new server",
+        lost.collect(),
+        match sides.is_upgraded() {
+            true => "Subscriptions of the new server lack their state",
+            false => "The state of subscriptions does not reach the new server",
+        },
         "They are created disabled, without their tables and without the position in the publisher's changes. pg_upgrade \
          keeps both if the old server is version 17 or later.",
         "Stop writes on the publisher until all changes are applied, enable the subscriptions, then refresh them.",
+    )
+}
+
+/// State of a subscription that the new server does not have.
+const MISSING: &str = "missing";
+
+/// Returns what a subscription lacks on the new server. `None` if it is complete, or was not read.
+fn lack(sides: &Sides<'_>, old: &Subscription) -> Option<&'static str> {
+    if !sides.new.was_read(SUBSCRIPTIONS) {
+        return None;
+    }
+    let database = counterpart(sides.old, sides.new, old.database.as_deref()?)?;
+    let same =
+        |one: &&Subscription| one.name == old.name && one.database.as_deref() == Some(database);
+    let Some(new) = sides.new.subscriptions.iter().find(same) else {
+        return Some(MISSING);
+    };
+    let has_tables = |server: &ServerFacts, database: &str| {
+        let contents = server.contents.iter().find(|one| one.name == database)?;
+        let is_read = contents.was_read(SUBSCRIPTION_TABLES);
+        is_read.then(|| contents.subscription_tables.contains(&old.name))
+    };
+    let had_tables = has_tables(sides.old, old.database.as_deref()?) == Some(true);
+    match (old.enabled, new.enabled) {
+        (true, false) => Some("disabled"),
+        _ if had_tables && has_tables(sides.new, database) == Some(false) => Some("without tables"),
+        _ => None,
+    }
+}
+
+/// Subscriptions that `pg_upgrade` refuses. Source: `check_old_cluster_subscription_state` in `pg_upgrade/check.c`.
+fn without_origin(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if !is_kept(sides) {
+        return None;
+    }
+    let without = sides.old.subscriptions.iter().filter(|one| !one.has_origin);
+    let objects = without.map(|one| UpgradeObject {
+        database: one.database.clone(),
+        ..server_object(&one.name)
+    });
+    finding(
+        (UpgradeCheck::Subscriptions, UpgradeSeverity::Blocks),
+        objects.collect(),
+        "Subscriptions have no replication origin",
+        "pg_upgrade refuses them.",
+        "Create the subscriptions again.",
+    )
+}
+
+/// Settings that `pg_upgrade` requires of the new data directory. Source: `pg_upgrade/check.c`.
+fn needed_settings(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    if !is_kept(sides) || sides.is_upgraded() {
+        return None;
+    }
+    let slots = sides.old.slots.iter();
+    let slots = slots.filter(|one| one.kind == "logical").count();
+    let subscriptions = sides.old.subscriptions.len();
+    let mut objects = Vec::new();
+    if slots > 0 {
+        objects.push(server_object("wal_level").detail("logical"));
+        objects.push(server_object("max_replication_slots").detail(format!("at least {slots}")));
+    }
+    if subscriptions > 0 {
+        let name = match sides.new.identity.major() >= 18 {
+            true => "max_active_replication_origins",
+            false => "max_replication_slots",
+        };
+        objects.push(server_object(name).detail(format!("at least {subscriptions}")));
+    }
+    finding(
+        (UpgradeCheck::ReplicationSlots, UpgradeSeverity::Note),
+        objects,
+        "pg_upgrade keeps logical slots and subscriptions only if the new data directory has these settings",
+        "It refuses slots with changes that are not confirmed when the old server is stopped.",
+        "Put the settings into the configuration of the new data directory, and have consumers confirm everything.",
     )
 }
 

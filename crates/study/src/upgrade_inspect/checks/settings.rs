@@ -4,10 +4,12 @@ use compare::targets::{SettingArea, SettingDifference, compare_targets};
 use observe::may_be_secret;
 use run::{Facts, SettingFact};
 
+use super::super::facts::part::ROLE_SETTINGS;
 use super::super::facts::{RoleSetting, ServerFacts, Setting};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
-use super::{Sides, counted, finding, server_object};
-use crate::environment::{quote_identifier, quote_literal};
+use super::setting_values::assigned_value;
+use super::{Sides, counted, counterpart, finding, server_object};
+use crate::environment::quote_identifier;
 
 /// Replacements of removed settings. Source: the release notes of the versions 10 to 18.
 const REPLACEMENTS: [(&str, &str); 15] = [
@@ -237,6 +239,7 @@ fn cluster_properties(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             before, after
         ));
         let statement = match (*name, before.as_str()) {
+            _ if sides.is_upgraded() => None,
             ("data_checksums", "off") => Some("initdb --no-data-checksums"),
             ("data_checksums", _) => Some("initdb --data-checksums"),
             ("wal_segment_size", _) => Some("initdb --wal-segsize=MEGABYTES"),
@@ -247,6 +250,15 @@ fn cluster_properties(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             None => object,
         })
     });
+    if sides.is_upgraded() {
+        return finding(
+            (UpgradeCheck::ClusterProperties, UpgradeSeverity::Note),
+            objects.collect(),
+            "Properties of the data directory differ",
+            "pg_upgrade refuses other properties, so they were changed since, or the server was not created by pg_upgrade.",
+            "Nothing, if they differ on purpose.",
+        );
+    }
     finding(
         (UpgradeCheck::ClusterProperties, UpgradeSeverity::Blocks),
         objects.collect(),
@@ -288,7 +300,9 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             && (is_configured(sides.old) || is_configured(sides.new))
             && sides.new.settings.contains_key(&one.name)
     });
-    let mut objects: Vec<UpgradeObject> = differing.map(|one| differing_object(&one)).collect();
+    let major = sides.new.identity.major();
+    let mut objects: Vec<UpgradeObject> =
+        differing.map(|one| differing_object(&one, major)).collect();
     objects.extend(lost_role_settings(sides));
     finding(
         (UpgradeCheck::DifferingSettings, UpgradeSeverity::MendAfter),
@@ -299,7 +313,8 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     )
 }
 
-fn differing_object(one: &SettingDifference) -> UpgradeObject {
+/// Describes a difference; the statement is for a server of the major version.
+fn differing_object(one: &SettingDifference, major: u32) -> UpgradeObject {
     let text = |side: &Option<compare::targets::SettingSide>| {
         let value = side.as_ref().and_then(|side| side.value.clone());
         value.unwrap_or_else(|| "unknown".to_owned())
@@ -311,41 +326,36 @@ fn differing_object(one: &SettingDifference) -> UpgradeObject {
     };
     let (before, after) = (shown(&was), shown(&text(&one.after)));
     let object = server_object(&one.name).detail(format!("{before} → {after}"));
-    match one.before.is_some() && !is_hidden(&was) {
-        true => object.statement(format!(
-            "ALTER SYSTEM SET {} = {}",
-            one.name,
-            quote_literal(&was)
-        )),
-        false => object,
+    let value = assigned_value(&one.name, &was, major);
+    match value.filter(|_| one.before.is_some() && !is_hidden(&was)) {
+        Some(value) => object.statement(format!("ALTER SYSTEM SET {} = {value}", one.name)),
+        None => object,
     }
 }
 
 fn lost_role_settings<'a>(sides: &'a Sides<'_>) -> impl Iterator<Item = UpgradeObject> + 'a {
-    let other_name = |name: &Option<String>| {
-        let pair = sides
-            .pairs
-            .iter()
-            .find(|(old, _)| Some(old) == name.as_ref());
-        pair.map(|(_, new)| new.clone()).or_else(|| name.clone())
-    };
-    let lost = sides.old.role_settings.iter().filter(move |one| {
-        let wanted = RoleSetting {
-            database: other_name(&one.database),
-            ..(*one).clone()
+    let wanted = sides.old.role_settings.iter().filter_map(|one| {
+        let database = match &one.database {
+            Some(name) => Some(counterpart(sides.old, sides.new, name)?.to_owned()),
+            None => None,
         };
-        !sides.new.role_settings.contains(&wanted) && sides.new.settings.contains_key(&one.name)
+        Some(RoleSetting {
+            database,
+            ..one.clone()
+        })
+    });
+    let lost = wanted.filter(|one| {
+        sides.new.was_read(ROLE_SETTINGS)
+            && !sides.new.role_settings.contains(one)
+            && sides.new.settings.contains_key(&one.name)
     });
     lost.map(|one| {
-        let whose = owner(one);
+        let whose = owner(&one);
         let object = server_object(&one.name).detail(format!("set by ALTER {whose}"));
-        match may_be_secret(&one.name, &one.value) {
-            true => object,
-            false => object.statement(format!(
-                "ALTER {whose} SET {} = {}",
-                one.name,
-                quote_literal(&one.value)
-            )),
+        let value = assigned_value(&one.name, &one.value, sides.new.identity.major());
+        match value.filter(|_| !may_be_secret(&one.name, &one.value)) {
+            Some(value) => object.statement(format!("ALTER {whose} SET {} = {value}", one.name)),
+            None => object,
         }
     })
 }
@@ -364,7 +374,8 @@ fn changed_defaults(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             && (!sides.is_upgraded() || is_default(sides.new, &one.name))
             && (sides.is_upgraded() || !BUILD_DEFAULTS.contains(&one.name.as_str()))
     });
-    let objects: Vec<UpgradeObject> = changed.map(|one| differing_object(&one)).collect();
+    let major = sides.new.identity.major();
+    let objects: Vec<UpgradeObject> = changed.map(|one| differing_object(&one, major)).collect();
     let number = objects.len();
     finding(
         (UpgradeCheck::ChangedDefaults, UpgradeSeverity::Note),
