@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::facts::{
-    Collation, DEFAULT_COLLATION, DatabaseEntry, DatabaseFacts, Index, ServerFacts,
-};
+use super::super::facts::{DEFAULT_COLLATION, DatabaseEntry, DatabaseFacts, Index, ServerFacts};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::{Sides, finding, object};
 use crate::environment::{quote_identifier, quote_literal};
@@ -231,23 +229,23 @@ fn unknown(sides: &Sides<'_>) -> Option<UpgradeFinding> {
 /// Collation that indexes of a database use.
 #[derive(Clone, Copy)]
 enum UsedCollation<'a> {
-    Default(&'a DatabaseEntry),
-    Named(&'a Collation),
+    Default,
+    Named(&'a str),
 }
 
-/// Whether the version with which the old server built indexes is recorded on the new one, or the old host reports it.
+/// Whether the old server recorded the version with which indexes were built and pg_upgrade keeps it, or the old host
+/// reports its version. What the old server does not record, the new one records at the creation on the new host.
 fn is_known(sides: &Sides<'_>, old: &DatabaseFacts, used: UsedCollation<'_>) -> bool {
     match used {
-        // Before 15 a database records no version; the new one has that of its creation on the new host.
-        UsedCollation::Default(new) => {
-            let is_recorded = sides.old.identity.major() >= 15 && new.recorded.is_some();
-            is_recorded || old.actual.is_some()
+        UsedCollation::Default => {
+            let entry = entry(sides.old, &old.name);
+            entry.is_some_and(|one| one.recorded.is_some()) || old.actual.is_some()
         }
-        UsedCollation::Named(new) => {
-            let before = old.collations.iter().find(|one| one.name == new.name);
+        UsedCollation::Named(name) => {
             // initdb creates the collations of the system anew.
-            let is_kept = !new.name.starts_with("pg_catalog.") && new.recorded.is_some();
-            is_kept || before.is_some_and(|one| one.actual.is_some())
+            let is_kept = !name.starts_with("pg_catalog.");
+            let before = old.collations.iter().find(|one| one.name == name);
+            before.is_some_and(|one| one.actual.is_some() || is_kept && one.recorded.is_some())
         }
     }
 }
@@ -270,13 +268,13 @@ fn add_collations(
         }
     };
     let entry = entry(server, &database.name).filter(|one| !one.is_stable());
-    if let Some(entry) = entry.filter(|one| is_wanted(UsedCollation::Default(one))) {
+    if let Some(entry) = entry.filter(|_| is_wanted(UsedCollation::Default)) {
         let name = entry.locale.as_ref().or(entry.collate.as_ref());
         let name = name.map_or("the default collation", String::as_str);
         add(name, DEFAULT_COLLATION, &database.actual);
     }
     for one in &database.collations {
-        if is_wanted(UsedCollation::Named(one)) {
+        if is_wanted(UsedCollation::Named(&one.name)) {
             add(&one.name, one.oid, &one.actual);
         }
     }
@@ -378,7 +376,8 @@ mod tests {
             "ctype": "en_US.UTF-8", "provider": "c", "locale": null, "recorded": recorded});
         let index = json!({"name": "public.i", "table": "public.t", "valid": true, "partitioned": false,
             "exclusion": false, "classes": [], "collations": [100, 200]});
-        let collation = json!({"oid": 200, "name": "pg_catalog.\"sv_SE\"", "recorded": recorded, "actual": actual});
+        let collation =
+            json!({"oid": 200, "name": "public.swedish", "recorded": recorded, "actual": actual});
         ServerFacts {
             identity: Identity {
                 number,
@@ -417,7 +416,7 @@ mod tests {
         let new = server(180_000, Some("2.39"), Some("2.39"));
         let [mismatches, unknown] = names(&server(120_000, None, None), &new);
         assert_eq!(mismatches, Vec::<String>::new());
-        assert_eq!(unknown, ["en_US.UTF-8", "pg_catalog.\"sv_SE\""]);
+        assert_eq!(unknown, ["en_US.UTF-8", "public.swedish"]);
     }
 
     #[test]
