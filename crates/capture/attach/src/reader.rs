@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use event_loop::{Interest, Poller, Waker};
 
 use crate::attach_status::{AttachCounters, AttachEvent};
-use crate::record::{PipeState, RecordReader};
+use crate::record::{PipeState, RecordKind, RecordReader};
 use crate::sessions::{SessionIdentities, Sessions};
 
 /// Tokens of the descriptors.
@@ -22,8 +22,6 @@ const PIPE: u64 = 1;
 
 /// Maximum wait, so that the status is current.
 const WAIT_NS: i64 = 250_000_000;
-/// Maximum wait while the mark of a command is due.
-const MARK_WAIT_NS: i64 = 10_000_000;
 /// Pause while the recorder does not keep up.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// Number of attempts to pass on the last copies, and the pause between them.
@@ -185,6 +183,7 @@ impl Reader {
             false => 0,
         };
         let sessions = &mut self.parts.sessions;
+        sessions.open_starting();
         for (command, _) in self.marks.drain(..) {
             sessions.mark(command, now_us);
         }
@@ -215,10 +214,7 @@ impl Reader {
     }
 
     fn run_once(&mut self) -> io::Result<()> {
-        self.poller.wait(match self.marks.is_empty() {
-            true => WAIT_NS,
-            false => MARK_WAIT_NS,
-        })?;
+        self.poller.wait(WAIT_NS)?;
         let ready: Vec<u64> = (0..self.poller.ready_count())
             .map(|index| self.poller.ready(index).token)
             .collect();
@@ -230,7 +226,6 @@ impl Reader {
             ReaderState::Reading => self.read_records(ready.contains(&PIPE))?,
             _ => (),
         }
-        self.release_marks();
         self.publish();
         Ok(())
     }
@@ -295,17 +290,21 @@ impl Reader {
             };
             self.parts.sessions.handle(&record);
             self.parts.inbox.records.fetch_add(1, Ordering::Relaxed);
+            if record.kind == RecordKind::Progress {
+                let complete_to_ns = record.time_ns;
+                self.release_marks(complete_to_ns as i64);
+            }
         }
     }
 
-    /// Writes the marks of commands before which everything was read.
-    fn release_marks(&mut self) {
+    /// Places the marks of commands that were requested before a time up to which everything was read. They have that time:
+    /// what comes after it is all that the recording of a command is certain to have.
+    fn release_marks(&mut self, complete_to_ns: i64) {
         let parts = &mut self.parts;
-        let complete_to_ns = parts.sessions.complete_to_ns as i64;
-        self.marks.retain(|(command, asked_ns)| {
-            let is_due = complete_to_ns >= *asked_ns;
+        let at_us = parts.clock.at_monotonic_ns(complete_to_ns);
+        self.marks.retain(|(command, requested_ns)| {
+            let is_due = complete_to_ns >= *requested_ns;
             if is_due {
-                let at_us = parts.clock.at_monotonic_ns(*asked_ns);
                 parts.sessions.mark(*command, at_us);
             }
             !is_due

@@ -41,9 +41,9 @@ pub enum RecordKind {
     /// End of the server whose postmaster was `pid`. The prober waits for its next start. Processes that outlive the
     /// postmaster are recorded to their end.
     Detached = 5,
-    /// Written about ten times a second. All records that were complete at its time precede it. The offset is the number of bytes that were lost in total, as counted by the
-    /// kernel's program. The data are the number of calls in processes that it could not track
-    /// ([`Record::untracked_calls`]).
+    /// Written about ten times a second. All records that were complete at its time precede it. The offset is the number of
+    /// bytes that were lost in total, as counted by the kernel's program. The data are the number of calls in processes that
+    /// it could not track ([`Record::untracked_calls`]), and the time of reading both counts ([`Record::counted_ns`]).
     Progress = 6,
     /// Byte counts of a process, lost bytes included ([`Record::totals`]). All earlier bytes are in earlier records or
     /// lost. Written after losses, and for each process at the end of the capture.
@@ -111,10 +111,20 @@ impl Record<'_> {
     /// Returns the number of calls whose bytes are in no record and no count, since more processes than the kernel's
     /// program can track were there, from a record of the kind `Progress`.
     pub fn untracked_calls(&self) -> Option<u64> {
+        self.progress_number(0)
+    }
+
+    /// Returns the time at which the losses were counted, in nanoseconds of `CLOCK_MONOTONIC`, from a record of the kind
+    /// `Progress`. It is later than the record's time if the pipe was full in between.
+    pub fn counted_ns(&self) -> Option<u64> {
+        self.progress_number(8)
+    }
+
+    fn progress_number(&self, at: usize) -> Option<u64> {
         match self.kind {
             RecordKind::Progress => {
-                let (calls, _) = self.data.split_first_chunk()?;
-                Some(u64::from_le_bytes(*calls))
+                let bytes = self.data.get(at..)?.first_chunk()?;
+                Some(u64::from_le_bytes(*bytes))
             }
             _ => None,
         }

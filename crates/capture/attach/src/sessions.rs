@@ -51,8 +51,6 @@ pub(crate) struct Sessions {
     own_application: String,
     next_connection: u64,
     progress: LossProgress,
-    /// Time up to which all records were handled.
-    pub(crate) complete_to_ns: u64,
     pub(crate) counters: AttachCounters,
     /// Events since they were taken last.
     pub(crate) events: Vec<AttachEvent>,
@@ -98,7 +96,6 @@ impl Sessions {
             new_only,
             own_application,
             next_connection: 1,
-            complete_to_ns: 0,
             counters: AttachCounters::default(),
             events: Vec::new(),
             failure: None,
@@ -131,6 +128,15 @@ impl Sessions {
     pub(crate) fn mark(&mut self, command: u64, at_us: i64) {
         let totals = self.outlet.totals;
         self.outlet.queue.add_mark(command, at_us, totals);
+    }
+
+    /// Passes on the sessions whose first answer was not seen, at the end of the capture.
+    pub(crate) fn open_starting(&mut self) {
+        for (pid, session) in &mut self.backends {
+            if !session.has_no_bytes() {
+                self.outlet.open(session, *pid);
+            }
+        }
     }
 
     /// Returns whether something would be lost at the end.
@@ -171,9 +177,10 @@ impl Sessions {
                 self.events.push(AttachEvent::ServerStopped);
             }
             RecordKind::Progress => {
-                self.complete_to_ns = self.complete_to_ns.max(record.time_ns);
                 self.counters.untracked_calls = record.untracked_calls().unwrap_or_default();
-                self.handle_progress(record.offset, at_us);
+                let counted_ns = record.counted_ns().unwrap_or(record.time_ns);
+                let counted_us = self.outlet.clock.at_monotonic_ns(counted_ns as i64);
+                self.handle_progress(record.offset, counted_us);
             }
             RecordKind::Failed => {
                 self.failure = Some(String::from_utf8_lossy(record.data).into_owned());
@@ -239,7 +246,6 @@ impl Sessions {
         let index = usize::from(side == Side::Server);
         let length = record.data.len() as u64;
         self.counters.bytes[index] += length;
-        self.outlet.totals.bytes[index] += length;
         self.find_or_begin(record, at_us);
         self.advance(record.pid, side, (record.offset, length), at_us);
         let Some(session) = self.backends.get_mut(&record.pid) else {
@@ -251,17 +257,16 @@ impl Sessions {
             self.outlet.open_late(session, record.pid, at_us);
         }
         match &mut session.state {
-            SessionState::LeftOut => self.outlet.totals.passed[index] += length,
+            SessionState::LeftOut => self.outlet.pass(side, record.data),
             SessionState::Open => self.outlet.add_bytes(session, side, at_us, record.data),
             SessionState::Starting(held) => {
                 let size: usize = held.iter().map(|one| one.bytes.len()).sum();
                 if side == Side::Client && names_application(record.data, &self.own_application) {
                     self.counters.left_out_own += 1;
                     for one in held {
-                        let index = usize::from(one.side == Side::Server);
-                        self.outlet.totals.passed[index] += one.bytes.len() as u64;
+                        self.outlet.pass(one.side, &one.bytes);
                     }
-                    self.outlet.totals.passed[index] += length;
+                    self.outlet.pass(side, record.data);
                     session.state = SessionState::LeftOut;
                     return;
                 }
@@ -359,7 +364,17 @@ impl Sessions {
 }
 
 impl Outlet {
+    /// Counts bytes of a session that is not captured.
+    fn pass(&mut self, side: Side, bytes: &[u8]) {
+        let index = usize::from(side == Side::Server);
+        self.totals.bytes[index] += bytes.len() as u64;
+        self.totals.passed[index] += bytes.len() as u64;
+    }
+
+    /// Passes on bytes of a session, and counts them. Those that are held are in no count, so that the account of a
+    /// recording adds up at any time.
     fn add_bytes(&mut self, session: &mut BackendSession, side: Side, at_us: i64, bytes: &[u8]) {
+        self.totals.bytes[usize::from(side == Side::Server)] += bytes.len() as u64;
         let connection = (session.connection, session.client.as_str());
         let mirrored = &mut session.mirrored;
         self.queue

@@ -141,12 +141,19 @@ fn by_directory(server: &Sandbox) -> ServerSelection {
     ServerSelection::DataDirectory(server.data_dir().into())
 }
 
-/// Runs a statement, and returns the number of the process that ran it.
+/// Runs a statement, and returns the number of the process that ran it, when that has ended.
 fn ask(server: &Endpoint, sql: &str) -> u32 {
     let mut client = test_support::connect(server);
     client.batch_execute(sql).unwrap();
     let row = client.query_one("SELECT pg_backend_pid()", &[]).unwrap();
-    u32::try_from(row.get::<_, i32>(0)).unwrap()
+    let pid = u32::try_from(row.get::<_, i32>(0)).unwrap();
+    drop(client);
+    // The server reads the last message of the client after the client has closed the connection.
+    let process = format!("/proc/{pid}");
+    while std::path::Path::new(&process).exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    pid
 }
 
 #[test]

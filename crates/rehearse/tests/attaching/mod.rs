@@ -314,3 +314,42 @@ fn prober_ends_with_the_capture_that_is_killed() {
         .simple_query("SELECT 1")
         .unwrap();
 }
+
+#[test]
+fn signals_to_both_processes_end_the_capture_in_order() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let workload = directory.path().join("a.workload");
+    let Some(attach) = CaptureAttach::start(&mut command(&endpoint, &workload, "")) else {
+        return;
+    };
+    let prober = prober_of(attach.child.id());
+    for signal in ["-INT", "-HUP", "-TERM"] {
+        send_signal(signal, prober);
+    }
+    client(&endpoint, "session")
+        .simple_query("SELECT 1")
+        .unwrap();
+    send_signal("-TERM", prober);
+    let (code, text) = attach.interrupt();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(statements(&workload)["session"], ["SELECT 1"]);
+}
+
+#[test]
+fn capture_whose_recording_cannot_start_ends() {
+    let (_server, endpoint) = server();
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("sub");
+    std::fs::create_dir(&output).unwrap();
+    let mut command = command(&endpoint, &output.join("a.workload"), "");
+    let Some(mut attach) = CaptureAttach::start(&mut command) else {
+        return;
+    };
+    send_signal("-USR1", attach.child.id());
+    attach.wait_for("recorded ");
+    std::fs::remove_dir_all(&output).unwrap();
+    send_signal("-USR1", attach.child.id());
+    attach.wait_for("the capture ends, since it cannot record");
+    assert_eq!(attach.child.wait().unwrap().code(), Some(1));
+}

@@ -54,6 +54,6 @@ pub use installation::{
 pub use named::{NamedSandbox, down, find_named, list, open, reap, up};
 pub use password::Password;
 pub use ports::Port;
-pub use privileges::{server_uid, user_and_group};
+pub use privileges::{group_of_user, server_uid, user_and_group};
 pub use server_clock::ServerClock;
 pub use snapshot::CopyStats;

@@ -224,28 +224,44 @@ pub fn user_and_group(name: &str) -> Option<(u32, u32)> {
     look_up(name).map(|user| (user.uid, user.gid))
 }
 
+/// Returns the number of a user's primary group; `None` if there is no such user.
+pub fn group_of_user(user: u32) -> Option<u32> {
+    // SAFETY: all pointers are to live memory, and the length is the buffer's.
+    let entry = look_up_entry(|entry, buffer, length, found| unsafe {
+        libc::getpwuid_r(user, entry, buffer, length, found)
+    });
+    entry.map(|entry| entry.pw_gid)
+}
+
 fn look_up(name: &str) -> Option<User> {
     let c_name = CString::new(name).ok()?;
-    let mut buffer = vec![0; 16 * 1024];
-    // SAFETY: passwd is plain data, for which all zeroes is a value.
-    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to live locals, and the length is the buffer's.
-    let failed = unsafe {
-        libc::getpwnam_r(
-            c_name.as_ptr(),
-            &mut entry,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &mut found,
-        )
-    };
+    // SAFETY: all pointers are to live memory, and the length is the buffer's.
+    let entry = look_up_entry(|entry, buffer, length, found| unsafe {
+        libc::getpwnam_r(c_name.as_ptr(), entry, buffer, length, found)
+    })?;
     // A name service may map a name to root, which is useless here.
-    (failed == 0 && !found.is_null() && entry.pw_uid != 0).then_some(User {
+    (entry.pw_uid != 0).then_some(User {
         name: name.to_owned(),
         uid: entry.pw_uid,
         gid: entry.pw_gid,
     })
+}
+
+/// Returns the entry of a user, of which only the numbers are valid.
+fn look_up_entry(
+    call: impl FnOnce(
+        *mut libc::passwd,
+        *mut libc::c_char,
+        libc::size_t,
+        *mut *mut libc::passwd,
+    ) -> libc::c_int,
+) -> Option<libc::passwd> {
+    let mut buffer = vec![0; 16 * 1024];
+    // SAFETY: passwd is plain data, for which all zeroes is a value.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    let failed = call(&mut entry, buffer.as_mut_ptr(), buffer.len(), &mut found);
+    (failed == 0 && !found.is_null()).then_some(entry)
 }
 
 #[cfg(test)]

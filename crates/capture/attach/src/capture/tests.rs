@@ -112,8 +112,15 @@ impl Script {
     fn lose(&mut self, side: usize, bytes: u64) -> &mut Self {
         self.positions[side] += bytes;
         self.lost += bytes;
+        self.count(0)
+    }
+
+    /// Adds the losses so far, counted some time after the next record.
+    fn count(&mut self, delay_ns: u64) -> &mut Self {
         let lost = self.lost;
-        self.add(RecordKind::Progress, lost, &3_u64.to_le_bytes())
+        let counted_ns = self.time_ns + 1_000_000 + delay_ns;
+        let data = [3, counted_ns].map(u64::to_le_bytes).concat();
+        self.add(RecordKind::Progress, lost, &data)
     }
 
     fn totals(&mut self, kind: RecordKind) -> &mut Self {

@@ -11,6 +11,9 @@ pub enum ProbeError {
     /// The server is not found.
     #[error(transparent)]
     Find(#[from] FindError),
+    /// The server ended while it was searched.
+    #[error("the server has stopped or restarted at this moment; run the command again")]
+    Restarted,
     /// The server's functions are not found.
     #[cfg(target_os = "linux")]
     #[error(transparent)]

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Pause after which the ring buffer is read again, in nanoseconds.
@@ -103,15 +103,35 @@ enum ServerState {
     },
 }
 
+/// Facts by which a restarted server is recognised, if its data directory was mounted anew.
+#[derive(Debug, PartialEq, Eq)]
+struct ServerIdentity {
+    /// User of the process. Another user's process could pretend to be the server.
+    user: u32,
+    /// Path of the data directory, as the server sees it.
+    data_directory: PathBuf,
+    /// System identifier of the cluster.
+    system_identifier: Option<u64>,
+}
+
+impl ServerIdentity {
+    fn of(process: &ServerProcess) -> Self {
+        ServerIdentity {
+            user: process.user,
+            data_directory: process.data_directory.clone(),
+            system_identifier: server_process::system_identifier(process.pid),
+        }
+    }
+}
+
 /// Recording in progress.
 struct Recording {
     kernel: Attachment,
-    selection: ServerSelection,
     output: RecordWriter,
     ring_bytes: u64,
     server: ServerState,
-    /// User of the server's process. The server of another one is not attached after a restart.
-    user: u32,
+    /// Identity of the server, by which it is found after a restart.
+    identity: ServerIdentity,
     /// Data directory of the server, which stays open when the server ends.
     data_directory: File,
     /// Time of `CLOCK_BOOTTIME` at which the probes recorded this server, in nanoseconds.
@@ -160,13 +180,16 @@ impl Recording {
         let data_directory = File::open(working_directory(process.pid))
             .map_err(|error| host::refusal("open the server's data directory", error))?;
         let end = watch(&process)?;
+        // Another process can have got its number before it was watched.
+        if !server_process::is_unchanged(&process) {
+            return Err(ProbeError::Restarted);
+        }
         kernel.attach(process.pid)?;
         let mut recording = Recording {
             kernel,
-            selection: options.server.clone(),
             output: RecordWriter::new(output)?,
             ring_bytes: u64::from(options.ring_bytes),
-            user: process.user,
+            identity: ServerIdentity::of(&process),
             server: ServerState::Running { process, end },
             data_directory,
             attached: now_ns(ClockId::Boottime),
@@ -228,6 +251,8 @@ impl Recording {
     /// Writes the loss so far, and that all records before a time are written.
     fn write_progress(&mut self, time_ns: u64) -> Result<(), ProbeError> {
         let counters = self.kernel.counters()?;
+        let counted_ns = now_ns(ClockId::Monotonic);
+        let data = [counters.untracked_calls, counted_ns].map(u64::to_le_bytes);
         self.output.write(&Record {
             kind: RecordKind::Progress,
             pid: 0,
@@ -235,7 +260,7 @@ impl Recording {
             time_ns,
             offset: counters.lost_bytes,
             existing: false,
-            data: &counters.untracked_calls.to_le_bytes(),
+            data: data.as_flattened(),
         });
         Ok(())
     }
@@ -361,16 +386,17 @@ impl Recording {
         true
     }
 
-    /// Searches the server in the same directory, and if that fails, as the user named it. Another user's process could
-    /// pretend to be the server, so it must be of the same user.
+    /// Searches the server in the same directory, and if that fails, in the same path. The number or the port that the user named
+    /// is not used: another server can have it now.
     fn find_again(&self) -> Option<ServerProcess> {
         let directory = format!("/proc/self/fd/{}", self.data_directory.as_raw_fd());
-        let same = ServerSelection::DataDirectory(directory.into());
-        let of_user = |selection| {
-            let found = server_process::find(selection).ok();
-            found.filter(|process| process.user == self.user)
-        };
-        of_user(&same).or_else(|| of_user(&self.selection))
+        let in_directory = |path| server_process::find(&ServerSelection::DataDirectory(path)).ok();
+        let same = in_directory(directory.into());
+        same.filter(|process| process.user == self.identity.user)
+            .or_else(|| {
+                let found = in_directory(self.identity.data_directory.clone());
+                found.filter(|process| ServerIdentity::of(process) == self.identity)
+            })
     }
 
     fn attach_again(&mut self, process: ServerProcess) -> Result<(), ProbeError> {
@@ -378,6 +404,9 @@ impl Recording {
         let Ok(end) = watch(&process) else {
             return Ok(());
         };
+        if !server_process::is_unchanged(&process) {
+            return Ok(());
+        }
         if let Ok(directory) = File::open(working_directory(process.pid)) {
             self.data_directory = directory;
         }

@@ -131,6 +131,24 @@ pub fn find(selection: &ServerSelection) -> Result<ServerProcess, FindError> {
     }
 }
 
+/// Returns whether a process is still the postmaster that was found: another one can have got its number.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_unchanged(server: &ServerProcess) -> bool {
+    let text = read_foreign(&lock_file(server.pid)).ok();
+    let now = text.and_then(|text| server_of(server.pid, &text));
+    now.is_some_and(|now| now.user == server.user && now.data_directory == server.data_directory)
+}
+
+/// Returns the system identifier of a server's cluster, the first number of its `pg_control`
+/// (`src/include/catalog/pg_control.h`). `None` if the file cannot be read.
+#[cfg(target_os = "linux")]
+pub(crate) fn system_identifier(pid: u32) -> Option<u64> {
+    let file = open_foreign(&working_directory(pid).join("global/pg_control"));
+    let mut number = [0; 8];
+    file.ok()?.read_exact(&mut number).ok()?;
+    Some(u64::from_ne_bytes(number))
+}
+
 /// Lists the servers of this host, and whether some processes could not be examined.
 fn list() -> (Vec<ServerProcess>, bool) {
     let mut servers = Vec::new();
@@ -152,12 +170,24 @@ fn list() -> (Vec<ServerProcess>, bool) {
     (servers, is_incomplete)
 }
 
-/// Reads a file of another user's directory. Links and special files are refused, since a pipe would block this
-/// process and a device has no end. More than [`FOREIGN_FILE_MAX`] is not read.
+/// Reads a file of another user's directory. More than [`FOREIGN_FILE_MAX`] is not read.
+///
+/// # Errors
+/// As [`open_foreign`], and if it is not UTF-8.
+pub(crate) fn read_foreign(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_foreign(path)?
+        .take(FOREIGN_FILE_MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Opens a file of another user's directory. Links and special files are refused, since a pipe would block this
+/// process and a device has no end.
 ///
 /// # Errors
 /// `InvalidInput` if it is not a regular file; others of the system, `ELOOP` for a link among them.
-pub(crate) fn read_foreign(path: &Path) -> io::Result<String> {
+fn open_foreign(path: &Path) -> io::Result<fs::File> {
     let file = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -165,9 +195,7 @@ pub(crate) fn read_foreign(path: &Path) -> io::Result<String> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut text = String::new();
-    file.take(FOREIGN_FILE_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    Ok(file)
 }
 
 /// Whether the links of a process cannot be read, since it is another user's.

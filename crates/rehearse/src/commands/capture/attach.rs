@@ -102,8 +102,13 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     attach.begin_reading(identities.unwrap_or_default());
     announce(options);
     let mut check = ProbeCheck::new(has_own_session);
+    let capture_status = || attach.status_reader().status().capture;
+    let mut has_failed = false;
     wait_for_end(options, &attach, &interrupt, &mut check, || {
-        signal.handle(&switch, || attach.status_reader().status().capture);
+        signal.handle(&switch, capture_status);
+        // A second request may have found that the first one has started it.
+        has_failed = signal.take_failed_start() && capture_status().recording.is_none();
+        has_failed
     });
     drop(control);
     let (mut status, events) = attach.end();
@@ -114,7 +119,7 @@ pub(super) fn run(options: &CaptureAttach) -> Result<ExitStatus, Failure> {
     status.probe_warning = check.warning(&status);
     export.map(otlp::finish);
     print_account(&status, options.live.json);
-    Ok(match is_partial(&status) {
+    Ok(match has_failed || is_partial(&status) {
         true => ExitStatus::Findings,
         false => ExitStatus::Success,
     })
@@ -226,13 +231,13 @@ fn announce(options: &CaptureAttach) {
     });
 }
 
-/// Waits until the user, the duration or the prober ends the capture, and reports events.
+/// Waits until the user, the duration, the prober or a failure ends the capture, and reports events.
 fn wait_for_end(
     options: &CaptureAttach,
     attach: &Attach,
     interrupt: &Interrupt,
     check: &mut ProbeCheck,
-    mut each_time: impl FnMut(),
+    mut has_failed: impl FnMut() -> bool,
 ) {
     let clock = SystemClock::start();
     let limit_ns = options
@@ -248,7 +253,10 @@ fn wait_for_end(
         if let Some(warning) = check.check(&attach.status_reader().status(), clock.now_ns()) {
             terminal::note(&format!("warning: {warning}"));
         }
-        each_time();
+        if has_failed() {
+            terminal::note("the capture ends, since it cannot record");
+            return;
+        }
     }
 }
 

@@ -17,7 +17,10 @@ use crate::options::live_capture::LiveCaptureArgs;
 use crate::terminal;
 
 /// Requests to start or stop the recording by SIGUSR1.
-pub(super) struct SwitchSignal(Arc<AtomicBool>);
+pub(super) struct SwitchSignal {
+    requested: Arc<AtomicBool>,
+    start_failed: Arc<AtomicBool>,
+}
 
 impl SwitchSignal {
     /// Listens to the signal.
@@ -27,14 +30,23 @@ impl SwitchSignal {
     pub(super) fn listen() -> Result<Self, Failure> {
         let requested = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGUSR1, requested.clone()).map_err(Failure::could_not)?;
-        Ok(SwitchSignal(requested))
+        Ok(SwitchSignal {
+            requested,
+            start_failed: Arc::default(),
+        })
     }
 
     /// Starts or stops the recording if that was requested.
     pub(super) fn handle(&self, switch: &RecordingSwitch, status: impl FnOnce() -> CaptureStatus) {
-        if self.0.swap(false, Ordering::Relaxed) {
-            switch_recording(status().recording.is_some(), switch.clone());
+        if self.requested.swap(false, Ordering::Relaxed) {
+            let is_recording = status().recording.is_some();
+            switch_recording(is_recording, switch.clone(), self.start_failed.clone());
         }
+    }
+
+    /// Returns whether a start has failed since the last call.
+    pub(super) fn take_failed_start(&self) -> bool {
+        self.start_failed.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use capture_recorder::{
     CaptureStatus, FinishedRecording, OpenRecording, Recording, RecordingState,
@@ -189,8 +190,12 @@ pub(super) fn is_incomplete(capture: &CaptureStatus) -> bool {
         })
 }
 
-/// Starts or stops recording on a separate thread, since a disk may be slow.
-pub(super) fn switch_recording(is_recording: bool, switch: RecordingSwitch) {
+/// Starts or stops recording on a separate thread, since a disk may be slow. `start_failed` is set if a start fails.
+pub(super) fn switch_recording(
+    is_recording: bool,
+    switch: RecordingSwitch,
+    start_failed: Arc<AtomicBool>,
+) {
     std::thread::spawn(move || {
         let result = match is_recording {
             true => switch.stop_recording(),
@@ -198,6 +203,7 @@ pub(super) fn switch_recording(is_recording: bool, switch: RecordingSwitch) {
         };
         if let Err(error) = result {
             terminal::note(&error);
+            start_failed.fetch_or(!is_recording, Ordering::Relaxed);
         }
     });
 }

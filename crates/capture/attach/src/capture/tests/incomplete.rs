@@ -183,3 +183,70 @@ fn prober_that_is_killed_at_the_end_is_reported_although_its_records_are_whole()
         }
     }
 }
+
+#[test]
+fn gap_lasts_until_the_losses_were_counted() {
+    let mut script = Script::new();
+    script.log_in().ask("SELECT 1").count(0);
+    script.lost += 10;
+    // The pipe was full in between.
+    script.count(5_000_000_000);
+    let captured = capture(&script);
+    let incomplete = &captured.recording().account.incomplete;
+    let ranges: Vec<_> = incomplete.iter().collect();
+    assert_eq!(ranges.len(), 1);
+    let lasted_us = ranges[0].to_us - ranges[0].from_us;
+    assert!((5_000_000..6_000_000).contains(&lasted_us), "{lasted_us}");
+}
+
+#[test]
+fn bytes_before_the_first_answer_are_recorded_at_the_end_of_the_capture() {
+    for first in [&b"\0\0\0\x08\x04\xd2\x16\x2f"[..], STARTUP] {
+        let mut script = Script::new();
+        script.client(first);
+        let captured = capture(&script);
+        let account = &captured.recording().account;
+        assert_eq!(account.conversation.connections, 1);
+        assert!(account.conversation.unreadable.is_empty());
+        assert_eq!(account.read_bytes, first.len() as u64);
+    }
+}
+
+#[test]
+fn recording_that_is_started_within_a_read_has_all_after_the_mark() {
+    let mut script = Script::new();
+    script.log_in();
+    let before = std::mem::take(&mut script.bytes);
+    script.time_ns += 20_000_000_000;
+    script.count(0).ask("SELECT 1").count(0);
+    script.add(RecordKind::Ended, 0, &[]);
+    let rest = tempfile::NamedTempFile::new().unwrap();
+    let end = format!(
+        "while ! [ -s '{0}' ]; do sleep 0.02; done; sleep 0.1; cat '{0}'; cat > /dev/null",
+        rest.path().display()
+    );
+    let (prober, _file) = prober(&before, &end);
+    let prober = prober.wait_until_attached(|| false).unwrap();
+    let store = Store::default();
+    let open = {
+        let store = store.clone();
+        Box::new(move |_, _: &[CapturedServer]| Ok(Box::new(store.clone()) as Box<dyn Recording>))
+    };
+    let options = AttachOptions {
+        buffer_bytes: 1 << 20,
+        ..AttachOptions::default()
+    };
+    let attach = Attach::start(prober, options, open).unwrap();
+    attach.begin_reading(SessionIdentities::default());
+    let control = attach.control();
+    let starting = std::thread::spawn(move || control.start_recording());
+    // The request for the mark is to precede the next records.
+    std::thread::sleep(Duration::from_millis(500));
+    std::fs::write(rest.path(), &script.bytes).unwrap();
+    starting.join().unwrap().unwrap();
+    let (status, _) = attach.end();
+    assert_eq!(status.prober_failure, None);
+    let collected = store.0.lock().unwrap();
+    let mut statements = collected.events.iter().filter_map(|event| event.kind.sql());
+    assert_eq!(statements.next().unwrap().to_string(), "SELECT 1");
+}

@@ -34,26 +34,17 @@ impl ProbeCheck {
         if self.warning.is_some() {
             return None;
         }
-        let found = self.missing_own_session(status, now_ns);
+        let found = missing_own_session(self.has_own_session, status);
+        let found = found.filter(|_| now_ns >= OWN_SESSION_NS);
         self.warning = found.or_else(|| self.silent_sessions(status, now_ns));
         self.warning.clone()
     }
 
-    /// Returns the warning that still holds at the end of the capture.
+    /// Returns the warning that holds at the end of the capture. Then all records were read, so that a session that is missing
+    /// was not seen.
     pub(super) fn warning(self, status: &AttachStatus) -> Option<String> {
-        let is_own_missing = self.has_own_session && status.counters.left_out_own == 0;
-        self.warning
-            .filter(|_| is_own_missing || status.counters.bytes == [0; 2])
-    }
-
-    fn missing_own_session(&self, status: &AttachStatus, now_ns: i64) -> Option<String> {
-        let is_missing =
-            self.has_own_session && status.counters.left_out_own == 0 && now_ns >= OWN_SESSION_NS;
-        is_missing.then(|| {
-            "the probes have not seen the session that this command opened with --server or --starting-point: its URL leads to \
-             another server or through a pooler, or the probes do not run"
-                .to_owned()
-        })
+        let silent = self.warning.filter(|_| status.counters.bytes == [0; 2]);
+        missing_own_session(self.has_own_session, status).or(silent)
     }
 
     fn silent_sessions(&mut self, status: &AttachStatus, now_ns: i64) -> Option<String> {
@@ -78,6 +69,15 @@ impl ProbeCheck {
     }
 }
 
+fn missing_own_session(has_own_session: bool, status: &AttachStatus) -> Option<String> {
+    let is_missing = has_own_session && status.counters.left_out_own == 0;
+    is_missing.then(|| {
+        "the probes have not seen the session that this command opened with --server or --starting-point: its URL leads to \
+         another server or through a pooler, or the probes do not run"
+            .to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +94,11 @@ mod tests {
         status.counters.left_out_own = 1;
         let mut check = ProbeCheck::new(true);
         assert_eq!(check.check(&status, OWN_SESSION_NS), None);
+        assert_eq!(ProbeCheck::new(true).warning(&status), None);
+        status.counters.left_out_own = 0;
         assert_eq!(ProbeCheck::new(false).warning(&status), None);
+        // Also after a capture that was shorter than the time of the check.
+        assert!(ProbeCheck::new(true).warning(&status).is_some());
     }
 
     #[test]

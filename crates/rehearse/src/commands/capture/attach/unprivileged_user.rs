@@ -14,6 +14,11 @@ use crate::terminal;
 /// If the user does not exist, or the system refuses a step.
 pub(super) fn give_up_privileges(options: &CaptureAttach) -> Result<(), Failure> {
     let chosen = choose_user(options)?;
+    if let Some((UserIdentity { user, group: 0 }, reason)) = &chosen {
+        return Err(Failure::usage(format!(
+            "the capture cannot run as user {user} {reason}: its group is that of root, or unknown; name another user with --user NAME"
+        )));
+    }
     drop_privileges(chosen.as_ref().map(|(user, _)| *user)).map_err(|error| {
         Failure::could_not(format!(
             "cannot give up the privileges of the process that decodes: {error}; run the command as root or by sudo, and not \
@@ -62,14 +67,15 @@ fn choose_user(options: &CaptureAttach) -> Result<Option<(UserIdentity, String)>
     Ok(owner_of_directory(&options.live.output))
 }
 
-/// Returns the owner of the directory in which the output is to be, unless it is root's.
+/// Returns the owner of the directory in which the output is to be, with its primary group, unless it is root's. The directory's
+/// group may have more rights than its owner.
 fn owner_of_directory(output: &Path) -> Option<(UserIdentity, String)> {
     let parent = output.parent().filter(|path| !path.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
     let metadata = std::fs::metadata(directory).ok()?;
     let owner = UserIdentity {
         user: metadata.uid(),
-        group: metadata.gid(),
+        group: sandbox::group_of_user(metadata.uid()).unwrap_or_default(),
     };
     let reason = format!("that owns {}", directory.display());
     (owner.user != 0).then_some((owner, reason))
