@@ -151,6 +151,9 @@ fn write_series(
         is_empty: true,
     };
     let report = capture(request.log, &mut sink)?;
+    if report.series.overlaps.iter().any(|overlap| !overlap.same) {
+        sink.sink.note_several_servers();
+    }
     let status = sink.sink.finish(provenance(&report, given, None));
     let status = status.map_err(Failure::could_not)?;
     Ok(CapturedLog {

@@ -11,7 +11,7 @@ use crate::encoder::TableOptions;
 use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, UnfinishedDirectory};
 use crate::lock::lock;
-use crate::manifest::{FileEntry, Manifest, PRIVATE, SeriesMember};
+use crate::manifest::{FileEntry, MANIFEST, Manifest, PRIVATE, SeriesMember};
 use crate::table_reader::TableReader;
 use crate::table_writer::TableWriter;
 
@@ -177,7 +177,8 @@ impl ArchiveWriter {
     }
 
     /// Writes the final manifest, syncs, renames and uploads. `files` are those of all tables, in the order in which
-    /// they are read. Any other file in the directory is removed. Returns the id.
+    /// they are read. Any other file in the directory is removed. The unfinished manifest stays until the final one replaces
+    /// it, so that a kill leaves an archive that can be recovered. Returns the id.
     ///
     /// # Errors
     /// If writing fails; the archive then remains a `.partial`. If the upload fails, it remains complete on this machine.
@@ -205,7 +206,9 @@ impl ArchiveWriter {
         for entry in listing.flatten() {
             let name = entry.file_name();
             let is_private = self.encryption.is_some() && name == PRIVATE;
-            if !is_private && !files.iter().any(|file| name == file.name.as_str()) {
+            let is_manifest = name == MANIFEST;
+            let is_kept = is_private || is_manifest;
+            if !is_kept && !files.iter().any(|file| name == file.name.as_str()) {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(|error| ArchiveError::io("remove", &path, error))?;
             }

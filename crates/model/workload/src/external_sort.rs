@@ -33,6 +33,11 @@ const GROUP_ROWS_MAX: usize = 1 << 17;
 /// and each event is rewritten only a few times.
 const LATE_RUNS_MAX: usize = 16;
 
+/// Name in the unfinished manifest that states that all parts with late events are merged.
+pub(crate) const MERGED: &str = "merged";
+/// Table of the merged parts, until they are renamed.
+pub(crate) const MERGED_TABLE: &str = "merged";
+
 const LAYOUT: TableOptions = TableOptions {
     parts: Parts::Rows(PART_ROWS_MAX),
     group_rows: GROUP_ROWS_MAX,
@@ -99,6 +104,8 @@ pub(crate) struct EventSorter {
     main: Option<EventTable>,
     /// Base of the times in the main parts; known when the first event leaves the window.
     base_us: Option<i64>,
+    /// What a recovery must know, apart from the base of the times.
+    noted: serde_json::Map<String, serde_json::Value>,
     /// First and last due time of each main part.
     spans: Vec<(i64, i64)>,
     rows_in_part: u64,
@@ -142,6 +149,7 @@ impl EventSorter {
             window: Window::default(),
             main: None,
             base_us: None,
+            noted: serde_json::Map::new(),
             spans: Vec::new(),
             rows_in_part: 0,
             is_unflushed: false,
@@ -157,9 +165,26 @@ impl EventSorter {
         }
     }
 
-    /// Returns the base of the times in the main parts, once an event has left the window.
-    pub(crate) fn base_us(&self) -> Option<i64> {
-        self.base_us
+    /// Sets what is noted for a recovery with the base of the times. To be called before the first event.
+    pub(crate) fn note(&mut self, name: &str, value: serde_json::Value) {
+        self.noted.insert(name.to_owned(), value);
+    }
+
+    /// Sets the base of the times in the main parts, unless it is set. A recovery cannot read these parts without it, so it
+    /// is noted before the first of them has an event on disk.
+    fn set_base(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        due_us: i64,
+    ) -> Result<(), ArchiveError> {
+        if self.base_us.is_some() {
+            return Ok(());
+        }
+        let mut noted = self.noted.clone();
+        noted.insert("start_wall_us".to_owned(), due_us.into());
+        archive.note(serde_json::Value::Object(noted))?;
+        self.base_us = Some(due_us);
+        Ok(())
     }
 
     /// Takes a batch of events. Returns batches that can be reused.
@@ -230,6 +255,9 @@ impl EventSorter {
         count: usize,
     ) -> Result<(), ArchiveError> {
         self.window.sort();
+        if count > 0 {
+            self.set_base(archive, self.window.get(0).0.0)?;
+        }
         if self.main.is_none() && count > 0 {
             let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
             let table = table.number_parts_from(self.narrow.len() as u32);
@@ -241,7 +269,7 @@ impl EventSorter {
             // The identities are computed here, since the text is in the cache.
             let ids = statements.event_ids(&event)?;
             let due_us = key.0;
-            let base_us = *self.base_us.get_or_insert(due_us);
+            let base_us = self.base_us.expect("just set");
             if self.rows_in_part == 0 {
                 self.spans.push((due_us, due_us));
             }
@@ -340,6 +368,10 @@ impl EventSorter {
         statements: &mut StatementWriter,
     ) -> Result<SortedTable, ArchiveError> {
         self.write_earliest(archive, statements, self.window.len())?;
+        if !self.late.is_empty() {
+            // A recovery needs them if the merge is interrupted.
+            self.spill_late(archive)?;
+        }
         let mut main = std::mem::take(&mut self.narrow);
         match self.main.take() {
             Some(table) => main.extend(table.finish()?),
@@ -377,9 +409,7 @@ impl EventSorter {
         base_us: i64,
         start_us: i64,
     ) -> Result<Vec<FileEntry>, ArchiveError> {
-        self.late.sort_unstable();
-        let in_memory = std::mem::take(&mut self.late);
-        let mut late = RunMerge::open(archive, &self.late_runs, in_memory)?;
+        let mut late = RunMerge::open(archive, &self.late_runs, Vec::new())?;
         let mut files: Vec<FileEntry> = Vec::new();
         let mut merged_parts = 0;
         // The late runs stay until all is merged. A recovery reads them if the merge is interrupted.
@@ -393,7 +423,7 @@ impl EventSorter {
                 files.push(part.clone());
                 continue;
             }
-            let table = archive.table("merged", event_columns(self.from_wire), LAYOUT)?;
+            let table = archive.table(MERGED_TABLE, event_columns(self.from_wire), LAYOUT)?;
             let mut table = EventTable::new(table.number_parts_from(merged_parts));
             let mut rows = RunReader::open(archive, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {
@@ -418,6 +448,11 @@ impl EventSorter {
             replaced.push(part);
         }
         debug_assert!(late.next()?.is_none(), "nothing late is later than all");
+        // From now on, a recovery reads the merged parts, whose times have this base.
+        let mut noted = self.noted.clone();
+        noted.insert("start_wall_us".to_owned(), start_us.into());
+        noted.insert(MERGED.to_owned(), true.into());
+        archive.note(serde_json::Value::Object(noted))?;
         for part in replaced {
             self.remove(part)?;
         }

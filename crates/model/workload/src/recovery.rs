@@ -9,6 +9,7 @@ use archive::{
 };
 
 use crate::event::{Event, EventKind};
+use crate::external_sort::{MERGED, MERGED_TABLE};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
 use crate::series::{CarriedCounts, PartAccount, RecoveredPart, refuse_captured_again};
@@ -60,10 +61,18 @@ fn finish(
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
     add_noted(&mut provenance, &unended.body);
-    let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
-    let files = recover_tables(partial, &["events", "late"], keyring)?;
+    let start_wall_us = start_wall_us(&unended.body);
+    let tables: &[&'static str] = match unended.body[MERGED] == true {
+        // Late events are in the merged parts. They are first: a part that one of them replaces can still be there, and the
+        // times of the merged ones have the noted base.
+        true => &[MERGED_TABLE, "events"],
+        false => &["events", "late"],
+    };
+    let mut files = recover_tables(partial, tables, keyring)?;
+    files.sort_by_key(|file| file.table != MERGED_TABLE);
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =
         files.into_iter().partition(|file| file.table == "late");
+    let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
     let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
     let recipients = &unended.recipients;
@@ -103,7 +112,13 @@ fn finish(
         writer.event(&event.borrowed())
     })?;
     for_each_event((partial, keyring), &main, |mut event| {
-        event.due_us += start_wall_us;
+        if is_merged && !seen.insert((event.session, event.sequence)) {
+            return Ok(());
+        }
+        event.due_us += start_wall_us.ok_or_else(|| ArchiveError::Damaged {
+            path: partial.to_owned(),
+            reason: "its manifest lacks the time of its first event (start_wall_us), so the times of its events are not known; it is left as it is".to_owned(),
+        })?;
         carried.add(&event);
         part.iter_mut().for_each(|part| part.add(&event));
         if let Some(begun) = session_of_connect(&event) {
@@ -153,14 +168,26 @@ fn finish(
     Ok((target, info))
 }
 
+/// Returns the base of the times of events: as it was noted, or as a manifest has it that is final already.
+fn start_wall_us(body: &serde_json::Value) -> Option<i64> {
+    let noted = &body["start_wall_us"];
+    let noted = noted.as_i64();
+    noted.or_else(|| body["provenance"]["start_wall_us"].as_i64())
+}
+
 /// Adds what the capture noted at its start.
 fn add_noted(provenance: &mut Provenance, body: &serde_json::Value) {
+    let noted = |name: &str| match &body[name] {
+        // A final manifest has it in the provenance.
+        serde_json::Value::Null => body["provenance"][name].clone(),
+        noted => noted.clone(),
+    };
     if provenance.servers.is_empty() {
-        let noted = serde_json::from_value(body["servers"].clone());
+        let noted = serde_json::from_value(noted("servers"));
         provenance.servers = noted.unwrap_or_default();
     }
     if provenance.starting_point.is_none() {
-        let noted = serde_json::from_value(body["starting_point"].clone());
+        let noted = serde_json::from_value(noted("starting_point"));
         provenance.starting_point = noted.unwrap_or_default();
     }
 }

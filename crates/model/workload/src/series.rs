@@ -39,6 +39,7 @@ pub use checkpoint::PartCheckpoint;
 pub use join::SessionJoiner;
 pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
 pub use protection::SeriesProtection;
+pub use recovered::note_complete_parts;
 pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
 pub use running::{
     HeldEvent, RunningEvent, RunningEvents, count_events, is_among, settled_us, take_event,
@@ -153,6 +154,10 @@ pub struct SeriesInfo {
     /// the series, but server events are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_to_us: Option<i64>,
+    /// Number of the last complete part whose events are considered in [`SeriesInfo::running`]. After a kill there can be a
+    /// later one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub noted_part: u64,
     /// Events in the parts that ended near [`SeriesInfo::recorded_to_us`] or later. Those that ended earlier are settled
     /// ([`settled_us`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -173,6 +178,10 @@ pub struct SeriesInfo {
     /// Servers of the last capture, if they were known at its start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<CapturedServer>,
+    /// Whether it has logs of several servers. Their events are not captured in the order of time, so the time up to which a
+    /// capture came does not determine what the series has of each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_several_servers: bool,
     /// Number of captures that wrote it. Session numbers of capture `n` begin at `(n - 1) * SESSIONS_PER_CAPTURE`.
     pub captures: u64,
     /// Time ranges in which nothing was captured, the earliest first.
@@ -196,12 +205,14 @@ impl SeriesInfo {
             removed: RemovedParts::default(),
             captured_to_us: None,
             recovered_to_us: None,
+            noted_part: 0,
             running: Vec::new(),
             running_left_out: 0,
             running_server: Vec::new(),
             held: Vec::new(),
             protection: None,
             servers: Vec::new(),
+            has_several_servers: false,
             captures: 1,
             gaps: Vec::new(),
         }

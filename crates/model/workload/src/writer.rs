@@ -181,9 +181,6 @@ impl WorkloadWriter {
             order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
             statements: StatementWriter::new(statements, ContextWriter::new(contexts)),
-            servers: Vec::new(),
-            starting_point: None,
-            noted_base: false,
         };
         let thread = std::thread::Builder::new()
             .name("workload-writer".to_owned())
@@ -199,11 +196,11 @@ impl WorkloadWriter {
                             continue;
                         }
                         WriterMessage::Servers(servers) => {
-                            events.servers = servers;
+                            events.order.note("servers", serde_json::json!(servers));
                             continue;
                         }
                         WriterMessage::StartingPoint(point) => {
-                            events.starting_point = Some(point);
+                            (events.order).note("starting_point", serde_json::json!(point));
                             continue;
                         }
                         WriterMessage::Abandon => {
@@ -478,36 +475,15 @@ struct EventWriter {
     archive: Arc<ArchiveWriter>,
     order: EventSorter,
     statements: StatementWriter,
-    servers: Vec<CapturedServer>,
-    starting_point: Option<Box<StartingPoint>>,
-    noted_base: bool,
 }
 
 impl EventWriter {
     fn take(&mut self, events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
-        let free = (self.order).push(&self.archive, &mut self.statements, events)?;
-        self.note_base()?;
-        Ok(free)
+        (self.order).push(&self.archive, &mut self.statements, events)
     }
 
     fn checkpoint(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
-        (self.order).checkpoint(&self.archive, &mut self.statements, up_to_us)?;
-        self.note_base()
-    }
-
-    fn note_base(&mut self) -> Result<(), ArchiveError> {
-        if !self.noted_base
-            && let Some(base_us) = self.order.base_us()
-        {
-            // A recovery needs the base of the parts' times, and the servers that a replay is refused on.
-            self.noted_base = true;
-            self.archive.note(serde_json::json!({
-                "start_wall_us": base_us,
-                "servers": self.servers,
-                "starting_point": self.starting_point,
-            }))?;
-        }
-        Ok(())
+        (self.order).checkpoint(&self.archive, &mut self.statements, up_to_us)
     }
 
     fn finish(mut self) -> Result<WrittenEvents, ArchiveError> {

@@ -1,6 +1,6 @@
 //! Whatever order events come in, the workload holds all of them in time order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -411,4 +411,117 @@ fn unlocked(partial: &Path) {
     }
     std::fs::remove_dir_all(partial).unwrap();
     std::fs::rename(&copy, partial).unwrap();
+}
+
+#[test]
+fn recovery_without_the_time_of_the_first_event_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    drop(written_safely(&path, &with_late_ones(), true));
+    let partial = directory.path().join("a.workload.partial");
+    let manifest = partial.join("manifest.json");
+    let noted = std::fs::read_to_string(&manifest).unwrap();
+    assert!(noted.contains("\"start_wall_us\""), "{noted}");
+    std::fs::write(&manifest, noted.replace("\"start_wall_us\"", "\"other\"")).unwrap();
+    let error = workload::recover(&partial).unwrap_err().to_string();
+    assert!(error.contains("start_wall_us"), "{error}");
+    std::fs::write(&manifest, noted).unwrap();
+    workload::recover(&partial).unwrap();
+}
+
+/// Files of an unfinished workload with their sizes, and its manifest.
+type DirectoryState = (Vec<(PathBuf, u64)>, Vec<u8>);
+
+fn state_of(directory: &Path) -> Option<DirectoryState> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).ok()? {
+        let entry = entry.ok()?;
+        files.push((entry.path(), entry.metadata().ok()?.len()));
+    }
+    files.sort();
+    let manifest = std::fs::read(directory.join("manifest.json")).ok()?;
+    Some((files, manifest))
+}
+
+/// Copies the directory, unless it changes meanwhile.
+fn copy_unchanged(from: &Path, to: &Path) -> Option<()> {
+    let before = state_of(from)?;
+    std::fs::create_dir(to).ok()?;
+    for (path, _) in &before.0 {
+        std::fs::copy(path, to.join(path.file_name()?)).ok()?;
+    }
+    (state_of(from)? == before).then_some(())
+}
+
+#[test]
+fn workload_whose_completion_is_interrupted_is_recovered_with_the_times_of_its_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let partial = directory.path().join("a.workload.partial");
+    let events = with_late_ones();
+    let writer = written_safely(&path, &events, true);
+    let copies = directory.path().join("copies");
+    std::fs::create_dir(&copies).unwrap();
+    let copying = std::thread::spawn({
+        let copies = copies.clone();
+        move || {
+            let mut count = 0;
+            while partial.exists() {
+                let copy = copies.join(format!("{count}.workload.partial"));
+                match copy_unchanged(&partial, &copy) {
+                    Some(()) => count += 1,
+                    None => drop(std::fs::remove_dir_all(&copy)),
+                }
+            }
+            count
+        }
+    });
+    writer.finish(Provenance::default()).unwrap();
+    let count = copying.join().unwrap();
+    assert!(count > 0);
+    let expected = keys_of(&events);
+    for number in 0..count {
+        let copy = copies.join(format!("{number}.workload.partial"));
+        let manifest = std::fs::read_to_string(copy.join("manifest.json")).unwrap();
+        let (recovered, info) = workload::recover(&copy).unwrap();
+        let shift_us = info.provenance.start_wall_us - NINE_O_CLOCK_US;
+        let found = keys_read(&recovered);
+        // Until then, the last events need not be on disk.
+        if manifest.contains("\"merged\"") || manifest.contains("\"complete\": true") {
+            assert_eq!(found.len(), expected.len(), "copy {number} of {count}");
+        }
+        let shifted = |(due_us, session, sequence): &(i64, u64, u64)| {
+            (due_us + shift_us, *session, *sequence)
+        };
+        let mut found = found.iter().map(shifted);
+        let wrong = found.find(|key| expected.binary_search(key).is_err());
+        assert_eq!(wrong, None, "copy {number} of {count}");
+    }
+}
+
+#[test]
+fn merged_parts_are_recovered_once_with_the_parts_that_they_replace() {
+    for is_replaced in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.workload");
+        let mut events = with_late_ones();
+        events.sort_by_key(|event| event.due_us);
+        drop(written_safely(&path, &events, true));
+        let partial = directory.path().join("a.workload.partial");
+        for end in ["parquet", "parquet.footer"] {
+            let from = partial.join(format!("events-00000.{end}"));
+            let to = partial.join(format!("merged-00000.{end}"));
+            match is_replaced {
+                _ if !from.exists() => {}
+                true => std::fs::rename(from, to).unwrap(),
+                false => drop(std::fs::copy(from, to).unwrap()),
+            }
+        }
+        let manifest = partial.join("manifest.json");
+        let noted = std::fs::read_to_string(&manifest).unwrap();
+        let noted = noted.replace("\"start_wall_us\"", "\"merged\": true, \"start_wall_us\"");
+        std::fs::write(&manifest, noted).unwrap();
+        let (recovered, _) = workload::recover(&partial).unwrap();
+        assert_eq!(keys_read(&recovered), keys_of(&events));
+    }
 }

@@ -208,3 +208,22 @@ fn series_without_a_complete_part_states_when_the_first_one_is_complete() {
         "{reason}"
     );
 }
+
+#[test]
+fn series_of_several_servers_is_not_continued() {
+    let room = Room::new();
+    room.write("postgresql.log", log());
+    let other = log().replace("shop", "store").replace('[', "[7");
+    let other = room.write("other.log", other);
+    let output = capture(&room, &[&other]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let before = contents(&room.path("a.series"));
+    let refused = capture(&room, &["--append"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    let reason = said(&refused);
+    assert!(
+        reason.contains("has the logs of several servers"),
+        "{reason}"
+    );
+    assert_eq!(contents(&room.path("a.series")), before);
+}

@@ -20,6 +20,7 @@ const WAITING_MAX: usize = 1;
 
 /// A part whose events are all known.
 pub(super) struct FinishedPart {
+    pub(super) number: u64,
     /// Time up to which the source has delivered everything, at most the end of the part's time range.
     pub(super) to_us: i64,
     pub(super) path: PathBuf,
@@ -150,6 +151,7 @@ impl FinisherState {
         let written = writer.finish(part.provenance)?;
         let bytes = directory_bytes(&part.path);
         self.count(&written, bytes);
+        self.info.noted_part = self.info.noted_part.max(part.number);
         self.info.running.extend(part.running);
         self.info.running_server.extend(part.running_server);
         self.advance(part.to_us, part.held)?;

@@ -93,6 +93,7 @@ pub struct SeriesRecorder {
     held: HeldEvents,
     /// Number of events that were left out, since an earlier capture has them.
     left_out: u64,
+    has_several_servers: bool,
     /// Latest time that an event or its end has, at most that of this machine's clock.
     reported_to_us: Option<i64>,
     /// Clock of this machine.
@@ -149,6 +150,7 @@ impl SeriesRecorder {
             },
             held: HeldEvents::default(),
             left_out: 0,
+            has_several_servers: false,
             reported_to_us: None,
             wall_us,
             known_wall_us: i64::MIN,
@@ -186,6 +188,11 @@ impl SeriesRecorder {
     pub fn note_provenance(&mut self, mut provenance: Provenance) {
         self.account = std::mem::take(&mut provenance.reconciliation);
         self.provenance = provenance;
+    }
+
+    /// Notes that the source has logs of several servers.
+    pub fn note_several_servers(&mut self) {
+        self.has_several_servers = true;
     }
 
     /// Makes all events due by `up_to_us` (wall time) survive a kill.
@@ -297,8 +304,17 @@ impl SeriesRecorder {
                 self.left_out,
                 utc_text(to_us)
             ));
+            if self.has_several_servers {
+                (self.on_note)(
+                    "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
+                );
+            }
         }
-        let complete = FinisherTask::Change(Box::new(mark_complete));
+        let has_several_servers = self.has_several_servers;
+        let complete = FinisherTask::Change(Box::new(move |info| {
+            info.has_several_servers |= has_several_servers;
+            mark_complete(info);
+        }));
         let finished = self.finisher.send(complete);
         finished
             .and_then(|()| self.finisher.join())
@@ -474,6 +490,7 @@ impl SeriesRecorder {
             held.extend(self.open.iter().flat_map(|open| &open.late).copied());
         }
         let finished = FinishedPart {
+            number: part.member.number,
             to_us,
             running,
             running_server,

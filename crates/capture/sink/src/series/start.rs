@@ -9,7 +9,7 @@ use clock::utc_text;
 use transform::mask::{Mask, Masker};
 use workload::series::{
     PartCheckpoint, Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection,
-    SeriesState, is_live_traffic,
+    SeriesState, is_live_traffic, note_complete_parts,
 };
 use workload::{
     ArchiveError, CapturedServer, DirectoryLock, MaskNote, Provenance, Recipient, StartingPoint,
@@ -83,6 +83,9 @@ pub enum SeriesError {
         /// That of the new parts.
         given: Box<SeriesProtection>,
     },
+    /// It has logs of several servers, whose events were not captured in the order of time.
+    #[error("{} has the logs of several servers, and times alone do not determine which events of each server it has, so it cannot be continued; capture the log of each server into a series of its own", .0.display())]
+    SeveralServers(PathBuf),
     /// The duration of a part is not possible.
     #[error(
         "a part of a series must last whole seconds, and at least one; give --roll such as 15m"
@@ -93,6 +96,14 @@ pub enum SeriesError {
     Unrecovered {
         /// The part.
         part: PathBuf,
+        /// Reason.
+        error: ArchiveError,
+    },
+    /// A part that was complete when its capture was killed cannot be read.
+    #[error("{error}; the capture of {} was killed when this part was complete, so its events must be read before its source is read again; give another name", series.display())]
+    Unnoted {
+        /// The series.
+        series: PathBuf,
         /// Reason.
         error: ArchiveError,
     },
@@ -261,6 +272,9 @@ fn refuse_other(options: &SeriesOptions, info: &SeriesInfo) -> Result<(), Series
             found: info.source_kind.clone(),
         });
     }
+    if info.has_several_servers {
+        return Err(SeriesError::SeveralServers(options.path.clone()));
+    }
     let given = protection(options);
     let found = match &info.protection {
         Some(found) => Some(found.clone()),
@@ -343,6 +357,12 @@ fn recover_parts(
     if is_live_traffic(&options.provenance.source_kind) {
         return Ok(held);
     }
+    drop(held);
+    note_complete_parts(&options.path).map_err(|error| SeriesError::Unnoted {
+        series: options.path.clone(),
+        error,
+    })?;
+    held = lock(&options.path)?;
     for part in Series::open(&options.path)?.unfinished {
         // The recovery notes in the series what it recovered, under its lock.
         drop(held);

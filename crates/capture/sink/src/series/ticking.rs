@@ -89,6 +89,13 @@ impl SeriesSink {
         }
     }
 
+    /// Notes that the source has logs of several servers. Such a series cannot be continued.
+    pub fn note_several_servers(&self) {
+        if let Some(recorder) = &mut lock(&self.shared).recorder {
+            recorder.note_several_servers();
+        }
+    }
+
     fn tick_regularly(&mut self) {
         let (stop, stopped) = channel();
         let shared = self.shared.clone();

@@ -7,10 +7,11 @@ use archive::{ArchiveError, DirectoryLock, SeriesMember};
 use clock::utc_text;
 
 use super::{
-    HeldEvent, PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, UnfinishedPart,
-    is_live_traffic, settled_us,
+    HeldEvent, PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesState,
+    UnfinishedPart, is_live_traffic, settled_us,
 };
 use crate::event::Event;
+use crate::reader::WorkloadReader;
 
 /// Attempts to lock a series, since a reader locks it for a moment.
 const LOCK_ATTEMPTS: u32 = 40;
@@ -70,6 +71,8 @@ pub(crate) struct RecoveredPart {
     member: SeriesMember,
     /// State up to which all parts that the kill has left are on disk; `None` if one of them does not state it.
     checkpoint: Option<PartCheckpoint>,
+    /// Number of the last complete part that is considered with this one.
+    noted_part: u64,
     /// Parts that the same kill has left, with their own state.
     others: Vec<PathBuf>,
     last_due_us: Option<i64>,
@@ -114,6 +117,7 @@ impl RecoveredPart {
             directory: directory.to_owned(),
             member: member.clone(),
             others,
+            noted_part: 0,
             last_due_us: None,
             running: RunningEvents::since(recorded_to_us.map_or(i64::MIN, settled_us)),
             held: held.cloned().unwrap_or_default(),
@@ -180,6 +184,7 @@ impl RecoveredPart {
             info.running.extend(self.running.finish());
             info.forget_settled();
         }
+        info.noted_part = info.noted_part.max(self.noted_part);
         let mut gaps = info.gaps.iter_mut();
         if let Some(gap) = gaps.find(|gap| self.member.number < gap.before_part) {
             let to_us = recovered_to_us.unwrap_or(last_due_us);
@@ -187,6 +192,40 @@ impl RecoveredPart {
         }
         info.write(&directory)
     }
+}
+
+/// Notes in the description of a series the events of parts that were complete when the capture was killed, and that it
+/// had not noted. A capture that is continued must know them. To be called without the lock of the series.
+///
+/// # Errors
+/// If such a part cannot be read, or the description cannot be written.
+pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
+    let Series { info, parts, .. } = Series::open(directory)?;
+    if info.state == SeriesState::Complete {
+        return Ok(());
+    }
+    for part in parts {
+        let number = part.member.number;
+        if number <= info.noted_part {
+            continue;
+        }
+        let reader = WorkloadReader::open(&part.path)?;
+        if reader.info().recovered {
+            continue;
+        }
+        let start_wall_us = reader.info().provenance.start_wall_us;
+        let Some(mut found) = RecoveredPart::begin(&part.path, Some(&part.member)) else {
+            continue;
+        };
+        for item in reader.events()? {
+            let (mut event, _) = item?;
+            event.due_us += start_wall_us;
+            found.add(&event);
+        }
+        found.noted_part = number;
+        found.note()?;
+    }
+    Ok(())
 }
 
 /// Locks a series, which a reader or another recovery locks for a moment.

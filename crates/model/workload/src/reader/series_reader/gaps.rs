@@ -85,7 +85,10 @@ impl SeriesReader {
         self.unfinished.iter().filter(move |part| {
             let member = &part.member;
             let is_in_range = member.from_us < to_us && member.to_us > from_us;
-            is_in_range && !UnfinishedDirectory::at(part.path.clone()).being_written
+            // One that is not there was completed since the directory was listed.
+            is_in_range
+                && !UnfinishedDirectory::at(part.path.clone()).being_written
+                && part.path.exists()
         })
     }
 
